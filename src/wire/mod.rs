@@ -1,0 +1,1 @@
+//! Bytes to messages and back.
