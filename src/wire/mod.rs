@@ -1,1 +1,26 @@
-//! Bytes to messages and back.
+//! Bytes to JSON-RPC messages and back; knows no call and no MCP method.
+//!
+//! ```text
+//! bytes --LineReader--> text --parse--> Message      Object, request, result, ... --> bytes
+//!             \
+//!              Skimmed: what can be told of a line too long to keep
+//! ```
+//!
+//! Reading borrows: a line that arrives whole is not copied, and the payloads of a [`Message`] are slices of it.
+//! What must outlive the bytes becomes a [`Payload`]. Writing appends to a buffer of the caller.
+
+pub mod encode;
+mod id;
+mod line;
+mod message;
+pub mod object;
+mod payload;
+mod skim;
+
+pub use id::{Id, TEXT_ID_LIMIT};
+pub use line::{Line, LineReader};
+pub use message::{
+    BATCH_LIMIT, Batch, ErrorObject, Inbound, Malformed, MalformedKind, Message, parse,
+};
+pub use payload::Payload;
+pub use skim::Skimmed;

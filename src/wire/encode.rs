@@ -1,0 +1,257 @@
+//! Messages written as compact JSON into a buffer of the caller; knows no reader.
+//!
+//! Everything is appended and nothing else is allocated. No raw CR or LF is ever written, so that a message is one
+//! line (S-STDIO-01): in strings they are escaped, and between the tokens of values that arrived as text they become
+//! spaces, which is safe because a JSON string cannot hold them raw. A message ends *without* its newline, since not every
+//! transport wants one: see [`line_end`].
+
+use alloc::vec::Vec;
+
+use memchr::memchr2;
+use serde_json::value::RawValue;
+
+use super::id::Id;
+
+/// Appends a request. `params` adds the members of its parameters; when it adds none, the request has no `params`.
+pub fn request(buf: &mut Vec<u8>, id: &Id, method: &str, params: impl FnOnce(&mut Object<'_>)) {
+    let mut message = envelope(buf);
+    message.id("id", id).text("method", method);
+    message.object_unless_empty("params", params);
+    message.close();
+}
+
+/// Appends a notification. `params` adds the members of its parameters; when it adds none, it has no `params`.
+pub fn notification(buf: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Object<'_>)) {
+    let mut message = envelope(buf);
+    message.text("method", method);
+    message.object_unless_empty("params", params);
+    message.close();
+}
+
+/// Appends the response to a request that succeeded. `result` adds the members of its result, which may be none.
+pub fn result(buf: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Object<'_>)) {
+    let mut message = envelope(buf);
+    message.id("id", id).object("result", result);
+    message.close();
+}
+
+/// Appends the response to a request that failed. Without an `id` the member is left out (S-RPC-10).
+pub fn error(buf: &mut Vec<u8>, id: Option<&Id>, code: i64, text: &str, data: Option<&RawValue>) {
+    let mut message = envelope(buf);
+    if let Some(id) = id {
+        message.id("id", id);
+    }
+    message.object("error", |error| {
+        error.integer("code", code).text("message", text);
+        if let Some(data) = data {
+            error.raw("data", data.get());
+        }
+    });
+    message.close();
+}
+
+/// Ends the line that holds a message.
+pub fn line_end(buf: &mut Vec<u8>) {
+    buf.push(b'\n');
+}
+
+/// A JSON object being written: one method per kind of member, commas included.
+///
+/// The caller answers for the keys: nothing checks that they differ.
+#[derive(Debug)]
+#[must_use = "an object that is not closed is not JSON"]
+pub struct Object<'b> {
+    buf: &'b mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'b> Object<'b> {
+    /// Begins an object at the end of `buf`.
+    pub fn open(buf: &'b mut Vec<u8>) -> Self {
+        buf.push(b'{');
+        Self { buf, empty: true }
+    }
+
+    /// Ends the object.
+    pub fn close(self) {
+        self.buf.push(b'}');
+    }
+
+    /// Whether no member was added so far.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.empty
+    }
+
+    /// Adds a boolean.
+    pub fn boolean(&mut self, key: &str, value: bool) -> &mut Self {
+        self.key(key);
+        let literal: &[u8] = if value { b"true" } else { b"false" };
+        self.buf.extend_from_slice(literal);
+        self
+    }
+
+    /// Adds an id, in its own JSON type (S-RPC-07).
+    pub fn id(&mut self, key: &str, id: &Id) -> &mut Self {
+        match id {
+            Id::Number(number) => self.integer(key, *number),
+            Id::Text(text) => self.text(key, text),
+        }
+    }
+
+    /// Adds an integer.
+    pub fn integer(&mut self, key: &str, value: i64) -> &mut Self {
+        self.key(key);
+        write_integer(self.buf, value);
+        self
+    }
+
+    /// Adds an object, whose members `fill` adds.
+    pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+        self.key(key);
+        let mut object = Object::open(self.buf);
+        fill(&mut object);
+        object.close();
+        self
+    }
+
+    /// Adds a value that is JSON already. The caller answers for its being one valid JSON value.
+    pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
+        self.key(key);
+        write_unbroken(self.buf, json);
+        self
+    }
+
+    /// Adds all the members of an object that is JSON already. The caller answers for its being one valid JSON object,
+    /// and for its keys being other ones than those of this object.
+    pub fn splice(&mut self, object: &str) -> &mut Self {
+        let inner = object
+            .trim_ascii()
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'))
+            .map_or("", str::trim_ascii);
+        if !inner.is_empty() {
+            self.comma();
+            write_unbroken(self.buf, inner);
+        }
+        self
+    }
+
+    /// Adds a string.
+    pub fn text(&mut self, key: &str, value: &str) -> &mut Self {
+        self.key(key);
+        write_text(self.buf, value);
+        self
+    }
+
+    /// Adds an array of strings.
+    pub fn texts<'t>(&mut self, key: &str, values: impl IntoIterator<Item = &'t str>) -> &mut Self {
+        self.key(key);
+        self.buf.push(b'[');
+        for (index, value) in values.into_iter().enumerate() {
+            if index > 0 {
+                self.buf.push(b',');
+            }
+            write_text(self.buf, value);
+        }
+        self.buf.push(b']');
+        self
+    }
+
+    /// Adds an object, or takes its key back when `fill` added nothing.
+    fn object_unless_empty(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) {
+        let (len, empty) = (self.buf.len(), self.empty);
+        self.key(key);
+        let mut object = Object::open(self.buf);
+        fill(&mut object);
+        if object.empty {
+            self.buf.truncate(len);
+            self.empty = empty;
+        } else {
+            object.close();
+        }
+    }
+
+    fn key(&mut self, key: &str) {
+        self.comma();
+        write_text(self.buf, key);
+        self.buf.push(b':');
+    }
+
+    fn comma(&mut self) {
+        if !self.empty {
+            self.buf.push(b',');
+        }
+        self.empty = false;
+    }
+}
+
+fn envelope(buf: &mut Vec<u8>) -> Object<'_> {
+    let mut message = Object::open(buf);
+    message.text("jsonrpc", "2.0");
+    message
+}
+
+fn write_integer(buf: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        buf.push(b'-');
+    }
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    buf.extend_from_slice(&digits[start..]);
+}
+
+fn write_text(buf: &mut Vec<u8>, text: &str) {
+    buf.push(b'"');
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|&byte| needs_escape(byte)) {
+        buf.extend_from_slice(&rest[..at]);
+        write_escape(buf, rest[at]);
+        rest = &rest[at + 1..];
+    }
+    buf.extend_from_slice(rest);
+    buf.push(b'"');
+}
+
+fn needs_escape(byte: u8) -> bool {
+    byte < b' ' || byte == b'"' || byte == b'\\'
+}
+
+fn write_escape(buf: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let short = match byte {
+        b'"' | b'\\' => byte,
+        0x08 => b'b',
+        0x0C => b'f',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        _ => {
+            buf.extend_from_slice(b"\\u00");
+            buf.push(HEX[usize::from(byte >> 4)]);
+            buf.push(HEX[usize::from(byte & 0xF)]);
+            return;
+        }
+    };
+    buf.extend_from_slice(&[b'\\', short]);
+}
+
+/// Appends JSON with a space for each line break between its tokens.
+fn write_unbroken(buf: &mut Vec<u8>, json: &str) {
+    let mut rest = json.as_bytes();
+    while let Some(at) = memchr2(b'\n', b'\r', rest) {
+        buf.extend_from_slice(&rest[..at]);
+        buf.push(b' ');
+        rest = &rest[at + 1..];
+    }
+    buf.extend_from_slice(rest);
+}

@@ -1,0 +1,171 @@
+//! The id that pairs a request with its response; knows not who chose it.
+
+use alloc::{boxed::Box, string::String};
+use core::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// The longest text id that is read, in bytes. Ids are kept for as long as a request runs, so they are bounded.
+pub const TEXT_ID_LIMIT: usize = 1024;
+
+/// Beyond this a JSON number with a fraction or exponent no longer names one integer: 2 to the 53rd.
+const EXACT_FLOAT_LIMIT: f64 = 9_007_199_254_740_992.0;
+
+/// A JSON-RPC id: its value and its JSON type, since `"1"` is not `1` (S-RPC-07).
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub enum Id {
+    /// An integer.
+    Number(i64),
+    /// A string.
+    Text(Box<str>),
+}
+
+impl Id {
+    /// Reads an id from the text of one JSON value.
+    ///
+    /// `None` for anything but an integer of 64 bits or a string of at most [`TEXT_ID_LIMIT`] bytes (S-RPC-03,
+    /// S-RPC-04). Some peers keep every number as a float, so `1.0` and `1e0` are read as the integer 1.
+    #[must_use]
+    pub fn from_json(json: &str) -> Option<Self> {
+        match json.as_bytes().first()? {
+            b'"' => text(json),
+            b'-' | b'0'..=b'9' => integer(json).map(Self::Number),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a JSON number that has an integral value.
+pub(super) fn integer(json: &str) -> Option<i64> {
+    let digits = json.strip_prefix('-').unwrap_or(json);
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if plain && !digits.is_empty() && (digits.len() == 1 || !digits.starts_with('0')) {
+        return json.parse().ok();
+    }
+    // `serde_json` judges the grammar, `core` the value, because the former may round in the last place.
+    serde_json::from_str::<f64>(json).ok()?;
+    let float: f64 = json.trim_end().parse().ok()?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the range is checked first"
+    )]
+    let whole = (-EXACT_FLOAT_LIMIT..=EXACT_FLOAT_LIMIT)
+        .contains(&float)
+        .then_some(float as i64)?;
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "exact within the range checked above"
+    )]
+    let exact = whole as f64 == float;
+    exact.then_some(whole)
+}
+
+fn text(json: &str) -> Option<Id> {
+    let text: String = serde_json::from_str(json).ok()?;
+    (text.len() <= TEXT_ID_LIMIT).then(|| Id::Text(text.into_boxed_str()))
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+impl From<i64> for Id {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => serializer.serialize_i64(*number),
+            Self::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, string::ToString};
+
+    use super::{Id, TEXT_ID_LIMIT};
+
+    #[test]
+    fn integers_in_any_spelling() {
+        for (json, number) in [
+            ("0", 0),
+            ("-0", 0),
+            ("7", 7),
+            ("-7", -7),
+            ("9223372036854775807", i64::MAX),
+            ("-9223372036854775808", i64::MIN),
+            ("1.0", 1),
+            ("-0.0", 0),
+            ("1e3", 1000),
+            ("1500e-2", 15),
+            ("9007199254740992.0", 1 << 53),
+            ("-9007199254740992.0", -(1 << 53)),
+        ] {
+            assert_eq!(Id::from_json(json), Some(Id::Number(number)), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_id() {
+        for json in [
+            "",
+            "null",
+            "true",
+            "{}",
+            "[1]",
+            "1.5",
+            "1e-1",
+            "9223372036854775808",
+            "9007199254740994.0",
+            "1e400",
+            "01",
+            "-",
+            "+1",
+            "1 2",
+            "--1",
+            "0x1",
+            "\"a",
+            r#""\ud800""#,
+        ] {
+            assert_eq!(Id::from_json(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn texts_are_bounded_after_unescaping() {
+        let longest = "x".repeat(TEXT_ID_LIMIT);
+        assert_eq!(
+            Id::from_json(&format!("\"{longest}\"")),
+            Some(Id::Text(longest.clone().into()))
+        );
+        assert_eq!(
+            Id::from_json(&format!("\"{}\"", "\\u0078".repeat(TEXT_ID_LIMIT))),
+            Some(Id::Text(longest.clone().into()))
+        );
+        assert_eq!(Id::from_json(&format!("\"{longest}x\"")), None);
+    }
+
+    #[test]
+    fn type_is_part_of_the_id() {
+        let number = Id::from(1);
+        let text = Id::Text("1".into());
+        assert_ne!(number, text);
+        assert_eq!(number.to_string(), "1");
+        assert_eq!(text.to_string(), "\"1\"");
+        assert_eq!(
+            serde_json::to_string(&[number, text]).unwrap(),
+            r#"[1,"1"]"#
+        );
+    }
+}

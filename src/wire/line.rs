@@ -1,0 +1,184 @@
+//! Lines cut out of a byte stream, in bounded memory; knows nothing of what a line says.
+
+use alloc::vec::Vec;
+use core::{mem, str};
+
+use memchr::memchr;
+
+use super::skim::{Skim, Skimmed};
+
+/// How much capacity is kept between lines. One long line must not pin its memory for the life of the link.
+const KEPT_CAPACITY: usize = 64 * 1024;
+
+const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
+
+/// One line, without its end.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Line<'a> {
+    /// A line that is not UTF-8, which is a framing error and no message (S-RPC-02).
+    NotUtf8(&'a [u8]),
+    /// A line longer than the limit. It was passed over to its end.
+    Oversized(Skimmed),
+    /// A line of text.
+    Text(&'a str),
+}
+
+/// Cuts a stream of bytes into lines.
+///
+/// A line ends with LF. One CR before the LF and one byte order mark at the start are taken off; lines of nothing but
+/// ASCII whitespace are skipped. A CR elsewhere is part of the line. How the bytes were cut into chunks never matters.
+///
+/// A line is limited by its bytes without the LF, but with a CR or byte order mark. A line over the limit is not kept:
+/// it is scanned for what a caller needs to know of it (S-INH-06).
+///
+/// ```
+/// use everlink::wire::{Line, LineReader};
+///
+/// let mut reader = LineReader::new(1024);
+/// let mut chunk: &[u8] = b"one\ntwo\r\n\nthr";
+/// assert_eq!(reader.next(&mut chunk), Some(Line::Text("one")));
+/// assert_eq!(reader.next(&mut chunk), Some(Line::Text("two")));
+/// assert_eq!(reader.next(&mut chunk), None);
+/// assert_eq!(reader.buffered(), 3);
+///
+/// let mut chunk: &[u8] = b"ee\n";
+/// assert_eq!(reader.next(&mut chunk), Some(Line::Text("three")));
+/// assert_eq!(reader.next(&mut chunk), None);
+/// ```
+#[derive(Debug)]
+pub struct LineReader {
+    limit: usize,
+    /// The start of a line whose end has not come, or the line given out last if `given` is set.
+    buf: Vec<u8>,
+    given: bool,
+    /// The scan of the line under way, once that is over the limit. Boxed in spirit: it is empty nearly always.
+    skim: Option<Skim>,
+}
+
+impl LineReader {
+    /// A reader that keeps no line longer than `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            buf: Vec::new(),
+            given: false,
+            skim: None,
+        }
+    }
+
+    /// The next line, taken from what is buffered and the front of `chunk`; what it used is cut off `chunk`.
+    ///
+    /// `None` means that `chunk` is used up. Call until then: that also lets go of the memory of a long line. A line
+    /// that lies in `chunk` whole is not copied.
+    #[must_use]
+    pub fn next<'a, 'c: 'a>(&'a mut self, chunk: &mut &'c [u8]) -> Option<Line<'a>> {
+        self.forget_given();
+        while let Some(at) = memchr(b'\n', chunk) {
+            let (piece, rest) = (&chunk[..at], &chunk[at + 1..]);
+            *chunk = rest;
+            if self.buf.is_empty() && self.skim.is_none() && piece.len() <= self.limit {
+                match classify(piece) {
+                    Some(line) => return Some(line),
+                    None => continue,
+                }
+            }
+            self.add(piece);
+            if self.has_line() {
+                return self.give();
+            }
+        }
+        self.add(mem::take(chunk));
+        None
+    }
+
+    /// The rest of the stream after its last newline, as a line. The reader is then ready for another stream.
+    #[must_use]
+    pub fn finish(&mut self) -> Option<Line<'_>> {
+        self.forget_given();
+        if self.has_line() { self.give() } else { None }
+    }
+
+    /// Forgets an unfinished line.
+    pub fn clear(&mut self) {
+        self.given = true;
+        self.skim = None;
+        self.forget_given();
+    }
+
+    /// How many bytes of an unfinished line are kept. Never more than the limit.
+    #[must_use]
+    pub fn buffered(&self) -> usize {
+        if self.given { 0 } else { self.buf.len() }
+    }
+
+    /// Adds a piece to the line under way.
+    fn add(&mut self, piece: &[u8]) {
+        if let Some(skim) = &mut self.skim {
+            skim.feed(piece);
+        } else if piece.len() > self.limit - self.buf.len() {
+            let mut skim = Skim::default();
+            skim.feed(&self.buf);
+            skim.feed(piece);
+            self.skim = Some(skim);
+            self.buf = Vec::new();
+        } else {
+            self.reserve(piece.len());
+            self.buf.extend_from_slice(piece);
+        }
+    }
+
+    /// Makes room by doubling, as `Vec` would, but not past the limit.
+    fn reserve(&mut self, more: usize) {
+        let needed = self.buf.len() + more;
+        if needed > self.buf.capacity() {
+            let target = (2 * self.buf.capacity()).min(self.limit).max(needed);
+            self.buf.reserve_exact(target - self.buf.len());
+        }
+    }
+
+    /// Whether the line under way is worth giving; a blank one is dropped here.
+    fn has_line(&mut self) -> bool {
+        if self.skim.is_none() && is_blank(&self.buf) {
+            self.given = true;
+            self.forget_given();
+            return false;
+        }
+        true
+    }
+
+    fn give(&mut self) -> Option<Line<'_>> {
+        if let Some(skim) = self.skim.take() {
+            return Some(Line::Oversized(skim.finish()));
+        }
+        self.given = true;
+        classify(&self.buf)
+    }
+
+    fn forget_given(&mut self) {
+        if mem::take(&mut self.given) {
+            self.buf.clear();
+            self.buf.shrink_to(KEPT_CAPACITY);
+        }
+    }
+}
+
+/// Takes the framing off a line; `None` when it is blank.
+fn classify(bytes: &[u8]) -> Option<Line<'_>> {
+    let bytes = unframed(bytes);
+    match str::from_utf8(bytes) {
+        Ok(text) if text.trim_ascii().is_empty() => None,
+        Ok(text) => Some(Line::Text(text)),
+        Err(_) => Some(Line::NotUtf8(bytes)),
+    }
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    unframed(bytes).trim_ascii().is_empty()
+}
+
+fn unframed(bytes: &[u8]) -> &[u8] {
+    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
+}

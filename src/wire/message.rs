@@ -1,0 +1,475 @@
+//! JSON-RPC messages read from text; knows no method and no pending request.
+
+use alloc::{
+    borrow::{Cow, ToOwned},
+    string::String,
+    vec,
+    vec::Vec,
+};
+use core::fmt;
+
+use serde::{
+    Serialize,
+    de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::{
+    id::{self, Id},
+    object,
+    payload::{self, Payload},
+};
+
+/// The most messages a batch may hold.
+pub const BATCH_LIMIT: usize = 1_000;
+
+/// What stands for the message of an error that came without one.
+const NO_MESSAGE: &str = "the peer gave no message";
+
+/// What one text holds.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Inbound<'a> {
+    /// An array of messages. Whether the version allows one is the caller's to judge (S-BATCH-07).
+    Batch(Batch<'a>),
+    /// One message.
+    One(Message<'a>),
+}
+
+/// A JSON-RPC message, borrowed from its text.
+#[non_exhaustive]
+pub enum Message<'a> {
+    /// Something told; it has no answer.
+    Notification {
+        /// What it is about.
+        method: Cow<'a, str>,
+        /// Its parameters: an object.
+        params: Option<&'a RawValue>,
+    },
+    /// Something asked.
+    Request {
+        /// What the response must carry.
+        id: Id,
+        /// What is asked.
+        method: Cow<'a, str>,
+        /// Its parameters: an object.
+        params: Option<&'a RawValue>,
+    },
+    /// The answer to a request.
+    Response {
+        /// The id of the request. Only an error can lack it: the peer could not read it (S-RPC-10).
+        id: Option<Id>,
+        /// The result, which is an object, or what went wrong.
+        outcome: Result<&'a RawValue, ErrorObject>,
+    },
+}
+
+/// What went wrong, in the words of the peer.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct ErrorObject {
+    /// The kind of error.
+    pub code: i64,
+    /// One sentence for people.
+    pub message: String,
+    /// Whatever else the peer tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Payload>,
+}
+
+/// Why a text, or an element of a batch, is no message.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{kind}")]
+pub struct Malformed {
+    /// What is wrong.
+    pub kind: MalformedKind,
+    /// The id, where it could be read all the same.
+    pub id: Option<Id>,
+    /// Whether it was meant as the answer to the request with that id, rather than as a request.
+    pub is_response: bool,
+}
+
+/// What is wrong with a message. The texts never quote it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MalformedKind {
+    /// The error is no object with an integer code (S-RPC-09, S-RPC-12).
+    #[error("the error is not an object with an integer code")]
+    BadError,
+    /// The id is neither an integer nor a string, or it is too long (S-RPC-03).
+    #[error("the id is neither an integer nor a string of at most {limit} bytes", limit = id::TEXT_ID_LIMIT)]
+    BadId,
+    /// The method is not a string of Unicode text.
+    #[error("the method is not a text")]
+    BadMethod,
+    /// The parameters are not an object.
+    #[error("the params are not an object")]
+    BadParams,
+    /// The result is not an object (S-RPC-17).
+    #[error("the result is not an object")]
+    BadResult,
+    /// The member `jsonrpc` is not "2.0" (S-RPC-01).
+    #[error("the jsonrpc member is not \"2.0\"")]
+    BadVersion,
+    /// The batch is over [`BATCH_LIMIT`].
+    #[error("the batch has more than {BATCH_LIMIT} messages")]
+    BatchTooLong,
+    /// A member of the message is there twice.
+    #[error("the message has the same member twice")]
+    DuplicateMember,
+    /// The batch holds no message (S-BATCH-08).
+    #[error("the batch is empty")]
+    EmptyBatch,
+    /// A result without the id of its request.
+    #[error("the result comes without an id")]
+    MissingId,
+    /// Neither a method nor a result nor an error.
+    #[error("the object has neither a method nor a result nor an error")]
+    NoMessage,
+    /// JSON, but not an object.
+    #[error("the message is not an object")]
+    NotAnObject,
+    /// Not JSON.
+    #[error("the text is not JSON")]
+    NotJson,
+    /// A request whose id is null (S-RPC-04).
+    #[error("the id of the request is null")]
+    NullId,
+    /// A method together with a result or an error.
+    #[error("the message has both a method and a result or an error")]
+    RequestAndResponse,
+    /// A result together with an error (S-RPC-08).
+    #[error("the response has both a result and an error")]
+    ResultAndError,
+}
+
+/// Reads the message or the batch of messages that `text` is.
+///
+/// The text is scanned once. Members may come in any order and unknown ones are ignored. No depth of nesting exhausts
+/// the stack, and none is refused here: payloads are passed over, and whoever reads them sets a bound. `null` beside the other
+/// outcome of a response reads as absent, because some peers write both members always.
+///
+/// # Errors
+///
+/// When the text is not JSON, or not what JSON-RPC 2.0 and MCP call a message.
+pub fn parse(text: &str) -> Result<Inbound<'_>, Malformed> {
+    match text.trim_ascii_start().as_bytes().first() {
+        Some(b'{') => parse_object(text).map(Inbound::One),
+        Some(b'[') => parse_batch(text).map(Inbound::Batch),
+        _ => Err(match serde_json::from_str::<IgnoredAny>(text) {
+            Ok(_) => MalformedKind::NotAnObject.into(),
+            Err(_) => MalformedKind::NotJson.into(),
+        }),
+    }
+}
+
+/// The messages of a batch, each read when it is asked for and independent of the others (S-BATCH-08).
+#[derive(Clone)]
+pub struct Batch<'a> {
+    elements: vec::IntoIter<&'a RawValue>,
+}
+
+impl<'a> Iterator for Batch<'a> {
+    type Item = Result<Message<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let element = self.elements.next()?;
+        Some(if payload::is_object(element) {
+            parse_object(element.get())
+        } else {
+            Err(MalformedKind::NotAnObject.into())
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.elements.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Batch<'_> {}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({} messages)", self.elements.len())
+    }
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = |raw: &RawValue| raw.get().len();
+        match self {
+            Self::Notification { method, params } => f
+                .debug_struct("Notification")
+                .field("method", method)
+                .field("params_len", &params.map(len))
+                .finish(),
+            Self::Request { id, method, params } => f
+                .debug_struct("Request")
+                .field("id", id)
+                .field("method", method)
+                .field("params_len", &params.map(len))
+                .finish(),
+            Self::Response { id, outcome } => f
+                .debug_struct("Response")
+                .field("id", id)
+                .field("outcome_len", &outcome.as_ref().map(|raw| len(raw)))
+                .finish(),
+        }
+    }
+}
+
+impl ErrorObject {
+    /// An error without data. An empty message is replaced by one that says so.
+    #[must_use]
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if message.is_empty() {
+            NO_MESSAGE.clone_into(&mut message);
+        }
+        Self {
+            code,
+            message,
+            data: None,
+        }
+    }
+}
+
+impl fmt::Display for ErrorObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let message = if self.message.is_empty() {
+            NO_MESSAGE
+        } else {
+            &self.message
+        };
+        write!(f, "{message} (code {})", self.code)
+    }
+}
+
+impl core::error::Error for ErrorObject {}
+
+impl MalformedKind {
+    /// The error code that JSON-RPC has for a peer that sent this.
+    #[must_use]
+    pub const fn code(self) -> i64 {
+        if matches!(self, Self::NotJson) {
+            -32_700
+        } else {
+            -32_600
+        }
+    }
+}
+
+impl From<MalformedKind> for Malformed {
+    fn from(kind: MalformedKind) -> Self {
+        Self {
+            kind,
+            id: None,
+            is_response: false,
+        }
+    }
+}
+
+fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
+    let mut elements = Vec::new();
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let read = reader
+        .deserialize_seq(Elements(&mut elements))
+        .and_then(|()| reader.end());
+    match read {
+        _ if elements.len() > BATCH_LIMIT => Err(MalformedKind::BatchTooLong.into()),
+        Err(_) => Err(MalformedKind::NotJson.into()),
+        Ok(()) if elements.is_empty() => Err(MalformedKind::EmptyBatch.into()),
+        Ok(()) => Ok(Batch {
+            elements: elements.into_iter(),
+        }),
+    }
+}
+
+/// Collects the elements of an array, up to the first one too many.
+struct Elements<'v, 'a>(&'v mut Vec<&'a RawValue>);
+
+impl<'a> Visitor<'a> for Elements<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(element) = seq.next_element()? {
+            self.0.push(element);
+            if self.0.len() > BATCH_LIMIT {
+                return Err(A::Error::custom("too many elements"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_object(text: &str) -> Result<Message<'_>, Malformed> {
+    let mut envelope = Envelope::default();
+    object::members(text, |key, value| envelope.add(&key, value))
+        .map_err(|_| MalformedKind::NotJson)?;
+    envelope.into_message()
+}
+
+/// The members of a message before they are judged.
+#[derive(Default)]
+struct Envelope<'a> {
+    version: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    method: Option<&'a RawValue>,
+    params: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    duplicate: bool,
+    duplicate_id: bool,
+}
+
+impl<'a> Envelope<'a> {
+    fn add(&mut self, key: &str, value: &'a RawValue) {
+        let slot = match key {
+            "jsonrpc" => &mut self.version,
+            "id" => &mut self.id,
+            "method" => &mut self.method,
+            "params" => &mut self.params,
+            "result" => &mut self.result,
+            "error" => &mut self.error,
+            _ => return,
+        };
+        if slot.replace(value).is_some() {
+            self.duplicate = true;
+            self.duplicate_id |= key == "id";
+        }
+    }
+
+    fn into_message(self) -> Result<Message<'a>, Malformed> {
+        let id = match self.id {
+            _ if self.duplicate_id => PeerId::Bad,
+            Some(raw) => PeerId::read(raw.get()),
+            None => PeerId::Absent,
+        };
+        let is_response = self.method.is_none() && (self.result.is_some() || self.error.is_some());
+        let flaw = if self.duplicate {
+            Some(MalformedKind::DuplicateMember)
+        } else if !self.version.is_some_and(is_version_2) {
+            Some(MalformedKind::BadVersion)
+        } else {
+            None
+        };
+        let read = match (flaw, self.method) {
+            (Some(flaw), _) => Err(flaw),
+            (None, Some(method)) => self.into_request(&id, method),
+            (None, None) => self.into_response(&id),
+        };
+        read.map_err(|kind| Malformed {
+            kind,
+            id: id.valid(),
+            is_response,
+        })
+    }
+
+    fn into_request(self, id: &PeerId, method: &'a RawValue) -> Result<Message<'a>, MalformedKind> {
+        if self.result.is_some() || self.error.is_some() {
+            return Err(MalformedKind::RequestAndResponse);
+        }
+        let method = text(method).ok_or(MalformedKind::BadMethod)?;
+        let params = self.params;
+        if !params.is_none_or(payload::is_object) {
+            return Err(MalformedKind::BadParams);
+        }
+        match id {
+            PeerId::Absent => Ok(Message::Notification { method, params }),
+            PeerId::Bad => Err(MalformedKind::BadId),
+            PeerId::Null => Err(MalformedKind::NullId),
+            PeerId::Valid(id) => Ok(Message::Request {
+                id: id.clone(),
+                method,
+                params,
+            }),
+        }
+    }
+
+    fn into_response(self, id: &PeerId) -> Result<Message<'a>, MalformedKind> {
+        let (result, error) = match (self.result, self.error) {
+            (Some(result), Some(error)) if is_null(error) => (Some(result), None),
+            (Some(result), Some(error)) if is_null(result) => (None, Some(error)),
+            outcome => outcome,
+        };
+        let outcome = match (result, error) {
+            (None, None) => return Err(MalformedKind::NoMessage),
+            (Some(_), Some(_)) => return Err(MalformedKind::ResultAndError),
+            (Some(result), None) if payload::is_object(result) => Ok(result),
+            (Some(_), None) => return Err(MalformedKind::BadResult),
+            (None, Some(error)) => Err(error_object(error).ok_or(MalformedKind::BadError)?),
+        };
+        let id = match id {
+            PeerId::Absent | PeerId::Null if outcome.is_ok() => {
+                return Err(MalformedKind::MissingId);
+            }
+            PeerId::Absent | PeerId::Null => None,
+            PeerId::Bad => return Err(MalformedKind::BadId),
+            PeerId::Valid(id) => Some(id.clone()),
+        };
+        Ok(Message::Response { id, outcome })
+    }
+}
+
+/// The id of a message as the peer wrote it.
+enum PeerId {
+    Absent,
+    Bad,
+    Null,
+    Valid(Id),
+}
+
+impl PeerId {
+    fn read(json: &str) -> Self {
+        match Id::from_json(json) {
+            Some(id) => Self::Valid(id),
+            None if json == "null" => Self::Null,
+            None => Self::Bad,
+        }
+    }
+
+    fn valid(self) -> Option<Id> {
+        match self {
+            Self::Valid(id) => Some(id),
+            Self::Absent | Self::Bad | Self::Null => None,
+        }
+    }
+}
+
+fn is_version_2(raw: &RawValue) -> bool {
+    raw.get() == "\"2.0\"" || text(raw).is_some_and(|version| version == "2.0")
+}
+
+fn is_null(raw: &RawValue) -> bool {
+    raw.get() == "null"
+}
+
+/// The content of a string; `None` for another type, and for what is no Unicode text.
+fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str(raw.get()).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
+}
+
+/// Reads an error object. Only its code is indispensable: a message that is absent or unreadable is replaced by one
+/// that says so, since failing the call with half an error is better than losing it.
+fn error_object(raw: &RawValue) -> Option<ErrorObject> {
+    let (mut code, mut message, mut data) = (None, None, None);
+    object::members(raw.get(), |key, value| match &*key {
+        "code" => code = id::integer(value.get()),
+        "message" => message = text(value),
+        "data" => data = Some(value),
+        _ => {}
+    })
+    .ok()?;
+    Some(ErrorObject {
+        data: data.map(Payload::from),
+        ..ErrorObject::new(code?, message.unwrap_or_default())
+    })
+}

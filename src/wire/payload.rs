@@ -1,0 +1,153 @@
+//! One JSON value kept as text; knows nothing of what the value means.
+
+use alloc::{borrow::ToOwned, boxed::Box, string::String};
+use core::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// A valid JSON value, kept exactly as it was received or serialised.
+///
+/// Two payloads are equal when their texts are, so `{"a":1}` and `{ "a": 1 }` differ. `Debug` tells the length and
+/// nothing else, because payloads hold what users type and servers answer.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct Payload(Box<RawValue>);
+
+impl Payload {
+    /// Serialises `value`.
+    ///
+    /// # Errors
+    ///
+    /// When `value` refuses to be serialised, or has map keys that are not strings.
+    pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
+        serde_json::value::to_raw_value(value).map(Self)
+    }
+
+    /// Takes over a text after checking that it is one JSON value.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not JSON, or more than one value.
+    pub fn from_text(text: String) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text).map(Self)
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The value as `serde_json` knows it.
+    #[must_use]
+    pub fn raw(&self) -> &RawValue {
+        &self.0
+    }
+
+    /// Gives up the value as `serde_json` knows it.
+    #[must_use]
+    pub fn into_raw(self) -> Box<RawValue> {
+        self.0
+    }
+
+    /// Reads the value as a `T`, which may borrow from the payload.
+    ///
+    /// The error of `serde_json` can quote the value it stumbled over: do not log it where payloads are secret.
+    ///
+    /// # Errors
+    ///
+    /// When the value is not a `T`, or is nested deeper than `serde_json` reads (128 levels).
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.0.get())
+    }
+
+    /// Whether the value is a JSON object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        is_object(&self.0)
+    }
+}
+
+/// Whether a raw value is an object: raw values carry no outer whitespace, so the first byte tells.
+pub(super) fn is_object(raw: &RawValue) -> bool {
+    raw.get().starts_with('{')
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({} bytes)", self.as_str().len())
+    }
+}
+
+impl Eq for Payload {}
+
+impl From<Box<RawValue>> for Payload {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(raw)
+    }
+}
+
+impl From<&RawValue> for Payload {
+    fn from(raw: &RawValue) -> Self {
+        Self(raw.to_owned())
+    }
+}
+
+impl FromStr for Payload {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text).map(Self)
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{borrow::ToOwned, format, string::ToString, vec, vec::Vec};
+
+    use super::Payload;
+
+    #[test]
+    fn debug_tells_the_length_only() {
+        let payload: Payload = r#"{"token":"hunter2"}"#.parse().unwrap();
+        assert_eq!(format!("{payload:?}"), "Payload(19 bytes)");
+    }
+
+    #[test]
+    fn text_is_kept_but_outer_whitespace_is_not() {
+        let payload = Payload::from_text(" {\n\"a\" : 1e0 } \n".to_owned()).unwrap();
+        assert_eq!(payload.as_str(), "{\n\"a\" : 1e0 }");
+        assert_eq!(payload, "{\n\"a\" : 1e0 }".parse().unwrap());
+        assert_ne!(payload, r#"{"a":1e0}"#.parse().unwrap());
+        assert!(payload.is_object());
+        assert!(!"[{}]".parse::<Payload>().unwrap().is_object());
+    }
+
+    #[test]
+    fn only_one_valid_value_is_taken() {
+        for bad in ["", " ", "{", "{}{}", "tru", "'a'", "[1,]", "01"] {
+            assert!(bad.parse::<Payload>().is_err(), "{bad}");
+            assert!(Payload::from_text(bad.to_string()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn it_parses_borrowing_and_serialises_as_itself() {
+        let payload = Payload::of(&vec!["a", "b"]).unwrap();
+        assert_eq!(payload.parse::<Vec<&str>>().unwrap(), ["a", "b"]);
+        let nested = Payload::of(&[&payload]).unwrap();
+        assert_eq!(nested.as_str(), r#"[["a","b"]]"#);
+        assert_eq!(nested.parse::<[Payload; 1]>().unwrap()[0], payload);
+        assert_eq!(
+            Payload::from(nested.raw()).into_raw().get(),
+            nested.as_str()
+        );
+    }
+}

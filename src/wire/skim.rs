@@ -1,0 +1,243 @@
+//! What can be told of a message too long to keep; knows neither lines nor limits.
+//!
+//! The scan sees every byte once, keeps a few kilobytes at most and never recurses. It checks no grammar inside the
+//! values it passes over: it only needs to know where the top-level members begin and end.
+
+use alloc::{borrow::Cow, vec::Vec};
+use core::str;
+
+use memchr::memchr2;
+
+use super::id::{Id, TEXT_ID_LIMIT};
+
+/// The most bytes of a key or an id that are kept: a text id with every byte escaped as `\u00xx`, and its quotes.
+const KEEP_LIMIT: usize = 6 * TEXT_ID_LIMIT + 2;
+
+/// What is known of a message that was too long to keep.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Skimmed {
+    /// How many bytes it had.
+    pub len: u64,
+    /// Its top-level id, if it has exactly one that is valid.
+    pub id: Option<Id>,
+    /// Whether it answers the request with that id: it has a result or an error, and no method.
+    pub is_response: bool,
+}
+
+/// The scan of one message, fed in pieces of any size.
+#[derive(Debug, Default)]
+pub(super) struct Skim {
+    len: u64,
+    place: Place,
+    /// How many objects and arrays are open.
+    depth: u64,
+    /// The member whose value is being scanned.
+    member: Member,
+    /// The key being read, or the value of the id being read.
+    kept: Vec<u8>,
+    overflowed: bool,
+    id: Option<Id>,
+    ids: u32,
+    has_method: bool,
+    has_outcome: bool,
+}
+
+/// Where in the message the next byte lies.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Place {
+    /// Behind the object. Only whitespace may follow.
+    After,
+    /// Between a key and its colon.
+    Colon,
+    /// In a key of the top-level object.
+    Key { escaped: bool },
+    /// In the top-level object, before a key.
+    Members,
+    /// In something that is not one JSON object: nothing can be told.
+    Opaque,
+    /// Before the object.
+    #[default]
+    Start,
+    /// In a value of the top-level object, or before it.
+    Value,
+    /// In a string in such a value.
+    ValueString { escaped: bool },
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Member {
+    Id,
+    Method,
+    #[default]
+    Other,
+    Outcome,
+}
+
+impl Skim {
+    /// Scans the next piece.
+    pub(super) fn feed(&mut self, piece: &[u8]) {
+        self.len += piece.len() as u64;
+        let mut rest = piece;
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = match self.place {
+                Place::Key { escaped: false } | Place::ValueString { escaped: false } => {
+                    self.run_of_string(rest)
+                }
+                Place::Opaque => return,
+                Place::After
+                | Place::Colon
+                | Place::Key { escaped: true }
+                | Place::Members
+                | Place::Start
+                | Place::Value
+                | Place::ValueString { escaped: true } => {
+                    self.step(byte);
+                    after
+                }
+            };
+        }
+    }
+
+    /// The verdict. A message that was cut short is judged by what was seen of it, since its id is no less lost.
+    pub(super) fn finish(mut self) -> Skimmed {
+        if self.place == Place::Value && self.depth == 1 {
+            self.end_value();
+        }
+        let known = self.place != Place::Opaque && self.ids == 1;
+        let id = self.id.filter(|_| known);
+        Skimmed {
+            len: self.len,
+            is_response: id.is_some() && self.has_outcome && !self.has_method,
+            id,
+        }
+    }
+
+    /// Passes over the plain bytes of a string at once, up to and with the quote or backslash that ends them.
+    fn run_of_string<'p>(&mut self, rest: &'p [u8]) -> &'p [u8] {
+        let end = memchr2(b'"', b'\\', rest);
+        let (run, after) = rest.split_at(end.map_or(rest.len(), |at| at + 1));
+        self.keep(run);
+        if let Some(at) = end {
+            self.place = match (self.place, rest[at]) {
+                (Place::Key { .. }, b'\\') => Place::Key { escaped: true },
+                (Place::Key { .. }, _) => {
+                    self.end_key();
+                    Place::Colon
+                }
+                (_, b'\\') => Place::ValueString { escaped: true },
+                _ => Place::Value,
+            };
+        }
+        after
+    }
+
+    fn step(&mut self, byte: u8) {
+        let blank = matches!(byte, b' ' | b'\t' | b'\r');
+        self.place = match (self.place, byte) {
+            (Place::Key { .. }, _) => {
+                self.keep(&[byte]);
+                Place::Key { escaped: false }
+            }
+            (Place::ValueString { .. }, _) => {
+                self.keep(&[byte]);
+                Place::ValueString { escaped: false }
+            }
+            (Place::Value, _) => self.step_value(byte),
+            (Place::Start, b'{') => {
+                self.depth = 1;
+                Place::Members
+            }
+            (Place::Members, b'"') => {
+                self.start_keeping();
+                self.keep(b"\"");
+                Place::Key { escaped: false }
+            }
+            (Place::Members, b'}') => Place::After,
+            (Place::Colon, b':') => {
+                self.start_keeping();
+                Place::Value
+            }
+            (place, _) if blank => place,
+            _ => Place::Opaque,
+        };
+    }
+
+    fn step_value(&mut self, byte: u8) -> Place {
+        match byte {
+            b',' if self.depth == 1 => {
+                self.end_value();
+                return Place::Members;
+            }
+            b'}' if self.depth == 1 => {
+                self.end_value();
+                return Place::After;
+            }
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth -= 1,
+            _ => {}
+        }
+        self.keep(&[byte]);
+        match byte {
+            _ if self.depth == 0 => Place::Opaque,
+            b'"' => Place::ValueString { escaped: false },
+            _ => Place::Value,
+        }
+    }
+
+    fn end_key(&mut self) {
+        let key = self.kept_text().and_then(unquoted);
+        self.member = match key.as_deref() {
+            Some("id") => Member::Id,
+            Some("method") => Member::Method,
+            Some("error" | "result") => Member::Outcome,
+            _ => Member::Other,
+        };
+        match self.member {
+            Member::Id => self.ids = self.ids.saturating_add(1),
+            Member::Method => self.has_method = true,
+            Member::Other => {}
+            Member::Outcome => self.has_outcome = true,
+        }
+    }
+
+    fn end_value(&mut self) {
+        if self.member == Member::Id {
+            self.id = self
+                .kept_text()
+                .and_then(|json| Id::from_json(json.trim_ascii()));
+        }
+        self.member = Member::Other;
+    }
+
+    fn start_keeping(&mut self) {
+        self.kept.clear();
+        self.overflowed = false;
+    }
+
+    /// Keeps the bytes of a key and of an id; what grows past the bound can be neither.
+    fn keep(&mut self, bytes: &[u8]) {
+        let wanted =
+            matches!(self.place, Place::Key { .. } | Place::Members) || self.member == Member::Id;
+        if !wanted || self.overflowed {
+            return;
+        }
+        if self.kept.len() + bytes.len() > KEEP_LIMIT {
+            self.overflowed = true;
+        } else {
+            self.kept.extend_from_slice(bytes);
+        }
+    }
+
+    fn kept_text(&self) -> Option<&str> {
+        str::from_utf8(&self.kept).ok().filter(|_| !self.overflowed)
+    }
+}
+
+/// The content of a JSON string, if it is one.
+fn unquoted(json: &str) -> Option<Cow<'_, str>> {
+    if json.contains('\\') {
+        return serde_json::from_str(json).ok().map(Cow::Owned);
+    }
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    Some(Cow::Borrowed(inner))
+}
