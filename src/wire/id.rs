@@ -46,18 +46,8 @@ pub(super) fn integer(json: &str) -> Option<i64> {
     // `serde_json` judges the grammar, `core` the value, because the former may round in the last place.
     serde_json::from_str::<f64>(json).ok()?;
     let float: f64 = json.trim_end().parse().ok()?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the range is checked first"
-    )]
-    let whole = (-EXACT_FLOAT_LIMIT..=EXACT_FLOAT_LIMIT)
-        .contains(&float)
-        .then_some(float as i64)?;
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "exact within the range checked above"
-    )]
-    let exact = whole as f64 == float;
+    let whole = float as i64;
+    let exact = (-EXACT_FLOAT_LIMIT..=EXACT_FLOAT_LIMIT).contains(&float) && whole as f64 == float;
     exact.then_some(whole)
 }
 

@@ -52,7 +52,7 @@ pub struct LineReader {
     /// The start of a line whose end has not come, or the line given out last if `given` is set.
     buf: Vec<u8>,
     given: bool,
-    /// The scan of the line under way, once that is over the limit. Boxed in spirit: it is empty nearly always.
+    /// The scan of the line under way, once that is over the limit.
     skim: Option<Skim>,
 }
 

@@ -58,6 +58,8 @@ enum Place {
     /// Before the object.
     #[default]
     Start,
+    /// Behind this many bytes of the byte order mark that may come first.
+    StartMark(u8),
     /// In a value of the top-level object, or before it.
     Value,
     /// In a string in such a value.
@@ -89,6 +91,7 @@ impl Skim {
                 | Place::Key { escaped: true }
                 | Place::Members
                 | Place::Start
+                | Place::StartMark(_)
                 | Place::Value
                 | Place::ValueString { escaped: true } => {
                     self.step(byte);
@@ -98,11 +101,8 @@ impl Skim {
         }
     }
 
-    /// The verdict. A message that was cut short is judged by what was seen of it, since its id is no less lost.
-    pub(super) fn finish(mut self) -> Skimmed {
-        if self.place == Place::Value && self.depth == 1 {
-            self.end_value();
-        }
+    /// The verdict. A message that was cut short is judged by what was seen of it: the rest will not come.
+    pub(super) fn finish(self) -> Skimmed {
         let known = self.place != Place::Opaque && self.ids == 1;
         let id = self.id.filter(|_| known);
         Skimmed {
@@ -132,7 +132,7 @@ impl Skim {
     }
 
     fn step(&mut self, byte: u8) {
-        let blank = matches!(byte, b' ' | b'\t' | b'\r');
+        let blank = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
         self.place = match (self.place, byte) {
             (Place::Key { .. }, _) => {
                 self.keep(&[byte]);
@@ -143,6 +143,10 @@ impl Skim {
                 Place::ValueString { escaped: false }
             }
             (Place::Value, _) => self.step_value(byte),
+            (Place::Start, b'\xEF') => Place::StartMark(1),
+            (Place::StartMark(1), b'\xBB') => Place::StartMark(2),
+            (Place::StartMark(2), b'\xBF') => Place::Start,
+            (Place::StartMark(_), _) => Place::Opaque,
             (Place::Start, b'{') => {
                 self.depth = 1;
                 Place::Members
