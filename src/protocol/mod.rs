@@ -1,1 +1,21 @@
-//! What MCP says.
+//! What MCP says, as data: versions, methods, features, capabilities, `_meta` keys, error codes.
+//!
+//! Nothing here knows a byte frame, a call or a state. The other rooms ask this one instead of spelling a method name,
+//! a key or a code themselves, so that a fact of the protocol is written down once.
+
+mod capability;
+pub mod code;
+mod feature;
+mod implementation;
+mod log;
+mod members;
+pub mod meta;
+pub mod method;
+mod version;
+
+pub use capability::{ClientCapabilities, InvalidCapability, ServerCapabilities};
+pub use feature::{ClientFeature, ServerFeature};
+pub use implementation::Implementation;
+pub use log::LogLevel;
+pub use method::{Kind, Method, Owner, Repeat};
+pub use version::{Era, Version, Versions};

@@ -1,0 +1,73 @@
+//! The JSON-RPC error codes that MCP gives a meaning. Knows no error object.
+
+/// The text was not JSON.
+pub const PARSE_ERROR: i64 = -32700;
+/// The JSON was not a valid message, or not one that is allowed here.
+pub const INVALID_REQUEST: i64 = -32600;
+/// The method is unknown, or needs a server capability that was not offered (S-ERR-10).
+pub const METHOD_NOT_FOUND: i64 = -32601;
+/// The params do not fit the method; in the modern era also "no such resource".
+pub const INVALID_PARAMS: i64 = -32602;
+/// The receiver failed on its own account.
+pub const INTERNAL_ERROR: i64 = -32603;
+/// No such resource, as legacy servers say it; a modern server never does (S-ERR-06).
+pub const RESOURCE_NOT_FOUND: i64 = -32002;
+/// A header and the body disagree, or a required header is missing. Modern only.
+pub const HEADER_MISMATCH: i64 = -32020;
+/// The request did not declare a client capability that it needs. Modern only.
+pub const MISSING_REQUIRED_CLIENT_CAPABILITY: i64 = -32021;
+/// The server does not speak the version that the request names. Modern only.
+pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
+/// The user must visit a URL first. Only in 2025-11-25.
+pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+/// The user declined to let the model answer. Legacy only.
+pub const USER_REJECTED: i64 = -1;
+
+/// Whether an error with this code, over any transport, can only come from a modern server (S-VER-09).
+///
+/// `METHOD_NOT_FOUND` is not among them: whether it proves anything depends on the transport and the method probed.
+#[must_use]
+pub const fn is_modern_evidence(code: i64) -> bool {
+    matches!(
+        code,
+        HEADER_MISMATCH | MISSING_REQUIRED_CLIENT_CAPABILITY | UNSUPPORTED_PROTOCOL_VERSION
+    )
+}
+
+/// The name of a code, for texts that people read; none where MCP gives the code no meaning (S-ERR-04).
+#[must_use]
+pub const fn name(code: i64) -> Option<&'static str> {
+    Some(match code {
+        PARSE_ERROR => "parse error",
+        INVALID_REQUEST => "invalid request",
+        METHOD_NOT_FOUND => "method not found",
+        INVALID_PARAMS => "invalid params",
+        INTERNAL_ERROR => "internal error",
+        RESOURCE_NOT_FOUND => "resource not found",
+        HEADER_MISMATCH => "header mismatch",
+        MISSING_REQUIRED_CLIENT_CAPABILITY => "missing required client capability",
+        UNSUPPORTED_PROTOCOL_VERSION => "unsupported protocol version",
+        URL_ELICITATION_REQUIRED => "URL elicitation required",
+        USER_REJECTED => "rejected by the user",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_codes_prove_a_modern_server() {
+        let proofs = (-33000..=0).filter(|&code| is_modern_evidence(code));
+        assert!(proofs.eq([-32022, -32021, -32020]));
+    }
+
+    #[test]
+    fn a_code_without_a_meaning_has_no_name() {
+        let named = (-33000..=0).filter(|&code| name(code).is_some());
+        assert!(named.eq([
+            -32700, -32603, -32602, -32601, -32600, -32042, -32022, -32021, -32020, -32002, -1
+        ]));
+    }
+}

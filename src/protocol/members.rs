@@ -1,0 +1,101 @@
+//! A JSON object taken apart one level deep: every member by name, its value as it was written.
+//!
+//! It is what lets a typed value keep members that nobody here knows. It knows no meaning of any member.
+
+use alloc::{boxed::Box, collections::BTreeMap};
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(super) struct Members(BTreeMap<Box<str>, Box<RawValue>>);
+
+impl Members {
+    /// The members of `value`, if it is an object.
+    pub(super) fn of(value: &RawValue) -> Option<Self> {
+        serde_json::from_str(value.get()).ok()
+    }
+
+    pub(super) fn member(&self, name: &str) -> Option<&RawValue> {
+        self.0.get(name).map(AsRef::as_ref)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(AsRef::as_ref)
+    }
+
+    pub(super) fn insert(&mut self, name: &str, value: Box<RawValue>) {
+        self.0.insert(name.into(), value);
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<Box<RawValue>> {
+        self.0.remove(name)
+    }
+
+    /// Reads the value at the end of `path`, through objects.
+    pub(super) fn at<T>(&self, path: &[&str], read: impl FnOnce(&RawValue) -> T) -> Option<T> {
+        let (name, rest) = path.split_first()?;
+        let value = self.member(name)?;
+        if rest.is_empty() {
+            return Some(read(value));
+        }
+        Self::of(value)?.at(rest, read)
+    }
+
+    /// Puts `value` at the end of `path`; what stands in the way and is no object becomes one.
+    pub(super) fn put(&mut self, path: &[&str], value: Box<RawValue>) {
+        match path {
+            [] => {}
+            [name] => self.insert(name, value),
+            [name, rest @ ..] => {
+                let mut inner = self.member(name).and_then(Self::of).unwrap_or_default();
+                inner.put(rest, value);
+                self.insert(name, raw(&inner));
+            }
+        }
+    }
+
+    /// Takes away what is at the end of `path`, and leaves everything else as it was written.
+    pub(super) fn take(&mut self, path: &[&str]) -> Option<Box<RawValue>> {
+        match path {
+            [] => None,
+            [name] => self.remove(name),
+            [name, rest @ ..] => {
+                let mut inner = Self::of(self.member(name)?)?;
+                let taken = inner.take(rest)?;
+                self.insert(name, raw(&inner));
+                Some(taken)
+            }
+        }
+    }
+}
+
+/// The JSON of `value`, which must be one that has a JSON form.
+pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(value).expect("strings, booleans and members always have a JSON form")
+}
+
+pub(super) fn is_object(value: &RawValue) -> bool {
+    value.get().starts_with('{')
+}
+
+impl PartialEq for Members {
+    /// Compares values as they are written: one value spelled in two ways counts as two.
+    fn eq(&self, other: &Self) -> bool {
+        fn written(members: &Members) -> impl Iterator<Item = (&str, &str)> {
+            members.0.iter().map(|(name, value)| (&**name, value.get()))
+        }
+        written(self).eq(written(other))
+    }
+}
+
+impl Eq for Members {}
+
+/// The names alone: a value may be long, or a secret.
+impl fmt::Debug for Members {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}

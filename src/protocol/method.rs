@@ -1,0 +1,476 @@
+//! The one table of every request and notification, in which versions and directions it exists and what it needs.
+//!
+//! It knows no params beyond the name of the member that names a target, and nothing about how a message is sent.
+
+use super::{
+    feature::{ClientFeature, ServerFeature},
+    version::{Version, Versions},
+};
+
+/// What the protocol says about one method.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Method {
+    /// The name on the wire, one of [`names`].
+    pub name: &'static str,
+    /// Whether it is answered.
+    pub kind: Kind,
+    /// The versions in which a client may send it.
+    pub to_server: Versions,
+    /// The versions in which a server may send it as a message of its own.
+    pub to_client: Versions,
+    /// Whether a modern server may ask it inside the result of another request, where it may not send it.
+    pub embedded: bool,
+    /// The features of the server that it needs, each in the versions that know it: see [`Method::gate`].
+    pub needs_of_server: &'static [ServerFeature],
+    /// The features of the client that it needs, each in the versions that know it: see [`Method::client_gate`].
+    pub needs_of_client: &'static [ClientFeature],
+    /// Whether it may be sent again when its connection was lost before the answer came.
+    pub repeat: Repeat,
+    /// Whether a modern result carries cache hints.
+    pub cacheable: bool,
+    /// Whether a modern result may be `input_required`.
+    pub may_need_input: bool,
+    /// The member of the params that the modern HTTP binding repeats in the `Mcp-Name` header.
+    pub named_by: Option<&'static str>,
+    /// Who speaks it.
+    pub owner: Owner,
+}
+
+/// Whether a method is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// It has no id and gets no answer.
+    Notification,
+    /// It has an id and gets one answer.
+    Request,
+}
+
+/// Who speaks a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Owner {
+    /// The application: the link carries it and adds nothing but the envelope.
+    Application,
+    /// The link: it is part of, or changes, what the link itself keeps, so a raw one of the application's would make
+    /// the two disagree. Where an application has a say there is a verb for it.
+    Link,
+}
+
+/// Whether a request may be sent again blindly, with a new id, after its connection was lost before the answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Repeat {
+    /// A second run does no harm: it only reads, or ends in the same state.
+    Safe,
+    /// A second run may act twice, or means nothing on another connection. Every notification is of this kind.
+    Unsafe,
+}
+
+/// The method of this name, if the protocol has one in any version.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Method> {
+    let at = TABLE
+        .binary_search_by(|method| method.name.cmp(name))
+        .ok()?;
+    TABLE.get(at)
+}
+
+impl Method {
+    /// Every method of every version, in the order of their names.
+    pub const fn all() -> &'static [Self] {
+        &TABLE
+    }
+
+    /// What the server must have offered under `version`, if anything.
+    ///
+    /// It concerns requests that the server answers and notifications about what it provides. A method that goes both
+    /// ways, such as `tasks/get`, has a gate for each way: this one where the task is the server's.
+    #[must_use]
+    pub fn gate(&self, version: Version) -> Option<ServerFeature> {
+        let mut needs = self.needs_of_server.iter().copied();
+        needs.find(|feature| feature.versions().contains(version))
+    }
+
+    /// What the client must have declared under `version`, if anything.
+    ///
+    /// The mirror of [`Method::gate`]: requests that the client answers, notifications about what it provides.
+    #[must_use]
+    pub fn client_gate(&self, version: Version) -> Option<ClientFeature> {
+        let mut needs = self.needs_of_client.iter().copied();
+        needs.find(|feature| feature.versions().contains(version))
+    }
+}
+
+/// The names of all methods, so that they are spelled in one place.
+pub mod names {
+    /// Suggests values for an argument.
+    pub const COMPLETION_COMPLETE: &str = "completion/complete";
+    /// Asks the user.
+    pub const ELICITATION_CREATE: &str = "elicitation/create";
+    /// Opens a legacy connection.
+    pub const INITIALIZE: &str = "initialize";
+    /// Sets the least severe log message wanted, in the legacy era.
+    pub const LOGGING_SET_LEVEL: &str = "logging/setLevel";
+    /// Withdraws a request.
+    pub const NOTIFICATIONS_CANCELLED: &str = "notifications/cancelled";
+    /// Says that the user finished at a URL.
+    pub const NOTIFICATIONS_ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
+    /// Ends the legacy handshake.
+    pub const NOTIFICATIONS_INITIALIZED: &str = "notifications/initialized";
+    /// Carries a log message.
+    pub const NOTIFICATIONS_MESSAGE: &str = "notifications/message";
+    /// Reports how far a request is.
+    pub const NOTIFICATIONS_PROGRESS: &str = "notifications/progress";
+    /// Says that the prompts changed.
+    pub const NOTIFICATIONS_PROMPTS_LIST_CHANGED: &str = "notifications/prompts/list_changed";
+    /// Says that the resources changed.
+    pub const NOTIFICATIONS_RESOURCES_LIST_CHANGED: &str = "notifications/resources/list_changed";
+    /// Says that one resource changed.
+    pub const NOTIFICATIONS_RESOURCES_UPDATED: &str = "notifications/resources/updated";
+    /// Says that the roots changed.
+    pub const NOTIFICATIONS_ROOTS_LIST_CHANGED: &str = "notifications/roots/list_changed";
+    /// Says what a `subscriptions/listen` will deliver, first on its stream.
+    pub const NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: &str =
+        "notifications/subscriptions/acknowledged";
+    /// Says that a task changed, in the tasks extension.
+    pub const NOTIFICATIONS_TASKS: &str = "notifications/tasks";
+    /// Says that a task changed, in 2025-11-25.
+    pub const NOTIFICATIONS_TASKS_STATUS: &str = "notifications/tasks/status";
+    /// Says that the tools changed.
+    pub const NOTIFICATIONS_TOOLS_LIST_CHANGED: &str = "notifications/tools/list_changed";
+    /// Asks for a sign of life.
+    pub const PING: &str = "ping";
+    /// Fills in a prompt.
+    pub const PROMPTS_GET: &str = "prompts/get";
+    /// Lists the prompts.
+    pub const PROMPTS_LIST: &str = "prompts/list";
+    /// Lists the resources.
+    pub const RESOURCES_LIST: &str = "resources/list";
+    /// Reads a resource.
+    pub const RESOURCES_READ: &str = "resources/read";
+    /// Asks for word of one resource, in the legacy era.
+    pub const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
+    /// Lists the templates of resources.
+    pub const RESOURCES_TEMPLATES_LIST: &str = "resources/templates/list";
+    /// Ends what `resources/subscribe` began.
+    pub const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
+    /// Asks the client for its roots.
+    pub const ROOTS_LIST: &str = "roots/list";
+    /// Asks the client's model.
+    pub const SAMPLING_CREATE_MESSAGE: &str = "sampling/createMessage";
+    /// Asks a modern server for its versions and capabilities.
+    pub const SERVER_DISCOVER: &str = "server/discover";
+    /// Asks a modern server for word of changes, for as long as the request lives.
+    pub const SUBSCRIPTIONS_LISTEN: &str = "subscriptions/listen";
+    /// Cancels a task.
+    pub const TASKS_CANCEL: &str = "tasks/cancel";
+    /// Asks how a task is.
+    pub const TASKS_GET: &str = "tasks/get";
+    /// Lists the tasks.
+    pub const TASKS_LIST: &str = "tasks/list";
+    /// Waits for what a task gave.
+    pub const TASKS_RESULT: &str = "tasks/result";
+    /// Answers what a task asks.
+    pub const TASKS_UPDATE: &str = "tasks/update";
+    /// Calls a tool.
+    pub const TOOLS_CALL: &str = "tools/call";
+    /// Lists the tools.
+    pub const TOOLS_LIST: &str = "tools/list";
+}
+
+/// A request of the application that only reads, sent in no direction yet.
+const REQUEST: Method = Method {
+    name: "",
+    kind: Kind::Request,
+    to_server: Versions::NONE,
+    to_client: Versions::NONE,
+    embedded: false,
+    needs_of_server: &[],
+    needs_of_client: &[],
+    repeat: Repeat::Safe,
+    cacheable: false,
+    may_need_input: false,
+    named_by: None,
+    owner: Owner::Application,
+};
+
+/// A notification of the application, sent in no direction yet.
+const NOTIFICATION: Method = Method {
+    kind: Kind::Notification,
+    repeat: Repeat::Unsafe,
+    ..REQUEST
+};
+
+/// Only the version that has tasks in its core.
+const CORE_TASKS: Versions = Versions::only(Version::V2025_11_25);
+
+/// The version that has tasks in its core, and the modern ones, which have them as an extension.
+const ANY_TASKS: Versions = Versions::since(Version::V2025_11_25);
+
+/// In the order of the names, for the binary search.
+static TABLE: [Method; 36] = [
+    Method {
+        name: names::COMPLETION_COMPLETE,
+        to_server: Versions::ALL,
+        needs_of_server: &[ServerFeature::Completions],
+        ..REQUEST
+    },
+    Method {
+        name: names::ELICITATION_CREATE,
+        to_client: Versions::between(Version::V2025_06_18, Version::V2025_11_25),
+        embedded: true,
+        needs_of_client: &[ClientFeature::Elicitation],
+        repeat: Repeat::Unsafe,
+        ..REQUEST
+    },
+    Method {
+        name: names::INITIALIZE,
+        to_server: Versions::LEGACY,
+        // A new connection begins with a new one; it is never the old one sent again.
+        repeat: Repeat::Unsafe,
+        owner: Owner::Link,
+        ..REQUEST
+    },
+    Method {
+        name: names::LOGGING_SET_LEVEL,
+        to_server: Versions::LEGACY,
+        needs_of_server: &[ServerFeature::Logging],
+        owner: Owner::Link,
+        ..REQUEST
+    },
+    Method {
+        name: names::NOTIFICATIONS_CANCELLED,
+        to_server: Versions::ALL,
+        // A modern server ends a `subscriptions/listen` with it and nothing else.
+        to_client: Versions::ALL,
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_ELICITATION_COMPLETE,
+        to_client: Versions::only(Version::V2025_11_25),
+        needs_of_client: &[ClientFeature::ElicitationUrl],
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_INITIALIZED,
+        to_server: Versions::LEGACY,
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_MESSAGE,
+        to_client: Versions::ALL,
+        needs_of_server: &[ServerFeature::Logging],
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_PROGRESS,
+        to_server: Versions::LEGACY,
+        to_client: Versions::ALL,
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+        to_client: Versions::ALL,
+        needs_of_server: &[ServerFeature::PromptsListChanged],
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+        to_client: Versions::ALL,
+        needs_of_server: &[ServerFeature::ResourcesListChanged],
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_RESOURCES_UPDATED,
+        to_client: Versions::ALL,
+        needs_of_server: &[ServerFeature::ResourcesSubscribe],
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_ROOTS_LIST_CHANGED,
+        to_server: Versions::LEGACY,
+        needs_of_client: &[ClientFeature::RootsListChanged],
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED,
+        to_client: Versions::MODERN,
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_TASKS,
+        to_client: Versions::MODERN,
+        needs_of_server: &[ServerFeature::TasksExtension],
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_TASKS_STATUS,
+        to_server: CORE_TASKS,
+        to_client: CORE_TASKS,
+        needs_of_server: &[ServerFeature::Tasks],
+        needs_of_client: &[ClientFeature::Tasks],
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::NOTIFICATIONS_TOOLS_LIST_CHANGED,
+        to_client: Versions::ALL,
+        needs_of_server: &[ServerFeature::ToolsListChanged],
+        owner: Owner::Link,
+        ..NOTIFICATION
+    },
+    Method {
+        name: names::PING,
+        to_server: Versions::LEGACY,
+        to_client: Versions::LEGACY,
+        owner: Owner::Link,
+        ..REQUEST
+    },
+    Method {
+        name: names::PROMPTS_GET,
+        to_server: Versions::ALL,
+        needs_of_server: &[ServerFeature::Prompts],
+        may_need_input: true,
+        named_by: Some("name"),
+        ..REQUEST
+    },
+    Method {
+        name: names::PROMPTS_LIST,
+        to_server: Versions::ALL,
+        needs_of_server: &[ServerFeature::Prompts],
+        cacheable: true,
+        ..REQUEST
+    },
+    Method {
+        name: names::RESOURCES_LIST,
+        to_server: Versions::ALL,
+        needs_of_server: &[ServerFeature::Resources],
+        cacheable: true,
+        ..REQUEST
+    },
+    Method {
+        name: names::RESOURCES_READ,
+        to_server: Versions::ALL,
+        needs_of_server: &[ServerFeature::Resources],
+        cacheable: true,
+        may_need_input: true,
+        named_by: Some("uri"),
+        ..REQUEST
+    },
+    Method {
+        name: names::RESOURCES_SUBSCRIBE,
+        to_server: Versions::LEGACY,
+        needs_of_server: &[ServerFeature::ResourcesSubscribe],
+        owner: Owner::Link,
+        ..REQUEST
+    },
+    Method {
+        name: names::RESOURCES_TEMPLATES_LIST,
+        to_server: Versions::ALL,
+        needs_of_server: &[ServerFeature::Resources],
+        cacheable: true,
+        ..REQUEST
+    },
+    Method {
+        name: names::RESOURCES_UNSUBSCRIBE,
+        to_server: Versions::LEGACY,
+        needs_of_server: &[ServerFeature::ResourcesSubscribe],
+        owner: Owner::Link,
+        ..REQUEST
+    },
+    Method {
+        name: names::ROOTS_LIST,
+        to_client: Versions::LEGACY,
+        embedded: true,
+        needs_of_client: &[ClientFeature::Roots],
+        ..REQUEST
+    },
+    Method {
+        name: names::SAMPLING_CREATE_MESSAGE,
+        to_client: Versions::LEGACY,
+        embedded: true,
+        needs_of_client: &[ClientFeature::Sampling],
+        repeat: Repeat::Unsafe,
+        ..REQUEST
+    },
+    Method {
+        name: names::SERVER_DISCOVER,
+        to_server: Versions::MODERN,
+        cacheable: true,
+        owner: Owner::Link,
+        ..REQUEST
+    },
+    Method {
+        name: names::SUBSCRIPTIONS_LISTEN,
+        to_server: Versions::MODERN,
+        owner: Owner::Link,
+        ..REQUEST
+    },
+    Method {
+        name: names::TASKS_CANCEL,
+        to_server: ANY_TASKS,
+        to_client: CORE_TASKS,
+        needs_of_server: &[ServerFeature::TasksCancel, ServerFeature::TasksExtension],
+        needs_of_client: &[ClientFeature::TasksCancel],
+        named_by: Some("taskId"),
+        ..REQUEST
+    },
+    Method {
+        name: names::TASKS_GET,
+        to_server: ANY_TASKS,
+        to_client: CORE_TASKS,
+        needs_of_server: &[ServerFeature::Tasks, ServerFeature::TasksExtension],
+        needs_of_client: &[ClientFeature::Tasks],
+        named_by: Some("taskId"),
+        ..REQUEST
+    },
+    Method {
+        name: names::TASKS_LIST,
+        to_server: CORE_TASKS,
+        to_client: CORE_TASKS,
+        needs_of_server: &[ServerFeature::TasksList],
+        needs_of_client: &[ClientFeature::TasksList],
+        ..REQUEST
+    },
+    Method {
+        name: names::TASKS_RESULT,
+        to_server: CORE_TASKS,
+        to_client: CORE_TASKS,
+        needs_of_server: &[ServerFeature::Tasks],
+        needs_of_client: &[ClientFeature::Tasks],
+        ..REQUEST
+    },
+    Method {
+        name: names::TASKS_UPDATE,
+        to_server: Versions::MODERN,
+        needs_of_server: &[ServerFeature::TasksExtension],
+        named_by: Some("taskId"),
+        ..REQUEST
+    },
+    Method {
+        name: names::TOOLS_CALL,
+        to_server: Versions::ALL,
+        needs_of_server: &[ServerFeature::Tools],
+        repeat: Repeat::Unsafe,
+        may_need_input: true,
+        named_by: Some("name"),
+        ..REQUEST
+    },
+    Method {
+        name: names::TOOLS_LIST,
+        to_server: Versions::ALL,
+        needs_of_server: &[ServerFeature::Tools],
+        cacheable: true,
+        ..REQUEST
+    },
+];
