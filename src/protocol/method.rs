@@ -79,6 +79,7 @@ pub fn find(name: &str) -> Option<&'static Method> {
 
 impl Method {
     /// Every method of every version, in the order of their names.
+    #[must_use]
     pub const fn all() -> &'static [Self] {
         &TABLE
     }
@@ -474,3 +475,245 @@ static TABLE: [Method; 36] = [
         ..REQUEST
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{
+        format,
+        string::{String, ToString},
+        vec::Vec,
+    };
+    use core::fmt::Display;
+
+    // The versions as single letters, oldest first; M is the modern one. A gate stands behind the versions it is for.
+
+    const REQUESTS_TO_SERVER: &str = "
+        method                   | versions and gates            | input | cache | name   | repeat | owner
+        initialize               | ABCD:-                        | -     | -     | -      | unsafe | link
+        server/discover          | M:-                           | -     | yes   | -      | safe   | link
+        ping                     | ABCD:-                        | -     | -     | -      | safe   | link
+        tools/list               | ABCDM:tools                   | -     | yes   | -      | safe   | app
+        tools/call               | ABCDM:tools                   | yes   | -     | name   | unsafe | app
+        prompts/list             | ABCDM:prompts                 | -     | yes   | -      | safe   | app
+        prompts/get              | ABCDM:prompts                 | yes   | -     | name   | safe   | app
+        resources/list           | ABCDM:resources               | -     | yes   | -      | safe   | app
+        resources/templates/list | ABCDM:resources               | -     | yes   | -      | safe   | app
+        resources/read           | ABCDM:resources               | yes   | yes   | uri    | safe   | app
+        resources/subscribe      | ABCD:resources.subscribe      | -     | -     | -      | safe   | link
+        resources/unsubscribe    | ABCD:resources.subscribe      | -     | -     | -      | safe   | link
+        completion/complete      | A:- BCDM:completions          | -     | -     | -      | safe   | app
+        logging/setLevel         | ABCD:logging                  | -     | -     | -      | safe   | link
+        subscriptions/listen     | M:-                           | -     | -     | -      | safe   | link
+        tasks/get                | D:tasks M:extensions.tasks    | -     | -     | taskId | safe   | app
+        tasks/result             | D:tasks                       | -     | -     | -      | safe   | app
+        tasks/list               | D:tasks.list                  | -     | -     | -      | safe   | app
+        tasks/cancel             | D:tasks.cancel M:extensions.tasks | - | -     | taskId | safe   | app
+        tasks/update             | M:extensions.tasks            | -     | -     | taskId | safe   | app
+    ";
+
+    const REQUESTS_TO_CLIENT: &str = "
+        method                   | versions and gates | embedded | repeat | owner
+        ping                     | ABCD:-             | -        | safe   | link
+        sampling/createMessage   | ABCD:sampling      | yes      | unsafe | app
+        roots/list               | ABCD:roots         | yes      | safe   | app
+        elicitation/create       | CD:elicitation     | yes      | unsafe | app
+        tasks/get                | D:tasks            | -        | safe   | app
+        tasks/result             | D:tasks            | -        | safe   | app
+        tasks/list               | D:tasks.list       | -        | safe   | app
+        tasks/cancel             | D:tasks.cancel     | -        | safe   | app
+    ";
+
+    const NOTIFICATIONS: &str = "
+        method                                   | to server | to client | of server                  | of client         | owner
+        notifications/initialized                | ABCD      | -         | -                          | -                 | link
+        notifications/cancelled                  | ABCDM     | ABCDM     | -                          | -                 | link
+        notifications/progress                   | ABCD      | ABCDM     | -                          | -                 | link
+        notifications/message                    | -         | ABCDM     | ABCDM:logging              | -                 | link
+        notifications/tools/list_changed         | -         | ABCDM     | ABCDM:tools.listChanged    | -                 | link
+        notifications/prompts/list_changed       | -         | ABCDM     | ABCDM:prompts.listChanged  | -                 | link
+        notifications/resources/list_changed     | -         | ABCDM     | ABCDM:resources.listChanged | -                | link
+        notifications/resources/updated          | -         | ABCDM     | ABCDM:resources.subscribe  | -                 | link
+        notifications/roots/list_changed         | ABCD      | -         | -                          | ABCD:roots.listChanged | app
+        notifications/elicitation/complete       | -         | D         | -                          | D:elicitation.url | app
+        notifications/tasks/status               | D         | D         | D:tasks                    | D:tasks           | app
+        notifications/subscriptions/acknowledged | -         | M         | -                          | -                 | link
+        notifications/tasks                      | -         | M         | M:extensions.tasks         | -                 | link
+    ";
+
+    #[test]
+    fn requests_to_the_server_are_as_specified() {
+        check(REQUESTS_TO_SERVER, Kind::Request, |method| {
+            let versions = method.to_server;
+            [
+                gates(versions, |version| method.gate(version)),
+                yes(method.may_need_input),
+                yes(method.cacheable),
+                method.named_by.unwrap_or("-").to_string(),
+                repeat(method),
+                owner(method),
+            ]
+            .to_vec()
+        });
+    }
+
+    #[test]
+    fn requests_to_the_client_are_as_specified() {
+        check(REQUESTS_TO_CLIENT, Kind::Request, |method| {
+            let versions = method.to_client;
+            [
+                gates(versions, |version| method.client_gate(version)),
+                yes(method.embedded),
+                repeat(method),
+                owner(method),
+            ]
+            .to_vec()
+        });
+    }
+
+    #[test]
+    fn notifications_are_as_specified() {
+        check(NOTIFICATIONS, Kind::Notification, |method| {
+            let Method {
+                to_server,
+                to_client,
+                ..
+            } = *method;
+            let either: Versions = to_server.iter().chain(to_client.iter()).collect();
+            let of_server = gates(either, |version| method.gate(version));
+            let of_client = gates(either, |version| method.client_gate(version));
+            assert_eq!(method.repeat, Repeat::Unsafe);
+            [
+                letters(to_server),
+                letters(to_client),
+                unless_open(of_server),
+                unless_open(of_client),
+                owner(method),
+            ]
+            .to_vec()
+        });
+    }
+
+    #[test]
+    fn every_method_is_in_one_of_the_tables() {
+        let tables = [REQUESTS_TO_SERVER, REQUESTS_TO_CLIENT, NOTIFICATIONS];
+        for method in Method::all() {
+            let rows = tables.iter().flat_map(|table| rows(table));
+            let listed = rows.filter(|row| row[0] == method.name).count();
+            let ways = [method.to_server, method.to_client];
+            let expected = match method.kind {
+                Kind::Request => ways.iter().filter(|way| !way.is_empty()).count(),
+                Kind::Notification => 1,
+            };
+            assert_eq!(listed, expected, "{}", method.name);
+        }
+    }
+
+    #[test]
+    fn the_table_is_sorted_and_every_method_is_found() {
+        for pair in TABLE.windows(2) {
+            assert!(
+                pair[0].name < pair[1].name,
+                "{} < {}",
+                pair[0].name,
+                pair[1].name
+            );
+        }
+        for method in &TABLE {
+            assert_eq!(find(method.name), Some(method));
+        }
+        for stranger in ["", "a", "tools", "tools/call ", "Tools/call", "zzz"] {
+            assert_eq!(find(stranger), None, "{stranger:?}");
+        }
+    }
+
+    #[test]
+    fn a_gate_is_unambiguous_in_every_version() {
+        for method in &TABLE {
+            for &version in Version::ALL {
+                let of_server = method.needs_of_server.iter();
+                let of_client = method.needs_of_client.iter();
+                assert!(of_server.filter(|f| f.versions().contains(version)).count() <= 1);
+                assert!(of_client.filter(|f| f.versions().contains(version)).count() <= 1);
+            }
+        }
+    }
+
+    fn check(table: &str, kind: Kind, cells: impl Fn(&Method) -> Vec<String>) {
+        for row in rows(table) {
+            let method = find(row[0]).unwrap_or_else(|| panic!("{} is missing", row[0]));
+            assert_eq!(method.kind, kind, "{}", row[0]);
+            assert_eq!(cells(method), row[1..], "{}", row[0]);
+        }
+    }
+
+    fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
+        let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+        lines
+            .skip(1)
+            .map(|line| line.split('|').map(str::trim).collect())
+    }
+
+    /// `A:- BCDM:completions`: the versions, oldest first, in runs that have the same gate.
+    fn gates<F: Display>(versions: Versions, gate: impl Fn(Version) -> Option<F>) -> String {
+        let mut runs: Vec<(String, String)> = Vec::new();
+        for version in versions.iter().rev() {
+            let gate = gate(version).map_or("-".to_string(), |feature| feature.to_string());
+            let gate = gate.replace("io.modelcontextprotocol/", "");
+            match runs.last_mut() {
+                Some((run, same)) if *same == gate => run.push(letter(version)),
+                _ => runs.push((letter(version).to_string(), gate)),
+            }
+        }
+        let runs: Vec<_> = runs
+            .iter()
+            .map(|(run, gate)| format!("{run}:{gate}"))
+            .collect();
+        runs.join(" ")
+    }
+
+    fn unless_open(gates: String) -> String {
+        if gates.ends_with(":-") {
+            "-".to_string()
+        } else {
+            gates
+        }
+    }
+
+    fn letters(versions: Versions) -> String {
+        if versions.is_empty() {
+            return "-".to_string();
+        }
+        versions.iter().rev().map(letter).collect()
+    }
+
+    fn letter(version: Version) -> char {
+        match version {
+            Version::V2024_11_05 => 'A',
+            Version::V2025_03_26 => 'B',
+            Version::V2025_06_18 => 'C',
+            Version::V2025_11_25 => 'D',
+            Version::V2026_07_28 => 'M',
+        }
+    }
+
+    fn yes(fact: bool) -> String {
+        if fact { "yes" } else { "-" }.to_string()
+    }
+
+    fn repeat(method: &Method) -> String {
+        match method.repeat {
+            Repeat::Safe => "safe",
+            Repeat::Unsafe => "unsafe",
+        }
+        .to_string()
+    }
+
+    fn owner(method: &Method) -> String {
+        match method.owner {
+            Owner::Application => "app",
+            Owner::Link => "link",
+        }
+        .to_string()
+    }
+}
