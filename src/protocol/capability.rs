@@ -1,22 +1,19 @@
-//! What each side says it can do, read once into features and kept as it was written.
+//! What each side says it can do: the two capabilities objects, to read, build and write.
 //!
-//! It knows what the members mean in each version, but neither when capabilities are exchanged nor who relies on them.
+//! It knows what is particular to each side, but neither when capabilities are exchanged nor who relies on them.
 
 use alloc::{borrow::ToOwned, boxed::Box, string::String};
-use core::{fmt, marker::PhantomData};
+use core::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::{
+    declared::{Declared, InvalidCapability},
     feature::{ClientFeature, Feature, ServerFeature},
-    members::{Members, is_object, raw},
-    meta,
-    version::{Era, Version},
+    members::{Members, raw},
+    version::Version,
 };
-
-const EXPERIMENTAL: &str = "experimental";
-const EXTENSIONS: &str = "extensions";
 
 /// What a server offers.
 ///
@@ -31,20 +28,6 @@ pub struct ServerCapabilities(Declared<ServerFeature>);
 /// Read as leniently, and kept as faithfully, as [`ServerCapabilities`].
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ClientCapabilities(Declared<ClientFeature>);
-
-/// Why something cannot be declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidCapability {
-    /// The identifier of an extension is no `_meta` key with a prefix (S-VER-14).
-    #[error(
-        "the identifier of an extension must be a `_meta` key with a prefix, as in `com.example/name`"
-    )]
-    Identifier,
-    /// The settings are not a JSON object.
-    #[error("the settings of an extension or an experimental capability must be a JSON object")]
-    Settings,
-}
 
 impl ServerCapabilities {
     /// Whether the server offers `feature`, in the versions that know it.
@@ -131,11 +114,11 @@ impl ServerCapabilities {
     /// The value of a member at the top, known here or not, as it was written.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&RawValue> {
-        self.0.members.member(name)
+        self.0.members().member(name)
     }
 
-    /// The JSON object as `version` spells it: known members that it does not know are left out, and
-    /// known members of a wrong type are put right. It is as free of line breaks as the settings and unknown members in it.
+    /// The JSON object as `version` spells it: known members that it lacks are left out, and those of a wrong type
+    /// put right. Settings and unknown members are written as they were given, line breaks included.
     #[must_use]
     pub fn write_for(&self, version: Version) -> String {
         raw(&self.0.spelled_for(version)).get().to_owned()
@@ -257,11 +240,11 @@ impl ClientCapabilities {
     /// The value of a member at the top, known here or not, as it was written.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&RawValue> {
-        self.0.members.member(name)
+        self.0.members().member(name)
     }
 
-    /// The JSON object as `version` spells it: known members that it does not know are left out, and
-    /// known members of a wrong type are put right. It is as free of line breaks as the settings and unknown members in it.
+    /// The JSON object as `version` spells it: known members that it lacks are left out, and those of a wrong type
+    /// put right. Settings and unknown members are written as they were given, line breaks included.
     #[must_use]
     pub fn write_for(&self, version: Version) -> String {
         let mut members = self.0.spelled_for(version);
@@ -274,169 +257,10 @@ impl ClientCapabilities {
     }
 }
 
-/// Capabilities of either side: the members as they were written, and which features they declare.
-struct Declared<F> {
-    members: Members,
-    held: u32,
-    side: PhantomData<F>,
-}
-
-impl<F: Feature> Declared<F> {
-    fn new(members: Members) -> Self {
-        let held = F::ALL
-            .iter()
-            .filter(|feature| members.at(feature.path(), is_yes) == Some(true))
-            .fold(0, |held, feature| held | feature.bit());
-        Self {
-            members,
-            held,
-            side: PhantomData,
-        }
-    }
-
-    fn holds(&self, feature: F) -> bool {
-        self.held & feature.bit() != 0
-    }
-
-    fn declare(&mut self, feature: F) {
-        if !self.holds(feature) {
-            self.put(feature.path(), yes(feature));
-        }
-    }
-
-    fn declare_extension(
-        &mut self,
-        id: &str,
-        settings: Box<RawValue>,
-    ) -> Result<(), InvalidCapability> {
-        if !meta::is_valid_extension_id(id) {
-            return Err(InvalidCapability::Identifier);
-        }
-        self.declare_settings(&[EXTENSIONS, id], settings)
-    }
-
-    fn declare_experimental(
-        &mut self,
-        name: &str,
-        settings: Box<RawValue>,
-    ) -> Result<(), InvalidCapability> {
-        self.declare_settings(&[EXPERIMENTAL, name], settings)
-    }
-
-    fn declare_settings(
-        &mut self,
-        path: &[&str],
-        settings: Box<RawValue>,
-    ) -> Result<(), InvalidCapability> {
-        if !is_object(&settings) {
-            return Err(InvalidCapability::Settings);
-        }
-        self.put(path, settings);
-        Ok(())
-    }
-
-    fn put(&mut self, path: &[&str], value: Box<RawValue>) {
-        let mut members = core::mem::take(&mut self.members);
-        members.put(path, value);
-        *self = Self::new(members);
-    }
-
-    fn extension(&self, id: &str) -> Option<Box<RawValue>> {
-        self.members
-            .at(&[EXTENSIONS, id], |settings| {
-                is_yes(settings).then(|| settings.to_owned())
-            })
-            .flatten()
-    }
-
-    /// The members as `version` has them: known ones that it lacks are left out, and known ones that a lenient reader
-    /// understood, or passed over, are put right, since the next reader may be strict.
-    fn spelled_for(&self, version: Version) -> Members {
-        let mut members = self.members.clone();
-        for &feature in F::ALL {
-            let path = feature.path();
-            if !feature.versions().contains(version) {
-                members.take(path);
-                continue;
-            }
-            match members.at(path, |value| Verdict::on(value, feature)) {
-                None | Some(Verdict::Proper) => {}
-                Some(Verdict::Loose) => members.put(path, yes(feature)),
-                Some(Verdict::Wrong) => {
-                    members.take(path);
-                }
-            }
-        }
-        if version.era() == Era::Legacy {
-            members.remove(EXTENSIONS);
-        }
-        members
-    }
-}
-
-/// How well the value of a member fits its feature.
-enum Verdict {
-    /// It says yes, in the way of another feature: `true` for an object, or an object for a flag.
-    Loose,
-    /// It is of the right type.
-    Proper,
-    /// It says nothing.
-    Wrong,
-}
-
-impl Verdict {
-    fn on(value: &RawValue, feature: impl Feature) -> Self {
-        match (value.get(), feature.is_flag()) {
-            ("true" | "false", true) => Self::Proper,
-            (_, false) if is_object(value) => Self::Proper,
-            _ if is_yes(value) => Self::Loose,
-            _ => Self::Wrong,
-        }
-    }
-}
-
-/// The value that offers `feature` and says nothing more.
-fn yes(feature: impl Feature) -> Box<RawValue> {
-    if feature.is_flag() {
-        raw(&true)
-    } else {
-        raw(&Members::default())
-    }
-}
-
-/// Whether the value of a member says that the feature is there.
-fn is_yes(value: &RawValue) -> bool {
-    value.get() == "true" || is_object(value)
-}
-
-impl<F: Feature> Default for Declared<F> {
-    fn default() -> Self {
-        Self::new(Members::default())
-    }
-}
-
-impl<F> Clone for Declared<F> {
-    fn clone(&self) -> Self {
-        Self {
-            members: self.members.clone(),
-            held: self.held,
-            side: PhantomData,
-        }
-    }
-}
-
-impl<F> PartialEq for Declared<F> {
-    fn eq(&self, other: &Self) -> bool {
-        self.members == other.members
-    }
-}
-
-impl<F> Eq for Declared<F> {}
-
 impl fmt::Debug for ServerCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ServerCapabilities")
-            .field(&self.0.members)
+            .field(self.0.members())
             .finish()
     }
 }
@@ -444,7 +268,7 @@ impl fmt::Debug for ServerCapabilities {
 impl fmt::Debug for ClientCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ClientCapabilities")
-            .field(&self.0.members)
+            .field(self.0.members())
             .finish()
     }
 }
@@ -464,14 +288,14 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
 /// As it was read or built, whatever the version; see [`ServerCapabilities::write_for`] for one that fits a version.
 impl Serialize for ServerCapabilities {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.members.serialize(serializer)
+        self.0.members().serialize(serializer)
     }
 }
 
 /// As it was read or built, whatever the version; see [`ClientCapabilities::write_for`] for one that fits a version.
 impl Serialize for ClientCapabilities {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.members.serialize(serializer)
+        self.0.members().serialize(serializer)
     }
 }
 
