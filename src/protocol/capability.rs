@@ -1,22 +1,19 @@
-//! What each side says it can do, read once into features and kept as it was written.
+//! What each side says it can do: the two capabilities objects, to read, build and write.
 //!
-//! It knows what the members mean in each version, but neither when capabilities are exchanged nor who relies on them.
+//! It knows what is particular to each side, but neither when capabilities are exchanged nor who relies on them.
 
 use alloc::{borrow::ToOwned, boxed::Box, string::String};
-use core::{fmt, marker::PhantomData};
+use core::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::{
+    declared::{Declared, InvalidCapability},
     feature::{ClientFeature, Feature, ServerFeature},
-    members::{Members, is_object, raw},
-    meta,
-    version::{Era, Version},
+    members::{Members, raw},
+    version::Version,
 };
-
-const EXPERIMENTAL: &str = "experimental";
-const EXTENSIONS: &str = "extensions";
 
 /// What a server offers.
 ///
@@ -31,20 +28,6 @@ pub struct ServerCapabilities(Declared<ServerFeature>);
 /// Read as leniently, and kept as faithfully, as [`ServerCapabilities`].
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ClientCapabilities(Declared<ClientFeature>);
-
-/// Why something cannot be declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidCapability {
-    /// The identifier of an extension is no `_meta` key with a prefix (S-VER-14).
-    #[error(
-        "the identifier of an extension must be a `_meta` key with a prefix, as in `com.example/name`"
-    )]
-    Identifier,
-    /// The settings are not a JSON object.
-    #[error("the settings of an extension or an experimental capability must be a JSON object")]
-    Settings,
-}
 
 impl ServerCapabilities {
     /// Whether the server offers `feature`, in the versions that know it.
@@ -131,10 +114,11 @@ impl ServerCapabilities {
     /// The value of a member at the top, known here or not, as it was written.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&RawValue> {
-        self.0.members.member(name)
+        self.0.members().member(name)
     }
 
-    /// The JSON object as `version` spells it: without the known members that this version does not know.
+    /// The JSON object as `version` spells it: known members that it lacks are left out, and those of a wrong type
+    /// put right. Settings and unknown members are written as they were given, line breaks included.
     #[must_use]
     pub fn write_for(&self, version: Version) -> String {
         raw(&self.0.spelled_for(version)).get().to_owned()
@@ -256,10 +240,11 @@ impl ClientCapabilities {
     /// The value of a member at the top, known here or not, as it was written.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&RawValue> {
-        self.0.members.member(name)
+        self.0.members().member(name)
     }
 
-    /// The JSON object as `version` spells it: without the known members that this version does not know.
+    /// The JSON object as `version` spells it: known members that it lacks are left out, and those of a wrong type
+    /// put right. Settings and unknown members are written as they were given, line breaks included.
     #[must_use]
     pub fn write_for(&self, version: Version) -> String {
         let mut members = self.0.spelled_for(version);
@@ -272,133 +257,10 @@ impl ClientCapabilities {
     }
 }
 
-/// Capabilities of either side: the members as they were written, and which features they declare.
-struct Declared<F> {
-    members: Members,
-    held: u32,
-    side: PhantomData<F>,
-}
-
-impl<F: Feature> Declared<F> {
-    fn new(members: Members) -> Self {
-        let held = F::ALL
-            .iter()
-            .filter(|feature| members.at(feature.path(), is_yes) == Some(true))
-            .fold(0, |held, feature| held | feature.bit());
-        Self {
-            members,
-            held,
-            side: PhantomData,
-        }
-    }
-
-    fn holds(&self, feature: F) -> bool {
-        self.held & feature.bit() != 0
-    }
-
-    fn declare(&mut self, feature: F) {
-        if !self.holds(feature) {
-            let yes = if feature.is_flag() {
-                raw(&true)
-            } else {
-                raw(&Members::default())
-            };
-            self.put(feature.path(), yes);
-        }
-    }
-
-    fn declare_extension(
-        &mut self,
-        id: &str,
-        settings: Box<RawValue>,
-    ) -> Result<(), InvalidCapability> {
-        if !meta::is_valid_extension_id(id) {
-            return Err(InvalidCapability::Identifier);
-        }
-        self.declare_settings(&[EXTENSIONS, id], settings)
-    }
-
-    fn declare_experimental(
-        &mut self,
-        name: &str,
-        settings: Box<RawValue>,
-    ) -> Result<(), InvalidCapability> {
-        self.declare_settings(&[EXPERIMENTAL, name], settings)
-    }
-
-    fn declare_settings(
-        &mut self,
-        path: &[&str],
-        settings: Box<RawValue>,
-    ) -> Result<(), InvalidCapability> {
-        if !is_object(&settings) {
-            return Err(InvalidCapability::Settings);
-        }
-        self.put(path, settings);
-        Ok(())
-    }
-
-    fn put(&mut self, path: &[&str], value: Box<RawValue>) {
-        let mut members = core::mem::take(&mut self.members);
-        members.put(path, value);
-        *self = Self::new(members);
-    }
-
-    fn extension(&self, id: &str) -> Option<Box<RawValue>> {
-        self.members
-            .at(&[EXTENSIONS, id], |settings| {
-                is_yes(settings).then(|| settings.to_owned())
-            })
-            .flatten()
-    }
-
-    fn spelled_for(&self, version: Version) -> Members {
-        let mut members = self.members.clone();
-        for feature in F::ALL {
-            if !feature.versions().contains(version) {
-                members.take(feature.path());
-            }
-        }
-        if version.era() == Era::Legacy {
-            members.remove(EXTENSIONS);
-        }
-        members
-    }
-}
-
-/// Whether the value of a member says that the feature is there.
-fn is_yes(value: &RawValue) -> bool {
-    value.get() == "true" || is_object(value)
-}
-
-impl<F: Feature> Default for Declared<F> {
-    fn default() -> Self {
-        Self::new(Members::default())
-    }
-}
-
-impl<F> Clone for Declared<F> {
-    fn clone(&self) -> Self {
-        Self {
-            members: self.members.clone(),
-            held: self.held,
-            side: PhantomData,
-        }
-    }
-}
-
-impl<F> PartialEq for Declared<F> {
-    fn eq(&self, other: &Self) -> bool {
-        self.members == other.members
-    }
-}
-
-impl<F> Eq for Declared<F> {}
-
 impl fmt::Debug for ServerCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ServerCapabilities")
-            .field(&self.0.members)
+            .field(self.0.members())
             .finish()
     }
 }
@@ -406,7 +268,7 @@ impl fmt::Debug for ServerCapabilities {
 impl fmt::Debug for ClientCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ClientCapabilities")
-            .field(&self.0.members)
+            .field(self.0.members())
             .finish()
     }
 }
@@ -426,13 +288,385 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
 /// As it was read or built, whatever the version; see [`ServerCapabilities::write_for`] for one that fits a version.
 impl Serialize for ServerCapabilities {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.members.serialize(serializer)
+        self.0.members().serialize(serializer)
     }
 }
 
 /// As it was read or built, whatever the version; see [`ClientCapabilities::write_for`] for one that fits a version.
 impl Serialize for ClientCapabilities {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.members.serialize(serializer)
+        self.0.members().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::version::Version::*;
+    use alloc::{format, string::ToString, vec::Vec};
+    use serde_json::{Value, json};
+
+    fn server(text: &str) -> ServerCapabilities {
+        serde_json::from_str(text).expect("capabilities are an object")
+    }
+
+    fn client(text: &str) -> ClientCapabilities {
+        serde_json::from_str(text).expect("capabilities are an object")
+    }
+
+    fn offered(capabilities: &ServerCapabilities) -> Vec<String> {
+        let all = ServerFeature::ALL.iter();
+        all.filter(|&&feature| capabilities.offers(feature))
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    fn declared(capabilities: &ClientCapabilities) -> Vec<String> {
+        let all = ClientFeature::ALL.iter();
+        all.filter(|&&feature| capabilities.declares(feature))
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    fn settings(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_string()).expect("settings are JSON")
+    }
+
+    fn value(text: &str) -> Value {
+        serde_json::from_str(text).expect("capabilities are JSON")
+    }
+
+    #[test]
+    fn a_server_offers_what_it_names() {
+        let table: &[(&str, &[&str])] = &[
+            ("{}", &[]),
+            (r#"{"tools":{}}"#, &["tools"]),
+            (
+                r#"{"tools":{"listChanged":true}}"#,
+                &["tools", "tools.listChanged"],
+            ),
+            (r#"{"tools":{"listChanged":false}}"#, &["tools"]),
+            (
+                r#"{"resources":{"subscribe":true,"listChanged":false},"logging":{},"completions":{}}"#,
+                &["completions", "logging", "resources", "resources.subscribe"],
+            ),
+            (
+                r#"{"prompts":{"listChanged":true}}"#,
+                &["prompts", "prompts.listChanged"],
+            ),
+            (
+                r#"{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}"#,
+                &[
+                    "tasks",
+                    "tasks.cancel",
+                    "tasks.list",
+                    "tasks.requests.tools.call",
+                ],
+            ),
+            (
+                r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+                &["extensions.io.modelcontextprotocol/tasks"],
+            ),
+            (
+                r#"{"listChanged":true,"subscribe":true,"future":{"tools":{}}}"#,
+                &[],
+            ),
+        ];
+        for (text, features) in table {
+            assert_eq!(offered(&server(text)), *features, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_type_costs_only_its_own_member() {
+        let table: &[(&str, &[&str])] = &[
+            (r#"{"tools":true,"logging":{}}"#, &["logging", "tools"]),
+            (r#"{"tools":null,"logging":{}}"#, &["logging"]),
+            (r#"{"tools":false,"logging":{}}"#, &["logging"]),
+            (r#"{"tools":"true","logging":{}}"#, &["logging"]),
+            (r#"{"tools":1,"logging":{}}"#, &["logging"]),
+            (r#"{"tools":[],"logging":[{}]}"#, &[]),
+            (r#"{"tools":{"listChanged":"yes"}}"#, &["tools"]),
+            (r#"{"tools":{"listChanged":null}}"#, &["tools"]),
+            (
+                r#"{"tools":{"listChanged":{}}}"#,
+                &["tools", "tools.listChanged"],
+            ),
+            (r#"{"tasks":{"requests":{"tools":[]}}}"#, &["tasks"]),
+            (r#"{"extensions":["io.modelcontextprotocol/tasks"]}"#, &[]),
+        ];
+        for (text, features) in table {
+            let capabilities = server(text);
+            assert_eq!(offered(&capabilities), *features, "{text}");
+            let again =
+                serde_json::to_string(&capabilities).expect("capabilities have a JSON form");
+            assert_eq!(value(&again), value(text), "kept as it was");
+        }
+        for text in ["null", "true", "[]", r#""tools""#, "7"] {
+            assert!(
+                serde_json::from_str::<ServerCapabilities>(text).is_err(),
+                "{text}"
+            );
+            assert!(
+                serde_json::from_str::<ClientCapabilities>(text).is_err(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_members_survive_at_every_depth() {
+        let text = r#"{"tools":{"listChanged":true,"search":{"deep":[1,2.50,null]}},"zzz":1e3,"experimental":{"a":{"b":{}}}}"#;
+        let capabilities = server(text);
+        let again = serde_json::to_string(&capabilities).expect("capabilities have a JSON form");
+        assert_eq!(value(&again), value(text));
+        assert_eq!(server(&again), capabilities);
+        assert_eq!(
+            capabilities.member("zzz").map(RawValue::get),
+            Some("1e3"),
+            "not even respelled"
+        );
+        for &version in Version::ALL {
+            assert_eq!(
+                value(&capabilities.write_for(version)),
+                value(text),
+                "{version}"
+            );
+        }
+        let built = capabilities.with_resources(false, true).with_prompts(true);
+        assert_eq!(
+            value(&built.write_for(V2025_06_18))["tools"]["search"]["deep"],
+            json!([1, 2.50, null])
+        );
+    }
+
+    #[test]
+    fn capabilities_read_from_a_value_are_the_same() {
+        let text = r#"{"tools":{"listChanged":true},"zzz":[1]}"#;
+        let read: ServerCapabilities =
+            serde_json::from_value(value(text)).expect("it is an object");
+        assert_eq!(read, server(text));
+    }
+
+    #[test]
+    fn a_mode_of_elicitation_is_form_unless_another_is_named() {
+        let table: &[(&str, &[&str])] = &[
+            (
+                r#"{"elicitation":{}}"#,
+                &["elicitation", "elicitation.form"],
+            ),
+            (
+                r#"{"elicitation":true}"#,
+                &["elicitation", "elicitation.form"],
+            ),
+            (
+                r#"{"elicitation":{"form":{}}}"#,
+                &["elicitation", "elicitation.form"],
+            ),
+            (
+                r#"{"elicitation":{"form":null,"url":null}}"#,
+                &["elicitation", "elicitation.form"],
+            ),
+            (
+                r#"{"elicitation":{"url":{}}}"#,
+                &["elicitation", "elicitation.url"],
+            ),
+            (
+                r#"{"elicitation":{"form":{},"url":{}}}"#,
+                &["elicitation", "elicitation.form", "elicitation.url"],
+            ),
+            (r#"{"elicitation":null}"#, &[]),
+        ];
+        for (text, features) in table {
+            assert_eq!(declared(&client(text)), *features, "{text}");
+        }
+        let both = client(r#"{"elicitation":{}}"#).with_elicitation_url();
+        assert!(
+            both.declares(ClientFeature::ElicitationForm),
+            "not lost by naming the other"
+        );
+        assert!(both.declares(ClientFeature::ElicitationUrl));
+        let url_only = ClientCapabilities::default().with_elicitation_url();
+        assert!(!url_only.declares(ClientFeature::ElicitationForm));
+    }
+
+    #[test]
+    fn each_version_spells_a_client_in_its_own_way() {
+        let everything = ClientCapabilities::default()
+            .with_roots(true)
+            .with_sampling()
+            .with_sampling_tools()
+            .with_elicitation_form()
+            .with_elicitation_url()
+            .with(ClientFeature::TasksCancel)
+            .with(ClientFeature::TasksSamplingCreateMessage)
+            .with_extension("com.example/x", settings(r#"{"a":1}"#))
+            .and_then(|built| built.with_experimental("y", settings("{}")))
+            .expect("both are well-formed");
+        let oldest =
+            json!({"experimental": {"y": {}}, "roots": {"listChanged": true}, "sampling": {}});
+        let mut june = oldest.clone();
+        june["elicitation"] = json!({});
+        let mut november = june.clone();
+        november["elicitation"] = json!({"form": {}, "url": {}});
+        november["sampling"] = json!({"tools": {}});
+        november["tasks"] = json!({"cancel": {}, "requests": {"sampling": {"createMessage": {}}}});
+        let modern = json!({
+            "experimental": {"y": {}},
+            "extensions": {"com.example/x": {"a": 1}},
+            "elicitation": {"form": {}, "url": {}},
+            "roots": {},
+            "sampling": {"tools": {}},
+        });
+        assert_eq!(value(&everything.write_for(V2024_11_05)), oldest);
+        assert_eq!(value(&everything.write_for(V2025_03_26)), oldest);
+        assert_eq!(value(&everything.write_for(V2025_06_18)), june);
+        assert_eq!(value(&everything.write_for(V2025_11_25)), november);
+        assert_eq!(value(&everything.write_for(V2026_07_28)), modern);
+        for &version in Version::ALL {
+            assert_eq!(ClientCapabilities::default().write_for(version), "{}");
+        }
+    }
+
+    #[test]
+    fn a_client_of_urls_alone_promises_no_forms() {
+        let url_only = ClientCapabilities::default().with_elicitation_url();
+        assert_eq!(url_only.write_for(V2025_06_18), "{}");
+        assert_eq!(
+            url_only.write_for(V2025_11_25),
+            r#"{"elicitation":{"url":{}}}"#
+        );
+        assert_eq!(
+            url_only.write_for(V2026_07_28),
+            r#"{"elicitation":{"url":{}}}"#
+        );
+    }
+
+    #[test]
+    fn each_version_spells_a_server_in_its_own_way() {
+        let everything = ServerCapabilities::default()
+            .with_completions()
+            .with_logging()
+            .with_prompts(false)
+            .with_resources(true, true)
+            .with_tools(true)
+            .with(ServerFeature::TasksToolsCall)
+            .with(ServerFeature::TasksExtension);
+        let oldest = json!({
+            "logging": {}, "prompts": {}, "resources": {"listChanged": true, "subscribe": true},
+            "tools": {"listChanged": true},
+        });
+        let mut march = oldest.clone();
+        march["completions"] = json!({});
+        let mut november = march.clone();
+        november["tasks"] = json!({"requests": {"tools": {"call": {}}}});
+        let mut modern = march.clone();
+        modern["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
+        assert_eq!(value(&everything.write_for(V2024_11_05)), oldest);
+        assert_eq!(value(&everything.write_for(V2025_03_26)), march);
+        assert_eq!(value(&everything.write_for(V2025_06_18)), march);
+        assert_eq!(value(&everything.write_for(V2025_11_25)), november);
+        assert_eq!(value(&everything.write_for(V2026_07_28)), modern);
+    }
+
+    #[test]
+    fn what_was_read_leniently_is_written_strictly() {
+        let table = [
+            (r#"{"tools":true}"#, r#"{"tools":{}}"#),
+            (r#"{"tools":null,"logging":"on"}"#, "{}"),
+            (
+                r#"{"tools":{"listChanged":{}}}"#,
+                r#"{"tools":{"listChanged":true}}"#,
+            ),
+            (
+                r#"{"tools":{"listChanged":null,"x":null}}"#,
+                r#"{"tools":{"x":null}}"#,
+            ),
+            (
+                r#"{"tools":{"listChanged":false}}"#,
+                r#"{"tools":{"listChanged":false}}"#,
+            ),
+            (r#"{"unknown":null}"#, r#"{"unknown":null}"#),
+        ];
+        for (read, written) in table {
+            assert_eq!(server(read).write_for(V2026_07_28), written, "{read}");
+            let again = server(written);
+            assert_eq!(
+                offered(&server(read)),
+                offered(&again),
+                "{read} still means the same"
+            );
+        }
+    }
+
+    #[test]
+    fn declaring_a_part_declares_the_whole_and_keeps_the_rest() {
+        let odd = client(r#"{"sampling":true,"roots":{"x":1},"elicitation":"no"}"#)
+            .with_sampling_tools()
+            .with_roots(true)
+            .with_roots(false)
+            .with_elicitation_form();
+        assert_eq!(
+            value(&odd.write_for(V2025_11_25)),
+            json!({"sampling": {"tools": {}}, "roots": {"x": 1, "listChanged": true}, "elicitation": {"form": {}}})
+        );
+        assert!(odd.declares(ClientFeature::Sampling));
+        let kept = client(r#"{"sampling":{"tools":{"max":3}}}"#).with_sampling_tools();
+        assert_eq!(
+            kept.write_for(V2025_11_25),
+            r#"{"sampling":{"tools":{"max":3}}}"#
+        );
+    }
+
+    #[test]
+    fn extensions_are_checked_and_found() {
+        let none = ClientCapabilities::default;
+        let refused = |id: &str, text: &str| none().with_extension(id, settings(text)).err();
+        assert_eq!(refused("tasks", "{}"), Some(InvalidCapability::Identifier));
+        assert_eq!(refused("a/b/c", "{}"), Some(InvalidCapability::Identifier));
+        assert_eq!(
+            refused("com.example/x", "true"),
+            Some(InvalidCapability::Settings)
+        );
+        assert_eq!(
+            refused("com.example/x", "[]"),
+            Some(InvalidCapability::Settings)
+        );
+        let refused = none().with_experimental("x", settings("1"));
+        assert_eq!(refused, Err(InvalidCapability::Settings));
+
+        let found = server(r#"{"extensions":{"com.example/x":{"a":1},"com.example/y":null}}"#);
+        let text = |id| {
+            found
+                .extension(id)
+                .map(|settings| settings.get().to_string())
+        };
+        assert_eq!(text("com.example/x").as_deref(), Some(r#"{"a":1}"#));
+        assert_eq!(text("com.example/y"), None);
+        assert_eq!(text("com.example/z"), None);
+    }
+
+    #[test]
+    fn depth_and_repetition_do_no_harm() {
+        let depth = 200_000;
+        let deep = format!(
+            r#"{{"tools":{{"x":{}{}}}}}"#,
+            "[".repeat(depth),
+            "]".repeat(depth)
+        );
+        assert_eq!(offered(&server(&deep)), ["tools"]);
+        assert_eq!(server(&deep).write_for(V2026_07_28), deep);
+        let twice = server(r#"{"tools":{},"tools":null,"logging":null,"logging":{}}"#);
+        assert_eq!(offered(&twice), ["logging"], "the last one counts");
+    }
+
+    #[test]
+    fn debug_shows_names_and_no_values() {
+        let secret = r#"{"experimental":{"token":"hunter2"},"roots":{}}"#;
+        let shown = format!("{:?} {:?}", client(secret), server(secret));
+        assert_eq!(
+            shown,
+            r#"ClientCapabilities({"experimental", "roots"}) ServerCapabilities({"experimental", "roots"})"#
+        );
     }
 }

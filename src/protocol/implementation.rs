@@ -1,6 +1,6 @@
 //! Who a client or server says it is. For people to read; nothing may behave differently because of it (S-META-07).
 
-use alloc::{borrow::ToOwned, boxed::Box};
+use alloc::boxed::Box;
 use core::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -100,10 +100,14 @@ impl Implementation {
     }
 }
 
-/// The title, or else the name, and the version, as in `weather 1.2.0`.
+/// The name and, if there is one, the version, as in `weather 1.2.0`.
 impl fmt::Display for Implementation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.title().unwrap_or(&self.name), self.version)
+        f.write_str(&self.name)?;
+        if self.version.is_empty() {
+            return Ok(());
+        }
+        write!(f, " {}", self.version)
     }
 }
 
@@ -126,6 +130,98 @@ impl<'de> Deserialize<'de> for Implementation {
 
 impl Serialize for Implementation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_owned().into_members().serialize(serializer)
+        self.clone().into_members().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{format, string::ToString};
+    use serde_json::{Value, json};
+
+    fn read(text: &str) -> Implementation {
+        serde_json::from_str(text).expect("an implementation is an object")
+    }
+
+    fn written(implementation: &Implementation) -> Value {
+        serde_json::to_value(implementation).expect("an implementation has a JSON form")
+    }
+
+    #[test]
+    fn members_survive_a_round_trip() {
+        let text = r#"{"name":"w\u00e9ather","title":"Weather \"now\"","version":"1.2.0","icons":[{"src":"x"}],"n":1.50}"#;
+        let weather = read(text);
+        assert_eq!(weather.name(), "wéather");
+        assert_eq!(weather.version(), "1.2.0");
+        assert_eq!(weather.title(), Some("Weather \"now\""));
+        assert_eq!(weather.member("n").map(RawValue::get), Some("1.50"));
+        assert!(weather.member("name").is_none());
+        let expected: Value = serde_json::from_str(text).expect("it is JSON");
+        assert_eq!(written(&weather), expected);
+    }
+
+    #[test]
+    fn a_built_one_reads_back_the_same() {
+        let site =
+            serde_json::value::to_raw_value("https://example.com").expect("a string is JSON");
+        let built = Implementation::new("weather", "1")
+            .with_title("W")
+            .with_member("websiteUrl", site);
+        let expected = json!({"name": "weather", "version": "1", "title": "W", "websiteUrl": "https://example.com"});
+        assert_eq!(written(&built), expected);
+        assert_eq!(read(&expected.to_string()), built);
+        assert_eq!(
+            written(&Implementation::new("a", "b")),
+            json!({"name": "a", "version": "b"})
+        );
+        let renamed = built.with_member("name", raw(&"other"));
+        assert_eq!(renamed.name(), "other");
+    }
+
+    #[test]
+    fn a_careless_peer_is_not_refused() {
+        let table = [
+            ("{}", "", "", None),
+            (r#"{"name":"a"}"#, "a", "", None),
+            (r#"{"name":null,"version":2,"title":null}"#, "", "", None),
+            (r#"{"name":["a"],"version":"1","title":{}}"#, "", "1", None),
+            (
+                r#"{"name":"\ud800","version":"1","title":""}"#,
+                "",
+                "1",
+                Some(""),
+            ),
+        ];
+        for (text, name, version, title) in table {
+            let read = read(text);
+            assert_eq!(
+                (read.name(), read.version(), read.title()),
+                (name, version, title),
+                "{text}"
+            );
+            assert_eq!(
+                written(&read)["name"],
+                name,
+                "what is written again is well-formed"
+            );
+        }
+        for text in ["null", "[]", r#""weather""#] {
+            assert!(
+                serde_json::from_str::<Implementation>(text).is_err(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_is_shown_by_name_and_version() {
+        assert_eq!(
+            Implementation::new("weather", "1.2.0").to_string(),
+            "weather 1.2.0"
+        );
+        assert_eq!(Implementation::new("weather", "").to_string(), "weather");
+        let secret = read(r#"{"name":"a","version":"b","key":"hunter2"}"#);
+        assert!(!format!("{secret:?}").contains("hunter2"));
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! It knows no params beyond the name of the member that names a target, and nothing about how a message is sent.
 
+pub mod names;
+
 use super::{
     feature::{ClientFeature, ServerFeature},
     version::{Version, Versions},
@@ -79,6 +81,7 @@ pub fn find(name: &str) -> Option<&'static Method> {
 
 impl Method {
     /// Every method of every version, in the order of their names.
+    #[must_use]
     pub const fn all() -> &'static [Self] {
         &TABLE
     }
@@ -101,83 +104,6 @@ impl Method {
         let mut needs = self.needs_of_client.iter().copied();
         needs.find(|feature| feature.versions().contains(version))
     }
-}
-
-/// The names of all methods, so that they are spelled in one place.
-pub mod names {
-    /// Suggests values for an argument.
-    pub const COMPLETION_COMPLETE: &str = "completion/complete";
-    /// Asks the user.
-    pub const ELICITATION_CREATE: &str = "elicitation/create";
-    /// Opens a legacy connection.
-    pub const INITIALIZE: &str = "initialize";
-    /// Sets the least severe log message wanted, in the legacy era.
-    pub const LOGGING_SET_LEVEL: &str = "logging/setLevel";
-    /// Withdraws a request.
-    pub const NOTIFICATIONS_CANCELLED: &str = "notifications/cancelled";
-    /// Says that the user finished at a URL.
-    pub const NOTIFICATIONS_ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
-    /// Ends the legacy handshake.
-    pub const NOTIFICATIONS_INITIALIZED: &str = "notifications/initialized";
-    /// Carries a log message.
-    pub const NOTIFICATIONS_MESSAGE: &str = "notifications/message";
-    /// Reports how far a request is.
-    pub const NOTIFICATIONS_PROGRESS: &str = "notifications/progress";
-    /// Says that the prompts changed.
-    pub const NOTIFICATIONS_PROMPTS_LIST_CHANGED: &str = "notifications/prompts/list_changed";
-    /// Says that the resources changed.
-    pub const NOTIFICATIONS_RESOURCES_LIST_CHANGED: &str = "notifications/resources/list_changed";
-    /// Says that one resource changed.
-    pub const NOTIFICATIONS_RESOURCES_UPDATED: &str = "notifications/resources/updated";
-    /// Says that the roots changed.
-    pub const NOTIFICATIONS_ROOTS_LIST_CHANGED: &str = "notifications/roots/list_changed";
-    /// Says what a `subscriptions/listen` will deliver, first on its stream.
-    pub const NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: &str =
-        "notifications/subscriptions/acknowledged";
-    /// Says that a task changed, in the tasks extension.
-    pub const NOTIFICATIONS_TASKS: &str = "notifications/tasks";
-    /// Says that a task changed, in 2025-11-25.
-    pub const NOTIFICATIONS_TASKS_STATUS: &str = "notifications/tasks/status";
-    /// Says that the tools changed.
-    pub const NOTIFICATIONS_TOOLS_LIST_CHANGED: &str = "notifications/tools/list_changed";
-    /// Asks for a sign of life.
-    pub const PING: &str = "ping";
-    /// Fills in a prompt.
-    pub const PROMPTS_GET: &str = "prompts/get";
-    /// Lists the prompts.
-    pub const PROMPTS_LIST: &str = "prompts/list";
-    /// Lists the resources.
-    pub const RESOURCES_LIST: &str = "resources/list";
-    /// Reads a resource.
-    pub const RESOURCES_READ: &str = "resources/read";
-    /// Asks for word of one resource, in the legacy era.
-    pub const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
-    /// Lists the templates of resources.
-    pub const RESOURCES_TEMPLATES_LIST: &str = "resources/templates/list";
-    /// Ends what `resources/subscribe` began.
-    pub const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
-    /// Asks the client for its roots.
-    pub const ROOTS_LIST: &str = "roots/list";
-    /// Asks the client's model.
-    pub const SAMPLING_CREATE_MESSAGE: &str = "sampling/createMessage";
-    /// Asks a modern server for its versions and capabilities.
-    pub const SERVER_DISCOVER: &str = "server/discover";
-    /// Asks a modern server for word of changes, for as long as the request lives.
-    pub const SUBSCRIPTIONS_LISTEN: &str = "subscriptions/listen";
-    /// Cancels a task.
-    pub const TASKS_CANCEL: &str = "tasks/cancel";
-    /// Asks how a task is.
-    pub const TASKS_GET: &str = "tasks/get";
-    /// Lists the tasks.
-    pub const TASKS_LIST: &str = "tasks/list";
-    /// Waits for what a task gave.
-    pub const TASKS_RESULT: &str = "tasks/result";
-    /// Answers what a task asks.
-    pub const TASKS_UPDATE: &str = "tasks/update";
-    /// Calls a tool.
-    pub const TOOLS_CALL: &str = "tools/call";
-    /// Lists the tools.
-    pub const TOOLS_LIST: &str = "tools/list";
 }
 
 /// A request of the application that only reads, sent in no direction yet.
@@ -474,3 +400,264 @@ static TABLE: [Method; 36] = [
         ..REQUEST
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{
+        format,
+        string::{String, ToString},
+        vec::Vec,
+    };
+    use core::fmt::Display;
+
+    // The versions as single letters, oldest first; M is the modern one. A gate stands behind the versions it is for.
+
+    const REQUESTS_TO_SERVER: &str = "
+        method                   | versions and gates                | input | cache | name   | repeat | owner
+        initialize               | ABCD:-                            | -     | -     | -      | unsafe | link
+        server/discover          | M:-                               | -     | yes   | -      | safe   | link
+        ping                     | ABCD:-                            | -     | -     | -      | safe   | link
+        tools/list               | ABCDM:tools                       | -     | yes   | -      | safe   | app
+        tools/call               | ABCDM:tools                       | yes   | -     | name   | unsafe | app
+        prompts/list             | ABCDM:prompts                     | -     | yes   | -      | safe   | app
+        prompts/get              | ABCDM:prompts                     | yes   | -     | name   | safe   | app
+        resources/list           | ABCDM:resources                   | -     | yes   | -      | safe   | app
+        resources/templates/list | ABCDM:resources                   | -     | yes   | -      | safe   | app
+        resources/read           | ABCDM:resources                   | yes   | yes   | uri    | safe   | app
+        resources/subscribe      | ABCD:resources.subscribe          | -     | -     | -      | safe   | link
+        resources/unsubscribe    | ABCD:resources.subscribe          | -     | -     | -      | safe   | link
+        completion/complete      | A:- BCDM:completions              | -     | -     | -      | safe   | app
+        logging/setLevel         | ABCD:logging                      | -     | -     | -      | safe   | link
+        subscriptions/listen     | M:-                               | -     | -     | -      | safe   | link
+        tasks/get                | D:tasks M:extensions.tasks        | -     | -     | taskId | safe   | app
+        tasks/result             | D:tasks                           | -     | -     | -      | safe   | app
+        tasks/list               | D:tasks.list                      | -     | -     | -      | safe   | app
+        tasks/cancel             | D:tasks.cancel M:extensions.tasks | -     | -     | taskId | safe   | app
+        tasks/update             | M:extensions.tasks                | -     | -     | taskId | safe   | app
+    ";
+
+    const REQUESTS_TO_CLIENT: &str = "
+        method                 | versions and gates | embedded | repeat | owner
+        ping                   | ABCD:-             | -        | safe   | link
+        sampling/createMessage | ABCD:sampling      | yes      | unsafe | app
+        roots/list             | ABCD:roots         | yes      | safe   | app
+        elicitation/create     | CD:elicitation     | yes      | unsafe | app
+        tasks/get              | D:tasks            | -        | safe   | app
+        tasks/result           | D:tasks            | -        | safe   | app
+        tasks/list             | D:tasks.list       | -        | safe   | app
+        tasks/cancel           | D:tasks.cancel     | -        | safe   | app
+    ";
+
+    const NOTIFICATIONS: &str = "
+        method                     | to server | to client | of server                   | of client              | owner
+        initialized                | ABCD      | -         | -                           | -                      | link
+        cancelled                  | ABCDM     | ABCDM     | -                           | -                      | link
+        progress                   | ABCD      | ABCDM     | -                           | -                      | link
+        message                    | -         | ABCDM     | ABCDM:logging               | -                      | link
+        tools/list_changed         | -         | ABCDM     | ABCDM:tools.listChanged     | -                      | link
+        prompts/list_changed       | -         | ABCDM     | ABCDM:prompts.listChanged   | -                      | link
+        resources/list_changed     | -         | ABCDM     | ABCDM:resources.listChanged | -                      | link
+        resources/updated          | -         | ABCDM     | ABCDM:resources.subscribe   | -                      | link
+        roots/list_changed         | ABCD      | -         | -                           | ABCD:roots.listChanged | app
+        elicitation/complete       | -         | D         | -                           | D:elicitation.url      | app
+        tasks/status               | D         | D         | D:tasks                     | D:tasks                | app
+        subscriptions/acknowledged | -         | M         | -                           | -                      | link
+        tasks                      | -         | M         | M:extensions.tasks          | -                      | link
+    ";
+
+    #[test]
+    fn requests_to_the_server_are_as_specified() {
+        check(REQUESTS_TO_SERVER, Kind::Request, |method| {
+            let versions = method.to_server;
+            [
+                gates(versions, |version| method.gate(version)),
+                yes(method.may_need_input),
+                yes(method.cacheable),
+                method.named_by.unwrap_or("-").to_string(),
+                repeat(method),
+                owner(method),
+            ]
+            .to_vec()
+        });
+    }
+
+    #[test]
+    fn requests_to_the_client_are_as_specified() {
+        check(REQUESTS_TO_CLIENT, Kind::Request, |method| {
+            let versions = method.to_client;
+            [
+                gates(versions, |version| method.client_gate(version)),
+                yes(method.embedded),
+                repeat(method),
+                owner(method),
+            ]
+            .to_vec()
+        });
+    }
+
+    #[test]
+    fn notifications_are_as_specified() {
+        check(NOTIFICATIONS, Kind::Notification, |method| {
+            let Method {
+                to_server,
+                to_client,
+                ..
+            } = *method;
+            let either: Versions = to_server.iter().chain(to_client.iter()).collect();
+            let of_server = gates(either, |version| method.gate(version));
+            let of_client = gates(either, |version| method.client_gate(version));
+            assert_eq!(method.repeat, Repeat::Unsafe);
+            [
+                letters(to_server),
+                letters(to_client),
+                unless_open(of_server),
+                unless_open(of_client),
+                owner(method),
+            ]
+            .to_vec()
+        });
+    }
+
+    #[test]
+    fn every_method_is_in_its_tables() {
+        for method in Method::all() {
+            let listed =
+                |table| rows(table).any(|row| full_name(method.kind, row[0]) == method.name);
+            match method.kind {
+                Kind::Notification => assert!(listed(NOTIFICATIONS), "{}", method.name),
+                Kind::Request => {
+                    assert_eq!(
+                        listed(REQUESTS_TO_SERVER),
+                        !method.to_server.is_empty(),
+                        "{}",
+                        method.name
+                    );
+                    assert_eq!(
+                        listed(REQUESTS_TO_CLIENT),
+                        !method.to_client.is_empty(),
+                        "{}",
+                        method.name
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_is_sorted_and_every_method_is_found() {
+        for pair in TABLE.windows(2) {
+            assert!(
+                pair[0].name < pair[1].name,
+                "{} < {}",
+                pair[0].name,
+                pair[1].name
+            );
+        }
+        for method in &TABLE {
+            assert_eq!(find(method.name), Some(method));
+        }
+        for stranger in ["", "a", "tools", "tools/call ", "Tools/call", "zzz"] {
+            assert_eq!(find(stranger), None, "{stranger:?}");
+        }
+    }
+
+    #[test]
+    fn a_gate_is_unambiguous_in_every_version() {
+        for method in &TABLE {
+            for &version in Version::ALL {
+                let of_server = method.needs_of_server.iter();
+                let of_client = method.needs_of_client.iter();
+                assert!(of_server.filter(|f| f.versions().contains(version)).count() <= 1);
+                assert!(of_client.filter(|f| f.versions().contains(version)).count() <= 1);
+            }
+        }
+    }
+
+    fn check(table: &str, kind: Kind, cells: impl Fn(&Method) -> Vec<String>) {
+        for row in rows(table) {
+            let name = full_name(kind, row[0]);
+            let method = find(&name).unwrap_or_else(|| panic!("{name} is missing"));
+            assert_eq!(method.kind, kind, "{name}");
+            assert_eq!(cells(method), row[1..], "{name}");
+        }
+    }
+
+    /// The tables leave out what the names of all notifications begin with.
+    fn full_name(kind: Kind, name: &str) -> String {
+        match kind {
+            Kind::Notification => format!("notifications/{name}"),
+            Kind::Request => name.to_string(),
+        }
+    }
+
+    fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
+        let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+        lines
+            .skip(1)
+            .map(|line| line.split('|').map(str::trim).collect())
+    }
+
+    /// `A:- BCDM:completions`: the versions, oldest first, in runs that have the same gate.
+    fn gates<F: Display>(versions: Versions, gate: impl Fn(Version) -> Option<F>) -> String {
+        let mut runs: Vec<(String, String)> = Vec::new();
+        for version in versions.iter().rev() {
+            let gate = gate(version).map_or("-".to_string(), |feature| feature.to_string());
+            let gate = gate.replace("io.modelcontextprotocol/", "");
+            match runs.last_mut() {
+                Some((run, same)) if *same == gate => run.push(letter(version)),
+                _ => runs.push((letter(version).to_string(), gate)),
+            }
+        }
+        let runs: Vec<_> = runs
+            .iter()
+            .map(|(run, gate)| format!("{run}:{gate}"))
+            .collect();
+        runs.join(" ")
+    }
+
+    fn unless_open(gates: String) -> String {
+        if gates.ends_with(":-") {
+            "-".to_string()
+        } else {
+            gates
+        }
+    }
+
+    fn letters(versions: Versions) -> String {
+        if versions.is_empty() {
+            return "-".to_string();
+        }
+        versions.iter().rev().map(letter).collect()
+    }
+
+    fn letter(version: Version) -> char {
+        match version {
+            Version::V2024_11_05 => 'A',
+            Version::V2025_03_26 => 'B',
+            Version::V2025_06_18 => 'C',
+            Version::V2025_11_25 => 'D',
+            Version::V2026_07_28 => 'M',
+        }
+    }
+
+    fn yes(fact: bool) -> String {
+        if fact { "yes" } else { "-" }.to_string()
+    }
+
+    fn repeat(method: &Method) -> String {
+        match method.repeat {
+            Repeat::Safe => "safe",
+            Repeat::Unsafe => "unsafe",
+        }
+        .to_string()
+    }
+
+    fn owner(method: &Method) -> String {
+        match method.owner {
+            Owner::Application => "app",
+            Owner::Link => "link",
+        }
+        .to_string()
+    }
+}

@@ -5,6 +5,7 @@
 
 mod capability;
 pub mod code;
+mod declared;
 mod feature;
 mod implementation;
 mod log;
@@ -13,7 +14,8 @@ pub mod meta;
 pub mod method;
 mod version;
 
-pub use capability::{ClientCapabilities, InvalidCapability, ServerCapabilities};
+pub use capability::{ClientCapabilities, ServerCapabilities};
+pub use declared::InvalidCapability;
 pub use feature::{ClientFeature, ServerFeature};
 pub use implementation::Implementation;
 pub use log::LogLevel;

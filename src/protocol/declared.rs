@@ -1,0 +1,195 @@
+//! What the capabilities of both sides share: members kept as they were written, read once into features.
+//!
+//! It knows how a member declares a feature, and which members a version has, but not what any feature means.
+
+use alloc::{borrow::ToOwned, boxed::Box};
+use core::marker::PhantomData;
+
+use serde_json::value::RawValue;
+
+use super::{
+    feature::Feature,
+    members::{Members, is_object, raw},
+    meta,
+    version::{Era, Version},
+};
+
+const EXPERIMENTAL: &str = "experimental";
+const EXTENSIONS: &str = "extensions";
+
+/// Capabilities of either side: the members as they were written, and which features they declare.
+pub(super) struct Declared<F> {
+    members: Members,
+    held: u32,
+    side: PhantomData<F>,
+}
+
+/// Why something cannot be declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidCapability {
+    /// The identifier of an extension is no `_meta` key with a prefix (S-VER-14).
+    #[error(
+        "the identifier of an extension must be a `_meta` key with a prefix, as in `com.example/name`"
+    )]
+    Identifier,
+    /// The settings are not a JSON object.
+    #[error("the settings of an extension or an experimental capability must be a JSON object")]
+    Settings,
+}
+
+impl<F: Feature> Declared<F> {
+    pub(super) fn new(members: Members) -> Self {
+        let held = F::ALL
+            .iter()
+            .filter(|feature| members.at(feature.path(), is_yes) == Some(true))
+            .fold(0, |held, feature| held | feature.bit());
+        Self {
+            members,
+            held,
+            side: PhantomData,
+        }
+    }
+
+    pub(super) fn members(&self) -> &Members {
+        &self.members
+    }
+
+    pub(super) fn holds(&self, feature: F) -> bool {
+        self.held & feature.bit() != 0
+    }
+
+    pub(super) fn declare(&mut self, feature: F) {
+        if !self.holds(feature) {
+            self.put(feature.path(), yes(feature));
+        }
+    }
+
+    pub(super) fn declare_extension(
+        &mut self,
+        id: &str,
+        settings: Box<RawValue>,
+    ) -> Result<(), InvalidCapability> {
+        if !meta::is_valid_extension_id(id) {
+            return Err(InvalidCapability::Identifier);
+        }
+        self.declare_settings(&[EXTENSIONS, id], settings)
+    }
+
+    pub(super) fn declare_experimental(
+        &mut self,
+        name: &str,
+        settings: Box<RawValue>,
+    ) -> Result<(), InvalidCapability> {
+        self.declare_settings(&[EXPERIMENTAL, name], settings)
+    }
+
+    fn declare_settings(
+        &mut self,
+        path: &[&str],
+        settings: Box<RawValue>,
+    ) -> Result<(), InvalidCapability> {
+        if !is_object(&settings) {
+            return Err(InvalidCapability::Settings);
+        }
+        self.put(path, settings);
+        Ok(())
+    }
+
+    fn put(&mut self, path: &[&str], value: Box<RawValue>) {
+        let mut members = core::mem::take(&mut self.members);
+        members.put(path, value);
+        *self = Self::new(members);
+    }
+
+    pub(super) fn extension(&self, id: &str) -> Option<Box<RawValue>> {
+        self.members
+            .at(&[EXTENSIONS, id], |settings| {
+                is_yes(settings).then(|| settings.to_owned())
+            })
+            .flatten()
+    }
+
+    /// The members as `version` has them: known ones that it lacks are left out, and known ones that a lenient reader
+    /// understood, or passed over, are put right, since the next reader may be strict.
+    pub(super) fn spelled_for(&self, version: Version) -> Members {
+        let mut members = self.members.clone();
+        for &feature in F::ALL {
+            let path = feature.path();
+            if !feature.versions().contains(version) {
+                members.take(path);
+                continue;
+            }
+            match members.at(path, |value| Verdict::on(value, feature)) {
+                None | Some(Verdict::Proper) => {}
+                Some(Verdict::Loose) => members.put(path, yes(feature)),
+                Some(Verdict::Wrong) => {
+                    members.take(path);
+                }
+            }
+        }
+        if version.era() == Era::Legacy {
+            members.remove(EXTENSIONS);
+        }
+        members
+    }
+}
+
+/// How well the value of a member fits its feature.
+enum Verdict {
+    /// It says yes, in the way of another feature: `true` for an object, or an object for a flag.
+    Loose,
+    /// It is of the right type.
+    Proper,
+    /// It says nothing.
+    Wrong,
+}
+
+impl Verdict {
+    fn on(value: &RawValue, feature: impl Feature) -> Self {
+        match (value.get(), feature.is_flag()) {
+            ("true" | "false", true) => Self::Proper,
+            (_, false) if is_object(value) => Self::Proper,
+            _ if is_yes(value) => Self::Loose,
+            _ => Self::Wrong,
+        }
+    }
+}
+
+/// The value that offers `feature` and says nothing more.
+fn yes(feature: impl Feature) -> Box<RawValue> {
+    if feature.is_flag() {
+        raw(&true)
+    } else {
+        raw(&Members::default())
+    }
+}
+
+/// Whether the value of a member says that the feature is there.
+fn is_yes(value: &RawValue) -> bool {
+    value.get() == "true" || is_object(value)
+}
+
+impl<F: Feature> Default for Declared<F> {
+    fn default() -> Self {
+        Self::new(Members::default())
+    }
+}
+
+impl<F> Clone for Declared<F> {
+    fn clone(&self) -> Self {
+        Self {
+            members: self.members.clone(),
+            held: self.held,
+            side: PhantomData,
+        }
+    }
+}
+
+impl<F> PartialEq for Declared<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.members == other.members
+    }
+}
+
+impl<F> Eq for Declared<F> {}
