@@ -41,7 +41,7 @@ pub struct Counts {
 ///
 /// # Panics
 ///
-/// If [`Counting`] is not the global allocator, since every count would then be a zero that proves nothing.
+/// If [`Counting`] is not the global allocator: every count would be a zero that proves nothing.
 pub fn count<R>(f: impl FnOnce() -> R) -> (R, Counts) {
     assert_installed();
 
@@ -67,7 +67,7 @@ pub fn count<R>(f: impl FnOnce() -> R) -> (R, Counts) {
     (result, counts)
 }
 
-/// The bytes this thread took and has not given back. Below zero if it freed what other threads took.
+/// The bytes this thread took and has not given back: below zero if it freed what others took.
 pub fn live() -> isize {
     TALLY.get().live
 }
@@ -87,11 +87,19 @@ struct Tally {
 thread_local! {
     // Made at compile time and without a destructor: reading it allocates nothing, and works until
     // the thread is gone.
-    static TALLY: Cell<Tally> =
-        const { Cell::new(Tally { allocs: 0, reallocs: 0, deallocs: 0, bytes: 0, live: 0, peak: 0 }) };
+    static TALLY: Cell<Tally> = const { Cell::new(Tally::EMPTY) };
 }
 
 impl Tally {
+    const EMPTY: Self = Self {
+        allocs: 0,
+        reallocs: 0,
+        deallocs: 0,
+        bytes: 0,
+        live: 0,
+        peak: 0,
+    };
+
     fn took(&mut self, size: usize) {
         self.bytes += size;
         self.live += size as isize;
