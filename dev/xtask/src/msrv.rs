@@ -28,7 +28,7 @@ fn version() -> Outcome {
         .output()
         .map_err(|error| format!("`{rustc}` could not start: {error}"))?;
     let version = String::from_utf8_lossy(&output.stdout);
-    println!("{}", version.trim_end());
+    eprintln!("{}", version.trim_end());
     if is_promised(&version) {
         Ok(Done::Passed)
     } else {

@@ -23,11 +23,11 @@ pub(crate) fn run_all(steps: &[Step]) -> Result<(), String> {
     let start = Instant::now();
     let mut skipped = 0;
     for (index, (title, work)) in steps.iter().enumerate() {
-        println!("\n[{}/{}] {title}", index + 1, steps.len());
+        eprintln!("\n[{}/{}] {title}", index + 1, steps.len());
         match work() {
             Ok(Done::Passed) => {}
             Ok(Done::Skipped(why)) => {
-                println!("skipped: {why}");
+                eprintln!("skipped: {why}");
                 skipped += 1;
             }
             Err(why) => return Err(format!("step \"{title}\" failed: {why}")),
@@ -35,7 +35,7 @@ pub(crate) fn run_all(steps: &[Step]) -> Result<(), String> {
     }
     let passed = steps.len() - skipped;
     let seconds = start.elapsed().as_secs();
-    println!("\n{passed} steps passed, {skipped} skipped, in {seconds} s");
+    eprintln!("\n{passed} steps passed, {skipped} skipped, in {seconds} s");
     Ok(())
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn cargo(arguments: &str) -> Outcome {
 
 /// The same, after `adjust` has set what differs: an environment variable, another directory.
 pub(crate) fn cargo_with(arguments: &str, adjust: impl FnOnce(&mut Command)) -> Outcome {
-    println!("cargo {arguments}");
+    eprintln!("cargo {arguments}");
     let mut command = cargo_command(arguments);
     adjust(&mut command);
     match command.status() {
@@ -58,7 +58,7 @@ pub(crate) fn cargo_with(arguments: &str, adjust: impl FnOnce(&mut Command)) -> 
 
 /// What `cargo` prints for `arguments`.
 pub(crate) fn cargo_output(arguments: &str) -> Result<String, String> {
-    println!("cargo {arguments}");
+    eprintln!("cargo {arguments}");
     let output = cargo_command(arguments)
         .stderr(Stdio::inherit())
         .output()
