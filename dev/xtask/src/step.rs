@@ -1,0 +1,96 @@
+//! Steps of a command: how they are run, told and counted. Knows no particular step.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// A row in a command's table: what is checked, and how.
+pub(crate) type Step = (&'static str, fn() -> Outcome);
+
+/// How a step ended; an error says what is wrong.
+pub(crate) type Outcome = Result<Done, String>;
+
+/// A step that did not fail.
+pub(crate) enum Done {
+    Passed,
+    /// The step does not apply here, and why.
+    Skipped(&'static str),
+}
+
+/// Runs the steps in order, up to the first that fails.
+pub(crate) fn run_all(steps: &[Step]) -> Result<(), String> {
+    let start = Instant::now();
+    let mut skipped = 0;
+    for (index, (title, work)) in steps.iter().enumerate() {
+        eprintln!("\n[{}/{}] {title}", index + 1, steps.len());
+        match work() {
+            Ok(Done::Passed) => {}
+            Ok(Done::Skipped(why)) => {
+                eprintln!("skipped: {why}");
+                skipped += 1;
+            }
+            Err(why) => return Err(format!("step \"{title}\" failed: {why}")),
+        }
+    }
+    let passed = steps.len() - skipped;
+    let seconds = start.elapsed().as_secs();
+    eprintln!("\n{passed} steps passed, {skipped} skipped, in {seconds} s");
+    Ok(())
+}
+
+/// Runs cargo with `arguments`, which are split at spaces, in the project's root.
+pub(crate) fn cargo(arguments: &str) -> Outcome {
+    cargo_with(arguments, |_| {})
+}
+
+/// The same, after `adjust` has set what differs: an environment variable, another directory.
+pub(crate) fn cargo_with(arguments: &str, adjust: impl FnOnce(&mut Command)) -> Outcome {
+    eprintln!("cargo {arguments}");
+    let mut command = cargo_command(arguments);
+    adjust(&mut command);
+    match command.status() {
+        Ok(status) if status.success() => Ok(Done::Passed),
+        Ok(status) => Err(format!("`cargo {arguments}` ended with {status}")),
+        Err(error) => Err(format!("`cargo {arguments}` could not start: {error}")),
+    }
+}
+
+/// What `cargo` prints for `arguments`.
+pub(crate) fn cargo_output(arguments: &str) -> Result<String, String> {
+    eprintln!("cargo {arguments}");
+    let output = cargo_command(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("`cargo {arguments}` could not start: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`cargo {arguments}` ended with {}", output.status));
+    }
+    String::from_utf8(output.stdout)
+        .map_err(|_| format!("`cargo {arguments}` printed something that is not UTF-8"))
+}
+
+/// Whether cargo has the subcommand `name` on this machine.
+pub(crate) fn has_cargo(name: &str) -> bool {
+    cargo_command(name)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// The directory of the workspace.
+pub(crate) fn root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.ancestors().nth(2).unwrap_or(xtask)
+}
+
+fn cargo_command(arguments: &str) -> Command {
+    // Cargo tells its children which cargo it is; that one, not another of the search path.
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(arguments.split_whitespace())
+        .current_dir(root());
+    command
+}

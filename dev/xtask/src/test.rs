@@ -1,0 +1,73 @@
+//! `cargo xtask test`: the table of all that must hold. Knows no test itself.
+
+use crate::dependencies;
+use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
+
+const STEPS: &[Step] = &[
+    ("formatting", || cargo("fmt --all --check")),
+    ("lints", || {
+        cargo("clippy --workspace --all-targets --all-features -- --deny warnings")
+    }),
+    ("purity of the core", || pure_clippy("--all-features")),
+    ("purity of the core without std", || {
+        pure_clippy("--no-default-features")
+    }),
+    ("dependencies of the core", dependencies::check),
+    ("licences and sources of dependencies", licences),
+    ("documentation", documentation),
+    ("tests", tests),
+    ("tests in the documentation", || {
+        cargo("test --workspace --all-features --doc")
+    }),
+    ("the core without an operating system", bare),
+];
+
+pub(crate) fn run() -> Result<(), String> {
+    step::run_all(STEPS)
+}
+
+/// Clippy's disallowed items are denied to the library alone: tests and tools may use a clock.
+fn pure_clippy(features: &str) -> Outcome {
+    cargo(&format!(
+        "clippy --package everlink --lib {features} -- --deny warnings \
+         --deny clippy::disallowed_macros \
+         --deny clippy::disallowed_methods \
+         --deny clippy::disallowed_types"
+    ))
+}
+
+/// The advisory database is left out: it would have to be downloaded.
+fn licences() -> Outcome {
+    if !has_cargo("deny") {
+        return Ok(Done::Skipped("cargo-deny is not installed"));
+    }
+    cargo("deny check bans licenses sources")
+}
+
+fn documentation() -> Outcome {
+    cargo_with("doc --workspace --all-features --no-deps", |command| {
+        command.env("RUSTDOCFLAGS", "--deny warnings");
+    })
+}
+
+fn tests() -> Outcome {
+    let runner = if has_cargo("nextest") {
+        "nextest run"
+    } else {
+        "test"
+    };
+    cargo(&format!(
+        "{runner} --workspace --all-features --lib --bins --tests --examples"
+    ))
+}
+
+/// A program without std, in a workspace of its own because it needs its own way to panic.
+fn bare() -> Outcome {
+    if !step::root().join("dev/bare/Cargo.toml").exists() {
+        return Ok(Done::Skipped("dev/bare is not there"));
+    }
+    // From its own directory, so that cargo finds its own configuration.
+    cargo_with("run", |command| {
+        command.current_dir(step::root().join("dev/bare"));
+    })
+}
