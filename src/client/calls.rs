@@ -1,0 +1,519 @@
+//! The application's requests: where each one stands, what it may cost, when it is overdue.
+//! Sees no frames and no states; settles nothing by itself.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::failure::{Delivery, Failure, FailureKind, Misuse, TimeLimit};
+use crate::config::{Limit, Policy};
+use crate::id::CallId;
+use crate::protocol::{Method, Repeat, meta, method};
+use crate::time::Instant;
+use crate::wire::{Payload, object};
+
+/// How one call differs from the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallOptions {
+    /// How long it may go without its reply or any progress, if not as the policy says.
+    pub idle: Option<Limit>,
+    /// How long it may take in all, if not as the policy says.
+    pub total: Option<Limit>,
+    /// It may be sent again when its server ended: the caller knows that running it twice is
+    /// harmless. Methods that only read are repeated without this.
+    pub idempotent: bool,
+    /// Do not ask the server to report progress.
+    pub no_progress: bool,
+}
+
+impl CallOptions {
+    /// As the policy says.
+    #[must_use]
+    pub fn new() -> CallOptions {
+        CallOptions::default()
+    }
+
+    /// The most time it may go without its reply or any progress.
+    #[must_use]
+    pub const fn with_idle(mut self, limit: Limit) -> CallOptions {
+        self.idle = Some(limit);
+        self
+    }
+
+    /// The most time it may take in all.
+    #[must_use]
+    pub const fn with_total(mut self, limit: Limit) -> CallOptions {
+        self.total = Some(limit);
+        self
+    }
+
+    /// Running it twice is harmless.
+    #[must_use]
+    pub const fn idempotent(mut self) -> CallOptions {
+        self.idempotent = true;
+        self
+    }
+
+    /// No progress is wanted.
+    #[must_use]
+    pub const fn without_progress(mut self) -> CallOptions {
+        self.no_progress = true;
+        self
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) method: Cow<'static, str>,
+    /// What the protocol says of the method; `None` for one that it does not know.
+    pub(super) facts: Option<&'static Method>,
+    /// The parameters, without `_meta`.
+    pub(super) params: Option<Payload>,
+    /// The caller's `_meta`.
+    pub(super) meta: Option<Payload>,
+    pub(super) options: CallOptions,
+    pub(super) phase: Phase,
+    pub(super) round: Round,
+    pub(super) progress: Option<f64>,
+    resends: u32,
+    clock: Clock,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its server asked something before it goes on.
+    Asking,
+    /// It waits for a list.
+    Listing,
+    /// It was handed to the driver with this wire id.
+    Sent(u64),
+    /// It is to be sent.
+    Waiting,
+}
+
+/// What a modern server wants with the next attempt (S-MRTR-11).
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub(super) number: u32,
+    /// The state to give back, byte for byte.
+    pub(super) state: Option<Payload>,
+    /// The answers so far, by key.
+    pub(super) answers: BTreeMap<Box<str>, Payload>,
+    /// How many answers are missing.
+    pub(super) missing: usize,
+}
+
+impl Call {
+    pub(super) fn bytes(&self) -> usize {
+        let len = |payload: &Option<Payload>| payload.as_ref().map_or(0, |p| p.as_str().len());
+        self.method.len() + len(&self.params) + len(&self.meta)
+    }
+
+    pub(super) fn may_repeat(&self) -> bool {
+        let by_nature = self.facts.is_some_and(|facts| facts.repeat == Repeat::Safe);
+        by_nature || self.options.idempotent
+    }
+
+    /// Whether the peer may have acted on it.
+    pub(super) fn delivery(&self) -> Delivery {
+        match self.phase {
+            Phase::Waiting if self.resends == 0 && self.round.number == 0 => Delivery::NotSent,
+            Phase::Asking | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
+            // Reading a list changes nothing: as far as its caller is concerned, it did not run.
+            Phase::Listing => Delivery::NotSent,
+        }
+    }
+
+    pub(super) fn failure(&self, call: CallId, kind: FailureKind, now: Instant) -> Failure {
+        Failure {
+            call,
+            method: self.method.clone(),
+            target: self.target(),
+            kind,
+            delivery: self.delivery(),
+            after: now.since(self.clock.accepted),
+            ended: None,
+        }
+    }
+
+    /// The tool or prompt that it is about. Other parameters may be secret.
+    fn target(&self) -> Option<Box<str>> {
+        let facts = self.facts.filter(|facts| facts.named_by == Some("name"))?;
+        let params = self.params.as_ref()?.as_str();
+        let range = object::member(params, facts.named_by?).ok()??;
+        serde_json::from_str(&params[range]).ok()
+    }
+
+    /// Whether it asked to run as a task, which is cancelled in another way (S-CANC-11).
+    pub(super) fn is_task(&self) -> bool {
+        let params = self.params.as_ref().map_or("{}", Payload::as_str);
+        matches!(object::member(params, "task"), Ok(Some(_)))
+    }
+}
+
+/// The two limits of a call, and the time in which they stand still.
+#[derive(Debug)]
+struct Clock {
+    accepted: Instant,
+    idle: Option<Duration>,
+    idle_at: Option<Instant>,
+    total_at: Option<Instant>,
+    /// Since when it stands still.
+    paused: Option<Instant>,
+    /// For how long it may still stand still.
+    patience: Duration,
+}
+
+impl Clock {
+    fn new(now: Instant, options: &CallOptions, policy: &Policy) -> Clock {
+        let span = |limit| match limit {
+            Limit::After(span) => Some(span),
+            Limit::Never => None,
+        };
+        let idle = span(options.idle.unwrap_or(policy.call_idle));
+        let total = span(options.total.unwrap_or(policy.call_total));
+        Clock {
+            accepted: now,
+            idle,
+            idle_at: idle.map(|idle| now + idle),
+            total_at: total.map(|total| now + total),
+            paused: None,
+            patience: policy.pause_total,
+        }
+    }
+
+    /// When to look at it next: at a limit, or when it has stood still for long enough.
+    fn due(&self) -> Option<Instant> {
+        match self.paused {
+            Some(since) => Some(since + self.patience),
+            None => match (self.idle_at, self.total_at) {
+                (Some(idle), Some(total)) => Some(idle.min(total)),
+                (idle, total) => idle.or(total),
+            },
+        }
+    }
+
+    /// Something came of it: the idle limit starts anew.
+    fn touch(&mut self, now: Instant) {
+        let from = self.paused.unwrap_or(now);
+        self.idle_at = self.idle.map(|idle| from + idle);
+    }
+
+    fn pause(&mut self, now: Instant) {
+        if !self.patience.is_zero() {
+            self.paused.get_or_insert(now);
+        }
+    }
+
+    fn resume(&mut self, now: Instant) {
+        let Some(since) = self.paused.take() else {
+            return;
+        };
+        let stood = now.since(since).min(self.patience);
+        self.patience -= stood;
+        self.idle_at = self.idle_at.map(|at| at + stood);
+        self.total_at = self.total_at.map(|at| at + stood);
+    }
+
+    fn overdue(&self, now: Instant) -> Option<TimeLimit> {
+        let past = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        match (past(self.total_at), past(self.idle_at)) {
+            _ if self.paused.is_some() => None,
+            (true, _) => Some(TimeLimit::Total),
+            (false, true) => Some(TimeLimit::Idle),
+            (false, false) => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Calls {
+    next: u64,
+    table: BTreeMap<CallId, Call>,
+    waiting: BTreeSet<CallId>,
+    waiting_bytes: usize,
+    in_flight: usize,
+    /// A legacy server waits for an answer, so the clocks of what it was sent stand still.
+    held: bool,
+}
+
+impl Calls {
+    pub(super) const fn new() -> Calls {
+        Calls {
+            next: 1,
+            table: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            waiting_bytes: 0,
+            in_flight: 0,
+            held: false,
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) const fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Sent, or in a round of questions.
+    pub(super) const fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(super) fn call(&self, id: CallId) -> Option<&Call> {
+        self.table.get(&id)
+    }
+
+    pub(super) fn call_mut(&mut self, id: CallId) -> Option<&mut Call> {
+        self.table.get_mut(&id)
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.table.keys().copied()
+    }
+
+    /// Those that are to be sent, oldest first.
+    pub(super) fn waiting_ids(&self) -> Vec<CallId> {
+        self.waiting.iter().copied().collect()
+    }
+
+    pub(super) fn accept(&mut self, call: Call) -> CallId {
+        let id = CallId::from_number(self.next);
+        self.next += 1;
+        if call.phase == Phase::Waiting {
+            self.waiting.insert(id);
+            self.waiting_bytes += call.bytes();
+        }
+        self.table.insert(id, call);
+        id
+    }
+
+    /// The oldest that is to be sent.
+    pub(super) fn first_waiting(&self) -> Option<CallId> {
+        self.waiting.first().copied()
+    }
+
+    /// It is handed to the driver.
+    pub(super) fn sent(&mut self, id: CallId, wire: u64, now: Instant) {
+        self.enter(id, Phase::Sent(wire));
+        if let Some(call) = self.table.get_mut(&id) {
+            call.clock.touch(now);
+            if self.held {
+                call.clock.pause(now);
+            }
+        }
+    }
+
+    /// Its server ended. Whether it goes back to the queue to be sent again.
+    pub(super) fn requeue(&mut self, id: CallId, now: Instant, resends: u32) -> bool {
+        let Some(call) = self.table.get_mut(&id) else {
+            return false;
+        };
+        if !call.may_repeat() || call.resends >= resends {
+            return false;
+        }
+        call.resends += 1;
+        call.progress = None;
+        // The new server knows nothing of what the old one asked.
+        call.round = Round::default();
+        call.clock.resume(now);
+        self.enter(id, Phase::Waiting);
+        true
+    }
+
+    /// Its server asks something first: the clock stands still until all answers are there.
+    pub(super) fn asked(&mut self, id: CallId, now: Instant) {
+        self.enter(id, Phase::Asking);
+        if let Some(call) = self.table.get_mut(&id) {
+            call.clock.pause(now);
+        }
+    }
+
+    /// All answers are there: it is to be sent again.
+    pub(super) fn answered(&mut self, id: CallId, now: Instant) {
+        if let Some(call) = self.table.get_mut(&id) {
+            call.clock.resume(now);
+        }
+        self.enter(id, Phase::Waiting);
+    }
+
+    /// It is settled.
+    pub(super) fn remove(&mut self, id: CallId) -> Option<Call> {
+        self.leave(id);
+        self.table.remove(&id)
+    }
+
+    pub(super) fn touch(&mut self, id: CallId, now: Instant) {
+        if let Some(call) = self.table.get_mut(&id) {
+            call.clock.touch(now);
+        }
+    }
+
+    pub(super) fn due(&self, id: CallId) -> Option<Instant> {
+        self.table.get(&id)?.clock.due()
+    }
+
+    /// Which limit it has hit. A clock that has stood still for too long runs again.
+    pub(super) fn overdue(&mut self, id: CallId, now: Instant) -> Option<TimeLimit> {
+        let clock = &mut self.table.get_mut(&id)?.clock;
+        if clock.paused.is_some_and(|since| since + clock.patience <= now) {
+            clock.resume(now);
+        }
+        clock.overdue(now)
+    }
+
+    /// A legacy server began or ceased to wait for answers. Whose deadlines moved.
+    pub(super) fn hold(&mut self, held: bool, now: Instant) -> Vec<CallId> {
+        if held == self.held {
+            return Vec::new();
+        }
+        self.held = held;
+        let mut moved = Vec::new();
+        for (id, call) in &mut self.table {
+            if let Phase::Sent(_) | Phase::Listing = call.phase {
+                if held {
+                    call.clock.pause(now);
+                } else {
+                    call.clock.resume(now);
+                }
+                moved.push(*id);
+            }
+        }
+        moved
+    }
+
+    fn enter(&mut self, id: CallId, phase: Phase) {
+        self.leave(id);
+        let Some(call) = self.table.get_mut(&id) else {
+            return;
+        };
+        call.phase = phase;
+        match phase {
+            Phase::Waiting => {
+                self.waiting.insert(id);
+                self.waiting_bytes += call.bytes();
+            }
+            Phase::Asking | Phase::Sent(_) => self.in_flight += 1,
+            Phase::Listing => {}
+        }
+    }
+
+    fn leave(&mut self, id: CallId) {
+        let Some(call) = self.table.get(&id) else {
+            return;
+        };
+        match call.phase {
+            Phase::Waiting => {
+                self.waiting.remove(&id);
+                self.waiting_bytes -= call.bytes();
+            }
+            Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,
+            Phase::Listing => {}
+        }
+    }
+}
+
+/// The `_meta` keys that the link writes.
+const OWN_KEYS: [&str; 5] = [
+    meta::PROGRESS_TOKEN,
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_CAPABILITIES,
+    meta::CLIENT_INFO,
+    meta::LOG_LEVEL,
+];
+
+/// The members of parameters that the link writes (S-MRTR-11).
+const OWN_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
+
+/// A request as the caller wants it, checked and taken apart.
+pub(super) fn prepare(
+    now: Instant,
+    method: Cow<'static, str>,
+    params: Option<Payload>,
+    options: CallOptions,
+    policy: &Policy,
+) -> Result<Call, Misuse> {
+    let (params, meta) = match params {
+        Some(params) => split_meta(params)?,
+        None => (None, None),
+    };
+    Ok(Call {
+        facts: method::find(&method),
+        method,
+        params,
+        meta,
+        options,
+        phase: Phase::Waiting,
+        round: Round::default(),
+        progress: None,
+        resends: 0,
+        clock: Clock::new(now, &options, policy),
+    })
+}
+
+/// Takes `_meta` out of the parameters, where the link has something to add.
+fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
+    let mut own_member = None;
+    let mut meta = None;
+    let mut others = 0_usize;
+    object::members(params.as_str(), |key, value| match &*key {
+        "_meta" => meta = Some(value),
+        key => {
+            others += 1;
+            own_member = own_member.or(OWN_MEMBERS.into_iter().find(|own| *own == key));
+        }
+    })
+    .map_err(|_| Misuse::NotAnObject {
+        what: "parameters",
+    })?;
+    let Some(meta) = meta else {
+        return match own_member {
+            Some(member) => Err(Misuse::ReservedMember { member }),
+            None => Ok((Some(params), None)),
+        };
+    };
+    object::members(meta.get(), |key, _| {
+        own_member = own_member.or(OWN_KEYS.into_iter().find(|own| *own == key));
+    })
+    .map_err(|_| Misuse::NotAnObject { what: "`_meta`" })?;
+    if let Some(member) = own_member {
+        return Err(Misuse::ReservedMember { member });
+    }
+    let meta = Payload::from(meta.to_owned());
+    let rest = (others > 0).then(|| without_meta(&params));
+    Ok((rest.flatten(), Some(meta)))
+}
+
+fn without_meta(params: &Payload) -> Option<Payload> {
+    let mut buf = Vec::with_capacity(params.as_str().len());
+    let mut object = crate::wire::encode::Object::open(&mut buf);
+    let copied = object::members(params.as_str(), |key, value| {
+        if key != "_meta" {
+            object.raw(&key, value.get());
+        }
+    });
+    object.close();
+    copied.ok()?;
+    Payload::from_text(String::from_utf8(buf).ok()?).ok()
+}
+
+/// What a modern result says of itself.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ResultHead<'a> {
+    #[serde(borrow)]
+    pub(super) result_type: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) input_requests: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) request_state: Option<&'a RawValue>,
+}

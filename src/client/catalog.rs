@@ -1,0 +1,303 @@
+//! The lists that a server offers, whole, with the life and the freshness that they belong to.
+//! Sees results and time; sends nothing itself.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::config::Limits;
+use crate::id::{CallId, Epoch};
+use crate::protocol::{Era, ServerFeature, method};
+use crate::time::Instant;
+use crate::watch::List;
+use crate::wire::{ErrorObject, Payload, object};
+
+/// One list of a server, all its pages together.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Listing {
+    /// Which list.
+    pub list: List,
+    /// The life that it was read in. Another life may have another list.
+    pub epoch: Epoch,
+    /// The items, as they came, in the order of the server.
+    pub items: Vec<Payload>,
+    /// When it was complete.
+    pub read_at: Instant,
+    /// Until when the server says that it need not be read again (modern), if it says so.
+    pub fresh_until: Option<Instant>,
+}
+
+/// What follows from a page, or from one that did not come.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The list is complete; these wait for it.
+    Complete(Arc<Listing>, Vec<CallId>),
+    /// It cannot be had; these wait for it.
+    Failed(Broken, Vec<CallId>),
+    /// Ask for the page of this cursor next.
+    Next(Cursor),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Broken {
+    Error(ErrorObject),
+    Invalid(Box<str>),
+}
+
+/// Where a page begins: opaque, as the server wrote it. `None` is the beginning.
+pub(super) type Cursor = Option<Payload>;
+
+#[derive(Debug)]
+pub(super) struct Catalog {
+    shelves: BTreeMap<List, Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    listing: Option<Arc<Listing>>,
+    /// The server said that it changed, or is another one.
+    stale: bool,
+    waiting: Vec<CallId>,
+    fetch: Option<Fetch>,
+}
+
+/// A list on its way.
+#[derive(Debug, Default)]
+struct Fetch {
+    items: Vec<Payload>,
+    bytes: usize,
+    pages: usize,
+    cursor: Cursor,
+    ttl: Option<Duration>,
+    /// The server said that it changed while it was being read.
+    outdated: bool,
+    restarted: bool,
+}
+
+impl Catalog {
+    pub(super) fn new() -> Catalog {
+        let shelves = List::ALL.map(|list| (list, Shelf::default()));
+        Catalog {
+            shelves: shelves.into(),
+        }
+    }
+
+    pub(super) fn listing(&self, list: List) -> Option<&Arc<Listing>> {
+        self.shelves.get(&list)?.listing.as_ref()
+    }
+
+    /// What is held, if it can be given out without asking the server. `announced`: the server
+    /// promised to say when it changes.
+    pub(super) fn fresh(&self, list: List, now: Instant, announced: bool) -> Option<Arc<Listing>> {
+        let shelf = self.shelves.get(&list).filter(|shelf| !shelf.stale)?;
+        let listing = shelf.listing.as_ref()?;
+        let fresh = match listing.fresh_until {
+            Some(until) => now < until,
+            None => announced,
+        };
+        fresh.then(|| listing.clone())
+    }
+
+    /// A call wants this list.
+    pub(super) fn want(&mut self, list: List, call: CallId) {
+        self.shelves.entry(list).or_default().waiting.push(call);
+    }
+
+    /// A call does not want its list any more. The list, if nobody else does and it is on its way.
+    pub(super) fn unwant(&mut self, call: CallId) -> Option<List> {
+        let (list, shelf) = self
+            .shelves
+            .iter_mut()
+            .find(|(_, shelf)| shelf.waiting.contains(&call))?;
+        shelf.waiting.retain(|waiting| *waiting != call);
+        let abandoned = shelf.waiting.is_empty() && shelf.fetch.take().is_some();
+        abandoned.then_some(*list)
+    }
+
+    /// The lists that are wanted and not on their way.
+    pub(super) fn to_fetch(&self) -> impl Iterator<Item = List> + '_ {
+        self.shelves
+            .iter()
+            .filter(|(_, shelf)| !shelf.waiting.is_empty() && shelf.fetch.is_none())
+            .map(|(list, _)| *list)
+    }
+
+    /// The first page is being asked for.
+    pub(super) fn begin(&mut self, list: List) {
+        self.shelves.entry(list).or_default().fetch = Some(Fetch::default());
+    }
+
+    /// The list cannot be had: who waited for it.
+    pub(super) fn give_up(&mut self, list: List) -> Vec<CallId> {
+        let shelf = self.shelves.entry(list).or_default();
+        shelf.fetch = None;
+        core::mem::take(&mut shelf.waiting)
+    }
+
+    /// Who waits for this list.
+    pub(super) fn waiting(&self, list: List) -> &[CallId] {
+        self.shelves.get(&list).map_or(&[], |shelf| &shelf.waiting)
+    }
+
+    /// The server said that the list changed.
+    pub(super) fn changed(&mut self, list: List) {
+        let shelf = self.shelves.entry(list).or_default();
+        shelf.stale = true;
+        if let Some(fetch) = &mut shelf.fetch {
+            fetch.outdated = true;
+        }
+    }
+
+    /// A new life: nothing that is held is believed, and what was on its way is not.
+    pub(super) fn new_life(&mut self) {
+        for shelf in self.shelves.values_mut() {
+            shelf.stale = true;
+            shelf.fetch = None;
+        }
+    }
+
+    /// A page arrived, or an error in its place.
+    pub(super) fn page(
+        &mut self,
+        list: List,
+        result: Result<&RawValue, ErrorObject>,
+        epoch: Epoch,
+        now: Instant,
+        limits: &Limits,
+    ) -> Option<Step> {
+        let shelf = self.shelves.get_mut(&list)?;
+        let fetch = shelf.fetch.as_mut()?;
+        let next = match result {
+            Ok(result) => fetch.take(list, result, limits).map_err(Broken::Invalid),
+            Err(error) => fetch.restart(error).map_err(Broken::Error),
+        };
+        match next {
+            Ok(Some(cursor)) => {
+                fetch.cursor = cursor.clone();
+                Some(Step::Next(cursor))
+            }
+            Ok(None) => {
+                let fetch = shelf.fetch.take().unwrap_or_default();
+                let listing = Arc::new(Listing {
+                    list,
+                    epoch,
+                    items: fetch.items,
+                    read_at: now,
+                    fresh_until: fetch.ttl.map(|ttl| now + ttl),
+                });
+                shelf.stale = fetch.outdated;
+                shelf.listing = Some(listing.clone());
+                Some(Step::Complete(listing, core::mem::take(&mut shelf.waiting)))
+            }
+            Err(broken) => Some(Step::Failed(broken, self.give_up(list))),
+        }
+    }
+}
+
+impl Fetch {
+    /// Takes in a page; the cursor of the next one, if there is one.
+    fn take(
+        &mut self,
+        list: List,
+        result: &RawValue,
+        limits: &Limits,
+    ) -> Result<Option<Cursor>, Box<str>> {
+        let page = Page::read(list, result)?;
+        self.pages += 1;
+        self.bytes = self.bytes.saturating_add(result.get().len());
+        if self.bytes > limits.list_bytes {
+            return Err(format!("{list} is larger than {} bytes", limits.list_bytes).into());
+        }
+        self.items.extend(page.items.into_iter().map(Payload::from));
+        // Each page has a life time of its own; the list is as fresh as its first to go stale.
+        self.ttl = match (self.ttl, page.ttl) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        match page.next {
+            None => Ok(None),
+            Some(_) if self.pages >= limits.pages => {
+                Err(format!("{list} has more than {} pages", limits.pages).into())
+            }
+            Some(cursor) if self.cursor.as_ref() == Some(&cursor) => {
+                Err(format!("{list} does not end: a page names itself as the next").into())
+            }
+            Some(cursor) => Ok(Some(Some(cursor))),
+        }
+    }
+
+    /// A cursor can become invalid while the list is read; then it is read again, once (S-CACHE-10).
+    fn restart(&mut self, error: ErrorObject) -> Result<Option<Cursor>, ErrorObject> {
+        let mid_way = self.cursor.is_some();
+        if !mid_way || self.restarted || error.code != crate::protocol::code::INVALID_PARAMS {
+            return Err(error);
+        }
+        *self = Fetch {
+            restarted: true,
+            ..Fetch::default()
+        };
+        Ok(Some(None))
+    }
+}
+
+struct Page {
+    items: Vec<Box<RawValue>>,
+    next: Cursor,
+    ttl: Option<Duration>,
+}
+
+impl Page {
+    fn read(list: List, result: &RawValue) -> Result<Page, Box<str>> {
+        let (mut items, mut next, mut ttl) = (None, None, None);
+        let visit = |key: Cow<'_, str>, value: &RawValue| match &*key {
+            "nextCursor" => next = Some(value.to_owned()),
+            "ttlMs" => ttl = i64::deserialize(value).ok(),
+            key if key == list.member() => items = Vec::<Box<RawValue>>::deserialize(value).ok(),
+            _ => {}
+        };
+        object::members(result.get(), visit).map_err(|_| "the page is no object")?;
+        let items = items.ok_or_else(|| format!("the page has no `{}`", list.member()))?;
+        // S-CACHE-11: an empty cursor is a cursor. Some servers write null for none.
+        let next = match next {
+            Some(cursor) if cursor.get().starts_with('"') => Some(Payload::from(cursor)),
+            Some(cursor) if cursor.get() == "null" => None,
+            Some(_) => return Err("the cursor of the next page is no text".into()),
+            None => None,
+        };
+        let ttl = ttl.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
+        Ok(Page { items, next, ttl })
+    }
+}
+
+/// The request that reads a list.
+pub(super) const fn method_of(list: List) -> &'static str {
+    match list {
+        List::Prompts => method::names::PROMPTS_LIST,
+        List::ResourceTemplates => method::names::RESOURCES_TEMPLATES_LIST,
+        List::Resources => method::names::RESOURCES_LIST,
+        List::Tools => method::names::TOOLS_LIST,
+    }
+}
+
+/// The promise of a server to say when a list changes.
+pub(super) const fn announcement_of(list: List) -> ServerFeature {
+    match list {
+        List::Prompts => ServerFeature::PromptsListChanged,
+        List::ResourceTemplates | List::Resources => ServerFeature::ResourcesListChanged,
+        List::Tools => ServerFeature::ToolsListChanged,
+    }
+}
+
+/// Without a stated life time, a modern result is stale at once (S-CACHE-05); a legacy one never
+/// states any, so the promise to announce changes is all there is.
+pub(super) fn promise_counts(era: Era) -> bool {
+    era == Era::Legacy
+}

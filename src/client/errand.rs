@@ -1,0 +1,145 @@
+//! Which request on the wire is for what. Wire ids are counters for the whole link, so every id
+//! ever issued is its own tombstone: an id below the counter that is not open is late.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use crate::id::CallId;
+use crate::watch::List;
+use crate::wire::Id;
+
+/// What a request that was sent is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Errand {
+    Call(CallId),
+    Discover,
+    Initialize,
+    Listen,
+    Page(List),
+    Probe,
+    SetLevel,
+    Subscribe(Box<str>),
+    Unsubscribe,
+}
+
+/// What an id in a reply turned out to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It was issued, and is not waited for any more.
+    Late,
+    /// It was waited for, and now is not any more.
+    Open(u64, Errand),
+    /// It was never issued.
+    Unknown,
+}
+
+#[derive(Debug)]
+pub(super) struct Errands {
+    next: u64,
+    /// In the order of their ids, which is the order of issue: found by halving, and no memory
+    /// is asked for again and again while calls come and go.
+    open: VecDeque<(u64, Errand)>,
+}
+
+impl Errands {
+    pub(super) const fn new() -> Errands {
+        Errands {
+            next: 1,
+            open: VecDeque::new(),
+        }
+    }
+
+    /// A new wire id, for this.
+    pub(super) fn issue(&mut self, errand: Errand) -> u64 {
+        let wire = self.next;
+        self.next += 1;
+        self.open.push_back((wire, errand));
+        wire
+    }
+
+    /// What a reply with this id is for. It is not waited for again.
+    pub(super) fn take(&mut self, id: &Id) -> Found {
+        match wire_of(id) {
+            Some(wire) if (1..self.next).contains(&wire) => match self.close(wire) {
+                Some(errand) => Found::Open(wire, errand),
+                None => Found::Late,
+            },
+            Some(_) | None => Found::Unknown,
+        }
+    }
+
+    /// What the request with this id is for.
+    pub(super) fn get(&self, id: &Id) -> Option<&Errand> {
+        let at = self.position(wire_of(id)?)?;
+        self.open.get(at).map(|(_, errand)| errand)
+    }
+
+    /// A reply with this id is not waited for any more.
+    pub(super) fn close(&mut self, wire: u64) -> Option<Errand> {
+        let at = self.position(wire)?;
+        self.open.remove(at).map(|(_, errand)| errand)
+    }
+
+    /// The wire id of the first request that is for this.
+    pub(super) fn wire_for(&self, errand: &Errand) -> Option<u64> {
+        let found = self.open.iter().find(|(_, open)| open == errand);
+        found.map(|(wire, _)| *wire)
+    }
+
+    /// Only these are still waited for.
+    pub(super) fn keep(&mut self, mut is_wanted: impl FnMut(&Errand) -> bool) {
+        self.open.retain(|(_, errand)| is_wanted(errand));
+    }
+
+    /// Every request that was waited for, in the order of sending. None is any more.
+    pub(super) fn close_all(&mut self) -> VecDeque<(u64, Errand)> {
+        core::mem::take(&mut self.open)
+    }
+
+    fn position(&self, wire: u64) -> Option<usize> {
+        self.open.binary_search_by_key(&wire, |(wire, _)| *wire).ok()
+    }
+}
+
+pub(super) fn wire_of(id: &Id) -> Option<u64> {
+    match id {
+        Id::Number(number) => u64::try_from(*number).ok(),
+        Id::Text(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_open_then_late_and_never_issued_again() {
+        let mut errands = Errands::new();
+        let wire = errands.issue(Errand::Probe);
+        let id = Id::Number(i64::try_from(wire).unwrap());
+        assert_eq!(errands.get(&id), Some(&Errand::Probe));
+        assert_eq!(errands.take(&id), Found::Open(wire, Errand::Probe));
+        assert_eq!(errands.take(&id), Found::Late);
+        assert_ne!(errands.issue(Errand::Probe), wire);
+    }
+
+    #[test]
+    fn ids_are_compared_by_value_and_type() {
+        let mut errands = Errands::new();
+        errands.issue(Errand::Probe);
+        assert_eq!(errands.take(&Id::Text("1".into())), Found::Unknown);
+        assert_eq!(errands.take(&Id::Number(-1)), Found::Unknown);
+        assert_eq!(errands.take(&Id::Number(0)), Found::Unknown);
+        assert_eq!(errands.take(&Id::Number(2)), Found::Unknown);
+    }
+
+    #[test]
+    fn errands_end_in_any_order() {
+        let mut errands = Errands::new();
+        let wires = [(); 5].map(|()| errands.issue(Errand::Unsubscribe));
+        for at in [2, 0, 4, 1, 3] {
+            assert_eq!(errands.close(wires[at]), Some(Errand::Unsubscribe));
+        }
+        assert!(errands.close_all().is_empty());
+    }
+}

@@ -1,0 +1,216 @@
+//! What a client link tells its application. Owned values; decides nothing.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+use core::time::Duration;
+
+use super::catalog::Listing;
+use super::failure::{Cause, Ended, Failure};
+use crate::id::{AskId, CallId, Epoch};
+use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version};
+use crate::time::Instant;
+use crate::watch::{Change, Watch};
+use crate::wire::{ErrorObject, Payload};
+
+/// Something that the application may want to know.
+///
+/// Each change of [`State`](super::State) is told by exactly one of the first seven, in order, so that a
+/// listener's picture of the link is the link's own.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A transport was asked for.
+    Opening {
+        /// What it is called.
+        epoch: Epoch,
+        /// How many attempts in a row have failed before this one.
+        failures: u32,
+    },
+    /// The transport is open; the two ends are agreeing on a version.
+    Handshaking {
+        /// Which life.
+        epoch: Epoch,
+    },
+    /// The link is ready, for the first time or again.
+    Ready(Arc<Session>),
+    /// The transport is being taken down. Calls in flight were settled or wait for the next life.
+    Closing {
+        /// Which life.
+        epoch: Epoch,
+        /// Why.
+        cause: Cause,
+    },
+    /// The next attempt has its time.
+    Waiting {
+        /// When it comes, unless something makes it come earlier.
+        until: Instant,
+        /// How many attempts in a row have failed.
+        failures: u32,
+        /// How many may.
+        budget: u32,
+    },
+    /// The attempts are used up; the link looks now and then, on a call and on `wake`.
+    Parked {
+        /// When it looks next.
+        until: Instant,
+    },
+    /// The end. The last event there is.
+    Closed,
+
+    /// Nothing is left of a life; this is its story. Comes before what follows it.
+    Ended(Arc<Ended>),
+    /// The handshake takes long, but the server has not ended. Comes again and again.
+    Slow {
+        /// Which life.
+        epoch: Epoch,
+        /// For how long by now.
+        waited: Duration,
+        /// When it will have failed.
+        limit: Duration,
+    },
+
+    /// A call has its outcome: its first, last and only one.
+    Done {
+        /// Which call.
+        call: CallId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// A call is getting on.
+    Progress {
+        /// Which call.
+        call: CallId,
+        /// How far it is, in the server's own measure; it only grows.
+        progress: f64,
+        /// How far it will go, if the server knows.
+        total: Option<f64>,
+        /// What the server says about it.
+        message: Option<Box<str>>,
+    },
+
+    /// The server asks something; reply with [`answer`](super::Client::answer).
+    Ask(Ask),
+    /// A question needs no answer any more.
+    AskWithdrawn {
+        /// Which question.
+        ask: AskId,
+        /// Why.
+        why: Withdrawn,
+    },
+
+    /// Something that is watched has changed.
+    Changed(Change),
+    /// The watch was set up, or repeated to a new server. What changed in between was not
+    /// heard: look again at what matters.
+    Watching {
+        /// Which life.
+        epoch: Epoch,
+        /// What of the wish the server grants.
+        granted: Watch,
+    },
+    /// The server logs.
+    Log {
+        /// How grave.
+        level: LogLevel,
+        /// Which part of the server.
+        logger: Option<Box<str>>,
+        /// What.
+        data: Payload,
+    },
+    /// Another notification of the server, as it came.
+    Notified {
+        /// Its method.
+        method: Box<str>,
+        /// Its parameters.
+        params: Option<Payload>,
+    },
+    /// The server wrote something of no use. A sample: the first few, then ever fewer.
+    Noise(Noise),
+}
+
+/// What came of a call.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The server replied with an error of its own. It is alive.
+    Error(ErrorObject),
+    /// There is no reply, and this is why.
+    Failed(Box<Failure>),
+    /// The list that was asked for, whole.
+    Listed(Arc<Listing>),
+    /// The server's result, as it came. An `isError` result is one, too.
+    Reply(Payload),
+}
+
+/// What both ends agreed on for one life.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Session {
+    /// Which life.
+    pub epoch: Epoch,
+    /// The version that is spoken; it implies the era.
+    pub version: Version,
+    /// Who the server says it is.
+    pub server: Option<Implementation>,
+    /// What it offers.
+    pub capabilities: ServerCapabilities,
+    /// How it wants to be used.
+    pub instructions: Option<Box<str>>,
+}
+
+/// A question of the server.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Ask {
+    /// What to call it in the answer.
+    pub ask: AskId,
+    /// For which call, where that can be told.
+    pub call: Option<CallId>,
+    /// What kind: `sampling/createMessage`, `elicitation/create`, `roots/list`.
+    pub method: Cow<'static, str>,
+    /// What exactly.
+    pub params: Option<Payload>,
+    /// When it will be given up.
+    pub until: Instant,
+}
+
+/// Why a question needs no answer any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Withdrawn {
+    /// The call that it belongs to was settled otherwise.
+    CallSettled,
+    /// The server took it back.
+    ByServer,
+    /// The life that asked has ended.
+    Ended,
+    /// It was not answered in time; the server was told so.
+    TimedOut,
+}
+
+/// Something of no use that the server wrote.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Noise {
+    /// In which life.
+    pub epoch: Epoch,
+    /// What is wrong with it.
+    pub what: Box<str>,
+    /// How many there were in this life, this one included.
+    pub count: u64,
+    /// How it begins. Not part of the debug output: it may be anything.
+    pub sample: String,
+}
+
+impl fmt::Debug for Noise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Noise")
+            .field("epoch", &self.epoch)
+            .field("what", &self.what)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,380 @@
+//! Failures that speak: how a life of the transport ended, and why a call has no reply.
+//! Owns the words; decides nothing.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use super::lifecycle::State;
+use crate::fault::{ExitStatus, Fault};
+use crate::id::{CallId, Epoch};
+use crate::time::Span;
+
+/// How one life of the transport ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ended {
+    /// Which life.
+    pub epoch: Epoch,
+    /// Why it was taken down, or what it died of.
+    pub cause: Cause,
+    /// Every fault that was reported, in order, up to a bound.
+    pub faults: Vec<Fault>,
+    /// How many more faults there were.
+    pub more_faults: u32,
+    /// How the child ended, once it was reaped.
+    pub exit: Option<ExitStatus>,
+    /// The last of what it wrote to standard error.
+    pub stderr: Box<str>,
+    /// How long it lived, from the attempt to open it.
+    pub lived: Duration,
+    /// How long it was ready, if it ever was.
+    pub ready_for: Option<Duration>,
+    /// Whether it was let go although its end had not been reported.
+    pub abandoned: bool,
+    /// Whether this end cost an attempt of the budget.
+    pub counted: bool,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)?;
+        write!(f, " ({}, after {}", self.epoch, Span(self.lived))?;
+        if let Some(exit) = &self.exit {
+            write!(f, ", {exit}")?;
+        }
+        f.write_str(")")?;
+        for (index, fault) in self.faults.iter().enumerate() {
+            write!(f, "{}{fault}", if index == 0 { ": " } else { ", and " })?;
+        }
+        if self.more_faults > 0 {
+            write!(f, ", and {} more faults", self.more_faults)?;
+        }
+        if self.abandoned {
+            f.write_str("; its end was never reported, so something of it may still run")?;
+        }
+        if !self.stderr.is_empty() {
+            write!(f, "; its last words on stderr:\n{}", self.stderr)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a life of the transport was taken down, or what it died of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// [`reconnect`](super::Client::reconnect) was asked for.
+    AskedTo {
+        /// In whose words.
+        why: Box<str>,
+    },
+    /// It ended by itself.
+    Died,
+    /// It is to be started anew to be spoken to in the legacy era, because it did not survive
+    /// being asked for the modern one.
+    EraProbe,
+    /// The server did not agree, or not in a way that can be understood.
+    HandshakeRefused {
+        /// What it said or did.
+        why: Box<str>,
+    },
+    /// The handshake took too long.
+    HandshakeTimedOut,
+    /// More useless lines in a row than the limits allow.
+    Noise,
+    /// It could not be opened.
+    OpenFailed,
+    /// Opening it took too long.
+    OpenTimedOut,
+    /// The link was shut down.
+    Shutdown,
+    /// It was silent and answered no probe.
+    Unresponsive,
+}
+
+impl Cause {
+    /// Whether the end was meant, so that only a real fault on the way makes it a failure.
+    pub(super) const fn is_planned(&self) -> bool {
+        match self {
+            Cause::AskedTo { .. } | Cause::EraProbe | Cause::Shutdown => true,
+            Cause::Died
+            | Cause::HandshakeRefused { .. }
+            | Cause::HandshakeTimedOut
+            | Cause::Noise
+            | Cause::OpenFailed
+            | Cause::OpenTimedOut
+            | Cause::Unresponsive => false,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::AskedTo { why } => write!(f, "a reconnect was asked for: {why}"),
+            Cause::Died => f.write_str("the server ended"),
+            Cause::EraProbe => f.write_str("the server did not survive the modern probe"),
+            Cause::HandshakeRefused { why } => write!(f, "the handshake failed: {why}"),
+            Cause::HandshakeTimedOut => f.write_str("the server did not finish the handshake"),
+            Cause::Noise => f.write_str("the server wrote too many lines that are no messages"),
+            Cause::OpenFailed => f.write_str("the server could not be reached"),
+            Cause::OpenTimedOut => f.write_str("the server took too long to open"),
+            Cause::Shutdown => f.write_str("the link was shut down"),
+            Cause::Unresponsive => f.write_str("the server was silent and answered no probe"),
+        }
+    }
+}
+
+/// Whether the peer may have acted on a call that has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Delivery {
+    /// It never left the machine: it did not run, and sending it again is safe.
+    NotSent,
+    /// It was handed to the driver: it may or may not have run.
+    Unknown,
+}
+
+/// Whose doing a failure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Blame {
+    /// The application ended it.
+    Caller,
+    /// The server broke the protocol or did not answer.
+    Peer,
+    /// The transport, or the process behind it, ended.
+    Transport,
+}
+
+/// Why a call has no reply.
+///
+/// Its text is complete: it names the call, what happened, after how long, whether the call may
+/// have run, how the server exited and what it said last.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Failure {
+    /// Which call.
+    pub call: CallId,
+    /// Its method.
+    pub method: Cow<'static, str>,
+    /// What it was aimed at, where the method names something: a tool, a prompt.
+    pub target: Option<Box<str>>,
+    /// What happened.
+    pub kind: FailureKind,
+    /// Whether it may have run.
+    pub delivery: Delivery,
+    /// How long after it was accepted.
+    pub after: Duration,
+    /// How the life that matters ended, where one did.
+    pub ended: Option<Arc<Ended>>,
+}
+
+impl Failure {
+    /// Whose doing it is.
+    #[must_use]
+    pub const fn blame(&self) -> Blame {
+        match &self.kind {
+            FailureKind::Cancelled { .. }
+            | FailureKind::Closed
+            | FailureKind::Declined { .. } => Blame::Caller,
+            FailureKind::Invalid { .. }
+            | FailureKind::NotOffered { .. }
+            | FailureKind::TimedOut { .. }
+            | FailureKind::TooLarge { .. }
+            | FailureKind::TooManyRounds { .. } => Blame::Peer,
+            FailureKind::Down | FailureKind::Lost => Blame::Transport,
+        }
+    }
+}
+
+impl core::error::Error for Failure {}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.method)?;
+        if let Some(target) = &self.target {
+            write!(f, " `{target}`")?;
+        }
+        write!(
+            f,
+            " ({}) failed after {}: {}; ",
+            self.call,
+            Span(self.after),
+            self.kind
+        )?;
+        f.write_str(match self.delivery {
+            Delivery::NotSent => "it was not sent, so it did not run",
+            Delivery::Unknown => "it had been sent and may have run",
+        })?;
+        match &self.ended {
+            Some(ended) => write!(f, ". What happened to the server: {ended}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What happened to a call instead of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The application cancelled it.
+    Cancelled {
+        /// In whose words.
+        reason: Option<Box<str>>,
+    },
+    /// The link was shut down.
+    Closed,
+    /// A question of the server was not answered, and without the answer it cannot go on.
+    Declined {
+        /// The method of the question.
+        method: Box<str>,
+    },
+    /// The server is gone and the budget of attempts is spent.
+    Down,
+    /// The reply breaks the protocol.
+    Invalid {
+        /// How.
+        why: Box<str>,
+    },
+    /// The server ended.
+    Lost,
+    /// The server did not offer what the call needs, or its version does not know the method.
+    NotOffered {
+        /// What is missing.
+        what: Box<str>,
+    },
+    /// It took too long.
+    TimedOut {
+        /// Which limit it hit.
+        limit: TimeLimit,
+        /// Where the link stood at that time.
+        state: State,
+    },
+    /// The reply is larger than the limits allow.
+    TooLarge {
+        /// How large.
+        bytes: u64,
+    },
+    /// The server asked again and again.
+    TooManyRounds {
+        /// How often.
+        rounds: u32,
+    },
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FailureKind::Cancelled { reason: Some(why) } => write!(f, "it was cancelled ({why})"),
+            FailureKind::Cancelled { reason: None } => f.write_str("it was cancelled"),
+            FailureKind::Closed => f.write_str("the link was shut down"),
+            FailureKind::Declined { method } => {
+                write!(f, "the server's question ({method}) was not answered")
+            }
+            FailureKind::Down => {
+                f.write_str("the server is down and the attempts to reach it are used up")
+            }
+            FailureKind::Invalid { why } => write!(f, "the reply breaks the protocol: {why}"),
+            FailureKind::Lost => f.write_str("the server ended before it replied"),
+            FailureKind::NotOffered { what } => write!(f, "the server does not offer {what}"),
+            FailureKind::TimedOut { limit, state } => {
+                f.write_str(match limit {
+                    TimeLimit::Idle => "neither a reply nor progress came in time",
+                    TimeLimit::Total => "it took longer than it may in all",
+                })?;
+                match state {
+                    State::Ready => Ok(()),
+                    State::Idle
+                    | State::Opening
+                    | State::Handshaking
+                    | State::Closing
+                    | State::Waiting
+                    | State::Parked
+                    | State::Closed => write!(f, " (the link was {state})"),
+                }
+            }
+            FailureKind::TooLarge { bytes } => {
+                write!(f, "the reply is too large ({bytes} bytes)")
+            }
+            FailureKind::TooManyRounds { rounds } => {
+                write!(f, "the server asked for input again after {rounds} rounds")
+            }
+        }
+    }
+}
+
+/// The two limits of a call in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimeLimit {
+    /// Too long without a reply or progress.
+    Idle,
+    /// Too long in all.
+    Total,
+}
+
+/// What the caller did wrong. Nothing else is ever an `Err`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// The link is closed for good.
+    #[error("the link is closed; make a new one")]
+    Closed,
+    /// The link itself sends this method.
+    #[error("`{method}` is the link's own business; use `{instead}`")]
+    OwnedByLink {
+        /// Which method.
+        method: Cow<'static, str>,
+        /// What to use.
+        instead: &'static str,
+    },
+    /// A notification needs a ready link, and this one is not.
+    #[error("the link is {state}; a notification is sent only while it is ready")]
+    NotReady {
+        /// Where the link stands.
+        state: State,
+    },
+    /// The version that was agreed on does not know this.
+    #[error("`{method}` does not exist in the version that was agreed on")]
+    NotInVersion {
+        /// Which method.
+        method: Cow<'static, str>,
+    },
+    /// Parameters and answers are JSON objects.
+    #[error("{what} must be a JSON object")]
+    NotAnObject {
+        /// What is not.
+        what: &'static str,
+    },
+    /// Too much waits already.
+    #[error("the queue is full ({calls} calls, {bytes} bytes wait); try again when some are done")]
+    QueueFull {
+        /// How many calls wait.
+        calls: usize,
+        /// How many bytes wait.
+        bytes: usize,
+    },
+    /// The parameters have a member that the link itself writes.
+    #[error("the parameters contain `{member}`, which the link writes itself")]
+    ReservedMember {
+        /// Which.
+        member: &'static str,
+    },
+    /// The message would be longer than the limits allow.
+    #[error("{bytes} bytes are more than a message may have")]
+    TooLarge {
+        /// How long.
+        bytes: usize,
+    },
+    /// The question is not open: answered, withdrawn or never asked.
+    #[error("there is no such question open")]
+    UnknownAsk,
+    /// The call is not under way: settled or never made.
+    #[error("there is no such call under way")]
+    UnknownCall,
+}

@@ -1,0 +1,216 @@
+//! What waits to be written, and how it is written. Knows the words of the protocol, not when to say them.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::calls::Call;
+use super::catalog::{Cursor, method_of};
+use crate::config::Config;
+use crate::protocol::method::names;
+use crate::protocol::{Era, LogLevel, Version, meta};
+use crate::watch::{List, Watch};
+use crate::wire::encode::{self, Object};
+use crate::wire::{ErrorObject, Id, Payload};
+
+/// A message of the link itself that waits to be written. Calls wait in their own order.
+#[derive(Debug)]
+pub(super) enum Frame {
+    Answer(Id, Result<Option<Payload>, ErrorObject>),
+    Cancel(u64, Option<Box<str>>),
+    Discover(u64),
+    Initialize(u64, Version),
+    Initialized,
+    Listen(u64, Watch),
+    Notify(Cow<'static, str>, Option<Payload>),
+    Page(u64, List, Cursor),
+    Ping(u64),
+    SetLevel(u64, LogLevel),
+    Subscribe(u64, Box<str>),
+    Unsubscribe(u64, Box<str>),
+}
+
+/// How to speak to the server of one life: what every request carries.
+#[derive(Debug)]
+pub(super) struct Voice {
+    client: String,
+    /// Modern: the members that every `_meta` has (S-META-01, S-META-02), as an object.
+    meta: Option<String>,
+}
+
+impl Voice {
+    pub(super) fn new(config: &Config, version: Version, logs: Option<LogLevel>) -> Voice {
+        let client = serde_json::to_string(&config.client).unwrap_or_else(|_| "{}".into());
+        let meta = match version.era() {
+            Era::Legacy => None,
+            Era::Modern => Some(meta_for(config, version, logs, &client)),
+        };
+        Voice { client, meta }
+    }
+
+    /// Appends a call under a wire id.
+    pub(super) fn call(&self, buf: &mut Vec<u8>, wire: u64, call: &Call) {
+        encode::request(buf, &id(wire), &call.method, |params| {
+            let progress = (!call.options.no_progress).then_some(wire);
+            self.meta(params, progress, call.meta.as_ref());
+            if call.round.number > 0 {
+                write_round(params, &call.round.answers, call.round.state.as_ref());
+            }
+            if let Some(rest) = &call.params {
+                params.splice(rest.as_str());
+            }
+        });
+        encode::line_end(buf);
+    }
+
+    /// Appends a message of the link.
+    pub(super) fn say(&self, buf: &mut Vec<u8>, frame: &Frame, config: &Config) {
+        match frame {
+            Frame::Answer(id, Ok(result)) => encode::result(buf, id, |members| {
+                if let Some(result) = result {
+                    members.splice(result.as_str());
+                }
+            }),
+            Frame::Answer(id, Err(error)) => {
+                let data = error.data.as_ref().map(Payload::raw);
+                encode::error(buf, Some(id), error.code, &error.message, data);
+            }
+            Frame::Cancel(wire, reason) => {
+                encode::notification(buf, names::NOTIFICATIONS_CANCELLED, |params| {
+                    params.id("requestId", &id(*wire));
+                    if let Some(reason) = reason {
+                        params.text("reason", reason);
+                    }
+                });
+            }
+            Frame::Discover(wire) => self.request(buf, *wire, names::SERVER_DISCOVER, |_| {}),
+            Frame::Initialize(wire, version) => {
+                self.request(buf, *wire, names::INITIALIZE, |params| {
+                    params.text("protocolVersion", version.as_str());
+                    params.raw("capabilities", &config.capabilities.write_for(*version));
+                    params.raw("clientInfo", &self.client);
+                });
+            }
+            Frame::Initialized => {
+                encode::notification(buf, names::NOTIFICATIONS_INITIALIZED, |_| {});
+            }
+            Frame::Listen(wire, watch) => {
+                self.request(buf, *wire, names::SUBSCRIPTIONS_LISTEN, |params| {
+                    params.object("notifications", |filter| write_filter(filter, watch));
+                });
+            }
+            Frame::Notify(method, params) => encode::notification(buf, method, |members| {
+                if let Some(params) = params {
+                    members.splice(params.as_str());
+                }
+            }),
+            Frame::Page(wire, list, cursor) => {
+                self.request(buf, *wire, method_of(*list), |params| {
+                    if let Some(cursor) = cursor {
+                        params.raw("cursor", cursor.as_str());
+                    }
+                });
+            }
+            Frame::Ping(wire) => self.request(buf, *wire, names::PING, |_| {}),
+            Frame::SetLevel(wire, level) => {
+                self.request(buf, *wire, names::LOGGING_SET_LEVEL, |params| {
+                    params.text("level", level.as_str());
+                });
+            }
+            Frame::Subscribe(wire, uri) => {
+                self.request(buf, *wire, names::RESOURCES_SUBSCRIBE, |params| {
+                    params.text("uri", uri);
+                });
+            }
+            Frame::Unsubscribe(wire, uri) => {
+                self.request(buf, *wire, names::RESOURCES_UNSUBSCRIBE, |params| {
+                    params.text("uri", uri);
+                });
+            }
+        }
+        encode::line_end(buf);
+    }
+
+    fn request(
+        &self,
+        buf: &mut Vec<u8>,
+        wire: u64,
+        method: &str,
+        fill: impl FnOnce(&mut Object<'_>),
+    ) {
+        encode::request(buf, &id(wire), method, |params| {
+            self.meta(params, None, None);
+            fill(params);
+        });
+    }
+
+    fn meta(&self, params: &mut Object<'_>, progress: Option<u64>, theirs: Option<&Payload>) {
+        if self.meta.is_none() && progress.is_none() && theirs.is_none() {
+            return;
+        }
+        params.object("_meta", |members| {
+            if let Some(ours) = &self.meta {
+                members.splice(ours);
+            }
+            if let Some(wire) = progress {
+                members.id(meta::PROGRESS_TOKEN, &id(wire));
+            }
+            if let Some(theirs) = theirs {
+                members.splice(theirs.as_str());
+            }
+        });
+    }
+}
+
+fn meta_for(config: &Config, version: Version, logs: Option<LogLevel>, client: &str) -> String {
+    let mut buf = Vec::new();
+    let mut members = Object::open(&mut buf);
+    let capabilities = config.capabilities.write_for(version);
+    members
+        .text(meta::PROTOCOL_VERSION, version.as_str())
+        .raw(meta::CLIENT_CAPABILITIES, &capabilities)
+        .raw(meta::CLIENT_INFO, client);
+    if let Some(level) = logs {
+        members.text(meta::LOG_LEVEL, level.as_str());
+    }
+    members.close();
+    String::from_utf8(buf).unwrap_or_default()
+}
+
+fn write_round(
+    params: &mut Object<'_>,
+    answers: &BTreeMap<Box<str>, Payload>,
+    state: Option<&Payload>,
+) {
+    if !answers.is_empty() {
+        params.object("inputResponses", |responses| {
+            for (key, answer) in answers {
+                responses.raw(key, answer.as_str());
+            }
+        });
+    }
+    if let Some(state) = state {
+        params.raw("requestState", state.as_str());
+    }
+}
+
+fn write_filter(filter: &mut Object<'_>, watch: &Watch) {
+    let lists = [
+        ("toolsListChanged", watch.tools),
+        ("promptsListChanged", watch.prompts),
+        ("resourcesListChanged", watch.resources),
+    ];
+    for (member, _) in lists.into_iter().filter(|(_, wanted)| *wanted) {
+        filter.boolean(member, true);
+    }
+    if !watch.uris.is_empty() {
+        filter.texts("resourceSubscriptions", watch.uris.iter().map(|uri| &**uri));
+    }
+}
+
+/// Wire ids are counters that start at one; no link lives to see the end of them.
+fn id(wire: u64) -> Id {
+    Id::Number(i64::try_from(wire).unwrap_or(i64::MAX))
+}

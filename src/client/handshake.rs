@@ -1,0 +1,287 @@
+//! How the two ends agree on a version: the modern probe, the legacy `initialize`, and which of them
+//! to believe. Sees no bytes and no time; it is told of replies, of silence and of death.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::config::Dialect;
+use crate::protocol::{Era, Implementation, ServerCapabilities, Version, Versions, code};
+use crate::wire::ErrorObject;
+
+/// What to say to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Say {
+    /// `server/discover`, in this modern version.
+    Discover(Version),
+    /// `initialize`, offering this legacy version.
+    Initialize(Version),
+}
+
+/// What follows from a reply.
+#[derive(Debug)]
+pub(super) enum Move {
+    Agreed(Box<Terms>),
+    Refused(Box<str>),
+    Say(Say),
+}
+
+/// What was agreed on.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) version: Version,
+    pub(super) server: Option<Implementation>,
+    pub(super) capabilities: ServerCapabilities,
+    pub(super) instructions: Option<Box<str>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Handshake {
+    dialect: Dialect,
+    versions: Versions,
+    verdict: Option<Verdict>,
+    /// A life was already spent, free of charge, on a server that died of the probe. It is
+    /// granted once until there is agreement: some servers just die.
+    spent_a_life: bool,
+    /// In this life, the probe was sent.
+    probed: bool,
+    /// In this life, the first choice was corrected. Once is enough (S-VER-02).
+    corrected: bool,
+}
+
+/// What is believed of the server.
+#[derive(Clone, Copy, Debug)]
+struct Verdict {
+    era: Era,
+    /// It has worked, so that one failure does not refute it.
+    proven: bool,
+}
+
+impl Handshake {
+    pub(super) fn new(dialect: Dialect, versions: Versions, remembered: Option<Era>) -> Handshake {
+        Handshake {
+            dialect,
+            versions,
+            verdict: remembered.map(|era| Verdict { era, proven: false }),
+            spent_a_life: false,
+            probed: false,
+            corrected: false,
+        }
+    }
+
+    /// The era that is believed in.
+    pub(super) fn era(&self) -> Option<Era> {
+        self.verdict.map(|verdict| verdict.era)
+    }
+
+    /// A new transport is open: what to say first.
+    pub(super) fn begin(&mut self) -> Move {
+        self.probed = false;
+        self.corrected = false;
+        let legacy = match self.dialect {
+            Dialect::Automatic => matches!(self.era(), Some(Era::Legacy)),
+            Dialect::Legacy => true,
+            Dialect::Modern => false,
+        };
+        if !legacy {
+            if let Some(version) = self.versions.newest_of(Era::Modern) {
+                return self.discover(version);
+            }
+        }
+        self.initialize()
+            .unwrap_or_else(|| Move::Refused("no version to speak is configured".into()))
+    }
+
+    /// The server answered `server/discover`.
+    pub(super) fn discovered(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Move {
+        match reply {
+            Ok(result) => match serde_json::from_str::<Discovered>(result.get()) {
+                Ok(found) => self.choose(found),
+                Err(_) => self.fall_back("its answer to server/discover is none"),
+            },
+            Err(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => self.correct(error),
+            Err(error) if code::is_modern_evidence(error.code) => {
+                Move::Refused(format!("the server answered server/discover with: {error}").into())
+            }
+            // S-STDIO-25: whatever else the error is, it says that the server is of the old kind.
+            Err(error) => self.fall_back(&format!("the server said: {error}")),
+        }
+    }
+
+    /// The server did not answer the probe in time. What to say instead, if anything.
+    pub(super) fn silence(&mut self) -> Option<Move> {
+        match self.dialect {
+            Dialect::Automatic => self.initialize(),
+            Dialect::Legacy | Dialect::Modern => None,
+        }
+    }
+
+    /// The server answered `initialize`.
+    pub(super) fn initialized(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Move {
+        let result = match reply {
+            Ok(result) => result,
+            Err(error) => return self.not_initialized(error),
+        };
+        let Ok(found) = serde_json::from_str::<Initialized>(result.get()) else {
+            return Move::Refused("its answer to initialize is none".into());
+        };
+        match Version::parse(&found.protocol_version) {
+            Some(version) if version.era() == Era::Legacy && self.versions.contains(version) => {
+                self.agree(Terms {
+                    version,
+                    server: found.server_info,
+                    capabilities: found.capabilities,
+                    instructions: found.instructions,
+                })
+            }
+            Some(_) | None => Move::Refused("it wants a version that is not spoken here".into()),
+        }
+    }
+
+    /// The life ended without agreement. Whether it died of the probe, so that a new one is to be
+    /// spoken to in the legacy era at once and free of charge.
+    pub(super) fn died(&mut self) -> bool {
+        let modern_before = self.verdict.is_some_and(|v| v.era == Era::Modern && v.proven);
+        let of_the_probe = self.dialect == Dialect::Automatic
+            && self.probed
+            && !modern_before
+            && !self.spent_a_life
+            && self.versions.newest_of(Era::Legacy).is_some();
+        if of_the_probe {
+            self.spent_a_life = true;
+            self.verdict = Some(Verdict {
+                era: Era::Legacy,
+                proven: false,
+            });
+        } else {
+            self.failed();
+        }
+        of_the_probe
+    }
+
+    /// The life ended without agreement, and it was not the probe's doing.
+    pub(super) fn failed(&mut self) {
+        self.verdict = self.verdict.filter(|verdict| verdict.proven);
+    }
+
+    fn discover(&mut self, version: Version) -> Move {
+        self.probed = true;
+        Move::Say(Say::Discover(version))
+    }
+
+    fn initialize(&self) -> Option<Move> {
+        let version = self.versions.newest_of(Era::Legacy)?;
+        Some(Move::Say(Say::Initialize(version)))
+    }
+
+    /// The server is modern: take the newest version that both speak.
+    fn choose(&mut self, found: Discovered) -> Move {
+        let offered = || found.supported_versions.iter().map(String::as_str);
+        if let Some(version) = self.versions.newest_common(offered(), Era::Modern) {
+            return self.agree(Terms {
+                version,
+                server: found.meta.server_info,
+                capabilities: found.capabilities,
+                instructions: found.instructions,
+            });
+        }
+        self.fall_back_if_offered(&found.supported_versions)
+    }
+
+    /// The server is modern but does not speak the version of the probe; it says which it does.
+    fn correct(&mut self, error: &ErrorObject) -> Move {
+        let supported = error
+            .data
+            .as_ref()
+            .and_then(|data| data.parse::<Supported>().ok())
+            .map_or_else(Vec::new, |data| data.supported);
+        let offered = supported.iter().map(String::as_str);
+        match self.versions.newest_common(offered, Era::Modern) {
+            Some(version) if !self.corrected => {
+                self.corrected = true;
+                self.discover(version)
+            }
+            Some(_) => Move::Refused(
+                format!("the server refused a version that it offered itself: {error}").into(),
+            ),
+            None => self.fall_back_if_offered(&supported),
+        }
+    }
+
+    /// No modern version in common; a legacy one may be, and that needs `initialize`.
+    fn fall_back_if_offered(&mut self, supported: &[String]) -> Move {
+        let offered = supported.iter().map(String::as_str);
+        match self.versions.newest_common(offered, Era::Legacy) {
+            Some(_) => self.fall_back("no modern version is spoken by both"),
+            None => Move::Refused("no version is spoken by both ends".into()),
+        }
+    }
+
+    fn fall_back(&mut self, why: &str) -> Move {
+        let refused = || Move::Refused(format!("this is no modern server: {why}").into());
+        match self.dialect {
+            Dialect::Automatic if !self.corrected => self.initialize().unwrap_or_else(refused),
+            Dialect::Automatic | Dialect::Legacy | Dialect::Modern => refused(),
+        }
+    }
+
+    /// An error to `initialize` can only come from a server that is not of the legacy era, or
+    /// from one that does not want us. Look once more which it is.
+    fn not_initialized(&mut self, error: &ErrorObject) -> Move {
+        let looks_modern =
+            error.code == code::METHOD_NOT_FOUND || code::is_modern_evidence(error.code);
+        if looks_modern && self.dialect == Dialect::Automatic && !self.corrected {
+            if let Some(version) = self.versions.newest_of(Era::Modern) {
+                self.corrected = true;
+                self.verdict = None;
+                return self.discover(version);
+            }
+        }
+        Move::Refused(format!("the server answered initialize with: {error}").into())
+    }
+
+    fn agree(&mut self, terms: Terms) -> Move {
+        self.verdict = Some(Verdict {
+            era: terms.version.era(),
+            proven: true,
+        });
+        self.spent_a_life = false;
+        Move::Agreed(Box::new(terms))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Discovered {
+    supported_versions: Vec<String>,
+    #[serde(default)]
+    capabilities: ServerCapabilities,
+    instructions: Option<Box<str>>,
+    #[serde(default, rename = "_meta")]
+    meta: DiscoveredMeta,
+}
+
+#[derive(Default, Deserialize)]
+struct DiscoveredMeta {
+    #[serde(rename = "io.modelcontextprotocol/serverInfo")]
+    server_info: Option<Implementation>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Initialized {
+    protocol_version: String,
+    #[serde(default)]
+    capabilities: ServerCapabilities,
+    server_info: Option<Implementation>,
+    instructions: Option<Box<str>>,
+}
+
+#[derive(Deserialize)]
+struct Supported {
+    supported: Vec<String>,
+}

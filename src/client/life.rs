@@ -1,0 +1,501 @@
+//! One life of the transport: how it is asked for, how it comes to be ready, how it is taken down, and what
+//! follows. Sees faults and time; of calls it knows only that they must be told.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::closing::Rung;
+use super::errand::Errand;
+use super::event::{Event, Session};
+use super::failure::{Cause, Ended, FailureKind};
+use super::frame::{Frame, Voice};
+use super::handshake::{Move, Say, Terms};
+use super::keepalive::{Beat, Pulse};
+use super::lifecycle::{Cue, Next, State, next};
+use super::retry::Verdict;
+use super::stdio::Pipe;
+use super::{Client, Timer};
+use crate::config::{Binding, Limits};
+use crate::fault::{ExitStatus, Fault};
+use crate::id::Epoch;
+use crate::io::Output;
+use crate::protocol::{Era, Version};
+use crate::time::Instant;
+
+/// As many faults of one life are kept word for word.
+const FAULTS_KEPT: usize = 16;
+
+/// What is known of the transport that exists.
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) epoch: Epoch,
+    pub(super) pipe: Pipe,
+    pub(super) is_open: bool,
+    pub(super) rung: Rung,
+    began: Instant,
+    ready_at: Option<Instant>,
+    cause: Option<Cause>,
+    faults: Vec<Fault>,
+    more_faults: u32,
+    has_ended: bool,
+    exit: Option<ExitStatus>,
+    /// A fault was seen that says more than "it closed".
+    is_faulty: bool,
+}
+
+impl Life {
+    fn new(epoch: Epoch, now: Instant, limits: &Limits) -> Life {
+        Life {
+            epoch,
+            pipe: Pipe::new(limits),
+            is_open: false,
+            rung: Rung::Drain,
+            began: now,
+            ready_at: None,
+            cause: None,
+            faults: Vec::new(),
+            more_faults: 0,
+            has_ended: false,
+            exit: None,
+            is_faulty: false,
+        }
+    }
+
+    fn note(&mut self, faults: &[Fault]) {
+        let room = FAULTS_KEPT - self.faults.len();
+        self.faults.extend(faults.iter().take(room).cloned());
+        let surplus = faults.len().saturating_sub(room);
+        let surplus = u32::try_from(surplus).unwrap_or(u32::MAX);
+        self.more_faults = self.more_faults.saturating_add(surplus);
+        self.is_faulty |= faults.iter().any(|fault| !fault.kind().only_says_closed());
+    }
+
+    /// Whether nothing is left that could still do something.
+    fn is_gone(&self, binding: Binding) -> bool {
+        match binding {
+            Binding::Child => self.has_ended && self.exit.is_some(),
+            Binding::Socket => self.has_ended,
+        }
+    }
+
+    /// Whether the end costs an attempt: it was not meant, or it was and something real went
+    /// wrong on the way.
+    fn counts(&self, abandoned: bool) -> bool {
+        let planned = self.cause.as_ref().is_some_and(Cause::is_planned);
+        !planned || self.is_faulty || abandoned
+    }
+
+    /// The story so far.
+    pub(super) fn story(&self, now: Instant, abandoned: bool) -> Ended {
+        Ended {
+            epoch: self.epoch,
+            cause: self.cause.clone().unwrap_or(Cause::Died),
+            faults: self.faults.clone(),
+            more_faults: self.more_faults,
+            exit: self.exit,
+            stderr: self.pipe.stderr.text(),
+            lived: now.since(self.began),
+            ready_for: self.ready_at.map(|since| now.since(since)),
+            abandoned,
+            counted: self.counts(abandoned),
+        }
+    }
+}
+
+impl Client {
+    /// Asks for a transport, or sets the time at which the floor allows it.
+    pub(super) fn attempt(&mut self) {
+        if next(self.state, Cue::Attempt).is_none() {
+            return;
+        }
+        let at = self.budget.no_earlier(self.now);
+        if at > self.now {
+            self.timers.arm(Timer::Attempt, at);
+            return;
+        }
+        self.timers.disarm(Timer::Attempt);
+        self.step(Cue::Attempt);
+        self.epoch = self.epoch.next();
+        self.budget.opened(self.now);
+        self.stats.opens += 1;
+        self.life = Some(Life::new(self.epoch, self.now, &self.config.limits));
+        self.tell(Event::Opening {
+            epoch: self.epoch,
+            failures: self.budget.failures(),
+        });
+        self.outbox.push(Output::Open { epoch: self.epoch });
+        self.arm_in(Timer::Open, self.config.policy.open_timeout);
+    }
+
+    /// The transport is open.
+    pub(super) fn opened(&mut self) {
+        let Some(life) = &mut self.life else {
+            return;
+        };
+        let opened_twice = core::mem::replace(&mut life.is_open, true);
+        if self.state == State::Closing && !opened_twice {
+            // It was on its way down before it was up: say again how far.
+            let rung = life.rung;
+            self.stand_on(rung);
+        } else if self.step(Cue::Opened) {
+            self.timers.disarm(Timer::Open);
+            self.tell(Event::Handshaking { epoch: self.epoch });
+            self.arm_in(Timer::Handshake, self.config.policy.handshake_timeout);
+            self.arm_in(Timer::Notice, self.config.policy.handshake_notice);
+            let first = self.handshake.begin();
+            self.proceed(first);
+        }
+    }
+
+    pub(super) fn open_failed(&mut self, faults: &[Fault]) {
+        if let Some(life) = &mut self.life {
+            life.note(faults);
+            life.has_ended = true;
+            life.exit.get_or_insert(ExitStatus::Unknown);
+        }
+        self.down(Cause::OpenFailed);
+        self.bury_if_gone();
+        if let Some(ended) = self.last_end.as_mut().and_then(Arc::get_mut) {
+            ended.exit = None;
+        }
+    }
+
+    /// The stream ended.
+    pub(super) fn ended(&mut self, faults: &[Fault]) {
+        if let Some(life) = &mut self.life {
+            life.note(faults);
+            life.has_ended = true;
+        }
+        self.died();
+    }
+
+    /// The child was reaped.
+    pub(super) fn exited(&mut self, status: ExitStatus) {
+        if let Some(life) = &mut self.life {
+            life.exit = Some(status);
+        }
+        self.retell();
+        self.died();
+    }
+
+    fn died(&mut self) {
+        self.down(Cause::Died);
+        // Whatever was still hoped for from it will not come.
+        if self.rung() == Some(Rung::Drain) {
+            self.climb();
+        }
+        self.bury_if_gone();
+    }
+
+    /// The next word of the handshake.
+    pub(super) fn proceed(&mut self, then: Move) {
+        match then {
+            Move::Agreed(terms) => self.agreed(*terms),
+            Move::Refused(why) => self.down(Cause::HandshakeRefused { why }),
+            Move::Say(Say::Discover(version)) => {
+                self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
+                let wire = self.errands.issue(Errand::Discover);
+                self.frames.push_back(Frame::Discover(wire));
+                self.arm_in(Timer::Probe, self.config.policy.probe_timeout);
+            }
+            Move::Say(Say::Initialize(version)) => {
+                self.timers.disarm(Timer::Probe);
+                self.errands.keep(|errand| *errand != Errand::Discover);
+                self.voice = Voice::new(&self.config, version, None);
+                let wire = self.errands.issue(Errand::Initialize);
+                self.frames.push_back(Frame::Initialize(wire, version));
+            }
+        }
+    }
+
+    fn agreed(&mut self, terms: Terms) {
+        if !self.step(Cue::Agreed) {
+            return;
+        }
+        for timer in [Timer::Handshake, Timer::Notice, Timer::Probe] {
+            self.timers.disarm(timer);
+        }
+        let session = Arc::new(Session {
+            epoch: self.epoch,
+            version: terms.version,
+            server: terms.server,
+            capabilities: terms.capabilities,
+            instructions: terms.instructions,
+        });
+        self.speak(terms.version);
+        if terms.version.era() == Era::Legacy {
+            self.frames.push_back(Frame::Initialized);
+        }
+        if let Some(life) = &mut self.life {
+            life.ready_at = Some(self.now);
+        }
+        self.stats.readies += 1;
+        self.session = Some(session.clone());
+        self.tell(Event::Ready(session.clone()));
+        self.arm_in(Timer::Stable, self.config.policy.retry.stable_after);
+        self.pulse = self.config.policy.keepalive.map(|k| Pulse::new(k, self.now));
+        if let Some(pulse) = &self.pulse {
+            self.timers.arm(Timer::Pulse, pulse.first());
+        }
+        let chores = self.watcher.begin(&session);
+        self.do_chores(chores);
+        self.settle_what_is_not_offered();
+        self.fetch_lists();
+    }
+
+    /// From now on, requests are written for this version.
+    pub(super) fn speak(&mut self, version: Version) {
+        self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
+    }
+
+    /// Takes the transport down, whatever state it is in. Does nothing if that is happening.
+    pub(super) fn down(&mut self, cause: Cause) {
+        let state = self.state;
+        if !self.step(Cue::Down) {
+            return;
+        }
+        let cause = match (state, cause) {
+            (State::Handshaking, Cause::Died) if self.handshake.died() => Cause::EraProbe,
+            (State::Handshaking, cause) if !cause.is_planned() => {
+                self.handshake.failed();
+                cause
+            }
+            (_, cause) => cause,
+        };
+        for timer in [
+            Timer::Handshake,
+            Timer::Notice,
+            Timer::Open,
+            Timer::Probe,
+            Timer::Pulse,
+            Timer::Stable,
+            Timer::WatchRetry,
+            Timer::WatchSetup,
+        ] {
+            self.timers.disarm(timer);
+        }
+        self.pulse = None;
+        let rung = self.first_rung(&cause);
+        if let Some(life) = &mut self.life {
+            life.cause = Some(cause.clone());
+        }
+        self.tell(Event::Closing {
+            epoch: self.epoch,
+            cause,
+        });
+        self.stand_on(rung);
+    }
+
+    /// How gently to begin.
+    fn first_rung(&self, cause: &Cause) -> Rung {
+        let Some(life) = &self.life else {
+            return Rung::Release;
+        };
+        let firm = match self.config.binding {
+            Binding::Child => Rung::Terminate,
+            Binding::Socket => Rung::Kill,
+        };
+        let drains = self.calls.in_flight() > 0 && !self.config.policy.drain.is_zero();
+        match cause {
+            // The process is gone, and somebody still holds its output: what is left of its tree.
+            Cause::Died | Cause::EraProbe if life.exit.is_some() => Rung::Kill,
+            Cause::AskedTo { .. } if drains => Rung::Drain,
+            _ if !life.is_open => firm,
+            Cause::AskedTo { .. }
+            | Cause::Died
+            | Cause::EraProbe
+            | Cause::HandshakeRefused { .. }
+            | Cause::OpenFailed
+            | Cause::Shutdown => Rung::CloseWrite,
+            Cause::HandshakeTimedOut
+            | Cause::Noise
+            | Cause::OpenTimedOut
+            | Cause::Unresponsive => firm,
+        }
+    }
+
+    pub(super) fn rung(&self) -> Option<Rung> {
+        let life = self.life.as_ref()?;
+        (self.state == State::Closing).then_some(life.rung)
+    }
+
+    /// The grace of this rung is over.
+    pub(super) fn climb(&mut self) {
+        if let Some(rung) = self.rung() {
+            self.stand_on(rung.next(self.config.binding));
+        }
+    }
+
+    fn stand_on(&mut self, rung: Rung) {
+        let Some(life) = &mut self.life else {
+            return;
+        };
+        life.rung = rung;
+        let epoch = life.epoch;
+        if rung != Rung::Drain {
+            self.part();
+        }
+        match rung {
+            Rung::Drain => self.errands.keep(|errand| matches!(errand, Errand::Call(_))),
+            Rung::Release => return self.bury(true),
+            // What is gone needs no telling.
+            _ if self.is_gone() => return,
+            Rung::CloseWrite => self.outbox.push(Output::CloseWrite { epoch }),
+            Rung::Terminate => self.outbox.push(Output::Terminate { epoch }),
+            Rung::Kill => self.outbox.push(Output::Kill { epoch }),
+        }
+        self.arm_in(Timer::Ladder, rung.grace(&self.config.policy));
+    }
+
+    /// Nothing more is hoped for from this life. What it was asked for is settled or goes
+    /// back to the queue; what it said of itself is not believed any more.
+    fn part(&mut self) {
+        self.session = None;
+        self.frames.clear();
+        self.watcher.end();
+        self.catalog.new_life();
+        self.withdraw_all_asks();
+        let sent = self.errands.close_all();
+        self.settle_lost(sent);
+    }
+
+    fn is_gone(&self) -> bool {
+        let binding = self.config.binding;
+        self.life.as_ref().is_some_and(|life| life.is_gone(binding))
+    }
+
+    pub(super) fn bury_if_gone(&mut self) {
+        if self.state == State::Closing && self.is_gone() {
+            self.part();
+            self.bury(false);
+        }
+    }
+
+    /// Nothing is left of the transport, or what is left is let go.
+    fn bury(&mut self, abandoned: bool) {
+        let Some(life) = self.life.take() else {
+            return;
+        };
+        self.timers.disarm(Timer::Ladder);
+        let ended = Arc::new(life.story(self.now, abandoned));
+        let counted = ended.counted;
+        self.stats.abandoned += u64::from(abandoned);
+        self.stats.failures += u64::from(counted);
+        self.stats.free_ends += u64::from(!counted);
+        self.last_end = Some(ended.clone());
+        self.tell(Event::Ended(ended));
+        self.outbox.push(Output::Release { epoch: life.epoch });
+        let verdict = match counted {
+            _ if self.is_shutting_down => Verdict::Close,
+            true => self.budget.failed(self.now),
+            false => Verdict::Wait(self.budget.free(self.now)),
+        };
+        self.follow(verdict);
+    }
+
+    fn follow(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Close => self.close(Cue::Gone(Next::Close)),
+            Verdict::Park(until) => {
+                self.step(Cue::Gone(Next::Park));
+                self.tell(Event::Parked { until });
+                self.settle_all(&FailureKind::Down);
+                self.timers.arm(Timer::Attempt, until);
+            }
+            Verdict::Wait(until) => {
+                self.step(Cue::Gone(Next::Wait));
+                self.tell(Event::Waiting {
+                    until,
+                    failures: self.budget.failures(),
+                    budget: self.budget.size(),
+                });
+                self.timers.arm(Timer::Attempt, until);
+                if until <= self.now {
+                    self.attempt();
+                }
+            }
+        }
+    }
+
+    /// The end of the link.
+    pub(super) fn close(&mut self, cue: Cue) {
+        if !self.step(cue) {
+            return;
+        }
+        let kind = if self.is_shutting_down {
+            FailureKind::Closed
+        } else {
+            FailureKind::Down
+        };
+        self.settle_all(&kind);
+        self.timers.clear();
+        self.tell(Event::Closed);
+    }
+
+    /// The handshake takes long; it is said, and waited on.
+    pub(super) fn notice(&mut self) {
+        let policy = &self.config.policy;
+        let (notice, limit) = (policy.handshake_notice, policy.handshake_timeout);
+        let waited = self.life.as_ref().map(|life| self.now.since(life.began));
+        self.tell(Event::Slow {
+            epoch: self.epoch,
+            waited: waited.unwrap_or(Duration::ZERO),
+            limit,
+        });
+        self.arm_in(Timer::Notice, notice);
+    }
+
+    /// The server is silent to the modern probe.
+    pub(super) fn probe_unanswered(&mut self) {
+        if let Some(then) = self.handshake.silence() {
+            self.proceed(then);
+        }
+    }
+
+    /// The pulse is due.
+    pub(super) fn feel_pulse(&mut self) {
+        let busy = self.calls.is_busy();
+        let now = self.now;
+        let beat = self.pulse.as_mut().map(|pulse| pulse.due(now, busy));
+        if let Some(beat) = beat {
+            self.beat(beat);
+        }
+    }
+
+    pub(super) fn beat(&mut self, beat: Beat) {
+        match beat {
+            Beat::Dead => {
+                self.stats.probes_missed += 1;
+                self.down(Cause::Unresponsive);
+            }
+            Beat::Probe(look_at) => {
+                let missed = self.errands.wire_for(&Errand::Probe);
+                if let Some(wire) = missed {
+                    self.errands.close(wire);
+                    self.stats.probes_missed += 1;
+                }
+                self.stats.probes += 1;
+                let wire = self.errands.issue(Errand::Probe);
+                let era = self.session.as_ref().map(|session| session.version.era());
+                self.frames.push_back(match era {
+                    Some(Era::Modern) => Frame::Discover(wire),
+                    Some(_) | None => Frame::Ping(wire),
+                });
+                self.arm_at(Timer::Pulse, look_at);
+            }
+            Beat::Sleep(look_at) => self.arm_at(Timer::Pulse, look_at),
+        }
+    }
+
+    /// Moves to the state that follows on this cue. Whether there is one.
+    fn step(&mut self, cue: Cue) -> bool {
+        match next(self.state, cue) {
+            Some(state) => {
+                self.state = state;
+                true
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The transition table of a client link: which state follows which on what cue.
+//! Sees no bytes, no calls, no time; whoever gives a cue has decided already that it is due.
+
+use core::fmt;
+
+/// Where a client link stands.
+///
+/// ```text
+#[doc = include_str!("lifecycle.txt")]
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// Nothing was asked for yet.
+    Idle,
+    /// A transport was asked for.
+    Opening,
+    /// The transport is open and the two ends are agreeing on a version.
+    Handshaking,
+    /// Calls go out at once.
+    Ready,
+    /// The transport is being taken down, on purpose or because it failed.
+    Closing,
+    /// No transport; the next attempt has its time.
+    Waiting,
+    /// No transport and no more quick attempts; the link looks now and then, and when called.
+    Parked,
+    /// The end: nothing follows.
+    Closed,
+}
+
+impl State {
+    #[cfg(test)]
+    const ALL: [State; 8] = [
+        State::Idle,
+        State::Opening,
+        State::Handshaking,
+        State::Ready,
+        State::Closing,
+        State::Waiting,
+        State::Parked,
+        State::Closed,
+    ];
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Idle => "idle",
+            State::Opening => "opening",
+            State::Handshaking => "handshaking",
+            State::Ready => "ready",
+            State::Closing => "closing",
+            State::Waiting => "waiting",
+            State::Parked => "parked",
+            State::Closed => "closed",
+        })
+    }
+}
+
+/// What moves a link from one state to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cue {
+    /// Both ends agreed on a version.
+    Agreed,
+    /// Somebody wants the link, or the time for the next attempt has come.
+    Attempt,
+    /// The transport must be taken down.
+    Down,
+    /// Nothing is left of the transport, and this comes next.
+    Gone(Next),
+    /// The transport is open.
+    Opened,
+    /// The link is not wanted any more.
+    Shutdown,
+}
+
+/// What follows when nothing is left of a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Close,
+    Park,
+    Wait,
+}
+
+impl Cue {
+    #[cfg(test)]
+    const ALL: [Cue; 8] = [
+        Cue::Agreed,
+        Cue::Attempt,
+        Cue::Down,
+        Cue::Gone(Next::Close),
+        Cue::Gone(Next::Park),
+        Cue::Gone(Next::Wait),
+        Cue::Opened,
+        Cue::Shutdown,
+    ];
+}
+
+/// The state that follows, or `None` where the cue means nothing.
+pub(super) const fn next(state: State, cue: Cue) -> Option<State> {
+    use State::{Closed, Closing, Handshaking, Idle, Opening, Parked, Ready, Waiting};
+    Some(match (state, cue) {
+        (Idle | Waiting | Parked, Cue::Attempt) => Opening,
+        (Opening, Cue::Opened) => Handshaking,
+        (Handshaking, Cue::Agreed) => Ready,
+        (Opening | Handshaking | Ready, Cue::Down) => Closing,
+        (Closing, Cue::Gone(Next::Wait)) => Waiting,
+        (Closing, Cue::Gone(Next::Park)) => Parked,
+        (Closing, Cue::Gone(Next::Close)) => Closed,
+        (Idle | Waiting | Parked, Cue::Shutdown) => Closed,
+
+        // Somebody is already at it, or it is over.
+        (Opening | Handshaking | Ready | Closing | Closed, Cue::Attempt) => return None,
+        // Only the transport that was asked for can open, once.
+        (Idle | Handshaking | Ready | Closing | Waiting | Parked | Closed, Cue::Opened) => {
+            return None;
+        }
+        (Idle | Opening | Ready | Closing | Waiting | Parked | Closed, Cue::Agreed) => return None,
+        // It is on its way down, or there is none.
+        (Idle | Closing | Waiting | Parked | Closed, Cue::Down) => return None,
+        // What is gone was closing first, be it for a moment.
+        (Idle | Opening | Handshaking | Ready | Waiting | Parked | Closed, Cue::Gone(_)) => {
+            return None;
+        }
+        // A transport is taken down first; a closed link stays closed.
+        (Opening | Handshaking | Ready | Closing | Closed, Cue::Shutdown) => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn edges() -> impl Iterator<Item = (State, Cue, State)> {
+        State::ALL.into_iter().flat_map(|from| {
+            Cue::ALL
+                .into_iter()
+                .filter_map(move |cue| next(from, cue).map(|to| (from, cue, to)))
+        })
+    }
+
+    #[test]
+    fn closed_is_terminal_and_every_state_can_reach_it() {
+        assert!(edges().all(|(from, _, _)| from != State::Closed));
+        for start in State::ALL {
+            let mut reached = BTreeSet::from([start]);
+            for _ in State::ALL {
+                reached.extend(
+                    edges()
+                        .filter(|(from, _, _)| reached.contains(from))
+                        .map(|(_, _, to)| to)
+                        .collect::<Vec<_>>(),
+                );
+            }
+            assert!(reached.contains(&State::Closed), "{start} cannot close");
+        }
+    }
+
+    #[test]
+    fn ready_is_entered_by_agreement_alone_and_left_for_closing_alone() {
+        for (from, cue, to) in edges() {
+            if to == State::Ready {
+                assert_eq!((from, cue), (State::Handshaking, Cue::Agreed));
+            }
+            if from == State::Ready {
+                assert_eq!((cue, to), (Cue::Down, State::Closing));
+            }
+        }
+    }
+
+    #[test]
+    fn the_diagram_in_the_docs_is_this_table() {
+        let mut lines: Vec<String> = edges()
+            .map(|(from, cue, to)| format!("{from:<12} {:<12} {to}", format!("{cue:?}")))
+            .collect();
+        lines.insert(0, format!("{:<12} {:<12} to", "from", "on"));
+        let drawn: Vec<&str> = include_str!("lifecycle.txt").lines().collect();
+        assert_eq!(drawn, lines);
+    }
+}

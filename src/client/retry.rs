@@ -1,0 +1,184 @@
+//! The one budget: how many failures in a row, how long to pause, when to stop trying quickly.
+//! Sees neither transports nor faults; it is told what counts.
+
+use core::time::Duration;
+
+use crate::config::{Retry, WhenSpent};
+use crate::time::Instant;
+
+/// What to do when a life has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Close,
+    Park(Instant),
+    Wait(Instant),
+}
+
+#[derive(Debug)]
+pub(super) struct Budget {
+    policy: Retry,
+    failures: u32,
+    last_open: Option<Instant>,
+    random: SplitMix,
+}
+
+impl Budget {
+    pub(super) const fn new(policy: Retry, seed: u64) -> Budget {
+        Budget {
+            policy,
+            failures: 0,
+            last_open: None,
+            random: SplitMix(seed),
+        }
+    }
+
+    /// Failures in a row since the last good life.
+    pub(super) const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    pub(super) const fn size(&self) -> u32 {
+        self.policy.budget
+    }
+
+    /// A transport was asked for.
+    pub(super) fn opened(&mut self, now: Instant) {
+        self.last_open = Some(now);
+    }
+
+    /// The life has been good for long enough: what was before is forgiven, backoff included.
+    pub(super) fn forgive(&mut self) {
+        self.failures = 0;
+    }
+
+    /// A life ended, and it counts.
+    pub(super) fn failed(&mut self, now: Instant) -> Verdict {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures <= self.policy.budget {
+            let pause = self.backoff();
+            return Verdict::Wait(self.no_earlier(now + pause));
+        }
+        match self.policy.when_spent {
+            WhenSpent::Close => Verdict::Close,
+            WhenSpent::Park { probe, .. } => {
+                let pause = self.jittered(probe);
+                Verdict::Park(self.no_earlier(now + pause))
+            }
+        }
+    }
+
+    /// A life ended as planned: the next may begin at once, but for the floor.
+    pub(super) fn free(&self, now: Instant) -> Instant {
+        self.no_earlier(now)
+    }
+
+    /// Whether a call may make a parked link look for the server now.
+    pub(super) fn allows_call_to_wake(&self, now: Instant) -> bool {
+        match (self.policy.when_spent, self.last_open) {
+            (WhenSpent::Park { call_floor, .. }, Some(last)) => now >= last + call_floor,
+            (WhenSpent::Park { .. } | WhenSpent::Close, _) => true,
+        }
+    }
+
+    /// `at`, or when the floor since the last open is over, whichever is later.
+    pub(super) fn no_earlier(&self, at: Instant) -> Instant {
+        self.last_open
+            .map_or(at, |last| at.max(last + self.policy.floor))
+    }
+
+    fn backoff(&mut self) -> Duration {
+        let doublings = self.failures.saturating_sub(1).min(31);
+        let pause = self.policy.first.saturating_mul(1 << doublings);
+        self.jittered(pause.min(self.policy.cap))
+    }
+
+    /// Between half of `span` and all of it.
+    fn jittered(&mut self, span: Duration) -> Duration {
+        let half = u64::try_from(span.as_nanos() / 2).unwrap_or(u64::MAX);
+        let drawn = (u128::from(self.random.draw()) * u128::from(half)) >> 64;
+        Duration::from_nanos(half) + Duration::from_nanos(u64::try_from(drawn).unwrap_or(half))
+    }
+}
+
+/// A small generator of well-spread numbers; the same seed draws the same numbers.
+#[derive(Debug)]
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Policy;
+
+    fn budget(seed: u64) -> Budget {
+        Budget::new(Policy::interactive().retry, seed)
+    }
+
+    fn wait(verdict: Verdict) -> Instant {
+        match verdict {
+            Verdict::Wait(until) => until,
+            Verdict::Close | Verdict::Park(_) => panic!("{verdict:?} is no wait"),
+        }
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_the_cap_and_keeps_its_lower_half() {
+        let policy = Retry {
+            budget: 100,
+            ..Policy::interactive().retry
+        };
+        let mut budget = Budget::new(policy, 7);
+        let now = Instant::from_nanos(1 << 60);
+        for failure in 0..100_u32 {
+            let full = policy
+                .first
+                .saturating_mul(1_u32.checked_shl(failure).unwrap_or(u32::MAX))
+                .min(policy.cap);
+            let pause = wait(budget.failed(now)).since(now);
+            assert!(pause >= full / 2 && pause <= full, "{failure}: {pause:?}");
+        }
+    }
+
+    #[test]
+    fn a_spent_budget_parks_and_a_good_life_restores_it_and_its_backoff() {
+        let mut budget = budget(1);
+        let now = Instant::ZERO;
+        let first = wait(budget.failed(now));
+        for _ in 1..5 {
+            wait(budget.failed(now));
+        }
+        assert!(matches!(budget.failed(now), Verdict::Park(_)));
+        assert!(matches!(budget.failed(now), Verdict::Park(_)));
+        budget.forgive();
+        assert_eq!(budget.failures(), 0);
+        let fresh = wait(budget.failed(now));
+        assert!(fresh.since(now) <= Policy::interactive().retry.first);
+        assert!(first.since(now) <= Policy::interactive().retry.first);
+    }
+
+    #[test]
+    fn links_with_other_seeds_do_not_come_back_in_step() {
+        let (mut one, mut other) = (budget(1), budget(2));
+        assert_ne!(one.failed(Instant::ZERO), other.failed(Instant::ZERO));
+    }
+
+    #[test]
+    fn the_floor_holds_for_free_ends_too() {
+        let mut budget = budget(1);
+        let now = Instant::from_nanos(1 << 40);
+        assert_eq!(budget.free(now), now);
+        budget.opened(now);
+        assert_eq!(budget.free(now), now + Policy::interactive().retry.floor);
+        let later = now + Duration::from_secs(1);
+        assert_eq!(budget.free(later), later);
+    }
+}

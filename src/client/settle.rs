@@ -1,0 +1,224 @@
+//! How calls and questions end. Every way out of a call leads through here, once.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::calls::{Call, Phase};
+use super::errand::Errand;
+use super::event::{Event, Outcome, Withdrawn};
+use super::failure::{Ended, FailureKind, TimeLimit};
+use super::frame::Frame;
+use super::lifecycle::State;
+use super::{Client, Timer};
+use crate::id::{AskId, CallId};
+use crate::protocol::{ServerFeature, method};
+
+impl Client {
+    /// The call has its outcome.
+    pub(super) fn settle(&mut self, id: CallId, outcome: Outcome) {
+        let Some(call) = self.calls.remove(id) else {
+            return;
+        };
+        self.forget(id, &call);
+        self.tell(Event::Done { call: id, outcome });
+    }
+
+    /// The call has no reply.
+    pub(super) fn fail(&mut self, id: CallId, kind: FailureKind) {
+        self.fail_with(id, kind, None);
+    }
+
+    fn fail_with(&mut self, id: CallId, kind: FailureKind, ended: Option<&Arc<Ended>>) {
+        let Some(call) = self.calls.call(id) else {
+            return;
+        };
+        let mut failure = Box::new(call.failure(id, kind, self.now));
+        failure.ended = match &failure.kind {
+            FailureKind::Lost => ended.cloned(),
+            // While there is no server, what became of the last one is what people need to know.
+            FailureKind::Closed | FailureKind::Down | FailureKind::TimedOut { .. } => {
+                self.last_end.clone().filter(|_| self.state != State::Ready)
+            }
+            FailureKind::Cancelled { .. }
+            | FailureKind::Declined { .. }
+            | FailureKind::Invalid { .. }
+            | FailureKind::NotOffered { .. }
+            | FailureKind::TooLarge { .. }
+            | FailureKind::TooManyRounds { .. } => None,
+        };
+        self.settle(id, Outcome::Failed(failure));
+    }
+
+    fn forget(&mut self, id: CallId, call: &Call) {
+        self.stats.settled += 1;
+        self.timers.disarm(Timer::Call(id));
+        match call.phase {
+            Phase::Asking => {
+                for ask in self.asks.close_of(id) {
+                    self.withdrawn(ask, Withdrawn::CallSettled);
+                }
+            }
+            Phase::Listing => {
+                if let Some(list) = self.catalog.unwant(id) {
+                    if let Some(wire) = self.errands.wire_for(&Errand::Page(list)) {
+                        self.errands.close(wire);
+                        self.withdraw_request(wire, None);
+                    }
+                }
+            }
+            Phase::Sent(wire) => {
+                self.errands.close(wire);
+            }
+            Phase::Waiting => {}
+        }
+    }
+
+    /// The caller or the clock ends a call that may be under way: the server is told.
+    pub(super) fn abort(&mut self, id: CallId, kind: FailureKind, reason: Option<&str>) {
+        let sent = self.calls.call(id).and_then(|call| match call.phase {
+            Phase::Sent(wire) if !call.is_task() => Some(wire),
+            Phase::Asking | Phase::Listing | Phase::Sent(_) | Phase::Waiting => None,
+        });
+        self.fail(id, kind);
+        if let Some(wire) = sent {
+            self.withdraw_request(wire, reason);
+        }
+    }
+
+    pub(super) fn withdraw_request(&mut self, wire: u64, reason: Option<&str>) {
+        if self.session.is_some() {
+            self.frames.push_back(Frame::Cancel(wire, reason.map(Into::into)));
+        }
+    }
+
+    /// The time of a call may be over.
+    pub(super) fn call_due(&mut self, id: CallId) {
+        match self.calls.overdue(id, self.now) {
+            Some(limit) => {
+                let state = self.state;
+                let reason = match limit {
+                    TimeLimit::Idle => "no reply and no progress in time",
+                    TimeLimit::Total => "it took too long in all",
+                };
+                self.abort(id, FailureKind::TimedOut { limit, state }, Some(reason));
+                // Is the server slow, or is nobody there?
+                self.feel_pulse();
+            }
+            None => self.arm_call(id),
+        }
+    }
+
+    pub(super) fn arm_call(&mut self, id: CallId) {
+        if let Some(at) = self.calls.due(id) {
+            self.arm_at(Timer::Call(id), at);
+        }
+    }
+
+    /// The life that these were sent to has ended.
+    pub(super) fn settle_lost(&mut self, sent: VecDeque<(u64, Errand)>) {
+        let calls = sent.into_iter().filter_map(|(_, errand)| match errand {
+            Errand::Call(call) => Some(call),
+            Errand::Discover
+            | Errand::Initialize
+            | Errand::Listen
+            | Errand::Page(_)
+            | Errand::Probe
+            | Errand::SetLevel
+            | Errand::Subscribe(_)
+            | Errand::Unsubscribe => None,
+        });
+        let mid_round = self.calls.mid_round();
+        let lost: Vec<CallId> = calls.chain(mid_round).collect();
+        if lost.is_empty() {
+            return;
+        }
+        let ended = self.life.as_ref().map(|life| life.story(self.now, false));
+        let ended = ended.map(Arc::new);
+        for id in lost {
+            if self.calls.requeue(id, self.now, self.config.policy.resends) {
+                self.stats.requeued += 1;
+                self.arm_call(id);
+            } else {
+                self.fail_with(id, FailureKind::Lost, ended.as_ref());
+            }
+        }
+    }
+
+    /// More is known of the end of a life than when its calls were settled: those that nobody
+    /// has heard of yet are told with it.
+    pub(super) fn retell(&mut self) {
+        let Some(story) = self.life.as_ref().map(|life| life.story(self.now, false)) else {
+            return;
+        };
+        let story = Arc::new(story);
+        for event in self.outbox.events_mut() {
+            if let Event::Done {
+                outcome: Outcome::Failed(failure),
+                ..
+            } = event
+            {
+                match &mut failure.ended {
+                    Some(ended) if ended.epoch == story.epoch => *ended = story.clone(),
+                    Some(_) | None => {}
+                }
+            }
+        }
+    }
+
+    /// Every call there is ends in this way.
+    pub(super) fn settle_all(&mut self, kind: &FailureKind) {
+        let all: Vec<CallId> = self.calls.ids().collect();
+        for id in all {
+            self.fail(id, kind.clone());
+        }
+    }
+
+    /// What waits and needs something that this server does not offer.
+    pub(super) fn settle_what_is_not_offered(&mut self) {
+        for id in self.calls.waiting_ids() {
+            self.settle_if_not_offered(id);
+        }
+    }
+
+    pub(super) fn settle_if_not_offered(&mut self, id: CallId) {
+        let facts = self.calls.call(id).and_then(|call| call.facts);
+        if let Some(what) = facts.and_then(|facts| self.is_missing(facts)) {
+            self.fail(id, FailureKind::NotOffered { what });
+        }
+    }
+
+    /// What the server of this session lacks for this method.
+    pub(super) fn is_missing(&self, facts: &method::Method) -> Option<Box<str>> {
+        let session = self.session.as_ref()?;
+        if !facts.to_server.contains(session.version) {
+            let what = format!("`{}`, which {} does not have", facts.name, session.version);
+            return Some(what.into());
+        }
+        let gate: ServerFeature = facts.gate(session.version)?;
+        let offered = session.capabilities.offers(gate);
+        (!offered).then(|| format!("`{gate}`, which `{}` needs", facts.name).into())
+    }
+
+    /// The question needs no answer any more.
+    pub(super) fn withdrawn(&mut self, ask: AskId, why: Withdrawn) {
+        self.timers.disarm(Timer::Ask(ask));
+        self.tell(Event::AskWithdrawn { ask, why });
+        self.hold_calls();
+    }
+
+    pub(super) fn withdraw_all_asks(&mut self) {
+        for ask in self.asks.close_all() {
+            self.withdrawn(ask, Withdrawn::Ended);
+        }
+    }
+
+    /// The clocks of calls stand still exactly while a legacy server waits for an answer.
+    pub(super) fn hold_calls(&mut self) {
+        for id in self.calls.hold(self.asks.holds_calls(), self.now) {
+            self.arm_call(id);
+        }
+    }
+}

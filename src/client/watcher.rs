@@ -1,0 +1,252 @@
+//! The watch on one server: what is wished, what was asked for, what was granted.
+//! Says what to send; sends nothing itself.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::event::Session;
+use crate::protocol::{Era, LogLevel, ServerFeature};
+use crate::watch::Watch;
+
+/// Something to send to get what is wished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Chore {
+    /// `subscriptions/listen` with this filter.
+    Listen(Watch),
+    /// `logging/setLevel`
+    SetLevel(LogLevel),
+    /// `resources/subscribe`
+    Subscribe(Box<str>),
+    /// Cancel the listen request with this wire id.
+    Unlisten(u64),
+    /// `resources/unsubscribe`
+    Unsubscribe(Box<str>),
+}
+
+#[derive(Debug)]
+pub(super) struct Watcher {
+    wish: Watch,
+    granted: Watch,
+    /// Legacy: answers that are missing until the set-up is complete.
+    missing: usize,
+    /// Modern: the listen requests that are open, the newest last.
+    listening: Vec<Listening>,
+    settled: bool,
+    /// How often in a row the server ended the watch by itself.
+    pub(super) endings: u32,
+}
+
+#[derive(Debug)]
+struct Listening {
+    wire: u64,
+    acknowledged: bool,
+}
+
+impl Watcher {
+    pub(super) fn new(wish: Watch) -> Watcher {
+        Watcher {
+            wish,
+            granted: Watch::none(),
+            missing: 0,
+            listening: Vec::new(),
+            settled: false,
+            endings: 0,
+        }
+    }
+
+    pub(super) const fn wish(&self) -> &Watch {
+        &self.wish
+    }
+
+    pub(super) const fn granted(&self) -> &Watch {
+        &self.granted
+    }
+
+    /// The set-up is over, one way or the other. Whether that is news.
+    pub(super) fn settle(&mut self) -> bool {
+        !core::mem::replace(&mut self.settled, true) && self.wish != Watch::none()
+    }
+
+    /// Whether every answer is there.
+    pub(super) fn is_complete(&self) -> bool {
+        self.missing == 0 && self.listening.iter().all(|listening| listening.acknowledged)
+    }
+
+    /// Another wish. What to send to the server of this session to get it.
+    pub(super) fn wish_for(&mut self, wish: Watch, session: Option<&Session>) -> Vec<Chore> {
+        let before = core::mem::replace(&mut self.wish, wish);
+        match session {
+            Some(session) => self.pursue(&before, session),
+            None => Vec::new(),
+        }
+    }
+
+    /// A new life: nothing is granted any more, and everything is to be asked for again.
+    pub(super) fn begin(&mut self, session: &Session) -> Vec<Chore> {
+        self.end();
+        self.endings = 0;
+        self.pursue(&Watch::none(), session)
+    }
+
+    /// The life ended.
+    pub(super) fn end(&mut self) {
+        self.granted = Watch::none();
+        self.missing = 0;
+        self.listening.clear();
+    }
+
+    fn pursue(&mut self, before: &Watch, session: &Session) -> Vec<Chore> {
+        self.settled = false;
+        let possible = self.possible(session);
+        match session.version.era() {
+            Era::Legacy => self.subscribe(before, possible),
+            Era::Modern => self.listen(possible),
+        }
+    }
+
+    /// What of the wish this server can grant at all.
+    fn possible(&self, session: &Session) -> Watch {
+        let offers = |feature| session.capabilities.offers(feature);
+        let log = match session.version.era() {
+            Era::Legacy => offers(ServerFeature::Logging),
+            Era::Modern => true,
+        };
+        Watch {
+            tools: self.wish.tools && offers(ServerFeature::ToolsListChanged),
+            prompts: self.wish.prompts && offers(ServerFeature::PromptsListChanged),
+            resources: self.wish.resources && offers(ServerFeature::ResourcesListChanged),
+            uris: if offers(ServerFeature::ResourcesSubscribe) {
+                self.wish.uris.clone()
+            } else {
+                BTreeSet::new()
+            },
+            logs: self.wish.logs.filter(|_| log),
+        }
+    }
+
+    /// Legacy: changes of lists come unasked; the rest is asked for one by one.
+    fn subscribe(&mut self, before: &Watch, possible: Watch) -> Vec<Chore> {
+        let mut chores = Vec::new();
+        if let Some(level) = possible.logs.filter(|_| possible.logs != before.logs) {
+            chores.push(Chore::SetLevel(level));
+        }
+        let added = possible.uris.difference(&before.uris);
+        chores.extend(added.cloned().map(Chore::Subscribe));
+        self.missing += chores.len();
+        let removed = before.uris.difference(&possible.uris);
+        chores.extend(removed.cloned().map(Chore::Unsubscribe));
+        let kept = before.uris.intersection(&self.granted.uris).cloned();
+        self.granted = Watch {
+            uris: kept.filter(|uri| possible.uris.contains(uri)).collect(),
+            ..possible
+        };
+        chores
+    }
+
+    /// Modern: one request for all of it, in the place of the one before.
+    fn listen(&mut self, possible: Watch) -> Vec<Chore> {
+        self.granted.logs = possible.logs;
+        let filter = Watch {
+            logs: None,
+            ..possible
+        };
+        if filter == Watch::none() {
+            self.granted = Watch {
+                logs: self.granted.logs,
+                ..Watch::none()
+            };
+            let open = self.listening.drain(..);
+            return open.map(|listening| Chore::Unlisten(listening.wire)).collect();
+        }
+        alloc::vec![Chore::Listen(filter)]
+    }
+
+    /// The listen request has this wire id.
+    pub(super) fn listens(&mut self, wire: u64) {
+        self.listening.push(Listening {
+            wire,
+            acknowledged: false,
+        });
+    }
+
+    /// Whether a notification that names this subscription is ours.
+    pub(super) fn owns(&self, wire: u64) -> bool {
+        self.listening.iter().any(|listening| listening.wire == wire)
+    }
+
+    /// The server granted this much of a listen request. The older ones have served.
+    pub(super) fn acknowledged(&mut self, wire: u64, params: &RawValue) -> Vec<Chore> {
+        let Some(at) = self.listening.iter().position(|l| l.wire == wire) else {
+            return Vec::new();
+        };
+        self.endings = 0;
+        self.listening[at].acknowledged = true;
+        self.granted = Watch {
+            logs: self.granted.logs,
+            ..Filter::read(params)
+        };
+        let older = self.listening.drain(..at);
+        older.map(|listening| Chore::Unlisten(listening.wire)).collect()
+    }
+
+    /// The server ended a listen request. Whether it was the one that counts.
+    pub(super) fn listening_ended(&mut self, wire: u64) -> bool {
+        let newest = self.listening.last().is_some_and(|l| l.wire == wire);
+        self.listening.retain(|listening| listening.wire != wire);
+        if newest && self.listening.is_empty() {
+            self.granted = Watch {
+                logs: self.granted.logs,
+                ..Watch::none()
+            };
+            self.endings = self.endings.saturating_add(1);
+        }
+        newest
+    }
+
+    /// The server answered one of the legacy requests.
+    pub(super) fn answered(&mut self, uri: Option<&str>, granted: bool) {
+        self.missing = self.missing.saturating_sub(1);
+        match uri {
+            Some(uri) if granted && self.wish.uris.contains(uri) => {
+                self.granted.uris.insert(uri.into());
+            }
+            Some(_) => {}
+            None if granted => {}
+            None => self.granted.logs = None,
+        }
+    }
+}
+
+/// The filter of a listen request, as the server grants it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Filter {
+    tools_list_changed: bool,
+    prompts_list_changed: bool,
+    resources_list_changed: bool,
+    resource_subscriptions: BTreeSet<Box<str>>,
+}
+
+#[derive(Deserialize)]
+struct Acknowledgement {
+    #[serde(default)]
+    notifications: Filter,
+}
+
+impl Filter {
+    fn read(params: &RawValue) -> Watch {
+        let granted = serde_json::from_str::<Acknowledgement>(params.get())
+            .map_or_else(|_| Filter::default(), |params| params.notifications);
+        Watch {
+            tools: granted.tools_list_changed,
+            prompts: granted.prompts_list_changed,
+            resources: granted.resources_list_changed,
+            uris: granted.resource_subscriptions,
+            logs: None,
+        }
+    }
+}

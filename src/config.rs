@@ -1,0 +1,344 @@
+//! Everything that can be chosen about a link, with the reason beside each default.
+//! Owns the numbers; knows nothing of how they are used.
+
+use alloc::string::String;
+use core::time::Duration;
+
+use crate::protocol::{ClientCapabilities, Era, Implementation, Versions};
+use crate::watch::Watch;
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// How a client link is set up.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Who we are, said to every server.
+    pub client: Implementation,
+    /// What questions of a server we can serve. None by default: what is declared must be answered.
+    pub capabilities: ClientCapabilities,
+    /// What carries the bytes.
+    pub binding: Binding,
+    /// Which era to speak.
+    pub dialect: Dialect,
+    /// Which versions to speak. All five by default.
+    pub versions: Versions,
+    /// What an earlier process learned of this same server with [`Client::era`](crate::Client::era),
+    /// so that it need not be found out again. Dropped when it proves wrong.
+    pub remembered_era: Option<Era>,
+    /// What the application wants to hear of from the start: by default, the three lists.
+    pub watch: Watch,
+    /// How long, how often, how patiently.
+    pub policy: Policy,
+    /// How much.
+    pub limits: Limits,
+    /// Where the jitter comes from. Give each link its own (a random one where there is
+    /// randomness), so that many links do not come back in step.
+    pub seed: u64,
+}
+
+impl Config {
+    /// A link to a child process over its standard streams.
+    #[must_use]
+    pub fn child(name: impl Into<String>, version: impl Into<String>) -> Config {
+        Config::over(Binding::Child, name.into(), version.into())
+    }
+
+    /// A link over a connected byte stream: a Unix socket, TCP, a serial line.
+    #[must_use]
+    pub fn socket(name: impl Into<String>, version: impl Into<String>) -> Config {
+        Config::over(Binding::Socket, name.into(), version.into())
+    }
+
+    fn over(binding: Binding, name: String, version: String) -> Config {
+        Config {
+            client: Implementation::new(name, version),
+            capabilities: ClientCapabilities::default(),
+            binding,
+            dialect: Dialect::Automatic,
+            versions: Versions::ALL,
+            remembered_era: None,
+            watch: Watch::lists(),
+            policy: Policy::interactive(),
+            limits: Limits::default(),
+            seed: 0,
+        }
+    }
+}
+
+/// What carries the bytes of a link, as far as the machine must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Binding {
+    /// A child process: it can be asked to end, it has an exit status, and it is gone only when
+    /// it was reaped.
+    Child,
+    /// A connected stream: it is gone when it ended.
+    Socket,
+}
+
+/// Which era to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// Find out, and remember.
+    Automatic,
+    /// Only the handshake of 2025-11-25 and before.
+    Legacy,
+    /// Only the stateless protocol of 2026-07-28.
+    Modern,
+}
+
+/// How long, how often, how patiently.
+///
+/// Take the preset that sounds like your case and change what differs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Policy {
+    /// How long a transport may take to open. 30 s: longer than any DNS and TCP timeout in use.
+    pub open_timeout: Duration,
+    /// How long a server may be silent to the modern probe before it is spoken to in legacy.
+    /// 3 s: servers that ignore the probe never answer, and a slow modern one that starts
+    /// answering later is still recognised.
+    pub probe_timeout: Duration,
+    /// After how long of handshaking an [`Event::Slow`](crate::Event::Slow) says so, again and
+    /// again. 10 s: about when a person starts to wonder.
+    pub handshake_notice: Duration,
+    /// After how long a handshake has failed. Separate from the time of calls, and long: the
+    /// first start of a packaged server downloads it, and killing it then starts the download anew.
+    pub handshake_timeout: Duration,
+    /// How long a call may go without its reply or any progress.
+    pub call_idle: Limit,
+    /// How long a call may take in all, progress or not. Human waits are not counted.
+    pub call_total: Limit,
+    /// How long a question of the server waits for [`Client::answer`](crate::Client::answer).
+    /// 10 min: people fetch coffee.
+    pub ask_timeout: Duration,
+    /// For how long in all the clock of one call may stand still for questions. 30 min, so that
+    /// a server cannot hold a call for ever by asking again and again.
+    pub pause_total: Duration,
+    /// How often a call that may be repeated is sent again after its server died. Twice: a
+    /// request that kills every server it meets must not do so for ever.
+    pub resends: u32,
+    /// How long a planned reconnect waits for the calls in flight. 5 s: most calls end sooner.
+    pub drain: Duration,
+    /// How long a server may take to end by itself after its input was closed. 2 s.
+    pub close_grace: Duration,
+    /// How long it may take after it was asked to end. 3 s.
+    pub terminate_grace: Duration,
+    /// How long the system may take to report the end of a killed one. 2 s; then it is let go.
+    pub kill_grace: Duration,
+    /// How a quiet link is watched. `None`: not at all.
+    pub keepalive: Option<Keepalive>,
+    /// How a link comes back.
+    pub retry: Retry,
+    /// How long the set-up of a watch may take. 10 s, then the link goes on without it.
+    pub watch_timeout: Duration,
+    /// The pause before a watch that the server ended is set up again; doubles up to a minute.
+    pub watch_retry: Duration,
+}
+
+impl Policy {
+    /// A person is waiting: quick to say what is wrong, quick to come back, ten minutes for a call
+    /// that shows progress.
+    #[must_use]
+    pub fn interactive() -> Policy {
+        Policy {
+            open_timeout: seconds(30),
+            probe_timeout: seconds(3),
+            handshake_notice: seconds(10),
+            handshake_timeout: seconds(120),
+            call_idle: Limit::After(seconds(60)),
+            call_total: Limit::After(seconds(600)),
+            ask_timeout: seconds(600),
+            pause_total: seconds(1_800),
+            resends: 2,
+            drain: seconds(5),
+            close_grace: seconds(2),
+            terminate_grace: seconds(3),
+            kill_grace: seconds(2),
+            keepalive: Some(Keepalive::every(seconds(30))),
+            retry: Retry {
+                budget: 5,
+                first: millis(500),
+                cap: seconds(30),
+                floor: millis(250),
+                stable_after: seconds(60),
+                when_spent: WhenSpent::Park {
+                    probe: seconds(60),
+                    call_floor: seconds(5),
+                },
+            },
+            watch_timeout: seconds(10),
+            watch_retry: seconds(5),
+        }
+    }
+
+    /// Nobody is waiting: long calls, a slow pulse, a long memory of failures.
+    #[must_use]
+    pub fn background() -> Policy {
+        Policy {
+            call_idle: Limit::After(seconds(300)),
+            call_total: Limit::After(seconds(3_600)),
+            handshake_timeout: seconds(300),
+            drain: seconds(60),
+            keepalive: Some(Keepalive::every(seconds(120))),
+            retry: Retry {
+                budget: 10,
+                first: seconds(1),
+                cap: seconds(300),
+                floor: seconds(1),
+                stable_after: seconds(300),
+                when_spent: WhenSpent::Park {
+                    probe: seconds(600),
+                    call_floor: seconds(30),
+                },
+            },
+            ..Policy::interactive()
+        }
+    }
+
+    /// A script: one life, no second try. The link closes with the server.
+    #[must_use]
+    pub fn one_shot() -> Policy {
+        Policy {
+            retry: Retry {
+                budget: 0,
+                when_spent: WhenSpent::Close,
+                ..Policy::interactive().retry
+            },
+            keepalive: None,
+            ..Policy::interactive()
+        }
+    }
+}
+
+/// A limit in time that can be lifted, but only by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// This long.
+    After(Duration),
+    /// No limit, on purpose.
+    Never,
+}
+
+/// How a quiet link is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Keepalive {
+    /// After how much silence to probe. Any byte from the server counts as a sign of life.
+    pub idle: Duration,
+    /// How long a probe may be unanswered. 10 s: a busy machine is slow, a dead one is silent.
+    pub timeout: Duration,
+    /// How many probes in a row may be missed before the server counts as dead. Two: one can
+    /// fall into a pause.
+    pub misses: u32,
+}
+
+impl Keepalive {
+    /// A probe after every `idle` of silence.
+    #[must_use]
+    pub const fn every(idle: Duration) -> Keepalive {
+        Keepalive {
+            idle,
+            timeout: seconds(10),
+            misses: 2,
+        }
+    }
+}
+
+/// How a link comes back: one budget for all that can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retry {
+    /// How many failures in a row are retried with backoff. 5: with the backoff below this
+    /// rides out a restart of half a minute.
+    pub budget: u32,
+    /// The pause after the first failure; doubles with each further one, half of it jittered.
+    pub first: Duration,
+    /// The longest pause.
+    pub cap: Duration,
+    /// The least time between two opens, whatever their reason. Holds always.
+    pub floor: Duration,
+    /// How long a life must have been good to wipe out the failures before it. A handshake
+    /// alone proves nothing: some servers open and die, again and again.
+    pub stable_after: Duration,
+    /// What happens when the budget is spent.
+    pub when_spent: WhenSpent,
+}
+
+/// What happens when the budget is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenSpent {
+    /// The link closes for good.
+    Close,
+    /// The link is parked and looks now and then whether the server is back.
+    Park {
+        /// How often it looks by itself.
+        probe: Duration,
+        /// A call makes it look too, but no more often than this: a call within this time of
+        /// the last look fails at once with the reason.
+        call_floor: Duration,
+    },
+}
+
+/// How much: every bound on what a peer, or the application, can make the machine hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest message. 16 MiB: above any list or text, and enough for an image.
+    pub message_bytes: usize,
+    /// Bytes of parameters of calls that wait to be sent. 8 MiB.
+    pub queued_bytes: usize,
+    /// Calls that wait to be sent. 1,024.
+    pub queued_calls: usize,
+    /// Calls sent and not answered. 1,024; further ones wait.
+    pub calls_in_flight: usize,
+    /// Bytes handed to the driver and not yet reported as sent. 256 KiB: four full pipes.
+    pub write_window: usize,
+    /// Bytes of events not yet polled, above which no input is wanted. 4 MiB.
+    pub undelivered_bytes: usize,
+    /// Questions of the server open at once; further ones are refused. 64.
+    pub asks: usize,
+    /// Rounds of questions in one call. 10.
+    pub input_rounds: u32,
+    /// Useless lines in a row after which the server is given up. `None`: never, since a
+    /// chatty server still works.
+    pub noise_run: Option<u32>,
+    /// Bytes of a useless line that are shown. 160: a line on a screen, and a bit.
+    pub noise_sample: usize,
+    /// Bytes kept of what the server last wrote to standard error. 4 KiB: a stack trace.
+    pub stderr_tail: usize,
+    /// Pages of one list. 1,000: a server that never ends its list is told from a long list.
+    pub pages: usize,
+    /// Bytes of one list in all. 32 MiB.
+    pub list_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            message_bytes: 16 << 20,
+            queued_bytes: 8 << 20,
+            queued_calls: 1_024,
+            calls_in_flight: 1_024,
+            write_window: 256 << 10,
+            undelivered_bytes: 4 << 20,
+            asks: 64,
+            input_rounds: 10,
+            noise_run: None,
+            noise_sample: 160,
+            stderr_tail: 4 << 10,
+            pages: 1_000,
+            list_bytes: 32 << 20,
+        }
+    }
+}

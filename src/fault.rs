@@ -1,0 +1,221 @@
+//! Why something ended, typed by whoever saw it. Knows no policy beyond "does this only say that it closed?".
+
+use alloc::boxed::Box;
+use core::fmt;
+
+/// One reason why a transport, or an attempt to open one, ended.
+///
+/// An adapter makes one for each thing it saw: an end carries a list of them and none is dropped.
+/// The kind decides; the detail is for people and is never looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    kind: FaultKind,
+    detail: Option<Box<str>>,
+}
+
+impl Fault {
+    /// A fault without further words.
+    #[must_use]
+    pub const fn new(kind: FaultKind) -> Fault {
+        Fault { kind, detail: None }
+    }
+
+    /// A fault with the words of the system that reported it.
+    #[must_use]
+    pub fn with_detail(kind: FaultKind, detail: impl Into<Box<str>>) -> Fault {
+        Fault {
+            kind,
+            detail: Some(detail.into()),
+        }
+    }
+
+    /// What kind of thing happened.
+    #[must_use]
+    pub const fn kind(&self) -> FaultKind {
+        self.kind
+    }
+
+    /// The words of the system that reported it.
+    #[must_use]
+    pub fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+}
+
+impl From<FaultKind> for Fault {
+    fn from(kind: FaultKind) -> Fault {
+        Fault::new(kind)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.describe())?;
+        match &self.detail {
+            Some(detail) => write!(f, " ({detail})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What kind of thing a [`Fault`] reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// The driver's own work on this epoch was cut short because the machine told it to stop.
+    Aborted,
+    /// Writing found the other side gone (`EPIPE`).
+    BrokenPipe,
+    /// The other side ended the stream in order.
+    Closed,
+    /// The address could not be found by its name.
+    NameNotFound,
+    /// The program or the socket to open does not exist.
+    NotFound,
+    /// Something that none of the other kinds says; the detail tells.
+    Other,
+    /// The system does not allow it.
+    PermissionDenied,
+    /// Reading failed.
+    Read,
+    /// Nobody listens at the address.
+    Refused,
+    /// The other side cut the connection.
+    Reset,
+    /// The system has no more of something: processes, descriptors, memory.
+    ResourcesExhausted,
+    /// The network gave up waiting.
+    TimedOut,
+    /// The secure channel could not be set up or was broken.
+    Tls,
+    /// There is no way to the address.
+    Unreachable,
+    /// Writing failed, for another reason than a closed pipe.
+    Write,
+}
+
+impl FaultKind {
+    /// Whether this says no more than "it closed", which is what was wanted while an epoch is
+    /// being taken down on purpose.
+    #[must_use]
+    pub const fn only_says_closed(self) -> bool {
+        match self {
+            FaultKind::Aborted | FaultKind::BrokenPipe | FaultKind::Closed | FaultKind::Reset => {
+                true
+            }
+            FaultKind::NameNotFound
+            | FaultKind::NotFound
+            | FaultKind::Other
+            | FaultKind::PermissionDenied
+            | FaultKind::Read
+            | FaultKind::Refused
+            | FaultKind::ResourcesExhausted
+            | FaultKind::TimedOut
+            | FaultKind::Tls
+            | FaultKind::Unreachable
+            | FaultKind::Write => false,
+        }
+    }
+
+    const fn describe(self) -> &'static str {
+        match self {
+            FaultKind::Aborted => "the transport was told to stop",
+            FaultKind::BrokenPipe => "the server no longer reads",
+            FaultKind::Closed => "the server closed the stream",
+            FaultKind::NameNotFound => "the server's name could not be resolved",
+            FaultKind::NotFound => "the server was not found",
+            FaultKind::Other => "the transport failed",
+            FaultKind::PermissionDenied => "permission was denied",
+            FaultKind::Read => "reading from the server failed",
+            FaultKind::Refused => "the connection was refused",
+            FaultKind::Reset => "the connection was reset",
+            FaultKind::ResourcesExhausted => "the system is out of resources",
+            FaultKind::TimedOut => "the network timed out",
+            FaultKind::Tls => "the secure channel failed",
+            FaultKind::Unreachable => "the server is unreachable",
+            FaultKind::Write => "writing to the server failed",
+        }
+    }
+}
+
+/// How a child process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ExitStatus {
+    /// It returned this code.
+    Code(i32),
+    /// This signal killed it.
+    Signal(i32),
+    /// The system does not say.
+    Unknown,
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            ExitStatus::Code(code) => write!(f, "exit status {code}"),
+            ExitStatus::Signal(signal) => match signal_name(signal) {
+                Some(name) => write!(f, "signal {signal} ({name})"),
+                None => write!(f, "signal {signal}"),
+            },
+            ExitStatus::Unknown => f.write_str("an unknown exit status"),
+        }
+    }
+}
+
+/// Names of the signals whose numbers are the same on every Unix.
+const fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return None,
+    })
+}
+
+#[cfg(feature = "std")]
+mod convenience {
+    use alloc::string::ToString;
+
+    use super::{ExitStatus, Fault, FaultKind};
+
+    impl From<&std::io::Error> for Fault {
+        /// Types an error of the system by its kind; the words are kept as the detail.
+        fn from(error: &std::io::Error) -> Fault {
+            use std::io::ErrorKind;
+            #[allow(clippy::wildcard_enum_match_arm, reason = "the list is open")]
+            let kind = match error.kind() {
+                ErrorKind::BrokenPipe => FaultKind::BrokenPipe,
+                ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => FaultKind::Reset,
+                ErrorKind::ConnectionRefused => FaultKind::Refused,
+                ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+                    FaultKind::Unreachable
+                }
+                ErrorKind::NotFound => FaultKind::NotFound,
+                ErrorKind::OutOfMemory => FaultKind::ResourcesExhausted,
+                ErrorKind::PermissionDenied => FaultKind::PermissionDenied,
+                ErrorKind::TimedOut => FaultKind::TimedOut,
+                ErrorKind::UnexpectedEof => FaultKind::Closed,
+                _ => FaultKind::Other,
+            };
+            Fault::with_detail(kind, error.to_string())
+        }
+    }
+
+    impl From<std::process::ExitStatus> for ExitStatus {
+        fn from(status: std::process::ExitStatus) -> ExitStatus {
+            #[cfg(unix)]
+            if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+                return ExitStatus::Signal(signal);
+            }
+            status.code().map_or(ExitStatus::Unknown, ExitStatus::Code)
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The contract between a machine and its driver: what the world did, and what it must do next.
+//! Owns these two types; knows neither state nor policy.
+
+use crate::fault::{ExitStatus, Fault};
+use crate::id::{Epoch, StreamId};
+
+/// What the world did to one epoch.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Input<'a> {
+    /// Bytes arrived, in any pieces.
+    Bytes {
+        /// Where they arrived.
+        stream: StreamId,
+        /// What arrived.
+        bytes: &'a [u8],
+    },
+    /// Nothing more will arrive on the stream, or nothing more can be written to it.
+    End {
+        /// Which stream ended.
+        stream: StreamId,
+        /// Every fault that was seen. Empty means an orderly end.
+        faults: &'a [Fault],
+    },
+    /// The child was reaped. This is not the end of its output: a grandchild may hold the pipe.
+    ///
+    /// Feed what can still be read without waiting before this, so that last words are heard.
+    Exited {
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// The transport asked for could not be opened, and nothing of it is left.
+    OpenFailed {
+        /// Every fault that was seen.
+        faults: &'a [Fault],
+    },
+    /// The transport asked for is open.
+    Opened,
+    /// Bytes of earlier writes were handed to the operating system.
+    ///
+    /// The machine counts what is under way and holds back when it is much, so that a server
+    /// that stops reading costs bounded memory and its calls can still be told to be unsent.
+    Sent {
+        /// Where they went.
+        stream: StreamId,
+        /// How many bytes.
+        len: usize,
+    },
+    /// The child wrote this to its standard error.
+    Stderr {
+        /// What it wrote, in any pieces.
+        bytes: &'a [u8],
+    },
+}
+
+/// What the driver must do, in the order in which it comes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Output<E> {
+    /// Close the side that we write to: end of input for the server.
+    CloseWrite {
+        /// Of which transport.
+        epoch: Epoch,
+    },
+    /// For the application.
+    Event(E),
+    /// End the transport at once: `SIGKILL` for a child and its whole tree, a hard close for a socket.
+    Kill {
+        /// Which transport.
+        epoch: Epoch,
+    },
+    /// Open a transport and answer with [`Input::Opened`] or [`Input::OpenFailed`].
+    ///
+    /// From here until [`Output::Release`] everything that belongs to it is the driver's to own,
+    /// a child that is still starting included.
+    Open {
+        /// What to call it in every input about it.
+        epoch: Epoch,
+    },
+    /// Free whatever is left of the transport. The last word about it: what still happens to
+    /// it will not be heard. Follows every [`Output::Open`] exactly once.
+    Release {
+        /// Which transport.
+        epoch: Epoch,
+    },
+    /// Ask the child and its whole tree to end: `SIGTERM`.
+    Terminate {
+        /// Which transport.
+        epoch: Epoch,
+    },
+    /// Write the last `len` bytes of the buffer that was passed to `poll_output`.
+    Write {
+        /// To which transport.
+        epoch: Epoch,
+        /// To which of its streams.
+        stream: StreamId,
+        /// How many bytes were appended to the buffer.
+        len: usize,
+    },
+}

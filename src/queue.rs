@@ -1,0 +1,71 @@
+//! What waits to be polled, in order, and how much it weighs. Knows no meaning.
+
+use alloc::collections::VecDeque;
+
+use crate::io::Output;
+
+/// How many bytes of payload an event holds.
+pub(crate) trait Weigh {
+    fn weight(&self) -> usize;
+}
+
+/// Outputs that the driver has not polled yet.
+#[derive(Debug)]
+pub(crate) struct Outbox<E> {
+    waiting: VecDeque<Output<E>>,
+    bytes: usize,
+}
+
+impl<E: Weigh> Outbox<E> {
+    pub(crate) const fn new() -> Outbox<E> {
+        Outbox {
+            waiting: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, output: Output<E>) {
+        self.bytes += weight(&output);
+        self.waiting.push_back(output);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Output<E>> {
+        let output = self.waiting.pop_front()?;
+        self.bytes -= weight(&output);
+        Some(output)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Bytes of payload in all that waits.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The events that wait. Their weight must not be changed through this.
+    pub(crate) fn events_mut(&mut self) -> impl Iterator<Item = &mut E> {
+        self.waiting.iter_mut().filter_map(|output| match output {
+            Output::Event(event) => Some(event),
+            Output::CloseWrite { .. }
+            | Output::Kill { .. }
+            | Output::Open { .. }
+            | Output::Release { .. }
+            | Output::Terminate { .. }
+            | Output::Write { .. } => None,
+        })
+    }
+}
+
+fn weight<E: Weigh>(output: &Output<E>) -> usize {
+    match output {
+        Output::Event(event) => event.weight(),
+        Output::CloseWrite { .. }
+        | Output::Kill { .. }
+        | Output::Open { .. }
+        | Output::Release { .. }
+        | Output::Terminate { .. }
+        | Output::Write { .. } => 0,
+    }
+}

@@ -1,0 +1,139 @@
+//! Time as plain data. Owns the instants and deadlines of the machine; knows no clock.
+
+use core::fmt;
+use core::ops::Add;
+use core::time::Duration;
+
+/// A point in time: nanoseconds since an origin that the driver picks.
+///
+/// The machine only compares and adds. A driver with a clock uses the moment it started as
+/// the origin; a test or a simulator counts by itself.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The origin.
+    pub const ZERO: Instant = Instant(0);
+
+    /// The instant that lies `nanos` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Instant {
+        Instant(nanos)
+    }
+
+    /// The instant that lies `since_origin` after the origin, at most some 584 years.
+    #[must_use]
+    pub fn from_origin(since_origin: Duration) -> Instant {
+        Instant::ZERO + since_origin
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    #[must_use]
+    pub const fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+
+    /// Saturates: a deadline too far away to be expressed never comes.
+    fn add(self, span: Duration) -> Instant {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.saturating_add(nanos))
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+/// When the machine wants to be called again, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// Call `handle_timeout` at this time or later. In the past means now.
+    pub at: Instant,
+    /// The reason, for people who debug.
+    pub wake: Wake,
+}
+
+/// Why a deadline exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Wake {
+    /// A question of the server waits for its answer.
+    Ask,
+    /// The pause between two attempts is over.
+    Backoff,
+    /// A call runs out of time.
+    Call,
+    /// The next step of taking a transport down.
+    Close,
+    /// The handshake takes long.
+    Handshake,
+    /// The link has been quiet, or a probe was not answered.
+    Keepalive,
+    /// The transport takes long to open.
+    Open,
+    /// Output is waiting: poll it first.
+    Output,
+    /// A parked link looks whether the server is back.
+    Parked,
+    /// A life has been good for so long that earlier failures are forgiven.
+    Stable,
+    /// A watch is to be set up again, or its set-up takes long.
+    Watch,
+}
+
+/// A duration as people read it: `340 ms`, `2.5 s`, `3 min 20 s`.
+pub(crate) struct Span(pub(crate) Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        if millis < 1_000 {
+            return write!(f, "{millis} ms");
+        }
+        let (seconds, tenths) = (self.0.as_secs(), self.0.subsec_millis() / 100);
+        match (seconds / 60, seconds % 60) {
+            (0, _) if tenths > 0 => write!(f, "{seconds}.{tenths} s"),
+            (0, _) => write!(f, "{seconds} s"),
+            (minutes, 0) => write!(f, "{minutes} min"),
+            (minutes, rest) => write!(f, "{minutes} min {rest} s"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates_at_both_ends() {
+        let late = Instant::from_nanos(u64::MAX) + Duration::from_secs(1);
+        assert_eq!(late, Instant::from_nanos(u64::MAX));
+        assert_eq!(Instant::ZERO + Duration::MAX, late);
+        assert_eq!(Instant::ZERO.since(late), Duration::ZERO);
+    }
+
+    #[test]
+    fn spans_read_like_speech() {
+        let said = |millis| Span(Duration::from_millis(millis)).to_string();
+        assert_eq!(said(0), "0 ms");
+        assert_eq!(said(999), "999 ms");
+        assert_eq!(said(1_000), "1 s");
+        assert_eq!(said(2_560), "2.5 s");
+        assert_eq!(said(60_000), "1 min");
+        assert_eq!(said(200_900), "3 min 20 s");
+    }
+}

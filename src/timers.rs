@@ -1,0 +1,91 @@
+//! Deadlines by name, the earliest first. Knows no reason beyond the name.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use crate::time::Instant;
+
+/// One deadline per key. Arming a key again moves it.
+#[derive(Debug)]
+pub(crate) struct Timers<K> {
+    due: BTreeSet<(Instant, K)>,
+    armed: BTreeMap<K, Instant>,
+}
+
+impl<K: Copy + Ord> Timers<K> {
+    pub(crate) const fn new() -> Timers<K> {
+        Timers {
+            due: BTreeSet::new(),
+            armed: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn arm(&mut self, key: K, at: Instant) {
+        if let Some(before) = self.armed.insert(key, at) {
+            self.due.remove(&(before, key));
+        }
+        self.due.insert((at, key));
+    }
+
+    pub(crate) fn disarm(&mut self, key: K) {
+        if let Some(before) = self.armed.remove(&key) {
+            self.due.remove(&(before, key));
+        }
+    }
+
+    pub(crate) fn is_armed(&self, key: K) -> bool {
+        self.armed.contains_key(&key)
+    }
+
+    /// The earliest deadline, without touching it.
+    pub(crate) fn next(&self) -> Option<(Instant, K)> {
+        self.due.first().copied()
+    }
+
+    /// Takes out the earliest deadline that is not after `now`.
+    pub(crate) fn expire(&mut self, now: Instant) -> Option<K> {
+        let (at, key) = self.next()?;
+        if at > now {
+            return None;
+        }
+        self.disarm(key);
+        Some(key)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.due.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn the_earliest_comes_first_and_once() {
+        let mut timers = Timers::new();
+        timers.arm('b', at(2));
+        timers.arm('a', at(1));
+        assert_eq!(timers.expire(at(0)), None);
+        assert_eq!(timers.expire(at(5)), Some('a'));
+        assert_eq!(timers.expire(at(5)), Some('b'));
+        assert_eq!(timers.expire(at(5)), None);
+    }
+
+    #[test]
+    fn arming_again_moves_and_disarming_forgets() {
+        let mut timers = Timers::new();
+        timers.arm('a', at(1));
+        timers.arm('a', at(9));
+        assert_eq!(timers.next(), Some((at(9), 'a')));
+        assert_eq!(timers.len(), 1);
+        timers.disarm('a');
+        timers.disarm('a');
+        assert_eq!(timers.next(), None);
+        assert!(!timers.is_armed('a'));
+    }
+}
