@@ -89,7 +89,9 @@ impl LineReader {
                 return self.give();
             }
         }
-        self.add(mem::take(chunk));
+        if !chunk.is_empty() {
+            self.add(mem::take(chunk));
+        }
         None
     }
 
