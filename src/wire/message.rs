@@ -480,3 +480,6 @@ fn error_object(raw: &RawValue) -> Option<ErrorObject> {
         ..ErrorObject::new(code?, message.unwrap_or_default())
     })
 }
+
+#[cfg(test)]
+mod tests;
