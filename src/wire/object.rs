@@ -62,8 +62,8 @@ pub fn members<'a>(
 
 /// A walk over the members of an object: a key, its value, the next key.
 ///
-/// It steps through the object itself and leaves values to `serde_json`. A visitor for `serde_json` would need less code but half
-/// as many instructions again for a short message.
+/// It steps through the object itself and leaves the values to `serde_json`: a visitor for `serde_json` took a third
+/// more instructions to read a short message.
 pub(super) struct Members<'a> {
     /// What is ahead, without leading whitespace.
     rest: &'a str,
