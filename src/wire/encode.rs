@@ -2,10 +2,11 @@
 //!
 //! Everything is appended and nothing else is allocated. No raw CR or LF is ever written, so that a message is one
 //! line (S-STDIO-01): in strings they are escaped, and between the tokens of values that arrived as text they become
-//! spaces, which is safe because a JSON string cannot hold them raw. A message ends *without* its newline, since not every
-//! transport wants one: see [`line_end`].
+//! spaces, which is safe because a JSON string cannot hold them raw. A message ends *without* its newline, since not
+//! every transport wants one: see [`line_end`].
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use memchr::memchr2;
 use serde_json::value::RawValue;
@@ -58,7 +59,6 @@ pub fn line_end(buf: &mut Vec<u8>) {
 /// A JSON object being written: one method per kind of member, commas included.
 ///
 /// The caller answers for the keys: nothing checks that they differ.
-#[derive(Debug)]
 #[must_use = "an object that is not closed is not JSON"]
 pub struct Object<'b> {
     buf: &'b mut Vec<u8>,
@@ -183,6 +183,13 @@ impl<'b> Object<'b> {
             self.buf.push(b',');
         }
         self.empty = false;
+    }
+}
+
+/// Shows how long the buffer is, and nothing of what is in it.
+impl fmt::Debug for Object<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object(in a buffer of {} bytes)", self.buf.len())
     }
 }
 

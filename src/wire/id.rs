@@ -39,9 +39,10 @@ impl Id {
 /// Reads a JSON number that has an integral value.
 pub(super) fn integer(json: &str) -> Option<i64> {
     let digits = json.strip_prefix('-').unwrap_or(json);
-    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-    if plain && !digits.is_empty() && (digits.len() == 1 || !digits.starts_with('0')) {
-        return json.parse().ok();
+    if digits == "0" || digits.starts_with(|first| matches!(first, '1'..='9')) {
+        if let Ok(number) = json.parse() {
+            return Some(number);
+        }
     }
     // `serde_json` judges the grammar, `core` the value, because the former may round in the last place.
     serde_json::from_str::<f64>(json).ok()?;

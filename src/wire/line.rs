@@ -1,7 +1,7 @@
 //! Lines cut out of a byte stream, in bounded memory; knows nothing of what a line says.
 
 use alloc::vec::Vec;
-use core::{mem, str};
+use core::{fmt, mem, str};
 
 use memchr::memchr;
 
@@ -12,8 +12,8 @@ const KEPT_CAPACITY: usize = 64 * 1024;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
 
-/// One line, without its end.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// One line, without its end. `Debug` tells its length and nothing else.
+#[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Line<'a> {
     /// A line that is not UTF-8, which is a framing error and no message (S-RPC-02).
@@ -46,7 +46,6 @@ pub enum Line<'a> {
 /// assert_eq!(reader.next(&mut chunk), Some(Line::Text("three")));
 /// assert_eq!(reader.next(&mut chunk), None);
 /// ```
-#[derive(Debug)]
 pub struct LineReader {
     limit: usize,
     /// The start of a line whose end has not come, or the line given out last if `given` is set.
@@ -89,7 +88,9 @@ impl LineReader {
                 return self.give();
             }
         }
-        self.add(mem::take(chunk));
+        if !chunk.is_empty() {
+            self.add(mem::take(chunk));
+        }
         None
     }
 
@@ -164,6 +165,25 @@ impl LineReader {
     }
 }
 
+impl fmt::Debug for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotUtf8(bytes) => write!(f, "NotUtf8({} bytes)", bytes.len()),
+            Self::Oversized(skimmed) => f.debug_tuple("Oversized").field(skimmed).finish(),
+            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
+        }
+    }
+}
+
+impl fmt::Debug for LineReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineReader")
+            .field("limit", &self.limit)
+            .field("buffered", &self.buffered())
+            .finish_non_exhaustive()
+    }
+}
+
 /// Takes the framing off a line; `None` when it is blank.
 fn classify(bytes: &[u8]) -> Option<Line<'_>> {
     let bytes = unframed(bytes);
@@ -181,4 +201,51 @@ fn is_blank(bytes: &[u8]) -> bool {
 fn unframed(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, vec};
+
+    use super::{KEPT_CAPACITY, Line, LineReader};
+
+    const LIMIT: usize = 1 << 20;
+
+    #[test]
+    fn memory_stays_in_the_limit_and_is_let_go() {
+        let mut reader = LineReader::new(LIMIT);
+        let piece = vec![b'x'; 1000];
+        let mut growths = 0;
+        for _ in 0..LIMIT / piece.len() {
+            let before = reader.buf.capacity();
+            assert_eq!(reader.next(&mut &piece[..]), None);
+            growths += usize::from(reader.buf.capacity() != before);
+            assert!(reader.buf.capacity() <= LIMIT);
+        }
+        assert!(growths < 16, "the buffer grew {growths} times");
+
+        let mut chunk: &[u8] = b"\n";
+        assert!(matches!(reader.next(&mut chunk), Some(Line::Text(_))));
+        assert_eq!(reader.next(&mut chunk), None);
+        assert!(reader.buf.capacity() <= KEPT_CAPACITY);
+
+        assert_eq!(reader.next(&mut &vec![b'x'; LIMIT][..]), None);
+        assert_eq!(reader.next(&mut &b"x"[..]), None);
+        assert_eq!((reader.buffered(), reader.buf.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn debug_shows_no_byte_of_a_line() {
+        let mut reader = LineReader::new(LIMIT);
+        let mut chunk: &[u8] = b"hunter2\nhunter2";
+        assert_eq!(
+            format!("{:?}", reader.next(&mut chunk)),
+            "Some(Text(7 bytes))"
+        );
+        assert_eq!(reader.next(&mut chunk), None);
+        assert_eq!(
+            format!("{reader:?}"),
+            "LineReader { limit: 1048576, buffered: 7, .. }"
+        );
+    }
 }

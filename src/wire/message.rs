@@ -8,6 +8,7 @@ use alloc::{
 };
 use core::fmt;
 
+use memchr::memchr;
 use serde::{
     Serialize,
     de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor},
@@ -16,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::{
     id::{self, Id},
-    object,
+    object::{self, Members, ObjectError},
     payload::{self, Payload},
 };
 
@@ -145,8 +146,11 @@ pub enum MalformedKind {
 /// Reads the message or the batch of messages that `text` is.
 ///
 /// The text is scanned once. Members may come in any order and unknown ones are ignored. No depth of nesting exhausts
-/// the stack, and none is refused here: payloads are passed over, and whoever reads them sets a bound. `null` beside the other
-/// outcome of a response reads as absent, because some peers write both members always.
+/// the stack, and none is refused here: payloads are passed over, and whoever reads them sets a bound. `null` beside
+/// the other outcome of a response reads as absent, because some peers write both members always.
+///
+/// With an integer id nothing is allocated, but for one byte per level of nesting that `serde_json` remembers beyond
+/// the first while it passes over a payload.
 ///
 /// # Errors
 ///
@@ -306,18 +310,16 @@ impl<'a> Visitor<'a> for Elements<'_, 'a> {
 }
 
 fn parse_object(text: &str) -> Result<Message<'_>, Malformed> {
-    let mut envelope = Envelope::default();
-    object::members(text, |key, value| envelope.add(&key, value))
-        .map_err(|_| MalformedKind::NotJson)?;
+    let envelope = Envelope::read(text).map_err(|_| MalformedKind::NotJson)?;
     envelope.into_message()
 }
 
 /// The members of a message before they are judged.
 #[derive(Default)]
 struct Envelope<'a> {
-    version: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    method: Option<&'a RawValue>,
+    version: Option<&'a str>,
+    id: Option<&'a str>,
+    method: Option<&'a str>,
     params: Option<&'a RawValue>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
@@ -326,26 +328,34 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    fn add(&mut self, key: &str, value: &'a RawValue) {
-        let slot = match key {
-            "jsonrpc" => &mut self.version,
-            "id" => &mut self.id,
-            "method" => &mut self.method,
-            "params" => &mut self.params,
-            "result" => &mut self.result,
-            "error" => &mut self.error,
-            _ => return,
-        };
-        if slot.replace(value).is_some() {
-            self.duplicate = true;
-            self.duplicate_id |= key == "id";
+    fn read(text: &'a str) -> Result<Self, ObjectError> {
+        let mut envelope = Self::default();
+        let mut members = Members::of(text)?;
+        while let Some(key) = members.key()? {
+            let seen_before = match &*key {
+                "jsonrpc" => envelope.version.replace(members.value_text()?).is_some(),
+                "id" => {
+                    envelope.duplicate_id = envelope.id.replace(members.value_text()?).is_some();
+                    envelope.duplicate_id
+                }
+                "method" => envelope.method.replace(members.value_text()?).is_some(),
+                "params" => envelope.params.replace(members.value()?).is_some(),
+                "result" => envelope.result.replace(members.value()?).is_some(),
+                "error" => envelope.error.replace(members.value()?).is_some(),
+                _ => {
+                    members.value_text()?;
+                    false
+                }
+            };
+            envelope.duplicate |= seen_before;
         }
+        Ok(envelope)
     }
 
     fn into_message(self) -> Result<Message<'a>, Malformed> {
         let id = match self.id {
             _ if self.duplicate_id => PeerId::Bad,
-            Some(raw) => PeerId::read(raw.get()),
+            Some(json) => PeerId::read(json),
             None => PeerId::Absent,
         };
         let is_response = self.method.is_none() && (self.result.is_some() || self.error.is_some());
@@ -368,7 +378,7 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    fn into_request(self, id: &PeerId, method: &'a RawValue) -> Result<Message<'a>, MalformedKind> {
+    fn into_request(self, id: &PeerId, method: &'a str) -> Result<Message<'a>, MalformedKind> {
         if self.result.is_some() || self.error.is_some() {
             return Err(MalformedKind::RequestAndResponse);
         }
@@ -439,8 +449,8 @@ impl PeerId {
     }
 }
 
-fn is_version_2(raw: &RawValue) -> bool {
-    raw.get() == "\"2.0\"" || text(raw).is_some_and(|version| version == "2.0")
+fn is_version_2(json: &str) -> bool {
+    json == "\"2.0\"" || text(json).is_some_and(|version| version == "2.0")
 }
 
 fn is_null(raw: &RawValue) -> bool {
@@ -448,10 +458,10 @@ fn is_null(raw: &RawValue) -> bool {
 }
 
 /// The content of a string; `None` for another type, and for what is no Unicode text.
-fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
-    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
-    if inner.contains('\\') {
-        serde_json::from_str(raw.get()).ok().map(Cow::Owned)
+fn text(json: &str) -> Option<Cow<'_, str>> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr(b'\\', inner.as_bytes()).is_some() {
+        serde_json::from_str(json).ok().map(Cow::Owned)
     } else {
         Some(Cow::Borrowed(inner))
     }
@@ -463,7 +473,7 @@ fn error_object(raw: &RawValue) -> Option<ErrorObject> {
     let (mut code, mut message, mut data) = (None, None, None);
     object::members(raw.get(), |key, value| match &*key {
         "code" => code = id::integer(value.get()),
-        "message" => message = text(value),
+        "message" => message = text(value.get()),
         "data" => data = Some(value),
         _ => {}
     })
@@ -473,3 +483,6 @@ fn error_object(raw: &RawValue) -> Option<ErrorObject> {
         ..ErrorObject::new(code?, message.unwrap_or_default())
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ mod message;
 pub mod object;
 mod payload;
 mod skim;
+#[cfg(test)]
+mod tests;
 
 pub use id::{Id, TEXT_ID_LIMIT};
 pub use line::{Line, LineReader};

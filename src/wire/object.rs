@@ -3,7 +3,7 @@
 use alloc::{borrow::Cow, string::String};
 use core::{fmt, ops::Range};
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 
 /// Why the members of a text cannot be told.
@@ -43,63 +43,147 @@ pub fn member(object: &str, key: &str) -> Result<Option<Range<usize>>, ObjectErr
 
 /// Shows every top-level member of `object` to `visit`, in the order of the text and with its unescaped key.
 ///
-/// Nothing is allocated but the keys that hold escapes, and no depth of nesting exhausts the stack. A key that is no
-/// Unicode text (an escaped lone surrogate) has replacement characters in their place.
+/// No key is copied but those that hold escapes, and no depth of nesting exhausts the stack. A key that is no Unicode
+/// text (an escaped lone surrogate) has replacement characters in their place.
 ///
 /// # Errors
 ///
 /// When the text is not one JSON object; the members before the flaw have been shown.
 pub fn members<'a>(
     object: &'a str,
-    visit: impl FnMut(Cow<'a, str>, &'a RawValue),
+    mut visit: impl FnMut(Cow<'a, str>, &'a RawValue),
 ) -> Result<(), ObjectError> {
-    let mut reader = serde_json::Deserializer::from_str(object);
-    reader
-        .deserialize_map(Members(visit))
-        .and_then(|()| reader.end())
-        .map_err(|_| ObjectError::NotAnObject)
+    let mut members = Members::of(object)?;
+    while let Some(key) = members.key()? {
+        visit(key, members.value()?);
+    }
+    Ok(())
 }
 
-struct Members<F>(F);
+/// A walk over the members of an object: a key, its value, the next key.
+///
+/// It steps through the object itself and leaves the values to `serde_json`: a visitor for `serde_json` took a third
+/// more instructions to read a short message.
+pub(super) struct Members<'a> {
+    /// What is ahead, without leading whitespace.
+    rest: &'a str,
+    first: bool,
+}
 
-impl<'a, F: FnMut(Cow<'a, str>, &'a RawValue)> Visitor<'a> for Members<F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
+impl<'a> Members<'a> {
+    pub(super) fn of(object: &'a str) -> Result<Self, ObjectError> {
+        let mut members = Self {
+            rest: trim_start(object),
+            first: true,
+        };
+        members.eat(b'{')?;
+        Ok(members)
     }
 
-    fn visit_map<A: MapAccess<'a>>(mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some((Key(key), value)) = map.next_entry()? {
-            (self.0)(key, value);
+    /// The next key, or `None` at the end of the object, which must be the end of the text too.
+    pub(super) fn key(&mut self) -> Result<Option<Cow<'a, str>>, ObjectError> {
+        if self.eat(b'}').is_ok() {
+            return if self.rest.is_empty() {
+                Ok(None)
+            } else {
+                Err(ObjectError::NotAnObject)
+            };
         }
+        if !self.first {
+            self.eat(b',')?;
+        }
+        self.first = false;
+        let key = match self.plain_string() {
+            Some(string) => Cow::Borrowed(&string[1..string.len() - 1]),
+            None if self.rest.starts_with('"') => unescaped(self.value()?),
+            None => return Err(ObjectError::NotAnObject),
+        };
+        self.eat(b':')?;
+        Ok(Some(key))
+    }
+
+    /// The value of the key just read.
+    pub(super) fn value(&mut self) -> Result<&'a RawValue, ObjectError> {
+        let mut reader = serde_json::Deserializer::from_str(self.rest);
+        let value = <&RawValue>::deserialize(&mut reader).map_err(|_| ObjectError::NotAnObject)?;
+        self.skip(value.get().len());
+        Ok(value)
+    }
+
+    /// The text of the value of the key just read; cheap for the plain strings and numbers that ids are.
+    pub(super) fn value_text(&mut self) -> Result<&'a str, ObjectError> {
+        match self.plain_string().or_else(|| self.plain_integer()) {
+            Some(text) => Ok(text),
+            None => self.value().map(RawValue::get),
+        }
+    }
+
+    /// Takes a string without escapes, with its quotes.
+    fn plain_string(&mut self) -> Option<&'a str> {
+        let [b'"', inner @ ..] = self.rest.as_bytes() else {
+            return None;
+        };
+        for (len, byte) in inner.iter().enumerate() {
+            match byte {
+                b'"' => return Some(self.skip(len + 2)),
+                b'\\' | b'\0'..b' ' => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Takes a positive integer that has nothing but digits.
+    fn plain_integer(&mut self) -> Option<&'a str> {
+        let bytes = self.rest.as_bytes();
+        let len = bytes.iter().position(|byte| !byte.is_ascii_digit())?;
+        let plain = len > 0 && bytes[0] != b'0' && matches!(bytes[len], b',' | b'}');
+        plain.then(|| self.skip(len))
+    }
+
+    #[inline]
+    fn eat(&mut self, byte: u8) -> Result<(), ObjectError> {
+        if self.rest.as_bytes().first() != Some(&byte) {
+            return Err(ObjectError::NotAnObject);
+        }
+        self.skip(1);
         Ok(())
     }
+
+    #[inline]
+    fn skip(&mut self, len: usize) -> &'a str {
+        let (skipped, rest) = self.rest.split_at(len);
+        self.rest = trim_start(rest);
+        skipped
+    }
 }
 
-/// A key that borrows where it can. It is read as bytes, because as `str` one odd key would cost the whole object.
-struct Key<'a>(Cow<'a, str>);
+/// Takes off the whitespace that JSON knows, which is less than ASCII's. Compact JSON has none.
+#[inline]
+fn trim_start(text: &str) -> &str {
+    match text.as_bytes() {
+        [b'\0'..=b' ', ..] => text.trim_start_matches([' ', '\t', '\n', '\r']),
+        _ => text,
+    }
+}
 
-impl<'a> Deserialize<'a> for Key<'a> {
-    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeyVisitor;
+/// The content of a string with escapes. It is read as bytes, because as `str` one odd key would cost the whole object.
+fn unescaped(string: &RawValue) -> Cow<'_, str> {
+    struct Lossy;
 
-        impl<'a> Visitor<'a> for KeyVisitor {
-            type Value = Key<'a>;
+    impl Visitor<'_> for Lossy {
+        type Value = String;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a key")
-            }
-
-            fn visit_borrowed_bytes<E>(self, key: &'a [u8]) -> Result<Key<'a>, E> {
-                Ok(Key(String::from_utf8_lossy(key)))
-            }
-
-            fn visit_bytes<E>(self, key: &[u8]) -> Result<Key<'a>, E> {
-                Ok(Key(Cow::Owned(String::from_utf8_lossy(key).into_owned())))
-            }
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
         }
 
-        deserializer.deserialize_bytes(KeyVisitor)
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
+            Ok(String::from_utf8_lossy(bytes).into_owned())
+        }
     }
+
+    serde_json::Deserializer::from_str(string.get())
+        .deserialize_bytes(Lossy)
+        .map_or(Cow::Borrowed(string.get()), Cow::Owned)
 }

@@ -25,7 +25,7 @@ pub struct Skimmed {
 }
 
 /// The scan of one message, fed in pieces of any size.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Skim {
     len: u64,
     place: Place,
