@@ -58,7 +58,7 @@ impl Config {
 
     fn over(binding: Binding, name: String, version: String) -> Config {
         Config {
-            client: Implementation::new(name, version),
+            client: Implementation::new(&name, &version),
             capabilities: ClientCapabilities::default(),
             binding,
             dialect: Dialect::Automatic,

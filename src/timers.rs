@@ -32,8 +32,14 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    pub(crate) fn is_armed(&self, key: K) -> bool {
-        self.armed.contains_key(&key)
+    /// When this is due.
+    pub(crate) fn at(&self, key: K) -> Option<Instant> {
+        self.armed.get(&key).copied()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.due.clear();
+        self.armed.clear();
     }
 
     /// The earliest deadline, without touching it.
@@ -86,6 +92,6 @@ mod tests {
         timers.disarm('a');
         timers.disarm('a');
         assert_eq!(timers.next(), None);
-        assert!(!timers.is_armed('a'));
+        assert_eq!(timers.at('a'), None);
     }
 }

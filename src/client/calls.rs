@@ -16,6 +16,7 @@ use crate::config::{Limit, Policy};
 use crate::id::CallId;
 use crate::protocol::{Method, Repeat, meta, method};
 use crate::time::Instant;
+use crate::watch::List;
 use crate::wire::{Payload, object};
 
 /// How one call differs from the others.
@@ -91,7 +92,7 @@ pub(super) enum Phase {
     /// Its server asked something before it goes on.
     Asking,
     /// It waits for a list.
-    Listing,
+    Listing(List),
     /// It was handed to the driver with this wire id.
     Sent(u64),
     /// It is to be sent.
@@ -127,7 +128,7 @@ impl Call {
             Phase::Waiting if self.resends == 0 && self.round.number == 0 => Delivery::NotSent,
             Phase::Asking | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
             // Reading a list changes nothing: as far as its caller is concerned, it did not run.
-            Phase::Listing => Delivery::NotSent,
+            Phase::Listing(_) => Delivery::NotSent,
         }
     }
 
@@ -256,8 +257,9 @@ impl Calls {
         }
     }
 
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+    /// Not sent: waiting for their turn, or for a list.
+    pub(super) fn queued(&self) -> usize {
+        self.table.len() - self.in_flight
     }
 
     pub(super) const fn waiting_bytes(&self) -> usize {
@@ -284,6 +286,26 @@ impl Calls {
     /// Those that are to be sent, oldest first.
     pub(super) fn waiting_ids(&self) -> Vec<CallId> {
         self.waiting.iter().copied().collect()
+    }
+
+    /// Those that were sent once and whose next round was not.
+    pub(super) fn mid_round(&self) -> Vec<CallId> {
+        let is_mid_round = |call: &Call| match call.phase {
+            Phase::Asking => true,
+            Phase::Waiting => call.round.number > 0,
+            Phase::Listing(_) | Phase::Sent(_) => false,
+        };
+        let found = self.table.iter().filter(|(_, call)| is_mid_round(call));
+        found.map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a call is in flight whose own deadline will end the wait.
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight > 0
+            && self.table.values().any(|call| match call.phase {
+                Phase::Sent(_) => call.clock.due().is_some(),
+                Phase::Asking | Phase::Listing(_) | Phase::Waiting => false,
+            })
     }
 
     pub(super) fn accept(&mut self, call: Call) -> CallId {
@@ -365,7 +387,10 @@ impl Calls {
     /// Which limit it has hit. A clock that has stood still for too long runs again.
     pub(super) fn overdue(&mut self, id: CallId, now: Instant) -> Option<TimeLimit> {
         let clock = &mut self.table.get_mut(&id)?.clock;
-        if clock.paused.is_some_and(|since| since + clock.patience <= now) {
+        if clock
+            .paused
+            .is_some_and(|since| since + clock.patience <= now)
+        {
             clock.resume(now);
         }
         clock.overdue(now)
@@ -379,7 +404,7 @@ impl Calls {
         self.held = held;
         let mut moved = Vec::new();
         for (id, call) in &mut self.table {
-            if let Phase::Sent(_) | Phase::Listing = call.phase {
+            if let Phase::Sent(_) | Phase::Listing(_) = call.phase {
                 if held {
                     call.clock.pause(now);
                 } else {
@@ -403,7 +428,7 @@ impl Calls {
                 self.waiting_bytes += call.bytes();
             }
             Phase::Asking | Phase::Sent(_) => self.in_flight += 1,
-            Phase::Listing => {}
+            Phase::Listing(_) => {}
         }
     }
 
@@ -417,7 +442,7 @@ impl Calls {
                 self.waiting_bytes -= call.bytes();
             }
             Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,
-            Phase::Listing => {}
+            Phase::Listing(_) => {}
         }
     }
 }
@@ -472,9 +497,7 @@ fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Mis
             own_member = own_member.or(OWN_MEMBERS.into_iter().find(|own| *own == key));
         }
     })
-    .map_err(|_| Misuse::NotAnObject {
-        what: "parameters",
-    })?;
+    .map_err(|_| Misuse::NotAnObject { what: "parameters" })?;
     let Some(meta) = meta else {
         return match own_member {
             Some(member) => Err(Misuse::ReservedMember { member }),
@@ -488,7 +511,7 @@ fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Mis
     if let Some(member) = own_member {
         return Err(Misuse::ReservedMember { member });
     }
-    let meta = Payload::from(meta.to_owned());
+    let meta = Payload::from(meta);
     let rest = (others > 0).then(|| without_meta(&params));
     Ok((rest.flatten(), Some(meta)))
 }

@@ -258,7 +258,7 @@ impl Page {
     fn read(list: List, result: &RawValue) -> Result<Page, Box<str>> {
         let (mut items, mut next, mut ttl) = (None, None, None);
         let visit = |key: Cow<'_, str>, value: &RawValue| match &*key {
-            "nextCursor" => next = Some(value.to_owned()),
+            "nextCursor" => next = Some(Payload::from(value)),
             "ttlMs" => ttl = i64::deserialize(value).ok(),
             key if key == list.member() => items = Vec::<Box<RawValue>>::deserialize(value).ok(),
             _ => {}
@@ -267,8 +267,8 @@ impl Page {
         let items = items.ok_or_else(|| format!("the page has no `{}`", list.member()))?;
         // S-CACHE-11: an empty cursor is a cursor. Some servers write null for none.
         let next = match next {
-            Some(cursor) if cursor.get().starts_with('"') => Some(Payload::from(cursor)),
-            Some(cursor) if cursor.get() == "null" => None,
+            Some(cursor) if cursor.as_str().starts_with('"') => Some(cursor),
+            Some(cursor) if cursor.as_str() == "null" => None,
             Some(_) => return Err("the cursor of the next page is no text".into()),
             None => None,
         };

@@ -97,7 +97,9 @@ impl Errands {
     }
 
     fn position(&self, wire: u64) -> Option<usize> {
-        self.open.binary_search_by_key(&wire, |(wire, _)| *wire).ok()
+        self.open
+            .binary_search_by_key(&wire, |(wire, _)| *wire)
+            .ok()
     }
 }
 

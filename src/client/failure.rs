@@ -179,9 +179,9 @@ impl Failure {
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match &self.kind {
-            FailureKind::Cancelled { .. }
-            | FailureKind::Closed
-            | FailureKind::Declined { .. } => Blame::Caller,
+            FailureKind::Cancelled { .. } | FailureKind::Closed | FailureKind::Declined { .. } => {
+                Blame::Caller
+            }
             FailureKind::Invalid { .. }
             | FailureKind::NotOffered { .. }
             | FailureKind::TimedOut { .. }

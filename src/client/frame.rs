@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -30,6 +30,60 @@ pub(super) enum Frame {
     SetLevel(u64, LogLevel),
     Subscribe(u64, Box<str>),
     Unsubscribe(u64, Box<str>),
+}
+
+impl Frame {
+    fn bytes(&self) -> usize {
+        let of = |payload: &Option<Payload>| payload.as_ref().map_or(0, |p| p.as_str().len());
+        match self {
+            Frame::Answer(_, Ok(result)) => of(result),
+            Frame::Answer(_, Err(error)) => error.message.len() + of(&error.data),
+            Frame::Notify(method, params) => method.len() + of(params),
+            Frame::Cancel(..)
+            | Frame::Discover(_)
+            | Frame::Initialize(..)
+            | Frame::Initialized
+            | Frame::Listen(..)
+            | Frame::Page(..)
+            | Frame::Ping(_)
+            | Frame::SetLevel(..)
+            | Frame::Subscribe(..)
+            | Frame::Unsubscribe(..) => 0,
+        }
+    }
+}
+
+/// The messages of the link itself, in order, and how much they weigh.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    waiting: VecDeque<Frame>,
+    bytes: usize,
+}
+
+impl Frames {
+    pub(super) fn push(&mut self, frame: Frame) {
+        self.bytes += frame.bytes();
+        self.waiting.push_back(frame);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Frame> {
+        let frame = self.waiting.pop_front()?;
+        self.bytes -= frame.bytes();
+        Some(frame)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+        self.bytes = 0;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 /// How to speak to the server of one life: what every request carries.

@@ -46,7 +46,7 @@ pub(super) struct Handshake {
     verdict: Option<Verdict>,
     /// A life was already spent, free of charge, on a server that died of the probe. It is
     /// granted once until there is agreement: some servers just die.
-    spent_a_life: bool,
+    has_spent_a_life: bool,
     /// In this life, the probe was sent.
     probed: bool,
     /// In this life, the first choice was corrected. Once is enough (S-VER-02).
@@ -67,7 +67,7 @@ impl Handshake {
             dialect,
             versions,
             verdict: remembered.map(|era| Verdict { era, proven: false }),
-            spent_a_life: false,
+            has_spent_a_life: false,
             probed: false,
             corrected: false,
         }
@@ -142,28 +142,29 @@ impl Handshake {
         }
     }
 
-    /// The life ended without agreement. Whether it died of the probe, so that a new one is to be
-    /// spoken to in the legacy era at once and free of charge.
+    /// The server died without agreement. Whether it died of the probe, and so free of charge: the
+    /// next one is spoken to in the legacy era.
     pub(super) fn died(&mut self) -> bool {
-        let modern_before = self.verdict.is_some_and(|v| v.era == Era::Modern && v.proven);
+        let known_modern = self
+            .verdict
+            .is_some_and(|v| v.era == Era::Modern && v.proven);
         let of_the_probe = self.dialect == Dialect::Automatic
             && self.probed
-            && !modern_before
-            && !self.spent_a_life
+            && !known_modern
             && self.versions.newest_of(Era::Legacy).is_some();
-        if of_the_probe {
-            self.spent_a_life = true;
-            self.verdict = Some(Verdict {
-                era: Era::Legacy,
-                proven: false,
-            });
-        } else {
+        if !of_the_probe {
             self.failed();
+            return false;
         }
-        of_the_probe
+        self.verdict = Some(Verdict {
+            era: Era::Legacy,
+            proven: false,
+        });
+        !core::mem::replace(&mut self.has_spent_a_life, true)
     }
 
-    /// The life ended without agreement, and it was not the probe's doing.
+    /// There was no agreement, and it was not the probe's doing: what was only believed is not
+    /// believed any more.
     pub(super) fn failed(&mut self) {
         self.verdict = self.verdict.filter(|verdict| verdict.proven);
     }
@@ -249,7 +250,7 @@ impl Handshake {
             era: terms.version.era(),
             proven: true,
         });
-        self.spent_a_life = false;
+        self.has_spent_a_life = false;
         Move::Agreed(Box::new(terms))
     }
 }

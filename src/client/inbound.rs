@@ -2,9 +2,7 @@
 //! Nothing in here can fail: whatever arrives is data.
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
@@ -102,7 +100,10 @@ impl Client {
                     }
                 }
                 Ok(Inbound::Batch(_)) => {
-                    self.noise("a batch, which the agreed version does not have", text.as_bytes());
+                    self.noise(
+                        "a batch, which the agreed version does not have",
+                        text.as_bytes(),
+                    );
                 }
                 Err(malformed) => self.malformed(&malformed, text),
             },
@@ -217,9 +218,12 @@ impl Client {
             Ok(result) => result,
             Err(error) => return self.settle(id, Outcome::Error(error)),
         };
-        let modern = self.session.as_ref().is_some_and(|s| s.version.era() == Era::Modern);
+        let modern = self
+            .session
+            .as_ref()
+            .is_some_and(|s| s.version.era() == Era::Modern);
         if !modern {
-            return self.settle(id, Outcome::Reply(Payload::from(result.to_owned())));
+            return self.settle(id, Outcome::Reply(Payload::from(result)));
         }
         let Ok(head) = serde_json::from_str::<ResultHead<'_>>(result.get()) else {
             return self.invalid(id, "its result type cannot be read");
@@ -228,13 +232,13 @@ impl Client {
         match head.result_type.as_deref() {
             // S-RPC-19: absent means complete.
             None | Some("complete") => {
-                self.settle(id, Outcome::Reply(Payload::from(result.to_owned())));
+                self.settle(id, Outcome::Reply(Payload::from(result)));
             }
             Some("input_required") if facts.is_some_and(|facts| facts.may_need_input) => {
                 self.input_required(id, &head);
             }
             Some("task") if self.expects_task(facts) => {
-                self.settle(id, Outcome::Reply(Payload::from(result.to_owned())));
+                self.settle(id, Outcome::Reply(Payload::from(result)));
             }
             // S-RPC-20, S-MRTR-03
             Some(_) => self.invalid(id, "its result type means nothing for this method"),
@@ -243,7 +247,10 @@ impl Client {
 
     fn expects_task(&self, facts: Option<&method::Method>) -> bool {
         facts.is_some_and(|facts| facts.name == names::TOOLS_CALL)
-            && self.config.capabilities.declares(ClientFeature::TasksExtension)
+            && self
+                .config
+                .capabilities
+                .declares(ClientFeature::TasksExtension)
     }
 
     fn invalid(&mut self, id: CallId, why: &str) {
@@ -276,11 +283,14 @@ impl Client {
         }
         call.round = Round {
             number,
-            state: state.map(|state| Payload::from(state.to_owned())),
+            state: state.map(Payload::from),
             missing: questions.len(),
             ..Round::default()
         };
-        let version = self.session.as_ref().map_or(Version::LATEST_MODERN, |s| s.version);
+        let version = self
+            .session
+            .as_ref()
+            .map_or(Version::LATEST_MODERN, |s| s.version);
         for question in &questions {
             let declared = &self.config.capabilities;
             let admitted = asks::admit(declared, version, &question.method, question.params);
@@ -299,7 +309,11 @@ impl Client {
 
     /// All answers are there, or none was asked for: the call is sent again with them.
     pub(super) fn go_on_if_answered(&mut self, id: CallId) {
-        if self.calls.call(id).is_some_and(|call| call.round.missing == 0) {
+        if self
+            .calls
+            .call(id)
+            .is_some_and(|call| call.round.missing == 0)
+        {
             self.calls.answered(id, self.now);
         }
         self.arm_call(id);
@@ -322,7 +336,7 @@ impl Client {
             ask,
             call,
             method,
-            params: params.map(|params| Payload::from(params.to_owned())),
+            params: params.map(Payload::from),
             until,
         }));
         self.hold_calls();
@@ -370,7 +384,7 @@ impl Client {
     /// The link answers by itself, unless the server has long ceased to read its answers.
     fn reply(&mut self, id: Id, answer: Result<Option<Payload>, ErrorObject>) {
         if self.frames.len() < ANSWERS_KEPT {
-            self.frames.push_back(Frame::Answer(id, answer));
+            self.frames.push(Frame::Answer(id, answer));
         } else {
             self.stats.answers_dropped += 1;
         }
@@ -390,14 +404,15 @@ impl Client {
             names::NOTIFICATIONS_TOOLS_LIST_CHANGED => self.changed(params, &[List::Tools]),
             _ => self.tell(Event::Notified {
                 method: name.into(),
-                params: params.map(|params| Payload::from(params.to_owned())),
+                params: params.map(Payload::from),
             }),
         }
     }
 
     /// S-CANC-08: one that names nothing that is open is ignored.
     fn cancelled(&mut self, params: Option<&RawValue>) {
-        let Some(id) = read::<Cancelled<'_>>(params).and_then(|p| Id::from_json(p.request_id.get()))
+        let Some(id) =
+            read::<Cancelled<'_>>(params).and_then(|p| Id::from_json(p.request_id.get()))
         else {
             return;
         };
@@ -419,7 +434,7 @@ impl Client {
             (Some(least), Some(level)) if level >= least => self.tell(Event::Log {
                 level,
                 logger: log.logger.map(|logger| logger.into()),
-                data: Payload::from(log.data.to_owned()),
+                data: Payload::from(log.data),
             }),
             (_, _) => {}
         }
@@ -511,7 +526,11 @@ impl Client {
             return;
         }
         let doublings = self.watcher.endings.saturating_sub(1).min(16);
-        let pause = self.config.policy.watch_retry.saturating_mul(1 << doublings);
+        let pause = self
+            .config
+            .policy
+            .watch_retry
+            .saturating_mul(1 << doublings);
         self.arm_in(Timer::WatchRetry, pause.min(super::WATCH_RETRY_CAP));
     }
 
@@ -539,7 +558,7 @@ impl Client {
                     Frame::Unsubscribe(self.errands.issue(Errand::Unsubscribe), uri)
                 }
             };
-            self.frames.push_back(frame);
+            self.frames.push(frame);
         }
         if !self.watcher.is_complete() {
             self.arm_in(Timer::WatchSetup, self.config.policy.watch_timeout);
@@ -561,14 +580,16 @@ impl Client {
             } else {
                 self.catalog.begin(list);
                 let wire = self.errands.issue(Errand::Page(list));
-                self.frames.push_back(Frame::Page(wire, list, None));
+                self.frames.push(Frame::Page(wire, list, None));
             }
         }
     }
 
     fn page(&mut self, list: List, outcome: Reply<'_>) {
         let limits = &self.config.limits;
-        let step = self.catalog.page(list, outcome, self.epoch, self.now, limits);
+        let step = self
+            .catalog
+            .page(list, outcome, self.epoch, self.now, limits);
         match step {
             Some(Step::Complete(listing, waiting)) => {
                 for call in waiting {
@@ -588,7 +609,7 @@ impl Client {
                     self.calls.touch(*call, self.now);
                 }
                 let wire = self.errands.issue(Errand::Page(list));
-                self.frames.push_back(Frame::Page(wire, list, cursor));
+                self.frames.push(Frame::Page(wire, list, cursor));
             }
             None => {}
         }

@@ -80,11 +80,6 @@ impl Pulse {
     pub(super) const fn is_probing(&self) -> bool {
         self.probed.is_some()
     }
-
-    /// Whether nothing was heard since `then`.
-    pub(super) fn silent_since(&self, then: Instant) -> bool {
-        self.heard <= then
-    }
 }
 
 #[cfg(test)]

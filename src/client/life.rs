@@ -40,6 +40,8 @@ pub(super) struct Life {
     more_faults: u32,
     has_ended: bool,
     exit: Option<ExitStatus>,
+    /// It never came to be.
+    is_stillborn: bool,
     /// A fault was seen that says more than "it closed".
     is_faulty: bool,
 }
@@ -58,6 +60,7 @@ impl Life {
             more_faults: 0,
             has_ended: false,
             exit: None,
+            is_stillborn: false,
             is_faulty: false,
         }
     }
@@ -73,10 +76,16 @@ impl Life {
 
     /// Whether nothing is left that could still do something.
     fn is_gone(&self, binding: Binding) -> bool {
-        match binding {
-            Binding::Child => self.has_ended && self.exit.is_some(),
-            Binding::Socket => self.has_ended,
-        }
+        let is_reaped = match binding {
+            Binding::Child => self.exit.is_some(),
+            Binding::Socket => true,
+        };
+        self.is_stillborn || self.has_ended && is_reaped
+    }
+
+    /// The process is gone, and somebody of its tree still holds its output.
+    fn is_survived_by_its_tree(&self) -> bool {
+        self.exit.is_some() && !self.has_ended
     }
 
     /// Whether the end costs an attempt: it was not meant, or it was and something real went
@@ -151,14 +160,10 @@ impl Client {
     pub(super) fn open_failed(&mut self, faults: &[Fault]) {
         if let Some(life) = &mut self.life {
             life.note(faults);
-            life.has_ended = true;
-            life.exit.get_or_insert(ExitStatus::Unknown);
+            life.is_stillborn = true;
         }
         self.down(Cause::OpenFailed);
         self.bury_if_gone();
-        if let Some(ended) = self.last_end.as_mut().and_then(Arc::get_mut) {
-            ended.exit = None;
-        }
     }
 
     /// The stream ended.
@@ -181,9 +186,15 @@ impl Client {
 
     fn died(&mut self) {
         self.down(Cause::Died);
-        // Whatever was still hoped for from it will not come.
-        if self.rung() == Some(Rung::Drain) {
-            self.climb();
+        let survived = self
+            .life
+            .as_ref()
+            .is_some_and(Life::is_survived_by_its_tree);
+        match self.rung() {
+            // What it might still have answered will not come.
+            Some(Rung::Drain) => self.climb(),
+            Some(Rung::CloseWrite) if survived => self.climb(),
+            Some(_) | None => {}
         }
         self.bury_if_gone();
     }
@@ -196,7 +207,7 @@ impl Client {
             Move::Say(Say::Discover(version)) => {
                 self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
                 let wire = self.errands.issue(Errand::Discover);
-                self.frames.push_back(Frame::Discover(wire));
+                self.frames.push(Frame::Discover(wire));
                 self.arm_in(Timer::Probe, self.config.policy.probe_timeout);
             }
             Move::Say(Say::Initialize(version)) => {
@@ -204,7 +215,7 @@ impl Client {
                 self.errands.keep(|errand| *errand != Errand::Discover);
                 self.voice = Voice::new(&self.config, version, None);
                 let wire = self.errands.issue(Errand::Initialize);
-                self.frames.push_back(Frame::Initialize(wire, version));
+                self.frames.push(Frame::Initialize(wire, version));
             }
         }
     }
@@ -225,7 +236,7 @@ impl Client {
         });
         self.speak(terms.version);
         if terms.version.era() == Era::Legacy {
-            self.frames.push_back(Frame::Initialized);
+            self.frames.push(Frame::Initialized);
         }
         if let Some(life) = &mut self.life {
             life.ready_at = Some(self.now);
@@ -234,7 +245,11 @@ impl Client {
         self.session = Some(session.clone());
         self.tell(Event::Ready(session.clone()));
         self.arm_in(Timer::Stable, self.config.policy.retry.stable_after);
-        self.pulse = self.config.policy.keepalive.map(|k| Pulse::new(k, self.now));
+        self.pulse = self
+            .config
+            .policy
+            .keepalive
+            .map(|k| Pulse::new(k, self.now));
         if let Some(pulse) = &self.pulse {
             self.timers.arm(Timer::Pulse, pulse.first());
         }
@@ -257,8 +272,10 @@ impl Client {
         }
         let cause = match (state, cause) {
             (State::Handshaking, Cause::Died) if self.handshake.died() => Cause::EraProbe,
-            (State::Handshaking, cause) if !cause.is_planned() => {
-                self.handshake.failed();
+            (State::Handshaking, cause) => {
+                if cause != Cause::Died && !cause.is_planned() {
+                    self.handshake.failed();
+                }
                 cause
             }
             (_, cause) => cause,
@@ -298,8 +315,7 @@ impl Client {
         };
         let drains = self.calls.in_flight() > 0 && !self.config.policy.drain.is_zero();
         match cause {
-            // The process is gone, and somebody still holds its output: what is left of its tree.
-            Cause::Died | Cause::EraProbe if life.exit.is_some() => Rung::Kill,
+            Cause::Died | Cause::EraProbe if life.is_survived_by_its_tree() => firm,
             Cause::AskedTo { .. } if drains => Rung::Drain,
             _ if !life.is_open => firm,
             Cause::AskedTo { .. }
@@ -308,10 +324,9 @@ impl Client {
             | Cause::HandshakeRefused { .. }
             | Cause::OpenFailed
             | Cause::Shutdown => Rung::CloseWrite,
-            Cause::HandshakeTimedOut
-            | Cause::Noise
-            | Cause::OpenTimedOut
-            | Cause::Unresponsive => firm,
+            Cause::HandshakeTimedOut | Cause::Noise | Cause::OpenTimedOut | Cause::Unresponsive => {
+                firm
+            }
         }
     }
 
@@ -337,7 +352,9 @@ impl Client {
             self.part();
         }
         match rung {
-            Rung::Drain => self.errands.keep(|errand| matches!(errand, Errand::Call(_))),
+            Rung::Drain => self
+                .errands
+                .keep(|errand| matches!(errand, Errand::Call(_))),
             Rung::Release => return self.bury(true),
             // What is gone needs no telling.
             _ if self.is_gone() => return,
@@ -478,7 +495,7 @@ impl Client {
                 self.stats.probes += 1;
                 let wire = self.errands.issue(Errand::Probe);
                 let era = self.session.as_ref().map(|session| session.version.era());
-                self.frames.push_back(match era {
+                self.frames.push(match era {
                     Some(Era::Modern) => Frame::Discover(wire),
                     Some(_) | None => Frame::Ping(wire),
                 });

@@ -45,7 +45,7 @@ impl State {
 
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             State::Idle => "idle",
             State::Opening => "opening",
             State::Handshaking => "handshaking",

@@ -61,7 +61,7 @@ impl Client {
                     self.withdrawn(ask, Withdrawn::CallSettled);
                 }
             }
-            Phase::Listing => {
+            Phase::Listing(_) => {
                 if let Some(list) = self.catalog.unwant(id) {
                     if let Some(wire) = self.errands.wire_for(&Errand::Page(list)) {
                         self.errands.close(wire);
@@ -80,7 +80,7 @@ impl Client {
     pub(super) fn abort(&mut self, id: CallId, kind: FailureKind, reason: Option<&str>) {
         let sent = self.calls.call(id).and_then(|call| match call.phase {
             Phase::Sent(wire) if !call.is_task() => Some(wire),
-            Phase::Asking | Phase::Listing | Phase::Sent(_) | Phase::Waiting => None,
+            Phase::Asking | Phase::Listing(_) | Phase::Sent(_) | Phase::Waiting => None,
         });
         self.fail(id, kind);
         if let Some(wire) = sent {
@@ -90,7 +90,8 @@ impl Client {
 
     pub(super) fn withdraw_request(&mut self, wire: u64, reason: Option<&str>) {
         if self.session.is_some() {
-            self.frames.push_back(Frame::Cancel(wire, reason.map(Into::into)));
+            self.frames
+                .push(Frame::Cancel(wire, reason.map(Into::into)));
         }
     }
 

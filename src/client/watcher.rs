@@ -73,7 +73,11 @@ impl Watcher {
 
     /// Whether every answer is there.
     pub(super) fn is_complete(&self) -> bool {
-        self.missing == 0 && self.listening.iter().all(|listening| listening.acknowledged)
+        self.missing == 0
+            && self
+                .listening
+                .iter()
+                .all(|listening| listening.acknowledged)
     }
 
     /// Another wish. What to send to the server of this session to get it.
@@ -97,6 +101,15 @@ impl Watcher {
         self.granted = Watch::none();
         self.missing = 0;
         self.listening.clear();
+    }
+
+    /// The server ended the watch a while ago: it is asked for again.
+    pub(super) fn resume(&mut self, session: &Session) -> Vec<Chore> {
+        if self.listening.is_empty() {
+            self.pursue(&Watch::none(), session)
+        } else {
+            Vec::new()
+        }
     }
 
     fn pursue(&mut self, before: &Watch, session: &Session) -> Vec<Chore> {
@@ -160,7 +173,9 @@ impl Watcher {
                 ..Watch::none()
             };
             let open = self.listening.drain(..);
-            return open.map(|listening| Chore::Unlisten(listening.wire)).collect();
+            return open
+                .map(|listening| Chore::Unlisten(listening.wire))
+                .collect();
         }
         alloc::vec![Chore::Listen(filter)]
     }
@@ -175,7 +190,9 @@ impl Watcher {
 
     /// Whether a notification that names this subscription is ours.
     pub(super) fn owns(&self, wire: u64) -> bool {
-        self.listening.iter().any(|listening| listening.wire == wire)
+        self.listening
+            .iter()
+            .any(|listening| listening.wire == wire)
     }
 
     /// The server granted this much of a listen request. The older ones have served.
@@ -185,12 +202,15 @@ impl Watcher {
         };
         self.endings = 0;
         self.listening[at].acknowledged = true;
+        self.settled = false;
         self.granted = Watch {
             logs: self.granted.logs,
             ..Filter::read(params)
         };
         let older = self.listening.drain(..at);
-        older.map(|listening| Chore::Unlisten(listening.wire)).collect()
+        older
+            .map(|listening| Chore::Unlisten(listening.wire))
+            .collect()
     }
 
     /// The server ended a listen request. Whether it was the one that counts.

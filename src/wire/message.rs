@@ -383,7 +383,8 @@ impl<'a> Envelope<'a> {
             return Err(MalformedKind::RequestAndResponse);
         }
         let method = text(method).ok_or(MalformedKind::BadMethod)?;
-        let params = self.params;
+        // Some peers write null where they mean nothing.
+        let params = self.params.filter(|params| !is_null(params));
         if !params.is_none_or(payload::is_object) {
             return Err(MalformedKind::BadParams);
         }

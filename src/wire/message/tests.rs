@@ -60,6 +60,16 @@ fn a_null_beside_the_other_outcome_is_absent() {
 }
 
 #[test]
+fn null_params_are_none() {
+    let Message::Notification { params, .. } =
+        one(r#"{"jsonrpc":"2.0","method":"m","params":null}"#)
+    else {
+        panic!("a notification");
+    };
+    assert!(params.is_none());
+}
+
+#[test]
 fn an_error_may_come_without_an_id() {
     for text in [
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#,
@@ -172,7 +182,7 @@ fn every_way_to_be_malformed() {
         (r#"{"jsonrpc":"2.0","id":7,"method":"\ud800"}"#, Kind::BadMethod, SEVEN, false),
         (r#"{"jsonrpc":"2.0","id":7,"method":"\udc00\ud800x"}"#, Kind::BadMethod, SEVEN, false),
         (r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[1]}"#, Kind::BadParams, SEVEN, false),
-        (r#"{"jsonrpc":"2.0","method":"m","params":null}"#, Kind::BadParams, None, false),
+        (r#"{"jsonrpc":"2.0","method":"m","params":7}"#, Kind::BadParams, None, false),
         (r#"{"jsonrpc":"2.0","id":7,"method":"m","result":{}}"#, Kind::RequestAndResponse, SEVEN, false),
         (r#"{"jsonrpc":"2.0","id":7,"method":"m","method":"m"}"#, Kind::DuplicateMember, SEVEN, false),
         (r#"{"jsonrpc":"2.0","jsonrpc":"2.0","id":7,"result":{}}"#, Kind::DuplicateMember, SEVEN, true),

@@ -1,0 +1,778 @@
+//! The client end of a link: the verbs of the application, the contract with the driver, and what is due when.
+//!
+//! Each room in here owns one subject: [`lifecycle`] the transition table, `life` one life of the transport,
+//! `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls` and `settle` the
+//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stdio` the byte stream, `inbound` what the
+//! server says, `frame` what is said to it.
+
+mod asks;
+mod calls;
+mod catalog;
+mod closing;
+mod errand;
+mod event;
+mod failure;
+mod frame;
+mod handshake;
+mod inbound;
+mod keepalive;
+mod life;
+mod lifecycle;
+mod retry;
+mod settle;
+mod stdio;
+mod watcher;
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+pub use calls::CallOptions;
+pub use catalog::Listing;
+pub use event::{Ask, Event, Noise, Outcome, Session, Withdrawn};
+pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, TimeLimit};
+pub use lifecycle::State;
+
+use asks::{Asks, Origin};
+use calls::{Calls, Phase};
+use catalog::Catalog;
+use closing::Rung;
+use errand::{Errand, Errands};
+use frame::{Frame, Frames, Voice};
+use handshake::Handshake;
+use keepalive::Pulse;
+use life::Life;
+use lifecycle::Cue;
+use retry::Budget;
+use watcher::Watcher;
+
+use crate::config::Config;
+use crate::id::{AskId, CallId, Epoch, StreamId};
+use crate::io::{Input, Output};
+use crate::protocol::{Era, Owner, Version, code, method};
+use crate::queue::{Outbox, Weigh};
+use crate::stats::Stats;
+use crate::time::{Deadline, Instant, Wake};
+use crate::timers::Timers;
+use crate::watch::{Change, List, Watch};
+use crate::wire::{ErrorObject, Payload};
+
+/// The longest pause before a watch is set up again.
+const WATCH_RETRY_CAP: Duration = Duration::from_secs(60);
+
+/// No deadline is set nearer than this, so that a zero in a policy cannot become a spin.
+const TICK: Duration = Duration::from_millis(1);
+
+/// The client end of a link to one server.
+///
+/// It outlives every transport under it. A driver tells it what happened with [`handle`](Client::handle) and what time it is
+/// with [`handle_timeout`](Client::handle_timeout), does what [`poll_output`](Client::poll_output) says, and sleeps until
+/// [`poll_timeout`](Client::poll_timeout). The application uses the other verbs, between any two of these, and hears of
+/// everything through [`Output::Event`].
+///
+/// Nothing a server does is an `Err`: that is data. An `Err` says that the caller made a mistake.
+pub struct Client {
+    config: Config,
+    now: Instant,
+    state: State,
+    /// The number of the newest transport.
+    epoch: Epoch,
+    /// The transport that exists, from the moment it is asked for until it is let go.
+    life: Option<Life>,
+    /// What was agreed on with the server that can still answer.
+    session: Option<Arc<Session>>,
+    last_end: Option<Arc<Ended>>,
+    is_shutting_down: bool,
+    budget: Budget,
+    handshake: Handshake,
+    pulse: Option<Pulse>,
+    calls: Calls,
+    asks: Asks,
+    watcher: Watcher,
+    /// Lists whose change is told in an event that nobody has polled yet.
+    announced: BTreeSet<List>,
+    catalog: Catalog,
+    errands: Errands,
+    voice: Voice,
+    frames: Frames,
+    outbox: Outbox<Event>,
+    timers: Timers<Timer>,
+    stats: Stats,
+}
+
+/// Everything that can be due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A question waits too long.
+    Ask(AskId),
+    /// The pause before the next attempt is over.
+    Attempt,
+    /// A call may be overdue.
+    Call(CallId),
+    /// The handshake has failed.
+    Handshake,
+    /// The grace of a rung is over.
+    Ladder,
+    /// The handshake takes long.
+    Notice,
+    /// The transport takes too long to open.
+    Open,
+    /// The modern probe is not answered.
+    Probe,
+    /// The pulse is to be felt.
+    Pulse,
+    /// The life has been good for long enough.
+    Stable,
+    /// A watch that the server ended is to be set up again.
+    WatchRetry,
+    /// The set-up of the watch takes too long.
+    WatchSetup,
+}
+
+/// # The contract with the driver
+impl Client {
+    /// A link that does nothing until it is wanted: by [`connect`](Client::connect), or by a call.
+    #[must_use]
+    pub fn new(config: Config) -> Client {
+        Client {
+            now: Instant::ZERO,
+            state: State::Idle,
+            epoch: Epoch::NONE,
+            life: None,
+            session: None,
+            last_end: None,
+            is_shutting_down: false,
+            budget: Budget::new(config.policy.retry, config.seed),
+            handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
+            pulse: None,
+            calls: Calls::new(),
+            asks: Asks::new(),
+            watcher: Watcher::new(config.watch.clone()),
+            announced: BTreeSet::new(),
+            catalog: Catalog::new(),
+            errands: Errands::new(),
+            voice: Voice::new(&config, Version::LATEST_LEGACY, None),
+            frames: Frames::default(),
+            outbox: Outbox::new(),
+            timers: Timers::new(),
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// Something happened to the transport `epoch`.
+    ///
+    /// What concerns another transport than the present one is counted and dropped. Poll all outputs afterwards.
+    pub fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
+        self.advance(now);
+        if self.life.as_ref().is_none_or(|life| life.epoch != epoch) {
+            self.stats.stale_inputs += 1;
+            return;
+        }
+        match input {
+            Input::Bytes { bytes, .. } => self.bytes(bytes),
+            Input::End { faults, .. } => {
+                self.last_line();
+                self.ended(faults);
+            }
+            Input::Exited { status } => self.exited(status),
+            Input::OpenFailed { faults } => self.open_failed(faults),
+            Input::Opened => self.opened(),
+            Input::Sent { len, .. } => {
+                if let Some(life) = &mut self.life {
+                    life.pipe.sent(len);
+                }
+            }
+            Input::Stderr { bytes } => {
+                if let Some(life) = &mut self.life {
+                    life.pipe.stderr.push(bytes);
+                }
+                self.heard();
+            }
+        }
+        self.conclude();
+    }
+
+    /// It is `now`. Early or late is harmless. Afterwards [`poll_timeout`](Client::poll_timeout) lies after `now`, or says
+    /// that output waits.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        while let Some(timer) = self.timers.expire(self.now) {
+            match timer {
+                Timer::Ask(ask) => self.ask_unanswered(ask),
+                Timer::Attempt => self.attempt(),
+                Timer::Call(call) => self.call_due(call),
+                Timer::Handshake => self.down(Cause::HandshakeTimedOut),
+                Timer::Ladder => self.climb(),
+                Timer::Notice => self.notice(),
+                Timer::Open => self.down(Cause::OpenTimedOut),
+                Timer::Probe => self.probe_unanswered(),
+                Timer::Pulse => self.feel_pulse(),
+                Timer::Stable => self.budget.forgive(),
+                Timer::WatchRetry => self.watch_again(),
+                Timer::WatchSetup => self.tell_watching(),
+            }
+        }
+        self.conclude();
+    }
+
+    /// What the driver must do next; `None` when there is nothing. Bytes to write are appended to `buf`.
+    ///
+    /// Any verb and any input can change the answer. Poll until `None` after each of them.
+    #[must_use = "an output that is not carried out is lost"]
+    pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        let Some(output) = self.outbox.pop() else {
+            return self.write(buf);
+        };
+        if let Output::Event(Event::Changed(Change::List(list))) = &output {
+            self.announced.remove(list);
+        }
+        Some(output)
+    }
+
+    /// When to call [`handle_timeout`](Client::handle_timeout), and why. `None` when nothing is ever due by itself.
+    ///
+    /// While output waits it is due now. Any verb, input and poll can change the answer.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        if !self.outbox.is_empty() || self.can_write() {
+            return Some(Deadline {
+                at: self.now,
+                wake: Wake::Output,
+            });
+        }
+        let (at, timer) = self.timers.next()?;
+        let wake = match timer {
+            Timer::Ask(_) => Wake::Ask,
+            Timer::Attempt if self.state == State::Parked => Wake::Parked,
+            Timer::Attempt => Wake::Backoff,
+            Timer::Call(_) => Wake::Call,
+            Timer::Handshake | Timer::Notice | Timer::Probe => Wake::Handshake,
+            Timer::Ladder => Wake::Close,
+            Timer::Open => Wake::Open,
+            Timer::Pulse => Wake::Keepalive,
+            Timer::Stable => Wake::Stable,
+            Timer::WatchRetry | Timer::WatchSetup => Wake::Watch,
+        };
+        Some(Deadline { at, wake })
+    }
+
+    /// Whether to go on reading: `false` while much of what was read waits to be polled.
+    #[must_use]
+    pub fn wants_input(&self, _stream: StreamId) -> bool {
+        self.outbox.bytes() < self.config.limits.undelivered_bytes
+    }
+}
+
+/// # The verbs of the application
+impl Client {
+    /// The link is wanted. Begins at once, or as soon as the floor between two attempts allows; does nothing
+    /// where an attempt is under way, the link is ready, or it is closed.
+    pub fn connect(&mut self, now: Instant) {
+        self.advance(now);
+        self.attempt();
+        self.conclude();
+    }
+
+    /// The transport `seen` is to be replaced, for the reason given. Free of charge.
+    ///
+    /// Calls in flight are given a while to end. `seen` is the one that the caller means: when it is not the present
+    /// one any more, somebody else has seen to it, and nothing happens. So any number of callers who saw the same trouble
+    /// cause one reconnect.
+    pub fn reconnect(&mut self, now: Instant, seen: Epoch, why: &str) {
+        self.advance(now);
+        if self.life.as_ref().is_some_and(|life| life.epoch == seen) {
+            self.down(Cause::AskedTo { why: why.into() });
+        }
+        self.conclude();
+    }
+
+    /// The link is not wanted any more. Every call ends at once; the transport is taken down by the ladder; then
+    /// comes [`Event::Closed`], the last one.
+    pub fn shutdown(&mut self, now: Instant) {
+        self.advance(now);
+        if self.state == State::Closed {
+            return;
+        }
+        self.is_shutting_down = true;
+        self.settle_all(&FailureKind::Closed);
+        self.down(Cause::Shutdown);
+        self.close(Cue::Shutdown);
+        self.conclude();
+    }
+
+    /// The network is back, the laptop is awake: try now. A link that waits or is parked begins an attempt; a ready one is
+    /// probed.
+    pub fn wake(&mut self, now: Instant) {
+        self.advance(now);
+        if self.state != State::Idle {
+            self.attempt();
+        }
+        let beat = match &mut self.pulse {
+            Some(pulse) if !pulse.is_probing() => Some(pulse.probe(self.now)),
+            Some(_) | None => None,
+        };
+        if let Some(beat) = beat {
+            self.beat(beat);
+        }
+        self.conclude();
+    }
+
+    /// Asks something of the server. The outcome comes as [`Event::Done`], exactly once, whatever happens below.
+    ///
+    /// A call that cannot be sent yet waits. It makes an idle link connect, and a parked one look for its server.
+    ///
+    /// # Errors
+    ///
+    /// When the link is closed, the queue is full, the parameters are no object or have what the link itself writes, or
+    /// the method is the link's own business.
+    pub fn call(
+        &mut self,
+        now: Instant,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+        options: CallOptions,
+    ) -> Result<CallId, Misuse> {
+        self.advance(now);
+        let method = method.into();
+        if method::find(&method).is_some_and(|facts| facts.owner == Owner::Link) {
+            let instead = instead_of(&method);
+            return Err(Misuse::OwnedByLink { method, instead });
+        }
+        let call = calls::prepare(self.now, method, params, options, &self.config.policy)?;
+        self.accept(call)
+    }
+
+    /// Reads one of the server's lists, all pages of it. The outcome is [`Outcome::Listed`].
+    ///
+    /// What is held and still fresh is given out at once; callers that want the same list at the same time share one
+    /// reading of it.
+    ///
+    /// # Errors
+    ///
+    /// When the link is closed or the queue is full.
+    pub fn list(
+        &mut self,
+        now: Instant,
+        list: List,
+        options: CallOptions,
+    ) -> Result<CallId, Misuse> {
+        self.advance(now);
+        let method = catalog::method_of(list);
+        let mut call = calls::prepare(self.now, method.into(), None, options, &self.config.policy)?;
+        call.phase = Phase::Listing(list);
+        self.accept(call)
+    }
+
+    /// A call is not wanted any more. It ends at once, and its server is told.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such call under way.
+    pub fn cancel(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        reason: Option<&str>,
+    ) -> Result<(), Misuse> {
+        self.advance(now);
+        if self.calls.call(call).is_none() {
+            return Err(Misuse::UnknownCall);
+        }
+        let kind = FailureKind::Cancelled {
+            reason: reason.map(Into::into),
+        };
+        self.abort(call, kind, reason);
+        self.conclude();
+        Ok(())
+    }
+
+    /// Answers a question of the server: with a result, or with the reason why there is none.
+    ///
+    /// In the modern era a refusal cannot be told to the server; the call that it asked for ends instead.
+    ///
+    /// # Errors
+    ///
+    /// When the question is not open any more, or the result is no object.
+    pub fn answer(
+        &mut self,
+        now: Instant,
+        ask: AskId,
+        answer: Result<Payload, ErrorObject>,
+    ) -> Result<(), Misuse> {
+        self.advance(now);
+        if answer.as_ref().is_ok_and(|result| !result.is_object()) {
+            return Err(Misuse::NotAnObject { what: "an answer" });
+        }
+        let open = self.asks.close(ask).ok_or(Misuse::UnknownAsk)?;
+        self.timers.disarm(Timer::Ask(ask));
+        self.give(open, answer);
+        self.conclude();
+        Ok(())
+    }
+
+    /// What the application wants to hear of, from now on and from every later server.
+    pub fn watch(&mut self, now: Instant, wish: Watch) {
+        self.advance(now);
+        let session = self.session.clone().filter(|_| self.state == State::Ready);
+        let chores = self.watcher.wish_for(wish, session.as_deref());
+        if let Some(session) = session {
+            self.speak(session.version);
+        }
+        self.do_chores(chores);
+        self.conclude();
+    }
+
+    /// Tells the server something that has no answer, such as `notifications/roots/list_changed`.
+    ///
+    /// # Errors
+    ///
+    /// When the link is not ready, the agreed version does not have it, the parameters are no object, or it is the
+    /// link's own business.
+    pub fn notify(
+        &mut self,
+        now: Instant,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        self.advance(now);
+        let method = method.into();
+        let Some(session) = self.session() else {
+            return Err(Misuse::NotReady { state: self.state });
+        };
+        if let Some(facts) = method::find(&method) {
+            if facts.owner == Owner::Link {
+                let instead = instead_of(&method);
+                return Err(Misuse::OwnedByLink { method, instead });
+            }
+            if !facts.to_server.contains(session.version) {
+                return Err(Misuse::NotInVersion { method });
+            }
+        }
+        if params.as_ref().is_some_and(|params| !params.is_object()) {
+            return Err(Misuse::NotAnObject { what: "parameters" });
+        }
+        let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
+        self.check_room(bytes)?;
+        self.frames.push(Frame::Notify(method, params));
+        Ok(())
+    }
+
+    /// Where the link stands.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// The newest transport that was asked for.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What was agreed on with the server, while the link is ready.
+    #[must_use]
+    pub fn session(&self) -> Option<&Session> {
+        match self.state {
+            State::Ready => self.session.as_deref(),
+            State::Idle
+            | State::Opening
+            | State::Handshaking
+            | State::Closing
+            | State::Waiting
+            | State::Parked
+            | State::Closed => None,
+        }
+    }
+
+    /// The era that the server is believed to speak, to be remembered for the next process.
+    #[must_use]
+    pub fn era(&self) -> Option<Era> {
+        self.handshake.era()
+    }
+
+    /// What is held of a list, fresh or not. See [`is_fresh`](Client::is_fresh).
+    #[must_use]
+    pub fn held(&self, list: List) -> Option<&Listing> {
+        self.catalog.listing(list).map(|listing| &**listing)
+    }
+
+    /// Whether [`list`](Client::list) would answer from what is held.
+    #[must_use]
+    pub fn is_fresh(&self, list: List) -> bool {
+        self.fresh(list).is_some()
+    }
+
+    /// How the last transport ended, if one did.
+    #[must_use]
+    pub fn last_end(&self) -> Option<&Ended> {
+        self.last_end.as_deref()
+    }
+
+    /// How many attempts in a row have failed.
+    #[must_use]
+    pub const fn failures(&self) -> u32 {
+        self.budget.failures()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.stats
+    }
+}
+
+impl Client {
+    /// Time only moves on. A driver whose clock jumps back is not a reason to forget what was due.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.outbox.push(Output::Event(event));
+    }
+
+    fn arm_in(&mut self, timer: Timer, span: Duration) {
+        self.arm_at(timer, self.now + span);
+    }
+
+    fn arm_at(&mut self, timer: Timer, at: Instant) {
+        self.timers.arm(timer, at.max(self.now + TICK));
+    }
+
+    /// What follows from the end of any input, timer or verb.
+    fn conclude(&mut self) {
+        if self.rung() == Some(Rung::Drain) && self.calls.in_flight() == 0 {
+            self.climb();
+        }
+        if self.state == State::Ready && self.watcher.is_complete() {
+            self.tell_watching();
+        }
+    }
+
+    fn accept(&mut self, call: calls::Call) -> Result<CallId, Misuse> {
+        if self.state == State::Closed || self.is_shutting_down {
+            return Err(Misuse::Closed);
+        }
+        self.check_room(call.bytes())?;
+        let list = match call.phase {
+            Phase::Listing(list) => Some(list),
+            Phase::Asking | Phase::Sent(_) | Phase::Waiting => None,
+        };
+        let id = self.calls.accept(call);
+        self.stats.calls += 1;
+        self.arm_call(id);
+        match self.state {
+            State::Ready => self.settle_if_not_offered(id),
+            State::Idle => self.attempt(),
+            State::Parked if self.budget.allows_call_to_wake(self.now) => self.attempt(),
+            State::Parked if !self.is_about_to_look() => self.fail(id, FailureKind::Down),
+            State::Opening
+            | State::Handshaking
+            | State::Closing
+            | State::Waiting
+            | State::Parked
+            | State::Closed => {}
+        }
+        if let Some(list) = list.filter(|_| self.calls.call(id).is_some()) {
+            match self.fresh(list) {
+                Some(listing) => self.settle(id, Outcome::Listed(listing)),
+                None => self.catalog.want(list, id),
+            }
+            self.fetch_lists();
+        }
+        self.conclude();
+        Ok(id)
+    }
+
+    /// Whether a parked link was told to look as soon as the floor allows.
+    fn is_about_to_look(&self) -> bool {
+        let soon = self.now + self.config.policy.retry.floor;
+        self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
+    }
+
+    fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
+        let limits = &self.config.limits;
+        if bytes > limits.message_bytes {
+            return Err(Misuse::TooLarge { bytes });
+        }
+        let calls = self.calls.queued() + self.frames.len();
+        let queued = self.calls.waiting_bytes() + self.frames.bytes();
+        if calls >= limits.queued_calls || queued + bytes > limits.queued_bytes {
+            return Err(Misuse::QueueFull {
+                calls,
+                bytes: queued,
+            });
+        }
+        Ok(())
+    }
+
+    fn fresh(&self, list: List) -> Option<Arc<Listing>> {
+        let session = self.session()?;
+        let announced = catalog::promise_counts(session.version.era())
+            && session.capabilities.offers(catalog::announcement_of(list));
+        self.catalog.fresh(list, self.now, announced)
+    }
+
+    /// The answer goes where the question came from.
+    fn give(&mut self, open: asks::Open, answer: Result<Payload, ErrorObject>) {
+        match open.origin {
+            Origin::Request(id) => {
+                self.frames.push(Frame::Answer(id, answer.map(Some)));
+                self.hold_calls();
+            }
+            Origin::Round(call, key) => match (self.calls.call_mut(call), answer) {
+                (Some(asking), Ok(result)) => {
+                    asking.round.answers.insert(key, result);
+                    asking.round.missing -= 1;
+                    self.go_on_if_answered(call);
+                }
+                (Some(_), Err(_)) => self.fail(
+                    call,
+                    FailureKind::Declined {
+                        method: open.method,
+                    },
+                ),
+                (None, _) => {}
+            },
+        }
+    }
+
+    /// Nobody answered in time: the server, or the call, is told.
+    fn ask_unanswered(&mut self, ask: AskId) {
+        let Some(open) = self.asks.close(ask) else {
+            return;
+        };
+        self.tell(Event::AskWithdrawn {
+            ask,
+            why: Withdrawn::TimedOut,
+        });
+        let text = "the question was not answered in time";
+        self.give(open, Err(ErrorObject::new(code::INTERNAL_ERROR, text)));
+    }
+
+    fn watch_again(&mut self) {
+        if let Some(session) = self.session.clone() {
+            let chores = self.watcher.resume(&session);
+            self.do_chores(chores);
+        }
+    }
+
+    fn tell_watching(&mut self) {
+        self.timers.disarm(Timer::WatchSetup);
+        if self.watcher.settle() {
+            self.tell(Event::Watching {
+                epoch: self.epoch,
+                granted: self.watcher.granted().clone(),
+            });
+        }
+    }
+
+    /// Whether the transport takes something to write.
+    fn may_write(&self) -> bool {
+        let speaking = match self.state {
+            State::Handshaking | State::Ready => true,
+            State::Closing => self.rung() == Some(Rung::Drain),
+            State::Idle | State::Opening | State::Waiting | State::Parked | State::Closed => false,
+        };
+        speaking && self.life.as_ref().is_some_and(|life| life.pipe.is_open())
+    }
+
+    fn may_send_call(&self) -> bool {
+        self.state == State::Ready && self.calls.in_flight() < self.config.limits.calls_in_flight
+    }
+
+    fn can_write(&self) -> bool {
+        self.may_write()
+            && (self.frames.len() > 0
+                || self.may_send_call() && self.calls.first_waiting().is_some())
+    }
+
+    fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        if !self.may_write() {
+            return None;
+        }
+        let start = buf.len();
+        if let Some(frame) = self.frames.pop() {
+            self.voice.say(buf, &frame, &self.config);
+        } else {
+            let id = self
+                .calls
+                .first_waiting()
+                .filter(|_| self.may_send_call())?;
+            let wire = self.errands.issue(Errand::Call(id));
+            self.calls.sent(id, wire, self.now);
+            self.voice.call(buf, wire, self.calls.call(id)?);
+        }
+        let len = buf.len() - start;
+        self.stats.messages_out += 1;
+        self.stats.bytes_out += len as u64;
+        let life = self.life.as_mut()?;
+        life.pipe.wrote(len);
+        Some(Output::Write {
+            epoch: life.epoch,
+            stream: StreamId::DUPLEX,
+            len,
+        })
+    }
+}
+
+/// Which verb to use in the place of a method that is the link's own.
+fn instead_of(method: &str) -> &'static str {
+    match method {
+        method::names::INITIALIZE | method::names::NOTIFICATIONS_INITIALIZED => "connect",
+        method::names::NOTIFICATIONS_CANCELLED => "cancel",
+        method::names::PING => "wake",
+        method::names::SERVER_DISCOVER => "session",
+        _ => "watch",
+    }
+}
+
+/// Where the link stands, in numbers. What it carries stays out.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("state", &self.state)
+            .field("epoch", &self.epoch)
+            .field("failures", &self.budget.failures())
+            .field("calls_waiting", &self.calls.queued())
+            .field("calls_in_flight", &self.calls.in_flight())
+            .field("asks_open", &self.asks.len())
+            .field("next_deadline", &self.poll_timeout())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Weigh for Event {
+    fn weight(&self) -> usize {
+        let of = |payload: &Payload| payload.as_str().len();
+        match self {
+            Event::Ask(ask) => ask.params.as_ref().map_or(0, of),
+            Event::Done { outcome, .. } => match outcome {
+                Outcome::Error(error) => error.message.len() + error.data.as_ref().map_or(0, of),
+                Outcome::Reply(result) => of(result),
+                // These are shared, or small.
+                Outcome::Failed(_) | Outcome::Listed(_) => 0,
+            },
+            Event::Log { data, .. } => of(data),
+            Event::Noise(noise) => noise.sample.len(),
+            Event::Notified { params, .. } => params.as_ref().map_or(0, of),
+            Event::Progress { message, .. } => message.as_ref().map_or(0, |text| text.len()),
+            Event::AskWithdrawn { .. }
+            | Event::Changed(_)
+            | Event::Closed
+            | Event::Closing { .. }
+            | Event::Ended(_)
+            | Event::Handshaking { .. }
+            | Event::Opening { .. }
+            | Event::Parked { .. }
+            | Event::Ready(_)
+            | Event::Slow { .. }
+            | Event::Waiting { .. }
+            | Event::Watching { .. } => 0,
+        }
+    }
+}
