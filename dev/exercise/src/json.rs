@@ -1,0 +1,163 @@
+//! JSON-RPC read the slow and obvious way, to be compared with. Shares nothing with the library but the type of ids.
+
+use std::fmt;
+
+use everlink::wire::Id;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// What a text means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    Notification,
+    Request(Id),
+    Response(Option<Id>),
+}
+
+/// The members of an object in their order, doubles included; keys as bytes, for they may be no Unicode.
+pub(crate) struct Members(pub(crate) Vec<(Vec<u8>, Box<RawValue>)>);
+
+impl Members {
+    pub(crate) fn read(text: &str) -> Option<Members> {
+        serde_json::from_str(text).ok()
+    }
+
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.named(name).count()
+    }
+
+    /// The last member of this name, as its text.
+    pub(crate) fn member(&self, name: &str) -> Option<&str> {
+        self.named(name).last()
+    }
+
+    /// The id, if there is exactly one and it is valid.
+    pub(crate) fn id(&self) -> Option<Id> {
+        self.member("id")
+            .filter(|_| self.count("id") == 1)
+            .and_then(id)
+    }
+
+    fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
+        let found = self.0.iter().filter(move |(key, _)| key == name.as_bytes());
+        found.map(|(_, value)| value.get())
+    }
+}
+
+/// What an object means as a message; `None` if it is none.
+pub(crate) fn meaning(members: &Members) -> Option<Meaning> {
+    let known = ["jsonrpc", "id", "method", "params", "result", "error"];
+    if known.iter().any(|name| members.count(name) > 1) {
+        return None;
+    }
+    let string = |name| {
+        members
+            .member(name)
+            .and_then(|text| serde_json::from_str::<String>(text).ok())
+    };
+    if string("jsonrpc").as_deref() != Some("2.0") {
+        return None;
+    }
+    let is_object = |name| {
+        members
+            .member(name)
+            .is_some_and(|text| text.starts_with('{'))
+    };
+    let is_null = |name| members.member(name) == Some("null");
+    let has = |name| members.count(name) > 0;
+    if has("method") {
+        string("method")?;
+        let fits = !has("result") && !has("error");
+        let params = !has("params") || is_null("params") || is_object("params");
+        return match members.id() {
+            _ if !fits || !params => None,
+            Some(id) => Some(Meaning::Request(id)),
+            None if has("id") => None,
+            None => Some(Meaning::Notification),
+        };
+    }
+    let succeeded = has("result") && (!has("error") || is_null("error"));
+    let failed = has("error") && (!has("result") || is_null("result")) && !succeeded;
+    let nameless = !has("id") || is_null("id");
+    let id = members.id();
+    if id.is_none() && !nameless {
+        return None;
+    }
+    let good = match (succeeded, failed) {
+        (true, _) => is_object("result") && id.is_some(),
+        (false, true) => members.member("error").is_some_and(is_error),
+        (false, false) => false,
+    };
+    good.then_some(Meaning::Response(id))
+}
+
+fn is_error(text: &str) -> bool {
+    let code = Members::read(text).and_then(|error| error.member("code").map(integer));
+    code.flatten().is_some()
+}
+
+fn id(text: &str) -> Option<Id> {
+    match serde_json::from_str::<String>(text) {
+        Ok(text) => (text.len() <= everlink::wire::TEXT_ID_LIMIT).then(|| Id::Text(text.into())),
+        Err(_) => integer(text).map(Id::Number),
+    }
+}
+
+/// A number without a fraction, as exact as a double can tell.
+fn integer(text: &str) -> Option<i64> {
+    if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return None;
+    }
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let float: f64 = text.parse().ok()?;
+    let exact = float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0;
+    exact.then_some(float as i64)
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Members, D::Error> {
+        deserializer.deserialize_map(EveryMember)
+    }
+}
+
+struct EveryMember;
+
+impl<'de> Visitor<'de> for EveryMember {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+        let mut members = Vec::new();
+        while let Some((Key(key), value)) = map.next_entry()? {
+            members.push((key, value));
+        }
+        Ok(Members(members))
+    }
+}
+
+struct Key(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_bytes(KeyBytes)
+    }
+}
+
+struct KeyBytes;
+
+impl Visitor<'_> for KeyBytes {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Key, E> {
+        Ok(Key(bytes.to_vec()))
+    }
+}

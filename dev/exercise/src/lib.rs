@@ -1,0 +1,31 @@
+//! Arbitrary bytes played against the library, with what must always hold checked at every step.
+//!
+//! The fuzzers, the corpus test and the model test share this crate, so that what one of them finds the others can
+//! repeat. Each function takes any bytes at all and panics only when a rule is broken.
+//!
+//! ```text
+//! bytes --script--> Setup, Ops --play--> Client --outputs--> rules
+//!                                 \                  |
+//!                                  peer <------------+   a server that knows what it was asked
+//! ```
+
+mod json;
+mod line;
+mod message;
+mod peer;
+mod play;
+mod rules;
+mod script;
+
+pub use line::line;
+pub use message::message;
+pub use play::run;
+pub use script::{Nap, Op, Reply, Setup, Speech, Tape, Whose};
+
+/// Plays `data` as the life of a client over a byte stream.
+pub fn client_stdio(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = Setup::read(&mut tape);
+    let ops = Op::read_all(&mut tape);
+    run(&setup, &ops);
+}

@@ -1,0 +1,64 @@
+//! Messages: the parser against one that reads every text the obvious way. Knows no line.
+
+use everlink::wire::{self, BATCH_LIMIT, Inbound, Malformed, Message};
+use serde_json::value::RawValue;
+
+use crate::json::{self, Meaning, Members};
+
+/// Reads `data` as a message or a batch, and compares.
+pub fn message(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let is_batch = text.trim_ascii_start().starts_with('[');
+    let elements = serde_json::from_str::<Vec<&RawValue>>(text).ok();
+    match wire::parse(text) {
+        Ok(Inbound::One(message)) => agree(text, Ok(message)),
+        Ok(Inbound::Batch(batch)) => {
+            let elements = elements.expect("a batch is an array");
+            assert!((1..=BATCH_LIMIT).contains(&elements.len()));
+            assert_eq!(batch.clone().count(), elements.len());
+            for (read, element) in batch.zip(elements) {
+                agree(element.get(), read);
+            }
+        }
+        Err(malformed) if is_batch => {
+            assert_eq!(malformed.id, None);
+            let fits = elements.is_some_and(|all| (1..=BATCH_LIMIT).contains(&all.len()));
+            assert!(!fits, "a good batch was refused: {malformed:?}");
+        }
+        Err(malformed) => agree(text, Err(malformed)),
+        Ok(_) => unreachable!("a kind of text that is not known here"),
+    }
+}
+
+fn agree(text: &str, read: Result<Message<'_>, Malformed>) {
+    let members = Members::read(text);
+    let expected = members.as_ref().and_then(json::meaning);
+    let read = match read {
+        Ok(message) => message,
+        Err(malformed) => {
+            assert_eq!(expected, None, "a good message was refused: {malformed:?}");
+            assert_eq!(malformed.id, members.and_then(|members| members.id()));
+            assert!(!malformed.to_string().is_empty());
+            return;
+        }
+    };
+    let is_object = |raw: &RawValue| Members::read(raw.get()).is_some();
+    let meaning = match read {
+        Message::Notification { params, .. } => {
+            assert!(params.is_none_or(is_object));
+            Meaning::Notification
+        }
+        Message::Request { id, params, .. } => {
+            assert!(params.is_none_or(is_object));
+            Meaning::Request(id)
+        }
+        Message::Response { id, outcome } => {
+            assert!(outcome.is_err() || outcome.is_ok_and(is_object));
+            Meaning::Response(id)
+        }
+        _ => unreachable!("a kind of message that is not known here"),
+    };
+    assert_eq!(Some(meaning), expected);
+}
