@@ -3,7 +3,7 @@
 use std::fmt;
 
 use everlink::wire::Id;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// What a text means.
@@ -19,6 +19,8 @@ pub(crate) struct Members(pub(crate) Vec<(Vec<u8>, Box<RawValue>)>);
 
 impl Members {
     pub(crate) fn read(text: &str) -> Option<Members> {
+        // Keys that are read as bytes may hold what JSON does not allow.
+        serde_json::from_str::<IgnoredAny>(text).ok()?;
         serde_json::from_str(text).ok()
     }
 

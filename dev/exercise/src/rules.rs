@@ -452,10 +452,7 @@ impl Rules {
     fn event(&mut self, event: &Event, client: &Client, now: Instant) {
         let retry = self.config.policy.retry;
         match event {
-            Event::Opening { epoch, .. } => {
-                self.enter(State::Opening);
-                assert!(self.lives.keys().all(|other| other <= epoch));
-            }
+            Event::Opening { .. } => self.enter(State::Opening),
             Event::Handshaking { .. } => self.enter(State::Handshaking),
             Event::Ready(session) => {
                 self.era = Some(session.version.era());
