@@ -4,7 +4,11 @@
 //! It starts the server, lists its tools, calls one, kills the server with `kill -9` and calls again.
 //! What happens in between is the link's doing: the driver only carries.
 
-#![allow(clippy::std_instead_of_core, reason = "a program with std")]
+#![allow(
+    clippy::std_instead_of_alloc,
+    clippy::std_instead_of_core,
+    reason = "a program with std"
+)]
 #![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only printed")]
 
 use std::io::{Read, Result, Write};
