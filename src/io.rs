@@ -2,6 +2,7 @@
 //! Owns these two types; knows neither state nor policy.
 
 use alloc::borrow::Cow;
+use core::fmt;
 
 use crate::fault::{ExitStatus, Fault};
 use crate::id::{Epoch, StreamId};
@@ -10,7 +11,7 @@ use crate::id::{Epoch, StreamId};
 ///
 /// It borrows where a driver reads into a buffer of its own, and owns where a thread reads and posts what it saw to the one
 /// that drives: an `Input<'static>` can be sent. A driver of a byte stream makes them with the functions below.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Input<'a> {
     /// Bytes arrived, in any pieces.
@@ -102,6 +103,21 @@ impl<'a> Input<'a> {
     pub fn stderr(bytes: impl Into<Cow<'a, [u8]>>) -> Input<'a> {
         Input::Stderr {
             bytes: bytes.into(),
+        }
+    }
+}
+
+/// Bytes are told by their number: they may hold secrets.
+impl fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Input::Bytes { stream, bytes } => write!(f, "Bytes({stream}, {})", bytes.len()),
+            Input::End { stream, faults } => write!(f, "End({stream}, {faults:?})"),
+            Input::Exited { status } => write!(f, "Exited({status})"),
+            Input::OpenFailed { faults } => write!(f, "OpenFailed({faults:?})"),
+            Input::Opened => f.write_str("Opened"),
+            Input::Sent { stream, len } => write!(f, "Sent({stream}, {len})"),
+            Input::Stderr { bytes } => write!(f, "Stderr({})", bytes.len()),
         }
     }
 }

@@ -51,6 +51,11 @@ pub(super) struct Handshake {
     probed: bool,
     /// In this life, the first choice was corrected. Once is enough (S-VER-02).
     corrected: bool,
+    /// In this life, the server was silent to the probe, and was spoken to in legacy. What it still says to the
+    /// probe changes nothing here any more, but it is remembered for the next life.
+    was_silent: bool,
+    /// In this life, it answered the probe after all: it is modern, and slow.
+    is_slow: bool,
 }
 
 /// What is believed of the server.
@@ -70,6 +75,8 @@ impl Handshake {
             has_spent_a_life: false,
             probed: false,
             corrected: false,
+            was_silent: false,
+            is_slow: false,
         }
     }
 
@@ -82,6 +89,8 @@ impl Handshake {
     pub(super) fn begin(&mut self) -> Move {
         self.probed = false;
         self.corrected = false;
+        self.was_silent = false;
+        self.is_slow = false;
         let legacy = match self.dialect {
             Dialect::Automatic => matches!(self.era(), Some(Era::Legacy)),
             Dialect::Legacy => true,
@@ -92,13 +101,20 @@ impl Handshake {
                 return self.discover(version);
             }
         }
-        self.initialize()
-            .unwrap_or_else(|| Move::Refused("no version to speak is configured".into()))
+        let first = match self.dialect {
+            Dialect::Automatic | Dialect::Legacy => self.initialize(),
+            Dialect::Modern => None,
+        };
+        first.unwrap_or_else(|| Move::Refused("no version to speak is configured".into()))
     }
 
-    /// The server answered `server/discover`.
-    pub(super) fn discovered(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Move {
-        match reply {
+    /// The server answered `server/discover`. What to do, unless the answer comes too late (S-STDIO-26).
+    pub(super) fn discovered(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Option<Move> {
+        if core::mem::take(&mut self.was_silent) {
+            self.discovered_late(reply);
+            return None;
+        }
+        Some(match reply {
             Ok(result) => match serde_json::from_str::<Discovered>(result.get()) {
                 Ok(found) => self.choose(found),
                 Err(_) => self.fall_back("its answer to server/discover is none"),
@@ -109,14 +125,21 @@ impl Handshake {
             }
             // S-STDIO-25: whatever else the error is, it says that the server is of the old kind.
             Err(error) => self.fall_back(&format!("the server said: {error}")),
-        }
+        })
     }
 
     /// The server did not answer the probe in time. What to say instead, if anything.
     pub(super) fn silence(&mut self) -> Option<Move> {
-        match self.dialect {
-            Dialect::Automatic => self.initialize(),
-            Dialect::Legacy | Dialect::Modern => None,
+        match (self.dialect, self.era()) {
+            // It is modern, and slow: there is nothing to do but to wait.
+            (Dialect::Automatic, Some(Era::Modern)) | (Dialect::Legacy | Dialect::Modern, _) => {
+                None
+            }
+            (Dialect::Automatic, Some(Era::Legacy) | None) => {
+                let instead = self.initialize()?;
+                self.was_silent = true;
+                Some(instead)
+            }
         }
     }
 
@@ -153,7 +176,7 @@ impl Handshake {
             && !known_modern
             && self.versions.newest_of(Era::Legacy).is_some();
         if !of_the_probe {
-            self.failed();
+            self.verdict = self.verdict.filter(|verdict| verdict.proven);
             return false;
         }
         self.verdict = Some(Verdict {
@@ -163,10 +186,27 @@ impl Handshake {
         !core::mem::replace(&mut self.has_spent_a_life, true)
     }
 
-    /// There was no agreement, and it was not the probe's doing: what was only believed is not
-    /// believed any more.
+    /// The server lived and there was no agreement: what was believed of it has proved wrong.
     pub(super) fn failed(&mut self) {
-        self.verdict = self.verdict.filter(|verdict| verdict.proven);
+        self.verdict = None;
+    }
+
+    /// Whether it is a modern one that was only slow.
+    fn discovered_late(&mut self, reply: Result<&RawValue, &ErrorObject>) {
+        let found = reply
+            .ok()
+            .map(|result| serde_json::from_str::<Discovered>(result.get()));
+        let Some(Ok(found)) = found else {
+            return;
+        };
+        let offered = found.supported_versions.iter().map(String::as_str);
+        if self.versions.newest_common(offered, Era::Modern).is_some() {
+            self.is_slow = true;
+            self.verdict = Some(Verdict {
+                era: Era::Modern,
+                proven: false,
+            });
+        }
     }
 
     fn discover(&mut self, version: Version) -> Move {
@@ -246,10 +286,12 @@ impl Handshake {
     }
 
     fn agree(&mut self, terms: Terms) -> Move {
-        self.verdict = Some(Verdict {
-            era: terms.version.era(),
-            proven: true,
-        });
+        if !self.is_slow {
+            self.verdict = Some(Verdict {
+                era: terms.version.era(),
+                proven: true,
+            });
+        }
         self.has_spent_a_life = false;
         Move::Agreed(Box::new(terms))
     }

@@ -176,6 +176,7 @@ impl Client {
             life.note(faults);
             life.has_ended = true;
         }
+        self.retell();
         self.died();
     }
 
@@ -215,7 +216,6 @@ impl Client {
             }
             Move::Say(Say::Initialize(version)) => {
                 self.timers.disarm(Timer::Probe);
-                self.errands.keep(|errand| *errand != Errand::Discover);
                 self.voice = Voice::new(&self.config, version, None);
                 let wire = self.errands.issue(Errand::Initialize);
                 self.frames.push(Frame::Initialize(wire, version));
@@ -272,6 +272,12 @@ impl Client {
         let state = self.state;
         if !self.step(Cue::Down) {
             return;
+        }
+        // The timer says the same; a driver may be late with it.
+        let ready_at = self.life.as_ref().and_then(|life| life.ready_at);
+        let stable_after = self.config.policy.retry.stable_after;
+        if ready_at.is_some_and(|since| since + stable_after <= self.now) {
+            self.budget.forgive();
         }
         let cause = match (state, cause) {
             (State::Handshaking, Cause::Died) if self.handshake.died() => Cause::EraProbe,
@@ -395,6 +401,7 @@ impl Client {
 
     /// Nothing is left of the transport, or what is left is let go.
     fn bury(&mut self, abandoned: bool) {
+        self.retell();
         let Some(life) = self.life.take() else {
             return;
         };

@@ -52,7 +52,7 @@ use watcher::Watcher;
 use crate::config::Config;
 use crate::id::{AskId, CallId, Epoch, StreamId};
 use crate::io::{Input, Output};
-use crate::protocol::{Era, Owner, Version, code, method};
+use crate::protocol::{Era, Kind, Owner, Version, code, method};
 use crate::queue::{Outbox, Weigh};
 use crate::stats::Stats;
 use crate::time::{Deadline, Instant, Wake};
@@ -338,10 +338,7 @@ impl Client {
     ) -> Result<CallId, Misuse> {
         self.advance(now);
         let method = method.into();
-        if method::find(&method).is_some_and(|facts| facts.owner == Owner::Link) {
-            let instead = instead_of(&method);
-            return Err(Misuse::OwnedByLink { method, instead });
-        }
+        check_kind(&method, Kind::Request)?;
         let call = calls::prepare(self.now, method, params, options, &self.config.policy)?;
         self.accept(call)
     }
@@ -440,16 +437,18 @@ impl Client {
     ) -> Result<(), Misuse> {
         self.advance(now);
         let method = method.into();
+        check_kind(&method, Kind::Notification)?;
         let Some(session) = self.session() else {
             return Err(Misuse::NotReady { state: self.state });
         };
         if let Some(facts) = method::find(&method) {
-            if facts.owner == Owner::Link {
-                let instead = instead_of(&method);
-                return Err(Misuse::OwnedByLink { method, instead });
-            }
             if !facts.to_server.contains(session.version) {
                 return Err(Misuse::NotInVersion { method });
+            }
+            // S-CAP-03: what was not declared is not said.
+            let gate = facts.client_gate(session.version);
+            if gate.is_some_and(|feature| !self.config.capabilities.declares(feature)) {
+                return Err(Misuse::NotDeclared { method });
             }
         }
         if params.as_ref().is_some_and(|params| !params.is_object()) {
@@ -545,12 +544,16 @@ impl Client {
 
     /// What follows from the end of any input, timer or verb.
     fn conclude(&mut self) {
-        if self.rung() == Some(Rung::Drain) && self.calls.in_flight() == 0 {
+        if self.rung() == Some(Rung::Drain) && self.is_drained() {
             self.climb();
         }
         if self.state == State::Ready && self.watcher.is_complete() {
             self.tell_watching();
         }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.calls.in_flight() == 0 && self.calls.first_going_on().is_none()
     }
 
     fn accept(&mut self, call: calls::Call) -> Result<CallId, Misuse> {
@@ -612,8 +615,8 @@ impl Client {
 
     fn fresh(&self, list: List) -> Option<Arc<Listing>> {
         let session = self.session()?;
-        let announced = catalog::promise_counts(session.version.era())
-            && session.capabilities.offers(catalog::announcement_of(list));
+        let promise = catalog::announcement_of(list);
+        let announced = session.capabilities.offers(promise);
         self.catalog.fresh(list, self.now, announced)
     }
 
@@ -681,14 +684,25 @@ impl Client {
         speaking && self.life.as_ref().is_some_and(|life| life.pipe.is_open())
     }
 
-    fn may_send_call(&self) -> bool {
-        self.state == State::Ready && self.calls.in_flight() < self.config.limits.calls_in_flight
+    /// The call to send next. While draining, only those that their server waits for.
+    fn next_call(&self) -> Option<CallId> {
+        if self.calls.in_flight() >= self.config.limits.calls_in_flight {
+            return None;
+        }
+        match self.state {
+            State::Ready => self.calls.first_waiting(),
+            State::Closing => self.calls.first_going_on(),
+            State::Idle
+            | State::Opening
+            | State::Handshaking
+            | State::Waiting
+            | State::Parked
+            | State::Closed => None,
+        }
     }
 
     fn can_write(&self) -> bool {
-        self.may_write()
-            && (self.frames.len() > 0
-                || self.may_send_call() && self.calls.first_waiting().is_some())
+        self.may_write() && (self.frames.len() > 0 || self.next_call().is_some())
     }
 
     fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
@@ -699,10 +713,7 @@ impl Client {
         if let Some(frame) = self.frames.pop() {
             self.voice.say(buf, &frame, &self.config);
         } else {
-            let id = self
-                .calls
-                .first_waiting()
-                .filter(|_| self.may_send_call())?;
+            let id = self.next_call()?;
             let wire = self.errands.issue(Errand::Call(id));
             self.calls.sent(id, wire, self.now);
             self.voice.call(buf, wire, self.calls.call(id)?);
@@ -717,6 +728,29 @@ impl Client {
             stream: StreamId::DUPLEX,
             len,
         })
+    }
+}
+
+/// Whether the application may send a method of this name as this kind of message.
+fn check_kind(name: &Cow<'static, str>, kind: Kind) -> Result<(), Misuse> {
+    let Some(facts) = method::find(name) else {
+        return Ok(());
+    };
+    let method = name.clone();
+    match (facts.owner, facts.kind) {
+        (Owner::Application, actual) if actual == kind => Ok(()),
+        (Owner::Application, Kind::Notification) => Err(Misuse::WrongVerb {
+            method,
+            instead: "notify",
+        }),
+        (Owner::Application, _) => Err(Misuse::WrongVerb {
+            method,
+            instead: "call",
+        }),
+        (_, _) => Err(Misuse::OwnedByLink {
+            method,
+            instead: instead_of(name),
+        }),
     }
 }
 
@@ -758,7 +792,9 @@ impl Weigh for Event {
                 // These are shared, or small.
                 Outcome::Failed(_) | Outcome::Listed(_) => 0,
             },
-            Event::Log { data, .. } => of(data),
+            Event::Log { logger, data, .. } => {
+                logger.as_ref().map_or(0, |name| name.len()) + of(data)
+            }
             Event::Noise(noise) => noise.sample.len(),
             Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
             Event::Progress { message, .. } => message.as_ref().map_or(0, |text| text.len()),

@@ -36,6 +36,8 @@ pub(super) struct Watcher {
     /// Modern: the listen requests that are open, the newest last.
     listening: Vec<Listening>,
     settled: bool,
+    /// Modern: the server does not listen to the newest wish.
+    is_unmet: bool,
     /// How often in a row the server ended the watch by itself.
     pub(super) endings: u32,
 }
@@ -54,6 +56,7 @@ impl Watcher {
             missing: 0,
             listening: Vec::new(),
             settled: false,
+            is_unmet: false,
             endings: 0,
         }
     }
@@ -101,11 +104,12 @@ impl Watcher {
         self.granted = Watch::none();
         self.missing = 0;
         self.listening.clear();
+        self.is_unmet = false;
     }
 
     /// The server ended the watch a while ago: it is asked for again.
     pub(super) fn resume(&mut self, session: &Session) -> Vec<Chore> {
-        if self.listening.is_empty() {
+        if self.is_unmet {
             self.pursue(&Watch::none(), session)
         } else {
             Vec::new()
@@ -182,6 +186,7 @@ impl Watcher {
 
     /// The listen request has this wire id.
     pub(super) fn listens(&mut self, wire: u64) {
+        self.is_unmet = false;
         self.listening.push(Listening {
             wire,
             acknowledged: false,
@@ -217,12 +222,15 @@ impl Watcher {
     pub(super) fn listening_ended(&mut self, wire: u64) -> bool {
         let newest = self.listening.last().is_some_and(|l| l.wire == wire);
         self.listening.retain(|listening| listening.wire != wire);
-        if newest && self.listening.is_empty() {
+        if newest {
+            self.is_unmet = true;
+            self.endings = self.endings.saturating_add(1);
+        }
+        if self.listening.is_empty() {
             self.granted = Watch {
                 logs: self.granted.logs,
                 ..Watch::none()
             };
-            self.endings = self.endings.saturating_add(1);
         }
         newest
     }
