@@ -21,7 +21,7 @@ pub enum Input<'a> {
         /// What arrived.
         bytes: Cow<'a, [u8]>,
     },
-    /// Nothing more will arrive on the stream, or nothing more can be written to it.
+    /// Nothing more will arrive on the stream.
     End {
         /// Which stream ended.
         stream: StreamId,
@@ -56,6 +56,14 @@ pub enum Input<'a> {
     Stderr {
         /// What it wrote, in any pieces.
         bytes: Cow<'a, [u8]>,
+    },
+    /// Nothing more can be written to the stream. What the server said before may still arrive, so go on reading
+    /// until its end.
+    WriteFailed {
+        /// Which stream.
+        stream: StreamId,
+        /// Every fault that was seen.
+        faults: Cow<'a, [Fault]>,
     },
 }
 
@@ -105,6 +113,14 @@ impl<'a> Input<'a> {
             bytes: bytes.into(),
         }
     }
+
+    /// Nothing more can be written to the one stream of a child or a socket.
+    pub fn write_failed(faults: impl Into<Cow<'a, [Fault]>>) -> Input<'a> {
+        Input::WriteFailed {
+            stream: StreamId::DUPLEX,
+            faults: faults.into(),
+        }
+    }
 }
 
 /// Bytes are told by their number: they may hold secrets.
@@ -118,6 +134,7 @@ impl fmt::Debug for Input<'_> {
             Input::Opened => f.write_str("Opened"),
             Input::Sent { stream, len } => write!(f, "Sent({stream}, {len})"),
             Input::Stderr { bytes } => write!(f, "Stderr({})", bytes.len()),
+            Input::WriteFailed { stream, faults } => write!(f, "WriteFailed({stream}, {faults:?})"),
         }
     }
 }

@@ -347,7 +347,7 @@ pub enum Misuse {
     #[error("`{method}` is the link's own business; use `{instead}`")]
     OwnedByLink {
         /// Which method.
-        method: Cow<'static, str>,
+        method: &'static str,
         /// What to use.
         instead: &'static str,
     },
@@ -405,7 +405,7 @@ pub enum Misuse {
     #[error("`{method}` is sent with `{instead}`")]
     WrongVerb {
         /// Which method.
-        method: Cow<'static, str>,
+        method: &'static str,
         /// What to use.
         instead: &'static str,
     },

@@ -6,7 +6,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::config::Dialect;
@@ -176,7 +177,7 @@ impl Handshake {
             && !known_modern
             && self.versions.newest_of(Era::Legacy).is_some();
         if !of_the_probe {
-            self.verdict = self.verdict.filter(|verdict| verdict.proven);
+            self.failed();
             return false;
         }
         self.verdict = Some(Verdict {
@@ -186,9 +187,13 @@ impl Handshake {
         !core::mem::replace(&mut self.has_spent_a_life, true)
     }
 
-    /// The server lived and there was no agreement: what was believed of it has proved wrong.
+    /// There was no agreement, and it was not the probe's doing. What is believed of the server is shaken, and
+    /// what was only believed is dropped.
     pub(super) fn failed(&mut self) {
-        self.verdict = None;
+        self.verdict = self.verdict.filter(|verdict| verdict.proven);
+        if let Some(verdict) = &mut self.verdict {
+            verdict.proven = false;
+        }
     }
 
     /// Whether it is a modern one that was only slow.
@@ -301,16 +306,21 @@ impl Handshake {
 #[serde(rename_all = "camelCase")]
 struct Discovered {
     supported_versions: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "leniently")]
     capabilities: ServerCapabilities,
+    #[serde(default, deserialize_with = "leniently")]
     instructions: Option<Box<str>>,
-    #[serde(default, rename = "_meta")]
+    #[serde(default, rename = "_meta", deserialize_with = "leniently")]
     meta: DiscoveredMeta,
 }
 
 #[derive(Default, Deserialize)]
 struct DiscoveredMeta {
-    #[serde(rename = "io.modelcontextprotocol/serverInfo")]
+    #[serde(
+        default,
+        rename = "io.modelcontextprotocol/serverInfo",
+        deserialize_with = "leniently"
+    )]
     server_info: Option<Implementation>,
 }
 
@@ -318,10 +328,20 @@ struct DiscoveredMeta {
 #[serde(rename_all = "camelCase")]
 struct Initialized {
     protocol_version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "leniently")]
     capabilities: ServerCapabilities,
+    #[serde(default, deserialize_with = "leniently")]
     server_info: Option<Implementation>,
+    #[serde(default, deserialize_with = "leniently")]
     instructions: Option<Box<str>>,
+}
+
+/// What cannot be read is as good as absent: a server is not refused for a detail.
+fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
 #[derive(Deserialize)]

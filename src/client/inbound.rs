@@ -526,7 +526,7 @@ impl Client {
         let wire = subscription(params).as_ref().and_then(wire_of);
         match (wire, params) {
             (Some(wire), Some(params)) if self.watcher.owns(wire) => {
-                let chores = self.watcher.acknowledged(wire, params);
+                let chores = self.watcher.acknowledged(wire, params, self.now);
                 self.do_chores(chores);
             }
             (_, _) => self.noise("a watch is confirmed that is not open", b""),
@@ -535,19 +535,13 @@ impl Client {
 
     /// The server ended a watch: gracefully, by cancelling it, or with an error.
     fn listen_ended(&mut self, wire: u64, error: Option<i64>) {
-        if !self.watcher.listening_ended(wire) || self.state != State::Ready {
-            return;
+        let retry = self.config.policy.watch_retry;
+        let pause = self.watcher.listening_ended(wire, self.now, retry);
+        // One that does not know how to watch will not learn it in this life.
+        let is_able = error != Some(code::METHOD_NOT_FOUND);
+        if let Some(pause) = pause.filter(|_| is_able && self.state == State::Ready) {
+            self.arm_in(Timer::WatchRetry, pause);
         }
-        if error == Some(code::METHOD_NOT_FOUND) {
-            return;
-        }
-        let doublings = self.watcher.endings.saturating_sub(1).min(16);
-        let pause = self
-            .config
-            .policy
-            .watch_retry
-            .saturating_mul(1 << doublings);
-        self.arm_in(Timer::WatchRetry, pause.min(super::WATCH_RETRY_CAP));
     }
 
     /// Sends what the watch needs.

@@ -36,6 +36,8 @@ pub(super) struct Life {
     pub(super) epoch: Epoch,
     pub(super) pipe: Pipe,
     pub(super) is_open: bool,
+    /// The server does not take any more; what it still says is heard.
+    pub(super) is_unwritable: bool,
     pub(super) rung: Rung,
     began: Instant,
     ready_at: Option<Instant>,
@@ -56,6 +58,7 @@ impl Life {
             epoch,
             pipe: Pipe::new(limits),
             is_open: false,
+            is_unwritable: false,
             rung: Rung::Drain,
             began: now,
             ready_at: None,
@@ -178,6 +181,15 @@ impl Client {
         }
         self.retell();
         self.died();
+    }
+
+    /// The server does not take any more. It is as good as dead, but what it has said may still be on its way.
+    pub(super) fn write_failed(&mut self, faults: &[Fault]) {
+        if let Some(life) = &mut self.life {
+            life.note(faults);
+            life.is_unwritable = true;
+        }
+        self.down(Cause::Died);
     }
 
     /// The child was reaped.
@@ -325,6 +337,7 @@ impl Client {
         let drains = self.calls.in_flight() > 0 && !self.config.policy.drain.is_zero();
         match cause {
             Cause::AskedTo { .. } if drains => Rung::Drain,
+            Cause::Died if drains && life.is_unwritable && !life.has_ended => Rung::Drain,
             _ if !life.is_open => firm,
             Cause::AskedTo { .. }
             | Cause::Died
@@ -484,7 +497,8 @@ impl Client {
 
     /// The pulse is due.
     pub(super) fn feel_pulse(&mut self) {
-        let busy = self.calls.is_busy();
+        // A server that waits for an answer of ours is not to blame for its silence.
+        let busy = self.calls.is_busy() || self.asks.len() > 0;
         let now = self.now;
         let beat = self.pulse.as_mut().map(|pulse| pulse.due(now, busy));
         if let Some(beat) = beat {

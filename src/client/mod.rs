@@ -55,16 +55,10 @@ use crate::io::{Input, Output};
 use crate::protocol::{Era, Kind, Owner, Version, code, method};
 use crate::queue::{Outbox, Weigh};
 use crate::stats::Stats;
-use crate::time::{Deadline, Instant, Wake};
+use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
 use crate::watch::{Change, List, Watch};
 use crate::wire::{ErrorObject, Payload};
-
-/// The longest pause before a watch is set up again.
-const WATCH_RETRY_CAP: Duration = Duration::from_secs(60);
-
-/// No deadline is set nearer than this, so that a zero in a policy cannot become a spin.
-const TICK: Duration = Duration::from_millis(1);
 
 /// The client end of a link to one server.
 ///
@@ -186,6 +180,7 @@ impl Client {
                     life.pipe.sent(len);
                 }
             }
+            Input::WriteFailed { faults, .. } => self.write_failed(&faults),
             Input::Stderr { bytes } => {
                 if let Some(life) = &mut self.life {
                     life.pipe.stderr.push(&bytes);
@@ -213,7 +208,7 @@ impl Client {
                 Timer::Pulse => self.feel_pulse(),
                 Timer::Stable => self.budget.forgive(),
                 Timer::WatchRetry => self.watch_again(),
-                Timer::WatchSetup => self.tell_watching(),
+                Timer::WatchSetup => self.stop_waiting_for_watch(),
             }
         }
         self.conclude();
@@ -664,6 +659,14 @@ impl Client {
         }
     }
 
+    /// Some answers did not come. What they would have said does not matter any more.
+    fn stop_waiting_for_watch(&mut self) {
+        self.errands
+            .keep(|errand| !matches!(errand, Errand::SetLevel | Errand::Subscribe(_)));
+        self.watcher.stop_waiting();
+        self.tell_watching();
+    }
+
     fn tell_watching(&mut self) {
         self.timers.disarm(Timer::WatchSetup);
         if self.watcher.settle() {
@@ -681,7 +684,8 @@ impl Client {
             State::Closing => self.rung() == Some(Rung::Drain),
             State::Idle | State::Opening | State::Waiting | State::Parked | State::Closed => false,
         };
-        speaking && self.life.as_ref().is_some_and(|life| life.pipe.is_open())
+        let life = self.life.as_ref();
+        speaking && life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
     }
 
     /// The call to send next. While draining, only those that their server waits for.
@@ -732,11 +736,11 @@ impl Client {
 }
 
 /// Whether the application may send a method of this name as this kind of message.
-fn check_kind(name: &Cow<'static, str>, kind: Kind) -> Result<(), Misuse> {
+fn check_kind(name: &str, kind: Kind) -> Result<(), Misuse> {
     let Some(facts) = method::find(name) else {
         return Ok(());
     };
-    let method = name.clone();
+    let method = facts.name;
     match (facts.owner, facts.kind) {
         (Owner::Application, actual) if actual == kind => Ok(()),
         (Owner::Application, Kind::Notification) => Err(Misuse::WrongVerb {
