@@ -18,9 +18,6 @@ use crate::script::{self, Nap, Op, Setup, Whose};
 /// No single step may give more than this to do.
 const POLLS: usize = 20_000;
 
-/// Times are kept below this: 146 years. Further away, deadlines cannot be told apart.
-const HORIZON: u64 = 1 << 62;
-
 /// Plays a script to its end, checks every rule on the way, and lets the link close.
 ///
 /// It is played twice, the second time without the inputs of transports that are none: what comes out must be the same.
@@ -64,7 +61,7 @@ impl<'s> World<'s> {
         World {
             setup,
             client: Client::new(setup.config.clone()),
-            rules: Rules::new(&setup.config),
+            rules: Rules::new(setup),
             peer: Peer::default(),
             now: Instant::ZERO,
             told: Instant::ZERO,
@@ -106,8 +103,10 @@ impl<'s> World<'s> {
             if let Some(deadline) = self.client.poll_timeout() {
                 self.now = self.now.max(deadline.at);
                 self.step(|client, now| client.handle_timeout(now));
-                self.drain();
+            } else if !self.rules.is_closed() {
+                self.end_what_may_take_for_ever();
             }
+            self.drain();
         }
         assert!(
             self.rules.is_closed(),
@@ -134,6 +133,21 @@ impl<'s> World<'s> {
         self.note(&stats);
     }
 
+    /// Without a limit to its grace, a link waits for the end of its transport as long as that takes.
+    fn end_what_may_take_for_ever(&mut self) {
+        let policy = &self.setup.config.policy;
+        let graces = [
+            policy.close_grace,
+            policy.terminate_grace,
+            policy.kill_grace,
+        ];
+        let mut ends = graces.into_iter().map(|grace| self.now + grace);
+        let for_ever = ends.any(|end| end == Instant::MAX);
+        assert!(for_ever, "(13) nothing is due: {:?}", self.client);
+        self.input(Whose::Current, Input::end(Vec::new()));
+        self.input(Whose::Current, Input::exited(ExitStatus::Unknown));
+    }
+
     fn act(&mut self, op: &Op) {
         match op {
             Op::Answer { which, how } => self.answer(*which, *how),
@@ -146,14 +160,7 @@ impl<'s> World<'s> {
             Op::Cancel { which } => self.cancel(*which),
             Op::Connect => self.step(Client::connect),
             Op::End { whose, faults } => {
-                let faults = with_details(faults);
-                self.input(
-                    *whose,
-                    Input::End {
-                        stream: StreamId::DUPLEX,
-                        faults: &faults,
-                    },
-                );
+                self.input(*whose, Input::end(with_details(faults)));
             }
             Op::Exited { whose, status } => {
                 let status = match status % 3 {
@@ -161,7 +168,7 @@ impl<'s> World<'s> {
                     1 => ExitStatus::Signal(i32::from(*status / 3)),
                     _ => ExitStatus::Unknown,
                 };
-                self.input(*whose, Input::Exited { status });
+                self.input(*whose, Input::exited(status));
             }
             Op::List { list, options } => {
                 let (list, options) = (*list, call_options(*options));
@@ -181,8 +188,7 @@ impl<'s> World<'s> {
                 self.note(&told);
             }
             Op::OpenFailed { whose, faults } => {
-                let faults = with_details(faults);
-                self.input(*whose, Input::OpenFailed { faults: &faults });
+                self.input(*whose, Input::open_failed(with_details(faults)));
             }
             Op::Opened(whose) => self.input(*whose, Input::Opened),
             Op::Poll(most) => self.poll(usize::from(*most)),
@@ -206,13 +212,7 @@ impl<'s> World<'s> {
                     1 => self.rules.under_way(self.client.epoch()),
                     len => usize::from(*len),
                 };
-                self.input(
-                    *whose,
-                    Input::Sent {
-                        stream: StreamId::DUPLEX,
-                        len,
-                    },
-                );
+                self.input(*whose, Input::sent(len));
             }
             Op::Serve(taste) => self.serve(*taste),
             Op::Shutdown => {
@@ -221,9 +221,12 @@ impl<'s> World<'s> {
             }
             Op::Stderr { whose, len } => {
                 let bytes = b"a line of trouble\n".repeat(usize::from(*len));
-                self.input(*whose, Input::Stderr { bytes: &bytes });
+                self.input(*whose, Input::stderr(bytes));
             }
             Op::Wake => self.step(Client::wake),
+            Op::WriteFailed { whose, faults } => {
+                self.input(*whose, Input::write_failed(with_details(faults)));
+            }
             Op::Watch(wish) => {
                 let wish = script::wish(*wish);
                 self.step(|client, now| client.watch(now, wish));
@@ -299,11 +302,7 @@ impl<'s> World<'s> {
     }
 
     fn nap(&mut self, nap: Nap) {
-        let due = self
-            .client
-            .poll_timeout()
-            .map(|deadline| deadline.at.as_nanos());
-        let due = due.filter(|at| *at < HORIZON).map(Instant::from_nanos);
+        let due = self.client.poll_timeout().map(|deadline| deadline.at);
         let to = match (nap, due) {
             (Nap::Back(span), _) => {
                 let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
@@ -313,9 +312,7 @@ impl<'s> World<'s> {
             (Nap::Before, Some(due)) => Instant::from_nanos(due.as_nanos().saturating_sub(1)),
             (Nap::ToDeadline, Some(due)) => due,
             (Nap::Before | Nap::ToDeadline, None) => return,
-            (Nap::For(span) | Nap::Untold(span), _) => {
-                self.now + span.min(Duration::from_secs(100 * 86_400))
-            }
+            (Nap::For(span) | Nap::Untold(span), _) => self.now + span,
         };
         self.now = self.now.max(to);
         if let Nap::Untold(_) = nap {
@@ -352,13 +349,7 @@ impl<'s> World<'s> {
         for bytes in [head, tail] {
             // A driver stops reading when it is told to.
             if self.client.wants_input(StreamId::DUPLEX) && !bytes.is_empty() {
-                self.input(
-                    whose,
-                    Input::Bytes {
-                        stream: StreamId::DUPLEX,
-                        bytes,
-                    },
-                );
+                self.input(whose, Input::bytes(bytes));
             }
         }
     }
@@ -429,10 +420,10 @@ impl<'s> World<'s> {
             match output {
                 Output::Event(Event::Ask(ask)) => self.asks.push(ask.ask),
                 Output::Open { .. } => self.peer = Peer::default(),
-                Output::Write { stream, len, .. } => {
+                Output::Write { len, .. } => {
                     self.receive(bytes);
                     if self.setup.reports_sent {
-                        self.input(Whose::Current, Input::Sent { stream, len });
+                        self.input(Whose::Current, Input::sent(len));
                     }
                 }
                 _ => {}
@@ -510,7 +501,7 @@ fn decoys() -> &'static Decoys {
             client.handle(
                 Instant::ZERO,
                 client.epoch(),
-                Input::OpenFailed { faults: &[] },
+                Input::open_failed(Vec::new()),
             );
             while client.poll_output(&mut buf).is_some() {}
         }

@@ -394,6 +394,13 @@ pub enum Op {
     Wake,
     /// The application has another wish.
     Watch(u8),
+    /// Nothing more can be written.
+    WriteFailed {
+        /// To whom.
+        whose: Whose,
+        /// What was seen.
+        faults: Vec<FaultKind>,
+    },
 }
 
 impl Op {
@@ -408,7 +415,7 @@ impl Op {
     }
 
     fn read(tape: &mut Tape<'_>) -> Op {
-        match tape.byte() % 40 {
+        match tape.byte() % 41 {
             0..=3 => Op::Serve(tape.byte()),
             4..=9 => Op::Say {
                 whose: Whose::read(tape),
@@ -464,6 +471,10 @@ impl Op {
             },
             36 => Op::Watch(tape.byte()),
             37 => Op::Notify(tape.byte()),
+            38 => Op::WriteFailed {
+                whose: Whose::read(tape),
+                faults: faults(tape),
+            },
             _ => Op::Poll(tape.byte()),
         }
     }
