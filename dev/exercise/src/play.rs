@@ -494,18 +494,14 @@ fn decoys() -> &'static Decoys {
         let mut client = Client::new(config);
         let (mut epochs, mut calls) = (vec![Epoch::NONE], Vec::new());
         let mut buf = Vec::new();
-        for _ in 0..600 {
-            client.connect(Instant::ZERO);
-            calls.extend(client.call(Instant::ZERO, "x", None, CallOptions::new()));
+        for second in 0..600 {
+            let now = Instant::from_origin(Duration::from_secs(second));
+            client.connect(now);
+            calls.extend(client.call(now, "x", None, CallOptions::new()));
             epochs.push(client.epoch());
-            client.handle(
-                Instant::ZERO,
-                client.epoch(),
-                Input::open_failed(Vec::new()),
-            );
+            client.handle(now, client.epoch(), Input::open_failed(Vec::new()));
             while client.poll_output(&mut buf).is_some() {}
         }
-        epochs.dedup();
         Decoys { epochs, calls }
     })
 }
