@@ -2,6 +2,7 @@
 //! call ends. And random scripts through the rules that the fuzzers check. What they once found is a test by name.
 
 #![allow(
+    clippy::std_instead_of_alloc,
     clippy::std_instead_of_core,
     clippy::wildcard_enum_match_arm,
     reason = "a test that looks at what it knows"
@@ -250,11 +251,12 @@ impl Model {
         if rung > 0 {
             self.part();
         }
-        match rung {
-            0 => self.due.insert(Due::Ladder, self.now + DRAIN),
+        let grace = match rung {
+            0 => DRAIN,
             4 => return self.gone(true),
-            _ => self.due.insert(Due::Ladder, self.now + GRACES[rung - 1]),
+            _ => GRACES[rung - 1],
         };
+        self.due.insert(Due::Ladder, self.now + grace);
     }
 
     fn climb(&mut self) {
@@ -764,4 +766,13 @@ fn a_kill_that_nobody_polled_is_still_told() {
         .iter()
         .position(|output| matches!(output, Output::Release { .. }));
     assert!(killed.is_some() && killed < released, "{told:?}");
+}
+
+#[test]
+fn the_end_of_time_is_no_spin() {
+    let mut client = Client::new(Config::child("late", "1"));
+    client.connect(Instant::ZERO);
+    client.handle(Instant::ZERO, client.epoch(), Input::Opened);
+    client.handle_timeout(Instant::MAX);
+    assert_eq!(client.state(), State::Closing);
 }

@@ -1,6 +1,7 @@
 //! A driver, an application and a clock that do what the script says. Judges nothing but what needs two looks.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fmt::{self, Write as _};
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ use crate::script::{self, Nap, Op, Setup, Whose};
 
 /// No single step may give more than this to do.
 const POLLS: usize = 20_000;
+
+/// Time ends here, 292 years after it began: late enough for every deadline that is told apart from never.
+const HORIZON: Instant = Instant::from_nanos(1 << 63);
 
 /// Plays a script to its end, checks every rule on the way, and lets the link close.
 ///
@@ -312,7 +316,7 @@ impl<'s> World<'s> {
             (Nap::Before, Some(due)) => Instant::from_nanos(due.as_nanos().saturating_sub(1)),
             (Nap::ToDeadline, Some(due)) => due,
             (Nap::Before | Nap::ToDeadline, None) => return,
-            (Nap::For(span) | Nap::Untold(span), _) => self.now + span,
+            (Nap::For(span) | Nap::Untold(span), _) => (self.now + span).min(HORIZON),
         };
         self.now = self.now.max(to);
         if let Nap::Untold(_) = nap {
@@ -415,7 +419,9 @@ impl<'s> World<'s> {
                 .strip_prefix(b"before")
                 .expect("a buffer is appended to");
             self.note(&output);
-            self.note(&bytes);
+            self.transcript.push(bytes.iter().fold(0, |sum, byte| {
+                u64::from(*byte).wrapping_add(sum.rotate_left(9))
+            }));
             self.rules.output(&output, bytes, &self.client, self.told);
             match output {
                 Output::Event(Event::Ask(ask)) => self.asks.push(ask.ask),
@@ -445,10 +451,21 @@ impl<'s> World<'s> {
         }
     }
 
-    fn note(&mut self, seen: &impl std::fmt::Debug) {
-        let mut hasher = DefaultHasher::new();
-        format!("{seen:?}").hash(&mut hasher);
-        self.transcript.push(hasher.finish());
+    fn note(&mut self, seen: &impl fmt::Debug) {
+        let mut transcript = Transcript(DefaultHasher::new());
+        let written = write!(transcript, "{seen:?}");
+        written.expect("a hasher takes everything");
+        self.transcript.push(transcript.0.finish());
+    }
+}
+
+/// A text of which only the hash is kept.
+struct Transcript(DefaultHasher);
+
+impl fmt::Write for Transcript {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
     }
 }
 
