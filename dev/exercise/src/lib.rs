@@ -8,6 +8,19 @@
 //!                                 \                  |
 //!                                  peer <------------+   a server that knows what it was asked
 //! ```
+//!
+//! # Fuzzing
+//!
+//! With a nightly compiler and `cargo-fuzz`, from the root of the repository:
+//!
+//! ```text
+//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024      # or line, or message
+//! cargo run -p exercise --example show -- fuzz/artifacts/client_stdio/crash-...
+//! ```
+//!
+//! Nothing in the library is unsafe, so the fuzzer needs no address sanitizer (`-s none`) and is ten times as fast
+//! without. New inputs land in `fuzz/corpus/`, of which a small, hand-picked part is committed and replayed by
+//! `tests/corpus.rs` on every run of the tests. What crashes becomes a test by name.
 
 mod json;
 mod line;
