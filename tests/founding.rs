@@ -28,7 +28,10 @@ fn server_death_is_seen_and_said() {
         all_settled_before_any_poll(&world);
         world.turn();
         all_say(&world, &calls, &[LAST_WORDS]);
+        assert_eq!(world.state(), State::Closing);
         world.peer(Act::Exit(ExitStatus::Code(3)));
+        let ended = world.link().last_end().expect("a life ended");
+        assert!(ended.to_string().contains("exit status 3"));
         comes_back_by_itself(world)
     });
     every_era(|chunking, peer| {
@@ -59,7 +62,7 @@ fn with_a_thousand_calls(chunking: Chunking, peer: fn() -> Peer) -> World {
     let mut world = World::new(config())
         .chunked(chunking)
         .served_by(move |life| match life {
-            1 => peer().ignores("tools/call"),
+            1 => peer().ignores("tools/call").ignores_eof(),
             _ => peer(),
         });
     world.until_ready();

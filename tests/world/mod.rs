@@ -262,6 +262,13 @@ impl World {
         }
     }
 
+    /// It reads no more: its pipe fills up, and nothing that is written is reported as sent.
+    pub(crate) fn peer_stops_reading(&mut self) {
+        if let Some(life) = self.lives.get_mut(&self.link.epoch()) {
+            life.peer.reads = false;
+        }
+    }
+
     /// One thing that the server of some life does, be it long gone.
     pub(crate) fn peer_of(&mut self, epoch: Epoch, act: Act) {
         self.plan(epoch, self.now, act);
@@ -550,8 +557,7 @@ impl World {
         assert_eq!(message["jsonrpc"], "2.0", "{text} is no message");
         self.record(format!("-> {text}"));
         self.lines.push((epoch.number(), message.clone()));
-        let life = self.lives.get_mut(&epoch);
-        if life.is_some_and(|life| life.peer.reads_one_more()) {
+        if self.lives.get(&epoch).is_some_and(|life| life.peer.reads) {
             self.plan(epoch, self.now, Act::Sent(line.len()));
             self.react(epoch, |peer| peer.hear(&message));
         }

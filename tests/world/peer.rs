@@ -98,8 +98,8 @@ pub(crate) struct Peer {
     pub(super) on_eof: Vec<Act>,
     pub(super) on_terminate: Vec<Act>,
     pub(super) on_kill: Vec<Act>,
-    /// How many more messages it reads.
-    reads: usize,
+    /// Whether it reads what is written to it.
+    pub(super) reads: bool,
     habits: Vec<(String, Habit)>,
 }
 
@@ -112,7 +112,7 @@ impl Peer {
             on_eof: dies(ExitStatus::Code(0)),
             on_terminate: dies(ExitStatus::Signal(15)),
             on_kill: dies(ExitStatus::Signal(9)),
-            reads: usize::MAX,
+            reads: true,
             habits: Vec::new(),
         }
     }
@@ -303,18 +303,6 @@ impl Peer {
     /// Nothing is ever heard of its end.
     pub(crate) fn immortal(self) -> Peer {
         self.ignores_terminate().on_kill(Vec::new())
-    }
-
-    /// It reads so many messages and no more: what is written after them is never reported as sent.
-    pub(crate) fn stops_reading_after(mut self, messages: usize) -> Peer {
-        self.reads = messages;
-        self
-    }
-
-    pub(super) fn reads_one_more(&mut self) -> bool {
-        let left = self.reads.checked_sub(1);
-        self.reads = left.unwrap_or(0);
-        left.is_some()
     }
 
     /// What it does about a message.
