@@ -710,10 +710,18 @@ impl World {
             Act::Raw(_) | Act::Say(_) => Input::bytes(bytes_of(act)),
             Act::Sent(len) => Input::sent(*len),
             Act::Stderr(bytes) => Input::stderr(bytes.as_slice()),
+            Act::WriteFailed(faults) => {
+                self.rules.write_failed(epoch);
+                life.peer.reads = false;
+                Input::write_failed(faults.as_slice())
+            }
             Act::AtOnce(_) | Act::Later(..) => panic!("{act:?} within another act"),
         };
         self.link.handle(self.now, epoch, input);
-        let is_death = matches!(act, Act::End(_) | Act::Exit(_) | Act::OpenFailed(_));
+        let is_death = matches!(
+            act,
+            Act::End(_) | Act::Exit(_) | Act::OpenFailed(_) | Act::WriteFailed(_)
+        );
         if is_death && self.link.epoch() == epoch {
             let state = self.link.state();
             assert_ne!(state, State::Ready, "{act:?} left the link ready");
