@@ -148,6 +148,7 @@ impl Rules {
             Event::Opening { .. } => State::Opening,
             Event::Handshaking { .. } => State::Handshaking,
             Event::Ready(_) => State::Ready,
+            Event::Draining { .. } => State::Draining,
             Event::Closing { .. } => State::Closing,
             Event::Waiting { .. } => State::Waiting,
             Event::Parked { .. } => State::Parked,
@@ -163,6 +164,7 @@ impl Rules {
             }
             _ => return,
         };
+        assert_eq!(event.state(), Some(next));
         assert!(
             follows(self.told, next),
             "{next} was told right after {}",
@@ -190,8 +192,9 @@ fn follows(from: State, to: State) -> bool {
         (State::Idle | State::Waiting | State::Parked, State::Opening)
             | (State::Opening, State::Handshaking)
             | (State::Handshaking, State::Ready)
+            | (State::Ready, State::Draining)
             | (
-                State::Opening | State::Handshaking | State::Ready,
+                State::Opening | State::Handshaking | State::Ready | State::Draining,
                 State::Closing
             )
             | (
