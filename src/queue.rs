@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 
+use crate::id::Epoch;
 use crate::io::Output;
 
 /// How many bytes of payload an event holds.
@@ -42,6 +43,17 @@ impl<E: Weigh> Outbox<E> {
     /// Bytes of payload in all that waits.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Nothing is left of this transport: what it was still to be told is not said.
+    pub(crate) fn drop_commands_to(&mut self, gone: Epoch) {
+        self.waiting.retain(|output| match output {
+            Output::CloseWrite { epoch }
+            | Output::Kill { epoch }
+            | Output::Terminate { epoch }
+            | Output::Write { epoch, .. } => *epoch != gone,
+            Output::Event(_) | Output::Open { .. } | Output::Release { .. } => true,
+        });
     }
 
     /// The events that wait. Their weight must not be changed through this.

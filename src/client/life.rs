@@ -395,6 +395,7 @@ impl Client {
             return;
         };
         self.timers.disarm(Timer::Ladder);
+        self.outbox.drop_commands_to(life.epoch);
         let ended = Arc::new(life.story(self.now, abandoned));
         let counted = ended.counted;
         self.stats.abandoned += u64::from(abandoned);

@@ -173,13 +173,13 @@ impl Client {
             return;
         }
         match input {
-            Input::Bytes { bytes, .. } => self.bytes(bytes),
+            Input::Bytes { bytes, .. } => self.bytes(&bytes),
             Input::End { faults, .. } => {
                 self.last_line();
-                self.ended(faults);
+                self.ended(&faults);
             }
             Input::Exited { status } => self.exited(status),
-            Input::OpenFailed { faults } => self.open_failed(faults),
+            Input::OpenFailed { faults } => self.open_failed(&faults),
             Input::Opened => self.opened(),
             Input::Sent { len, .. } => {
                 if let Some(life) = &mut self.life {
@@ -188,7 +188,7 @@ impl Client {
             }
             Input::Stderr { bytes } => {
                 if let Some(life) = &mut self.life {
-                    life.pipe.stderr.push(bytes);
+                    life.pipe.stderr.push(&bytes);
                 }
                 self.heard();
             }

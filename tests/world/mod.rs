@@ -1,0 +1,734 @@
+//! A scripted world around one client link: a virtual clock, a driver, and servers that do as they are told.
+//!
+//! ```ignore
+//! every_chunking(|chunking| {
+//!     let mut world = World::new(config()).chunked(chunking).served_by(|life| match life {
+//!         1 => Peer::legacy("2025-11-25").dies_of("tools/call", ExitStatus::Code(1)),
+//!         _ => Peer::legacy("2025-11-25"),
+//!     });
+//!     world.until_ready();
+//!     let call = world.tool("add");
+//!     assert_eq!(world.failure(call).delivery, Delivery::Unknown);
+//!     world.until_ready();
+//!     world
+//! });
+//! ```
+//!
+//! The driver in here does every output in its order, sleeps exactly to `poll_timeout`, and never polls without need,
+//! so that a deadline that comes late, or a link that spins, is a failed test. After every step it checks the rules
+//! that hold for all links (`rules`). What a server does is a `Peer`; how its bytes are cut into reads is a `Chunking`.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test file uses another part of the vocabulary"
+)]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
+
+mod chunking;
+mod peer;
+mod rules;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use everlink::client::{CallOptions, Client, Event, Failure, Misuse, Outcome, State};
+use everlink::wire::ErrorObject;
+use everlink::{
+    AskId, CallId, Config, Epoch, Input, Instant, List, Output, Payload, StreamId, Wake, Watch,
+};
+use serde_json::{Value, json};
+
+pub(crate) use chunking::Chunking;
+pub(crate) use peer::{
+    Act, Peer, agreed, ask, dies, dies_exit_first, discovered, error, error_with, everything,
+    notify, progress, reply, stderr,
+};
+use rules::Rules;
+
+/// As many steps without any time passing are a spin.
+const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
+
+/// What does not happen within this time never will.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(crate) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A child process, the policy for a waiting person, and no jitter to think about but its fixed seed.
+pub(crate) fn config() -> Config {
+    Config::child("test", "1")
+}
+
+/// The same script under every way of cutting the server's bytes. What the link does must not differ.
+pub(crate) fn every_chunking(mut script: impl FnMut(Chunking) -> World) {
+    let mut first: Option<Vec<String>> = None;
+    for chunking in Chunking::ALL {
+        let transcript = script(chunking).finish();
+        let expected = first.get_or_insert_with(|| transcript.clone());
+        for (line, (here, there)) in transcript.iter().zip(expected.iter()).enumerate() {
+            assert_eq!(here, there, "{chunking:?} differs at line {line}");
+        }
+        assert_eq!(transcript.len(), expected.len(), "{chunking:?} differs");
+    }
+}
+
+/// A command to the driver about a whole transport, with the number of its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    CloseWrite(u64),
+    Kill(u64),
+    Open(u64),
+    Release(u64),
+    Terminate(u64),
+}
+
+pub(crate) struct World {
+    link: Client,
+    now: Instant,
+    chunking: Chunking,
+    /// How far the random cuts have come.
+    drawn: u64,
+    cast: Box<dyn FnMut(u64) -> Peer>,
+    lives: BTreeMap<Epoch, Life>,
+    /// What servers will do, by time and then in the order in which they decided to.
+    calendar: BTreeMap<(Instant, u64), (Epoch, Act)>,
+    planned: u64,
+    rules: Rules,
+    steps: u32,
+    events: Vec<(Instant, Event)>,
+    outcomes: BTreeMap<CallId, usize>,
+    commands: Vec<(Instant, Command)>,
+    lines: Vec<(u64, Value)>,
+    transcript: Vec<String>,
+}
+
+/// One life of a server, as the system sees it.
+struct Life {
+    peer: Peer,
+    has_ended: bool,
+    has_exited: bool,
+}
+
+/// # Setting the scene
+impl World {
+    pub(crate) fn new(config: Config) -> World {
+        World {
+            rules: Rules::new(config.policy.retry.floor),
+            link: Client::new(config),
+            now: Instant::ZERO,
+            chunking: Chunking::Whole,
+            drawn: 0,
+            cast: Box::new(|_| Peer::legacy("2025-11-25")),
+            lives: BTreeMap::new(),
+            calendar: BTreeMap::new(),
+            planned: 0,
+            steps: 0,
+            events: Vec::new(),
+            outcomes: BTreeMap::new(),
+            commands: Vec::new(),
+            lines: Vec::new(),
+            transcript: Vec::new(),
+        }
+    }
+
+    pub(crate) fn chunked(mut self, chunking: Chunking) -> World {
+        self.chunking = chunking;
+        self
+    }
+
+    /// Which server is met in the first life, the second, and so on. Without this: a legacy one.
+    pub(crate) fn served_by(mut self, cast: impl FnMut(u64) -> Peer + 'static) -> World {
+        self.cast = Box::new(cast);
+        self
+    }
+}
+
+/// # What the application does
+impl World {
+    pub(crate) fn connect(&mut self) {
+        self.link.connect(self.now);
+        self.turn();
+    }
+
+    pub(crate) fn call(&mut self, method: &'static str, params: Value) -> CallId {
+        self.call_with(method, params, CallOptions::new())
+    }
+
+    pub(crate) fn call_with(
+        &mut self,
+        method: &'static str,
+        params: Value,
+        options: CallOptions,
+    ) -> CallId {
+        self.try_call(method, params, options)
+            .expect("the link takes the call")
+    }
+
+    pub(crate) fn try_call(
+        &mut self,
+        method: &'static str,
+        params: Value,
+        options: CallOptions,
+    ) -> Result<CallId, Misuse> {
+        let params = (!params.is_null()).then(|| payload(&params));
+        let call = self.link.call(self.now, method, params, options)?;
+        self.rules.accepted(call);
+        self.turn();
+        Ok(call)
+    }
+
+    /// Calls a tool of this name.
+    pub(crate) fn tool(&mut self, name: &str) -> CallId {
+        self.call("tools/call", json!({"name": name, "arguments": {}}))
+    }
+
+    pub(crate) fn list(&mut self, list: List) -> CallId {
+        let call = self.link.list(self.now, list, CallOptions::new());
+        let call = call.expect("the link takes the call");
+        self.rules.accepted(call);
+        self.turn();
+        call
+    }
+
+    pub(crate) fn cancel(&mut self, call: CallId, reason: &str) {
+        let cancelled = self.link.cancel(self.now, call, Some(reason));
+        cancelled.expect("the call is under way");
+        self.turn();
+    }
+
+    pub(crate) fn answer(&mut self, ask: AskId, answer: Result<Value, ErrorObject>) {
+        let answer = answer.map(|answer| payload(&answer));
+        let answered = self.link.answer(self.now, ask, answer);
+        answered.expect("the question is open");
+        self.turn();
+    }
+
+    /// Wants the present transport replaced.
+    pub(crate) fn reconnect(&mut self, why: &str) {
+        self.reconnect_seen(self.link.epoch(), why);
+    }
+
+    /// Wants the transport `seen` replaced.
+    pub(crate) fn reconnect_seen(&mut self, seen: Epoch, why: &str) {
+        self.link.reconnect(self.now, seen, why);
+        self.turn();
+    }
+
+    pub(crate) fn shutdown(&mut self) {
+        self.link.shutdown(self.now);
+        self.turn();
+    }
+
+    pub(crate) fn wake(&mut self) {
+        self.link.wake(self.now);
+        self.turn();
+    }
+
+    pub(crate) fn watch(&mut self, wish: Watch) {
+        self.link.watch(self.now, wish);
+        self.turn();
+    }
+}
+
+/// # What the present server does by itself
+impl World {
+    /// One thing, now; the link then has its turn.
+    pub(crate) fn peer(&mut self, act: Act) {
+        self.peer_of(self.link.epoch(), act);
+    }
+
+    /// Several things, one after the other; the link has its turn after each.
+    pub(crate) fn peer_all(&mut self, acts: Vec<Act>) {
+        for act in acts {
+            self.peer(act);
+        }
+    }
+
+    /// One thing that the server of some life does, be it long gone.
+    pub(crate) fn peer_of(&mut self, epoch: Epoch, act: Act) {
+        self.plan(epoch, self.now, act);
+        self.turn();
+    }
+
+    /// Hands an input to the link as it is, whatever the world thinks of it, and lets nobody react.
+    pub(crate) fn force(&mut self, epoch: Epoch, input: Input<'_>) {
+        self.link.handle(self.now, epoch, input);
+    }
+}
+
+/// # Time
+impl World {
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Lets so much time pass.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let goal = self.now + span;
+        if !self.run(goal, |_| false) {
+            self.now = goal;
+            self.steps = 0;
+        }
+    }
+
+    /// Lets time pass until this is so.
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&World) -> bool) {
+        let goal = self.now + PATIENCE;
+        assert!(self.run(goal, |world| is_so(world)), "never: {what}");
+    }
+
+    /// Connects if need be, and lets time pass until the link is ready.
+    pub(crate) fn until_ready(&mut self) {
+        if self.state() == State::Idle {
+            self.connect();
+        }
+        self.until_state(State::Ready);
+    }
+
+    pub(crate) fn until_state(&mut self, state: State) {
+        self.until(&format!("the link is {state}"), |world| {
+            world.state() == state
+        });
+    }
+
+    pub(crate) fn until_done(&mut self, call: CallId) {
+        self.until(&format!("{call} is done"), |world| world.is_done(call));
+    }
+
+    /// Shuts the link down, checks that nothing is left, and gives the record of all that happened.
+    pub(crate) fn finish(mut self) -> Vec<String> {
+        self.shutdown();
+        self.until_state(State::Closed);
+        self.pass(PATIENCE);
+        let count = |wanted: fn(u64) -> Command| {
+            let of = |(_, command): &&(Instant, Command)| *command == wanted(number(command));
+            self.commands.iter().filter(of).count()
+        };
+        assert_eq!(
+            count(Command::Open),
+            count(Command::Release),
+            "every Open has its Release"
+        );
+        core::mem::take(&mut self.transcript)
+    }
+}
+
+/// # What came of it
+impl World {
+    pub(crate) const fn link(&self) -> &Client {
+        &self.link
+    }
+
+    pub(crate) const fn state(&self) -> State {
+        self.link.state()
+    }
+
+    /// The number of the newest life.
+    pub(crate) const fn life(&self) -> u64 {
+        self.link.epoch().number()
+    }
+
+    pub(crate) fn is_done(&self, call: CallId) -> bool {
+        self.outcomes.contains_key(&call)
+    }
+
+    #[track_caller]
+    pub(crate) fn outcome(&self, call: CallId) -> &Outcome {
+        let at = self.outcomes.get(&call).expect("the call is done");
+        match &self.events[*at].1 {
+            Event::Done { outcome, .. } => outcome,
+            other => panic!("{other:?} is no outcome"),
+        }
+    }
+
+    /// The result of a call that the server replied to.
+    #[track_caller]
+    pub(crate) fn result(&self, call: CallId) -> Value {
+        match self.outcome(call) {
+            Outcome::Reply(result) => result.parse().expect("a result is JSON"),
+            other => panic!("{call} has no reply: {}", told(other)),
+        }
+    }
+
+    /// The failure of a call that has no reply.
+    #[track_caller]
+    pub(crate) fn failure(&self, call: CallId) -> &Failure {
+        match self.outcome(call) {
+            Outcome::Failed(failure) => failure,
+            other => panic!("{call} did not fail: {}", told(other)),
+        }
+    }
+
+    /// Every event, with its time.
+    pub(crate) fn events(&self) -> &[(Instant, Event)] {
+        &self.events
+    }
+
+    /// What `pick` finds in the events, in order.
+    pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
+        self.events
+            .iter()
+            .map(|(_, event)| event)
+            .filter_map(pick)
+            .collect()
+    }
+
+    /// The commands about whole transports, with their times.
+    pub(crate) fn timed_commands(&self) -> &[(Instant, Command)] {
+        &self.commands
+    }
+
+    pub(crate) fn commands(&self) -> Vec<Command> {
+        self.commands.iter().map(|(_, command)| *command).collect()
+    }
+
+    /// The commands about one life.
+    pub(crate) fn commands_of(&self, life: u64) -> Vec<Command> {
+        let all = self.commands().into_iter();
+        all.filter(|command| number(command) == life).collect()
+    }
+
+    /// The messages that were written to the server of this life.
+    pub(crate) fn lines_of(&self, life: u64) -> Vec<&Value> {
+        let of = self.lines.iter().filter(|(of, _)| *of == life);
+        of.map(|(_, line)| line).collect()
+    }
+
+    /// The methods that were written to the server of this life, in order. An answer has none.
+    pub(crate) fn methods_of(&self, life: u64) -> Vec<&str> {
+        let lines = self.lines_of(life).into_iter();
+        lines
+            .map(|line| line["method"].as_str().unwrap_or(""))
+            .collect()
+    }
+
+    /// The questions of the server, in order.
+    pub(crate) fn asks(&self) -> Vec<AskId> {
+        self.picked(|event| match event {
+            Event::Ask(ask) => Some(ask.ask),
+            _ => None,
+        })
+    }
+}
+
+/// # The driver
+impl World {
+    /// Goes on until `is_so`, or until nothing more happens before `goal`. Whether it is so.
+    fn run(&mut self, goal: Instant, mut is_so: impl FnMut(&World) -> bool) -> bool {
+        loop {
+            self.turn();
+            if is_so(self) {
+                return true;
+            }
+            let act = self.calendar.keys().next().map(|(at, _)| *at);
+            let deadline = self.link.poll_timeout().map(|deadline| deadline.at);
+            let next = match (act, deadline) {
+                (Some(act), Some(deadline)) => act.min(deadline),
+                (Some(at), None) | (None, Some(at)) => at,
+                (None, None) => return false,
+            };
+            if next > goal {
+                return false;
+            }
+            if next > self.now {
+                self.now = next;
+                self.steps = 0;
+            }
+            // What arrives at the very moment of a deadline arrives before it.
+            if act != Some(next) {
+                self.tell_time();
+            }
+        }
+    }
+
+    fn tell_time(&mut self) {
+        self.count_step();
+        self.link.handle_timeout(self.now);
+        if let Some(deadline) = self.link.poll_timeout() {
+            assert!(
+                deadline.at > self.now || deadline.wake == Wake::Output,
+                "{deadline:?} is due again right after it was told"
+            );
+        }
+    }
+
+    /// Carries out every output, and lets servers do what is due, until neither is left.
+    fn turn(&mut self) {
+        loop {
+            self.drain();
+            let Some(entry) = self.calendar.first_entry() else {
+                return;
+            };
+            if entry.key().0 > self.now {
+                return;
+            }
+            let (epoch, act) = entry.remove();
+            self.perform(epoch, act);
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut buf = Vec::new();
+        while let Some(output) = self.link.poll_output(&mut buf) {
+            self.count_step();
+            self.rules.output(self.now, &output);
+            match output {
+                Output::CloseWrite { epoch } => {
+                    self.command(epoch, Command::CloseWrite);
+                    self.react(epoch, |peer| peer.on_eof.clone());
+                }
+                Output::Event(event) => self.event(event),
+                Output::Kill { epoch } => {
+                    self.command(epoch, Command::Kill);
+                    self.react(epoch, |peer| peer.on_kill.clone());
+                }
+                Output::Open { epoch } => {
+                    self.command(epoch, Command::Open);
+                    let life = Life {
+                        peer: (self.cast)(epoch.number()),
+                        has_ended: false,
+                        has_exited: false,
+                    };
+                    self.lives.insert(epoch, life);
+                    self.react(epoch, |peer| peer.on_open.clone());
+                }
+                Output::Release { epoch } => self.command(epoch, Command::Release),
+                Output::Terminate { epoch } => {
+                    self.command(epoch, Command::Terminate);
+                    self.react(epoch, |peer| peer.on_terminate.clone());
+                }
+                Output::Write { epoch, len, .. } => {
+                    let line = buf.split_off(buf.len() - len);
+                    self.write(epoch, &line);
+                }
+                other => panic!("{other:?} means nothing for a byte stream"),
+            }
+        }
+        assert!(buf.is_empty(), "bytes that belong to no Write");
+        let waits = self.link.poll_timeout().map(|deadline| deadline.wake);
+        assert_ne!(
+            waits,
+            Some(Wake::Output),
+            "output waits, but none is given out"
+        );
+        self.rules.at_rest(&self.link);
+    }
+
+    fn write(&mut self, epoch: Epoch, line: &[u8]) {
+        let text = core::str::from_utf8(line).expect("what is written is text");
+        let text = text.strip_suffix('\n').expect("a line ends");
+        assert!(!text.contains(['\n', '\r']), "{text:?} is not one line");
+        let message: Value = serde_json::from_str(text).expect("a line is JSON");
+        assert_eq!(message["jsonrpc"], "2.0", "{text} is no message");
+        self.record(format!("-> {text}"));
+        self.lines.push((epoch.number(), message.clone()));
+        let reads = self.lives.get(&epoch).is_some_and(|life| life.peer.reads);
+        if reads {
+            self.plan(epoch, self.now, Act::Sent(line.len()));
+            self.react(epoch, |peer| peer.hear(&message));
+        }
+    }
+
+    fn command(&mut self, epoch: Epoch, of: fn(u64) -> Command) {
+        let command = of(epoch.number());
+        self.record(format!("{command:?}"));
+        self.commands.push((self.now, command));
+    }
+
+    fn event(&mut self, event: Event) {
+        self.record(match &event {
+            Event::Done { call, outcome } => format!("{call} is done: {}", told(outcome)),
+            event => format!("{event:?}"),
+        });
+        if let Event::Done { call, .. } = &event {
+            self.outcomes.insert(*call, self.events.len());
+        }
+        self.events.push((self.now, event));
+    }
+
+    fn record(&mut self, line: String) {
+        self.transcript.push(format!("[{:?}] {line}", self.now));
+    }
+
+    fn count_step(&mut self) {
+        self.steps += 1;
+        assert!(
+            self.steps < MOST_STEPS_AT_ONE_TIME,
+            "the link spins at {:?}",
+            self.now
+        );
+    }
+}
+
+/// # The system around the servers
+impl World {
+    fn react(&mut self, epoch: Epoch, decide: impl FnOnce(&mut Peer) -> Vec<Act>) {
+        let life = self.lives.get_mut(&epoch).expect("a life has its server");
+        for act in decide(&mut life.peer) {
+            self.plan(epoch, self.now, act);
+        }
+    }
+
+    fn plan(&mut self, epoch: Epoch, at: Instant, act: Act) {
+        match act {
+            Act::Later(span, act) => self.plan(epoch, at + span, *act),
+            act => {
+                self.planned += 1;
+                self.calendar.insert((at, self.planned), (epoch, act));
+            }
+        }
+    }
+
+    /// Feeds what a server does to the link. A server that is dead does nothing any more.
+    fn perform(&mut self, epoch: Epoch, act: Act) {
+        let Some(life) = self.lives.get_mut(&epoch) else {
+            return;
+        };
+        let (has_ended, has_exited) = (life.has_ended, life.has_exited);
+        match act {
+            Act::AtOnce(acts) => {
+                for act in acts {
+                    self.feed(epoch, &act);
+                }
+            }
+            Act::Raw(_) | Act::Say(_) if !has_ended => {
+                let bytes = self.joined(epoch, bytes_of(&act));
+                for piece in self.chunking.cut(&bytes, &mut self.drawn) {
+                    let stream = StreamId::DUPLEX;
+                    let input = Input::Bytes {
+                        stream,
+                        bytes: piece,
+                    };
+                    self.link.handle(self.now, epoch, input);
+                    self.drain();
+                }
+            }
+            Act::Stderr(bytes) => {
+                for bytes in self.chunking.cut(&bytes, &mut self.drawn) {
+                    self.link.handle(self.now, epoch, Input::Stderr { bytes });
+                    self.drain();
+                }
+            }
+            Act::End(_) if has_ended => {}
+            Act::Exit(_) if has_exited => {}
+            Act::Raw(_) | Act::Say(_) => {}
+            act => self.feed(epoch, &act),
+        }
+    }
+
+    /// What else the server says at this very moment, where that is one read.
+    fn joined(&mut self, epoch: Epoch, mut bytes: Vec<u8>) -> Vec<u8> {
+        while self.chunking == Chunking::Joined {
+            match self.calendar.first_entry() {
+                Some(entry) if entry.key().0 <= self.now => match entry.get() {
+                    (of, act @ (Act::Raw(_) | Act::Say(_))) if *of == epoch => {
+                        bytes.extend(bytes_of(act));
+                        entry.remove();
+                    }
+                    _ => break,
+                },
+                _ => break,
+            }
+        }
+        bytes
+    }
+
+    /// Hands one thing to the link, uncut, and polls nothing.
+    fn feed(&mut self, epoch: Epoch, act: &Act) {
+        let stream = StreamId::DUPLEX;
+        let life = self.lives.get_mut(&epoch).expect("a life has its server");
+        let mut bytes = Vec::new();
+        let input = match act {
+            Act::End(faults) => {
+                life.has_ended = true;
+                Input::End { stream, faults }
+            }
+            Act::Exit(status) => {
+                life.has_exited = true;
+                Input::Exited { status: *status }
+            }
+            Act::Opened => {
+                self.rules.opened(epoch);
+                Input::Opened
+            }
+            Act::OpenFailed(faults) => {
+                life.has_ended = true;
+                life.has_exited = true;
+                Input::OpenFailed { faults }
+            }
+            Act::Raw(_) | Act::Say(_) => {
+                bytes.extend(bytes_of(act));
+                Input::Bytes {
+                    stream,
+                    bytes: &bytes,
+                }
+            }
+            Act::Sent(len) => Input::Sent { stream, len: *len },
+            Act::Stderr(bytes) => Input::Stderr { bytes },
+            Act::AtOnce(_) | Act::Later(..) => panic!("{act:?} within another act"),
+        };
+        self.link.handle(self.now, epoch, input);
+        let is_death = matches!(act, Act::End(_) | Act::Exit(_) | Act::OpenFailed(_));
+        if is_death && self.link.epoch() == epoch {
+            let state = self.link.state();
+            assert_ne!(state, State::Ready, "{act:?} left the link ready");
+        }
+    }
+}
+
+/// A failed script shows how it came to that.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let from = self.transcript.len().saturating_sub(60);
+            eprintln!("the last of what happened ({:?}):", self.chunking);
+            for line in &self.transcript[from..] {
+                eprintln!("  {line}");
+            }
+        }
+    }
+}
+
+pub(crate) fn payload(value: &Value) -> Payload {
+    Payload::of(value).expect("a value is JSON")
+}
+
+fn bytes_of(act: &Act) -> Vec<u8> {
+    match act {
+        Act::Raw(bytes) => bytes.clone(),
+        Act::Say(message) => format!("{message}\n").into_bytes(),
+        _ => Vec::new(),
+    }
+}
+
+fn number(command: &Command) -> u64 {
+    match command {
+        Command::CloseWrite(life)
+        | Command::Kill(life)
+        | Command::Open(life)
+        | Command::Release(life)
+        | Command::Terminate(life) => *life,
+    }
+}
+
+/// An outcome with its content, which its `Debug` keeps to itself.
+fn told(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Error(error) => format!("error {error}"),
+        Outcome::Failed(failure) => format!("failure: {failure}"),
+        Outcome::Listed(listing) => {
+            let items = listing.items.iter().map(Payload::as_str);
+            format!("listed {:?}", items.collect::<Vec<_>>())
+        }
+        Outcome::Reply(result) => format!("reply {}", result.as_str()),
+        other => format!("{other:?}"),
+    }
+}
