@@ -180,9 +180,7 @@ fn s_canc_07_a_reply_that_meets_the_cancellation_wins() {
         let line = json!({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}});
         let line = format!("{line}\n");
         let epoch = world.link().epoch();
-        let stream = everlink::StreamId::DUPLEX;
-        let bytes = line.as_bytes();
-        world.force(epoch, everlink::Input::Bytes { stream, bytes });
+        world.force(epoch, everlink::Input::bytes(line.as_bytes()));
         let cancelled = world.verb(|link, now| link.cancel(now, call, None));
         assert_eq!(cancelled, Err(Misuse::UnknownCall));
         assert_eq!(world.result(call)["content"], json!([]));
