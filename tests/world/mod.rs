@@ -22,6 +22,7 @@
     unused_imports,
     reason = "each test file uses another part of the vocabulary"
 )]
+#![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -36,9 +37,7 @@ use std::collections::BTreeMap;
 
 use everlink::client::{CallOptions, Client, Event, Failure, Misuse, Outcome, State};
 use everlink::wire::ErrorObject;
-use everlink::{
-    AskId, CallId, Config, Epoch, Input, Instant, List, Output, Payload, StreamId, Wake, Watch,
-};
+use everlink::{AskId, CallId, Config, Epoch, Input, Instant, List, Output, Payload, Wake, Watch};
 use serde_json::{Value, json};
 
 pub(crate) use chunking::Chunking;
@@ -78,6 +77,17 @@ pub(crate) fn every_chunking(mut script: impl FnMut(Chunking) -> World) {
         }
         assert_eq!(transcript.len(), expected.len(), "{chunking:?} differs");
     }
+}
+
+/// The same script with a server of either era, under every way of cutting its bytes.
+pub(crate) fn every_era(mut script: impl FnMut(Chunking, fn() -> Peer) -> World) {
+    for peer in [latest_legacy as fn() -> Peer, Peer::modern] {
+        every_chunking(|chunking| script(chunking, peer));
+    }
+}
+
+fn latest_legacy() -> Peer {
+    Peer::legacy("2025-11-25")
 }
 
 /// A command to the driver about a whole transport, with the number of its life.
@@ -252,13 +262,25 @@ impl World {
         }
     }
 
+    /// It reads no more: its pipe fills up, and nothing that is written is reported as sent.
+    pub(crate) fn peer_stops_reading(&mut self) {
+        if let Some(life) = self.lives.get_mut(&self.link.epoch()) {
+            life.peer.reads = false;
+        }
+    }
+
     /// One thing that the server of some life does, be it long gone.
     pub(crate) fn peer_of(&mut self, epoch: Epoch, act: Act) {
         self.plan(epoch, self.now, act);
         self.turn();
     }
 
-    /// Hands an input to the link as it is, whatever the world thinks of it, and lets nobody react.
+    /// One thing that the link is told and has no turn after. `turn` gives it one.
+    pub(crate) fn peer_unpolled(&mut self, act: &Act) {
+        self.feed(self.link.epoch(), act);
+    }
+
+    /// Hands an input to the link as it is, whatever the world thinks of it; the link has no turn after it.
     pub(crate) fn force(&mut self, epoch: Epoch, input: Input<'_>) {
         self.link.handle(self.now, epoch, input);
     }
@@ -334,6 +356,11 @@ impl World {
     /// The number of the newest life.
     pub(crate) const fn life(&self) -> u64 {
         self.link.epoch().number()
+    }
+
+    /// Every call that was made, in order.
+    pub(crate) fn calls(&self) -> Vec<CallId> {
+        self.rules.calls()
     }
 
     pub(crate) fn is_done(&self, call: CallId) -> bool {
@@ -461,7 +488,7 @@ impl World {
     }
 
     /// Carries out every output, and lets servers do what is due, until neither is left.
-    fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         loop {
             self.drain();
             let Some(entry) = self.calendar.first_entry() else {
@@ -530,8 +557,7 @@ impl World {
         assert_eq!(message["jsonrpc"], "2.0", "{text} is no message");
         self.record(format!("-> {text}"));
         self.lines.push((epoch.number(), message.clone()));
-        let reads = self.lives.get(&epoch).is_some_and(|life| life.peer.reads);
-        if reads {
+        if self.lives.get(&epoch).is_some_and(|life| life.peer.reads) {
             self.plan(epoch, self.now, Act::Sent(line.len()));
             self.react(epoch, |peer| peer.hear(&message));
         }
@@ -602,18 +628,13 @@ impl World {
             Act::Raw(_) | Act::Say(_) if !has_ended => {
                 let bytes = self.joined(epoch, bytes_of(&act));
                 for piece in self.chunking.cut(&bytes, &mut self.drawn) {
-                    let stream = StreamId::DUPLEX;
-                    let input = Input::Bytes {
-                        stream,
-                        bytes: piece,
-                    };
-                    self.link.handle(self.now, epoch, input);
+                    self.link.handle(self.now, epoch, Input::bytes(piece));
                     self.drain();
                 }
             }
             Act::Stderr(bytes) => {
                 for bytes in self.chunking.cut(&bytes, &mut self.drawn) {
-                    self.link.handle(self.now, epoch, Input::Stderr { bytes });
+                    self.link.handle(self.now, epoch, Input::stderr(bytes));
                     self.drain();
                 }
             }
@@ -643,17 +664,15 @@ impl World {
 
     /// Hands one thing to the link, uncut, and polls nothing.
     fn feed(&mut self, epoch: Epoch, act: &Act) {
-        let stream = StreamId::DUPLEX;
         let life = self.lives.get_mut(&epoch).expect("a life has its server");
-        let mut bytes = Vec::new();
         let input = match act {
             Act::End(faults) => {
                 life.has_ended = true;
-                Input::End { stream, faults }
+                Input::end(faults.as_slice())
             }
             Act::Exit(status) => {
                 life.has_exited = true;
-                Input::Exited { status: *status }
+                Input::exited(*status)
             }
             Act::Opened => {
                 self.rules.opened(epoch);
@@ -662,17 +681,11 @@ impl World {
             Act::OpenFailed(faults) => {
                 life.has_ended = true;
                 life.has_exited = true;
-                Input::OpenFailed { faults }
+                Input::open_failed(faults.as_slice())
             }
-            Act::Raw(_) | Act::Say(_) => {
-                bytes.extend(bytes_of(act));
-                Input::Bytes {
-                    stream,
-                    bytes: &bytes,
-                }
-            }
-            Act::Sent(len) => Input::Sent { stream, len: *len },
-            Act::Stderr(bytes) => Input::Stderr { bytes },
+            Act::Raw(_) | Act::Say(_) => Input::bytes(bytes_of(act)),
+            Act::Sent(len) => Input::sent(*len),
+            Act::Stderr(bytes) => Input::stderr(bytes.as_slice()),
             Act::AtOnce(_) | Act::Later(..) => panic!("{act:?} within another act"),
         };
         self.link.handle(self.now, epoch, input);

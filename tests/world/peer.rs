@@ -305,12 +305,6 @@ impl Peer {
         self.ignores_terminate().on_kill(Vec::new())
     }
 
-    /// It does not read: what is written to it is never reported as sent.
-    pub(crate) fn never_reads(mut self) -> Peer {
-        self.reads = false;
-        self
-    }
-
     /// What it does about a message.
     pub(super) fn hear(&mut self, message: &Value) -> Vec<Act> {
         react(&mut self.habits, message)

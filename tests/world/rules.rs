@@ -44,6 +44,11 @@ impl Rules {
         assert!(known.is_none(), "{call} was given out twice");
     }
 
+    /// Every call that was accepted, in order.
+    pub(super) fn calls(&self) -> Vec<CallId> {
+        self.calls.keys().copied().collect()
+    }
+
     /// The driver says that the transport is open.
     pub(super) fn opened(&mut self, epoch: Epoch) {
         if let Some(present) = self.present.as_mut().filter(|p| p.epoch == epoch) {
