@@ -4,6 +4,13 @@
 //! It starts the server, lists its tools, calls one, kills the server with `kill -9` and calls again.
 //! What happens in between is the link's doing: the driver only carries.
 
+#![allow(
+    clippy::std_instead_of_alloc,
+    clippy::std_instead_of_core,
+    reason = "a program with std"
+)]
+#![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only printed")]
+
 use std::io::{Read, Result, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -91,7 +98,7 @@ fn write(mut pipe: impl Write, lines: Receiver<Vec<u8>>, tell: impl Fn(Input<'st
     for line in lines {
         match pipe.write_all(&line) {
             Ok(()) => tell(Input::sent(line.len())),
-            Err(error) => return tell(Input::end(vec![Fault::from(error)])),
+            Err(error) => return tell(Input::write_failed(vec![Fault::from(error)])),
         }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! In its first life the server dies of the call. Watch the link say so and come back.
 
+#![allow(clippy::std_instead_of_core, reason = "a program with std")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only printed")]
+
 use std::time::Duration;
 
 use everlink::wire::{self, Inbound, Message, encode};

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use crate::id::Epoch;
 use crate::io::Output;
 
-/// How many bytes of payload an event holds.
+/// How many bytes an event takes up, payload included.
 pub(crate) trait Weigh {
     fn weight(&self) -> usize;
 }
@@ -40,7 +40,7 @@ impl<E: Weigh> Outbox<E> {
         self.waiting.is_empty()
     }
 
-    /// Bytes of payload in all that waits.
+    /// Bytes that the events in here take up.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }

@@ -15,6 +15,9 @@ impl Instant {
     /// The origin.
     pub const ZERO: Instant = Instant(0);
 
+    /// The end of time. A deadline there never comes.
+    pub const MAX: Instant = Instant(u64::MAX);
+
     /// The instant that lies `nanos` nanoseconds after the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Instant {
@@ -55,6 +58,9 @@ impl fmt::Debug for Instant {
         write!(f, "{:?}", Duration::from_nanos(self.0))
     }
 }
+
+/// No deadline is set nearer than this, so that a zero in a policy cannot become a spin.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// When the machine wants to be called again, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,8 @@
 
 mod world;
 
+use core::time::Duration;
+
 use everlink::client::{
     CallOptions, Cause, Delivery, Event, FailureKind, Misuse, State, TimeLimit,
 };
@@ -15,6 +17,9 @@ use world::{
     Act, Command, Peer, World, config, dies, dies_exit_first, every_chunking, every_era, millis,
     notify, reply, seconds, stderr,
 };
+
+/// How long the output may outlive the process before somebody is told to end it.
+const LAST_WORDS: Duration = millis(100);
 
 /// How many lines of no use were shown.
 fn noises(world: &World) -> usize {
@@ -61,6 +66,12 @@ fn f_001_child_dies_while_idle() {
             assert_eq!(ended.cause, Cause::Died);
             assert_eq!(ended.exit, Some(ExitStatus::Signal(9)));
             assert_eq!(ended.ready_for, Some(seconds(10)));
+            let gentle = [
+                Command::Open(1),
+                Command::CloseWrite(1),
+                Command::Release(1),
+            ];
+            assert_eq!(world.commands_of(1), gentle, "what is dead needs no force");
             world.until_ready();
             assert_eq!(world.life(), 2);
             world
@@ -166,15 +177,17 @@ fn f_003_child_exits_and_a_grandchild_keeps_stdout_open() {
         world.turn();
         assert!(world.failure(call).to_string().contains("exit status 0"));
 
-        // The process cannot be asked any more; the rest of its tree is, and then let go.
+        // Its output may end a moment later. If not, the rest of its tree is asked, killed, and let go.
         world.until_state(State::Waiting);
         let policy = config().policy;
-        let killed = died + policy.terminate_grace;
+        let asked = died + LAST_WORDS;
+        let killed = asked + policy.terminate_grace;
         let released = killed + policy.kill_grace;
         assert_eq!(
             world.timed_commands()[1..],
             [
-                (died, Command::Terminate(1)),
+                (died, Command::CloseWrite(1)),
+                (asked, Command::Terminate(1)),
                 (killed, Command::Kill(1)),
                 (released, Command::Release(1)),
             ]
@@ -430,20 +443,17 @@ fn f_009_a_pipe_that_is_read_again_goes_on() {
 
 #[test]
 fn f_010_a_broken_pipe_before_the_first_write_is_a_death() {
-    let broken = || {
-        let faults = vec![FaultKind::BrokenPipe.into()];
-        Peer::silent().opens_with(vec![
-            Act::AtOnce(vec![Act::Opened, Act::End(faults)]),
-            Act::Exit(ExitStatus::Code(127)),
-        ])
-    };
     every_chunking(|chunking| {
         let mut config = config();
         config.dialect = Dialect::Legacy;
         let mut world = World::new(config)
             .chunked(chunking)
-            .served_by(move |life| match life {
-                1 => broken(),
+            .served_by(|life| match life {
+                1 => Peer::silent().opens_with(vec![
+                    Act::AtOnce(vec![Act::Opened, broken_pipe()]),
+                    Act::End(Vec::new()),
+                    Act::Exit(ExitStatus::Code(127)),
+                ]),
                 _ => Peer::legacy("2025-11-25"),
             });
         let call = world.tool("add");
@@ -452,9 +462,42 @@ fn f_010_a_broken_pipe_before_the_first_write_is_a_death() {
         assert_eq!(ended.cause, Cause::Died);
         assert!(ended.counted, "nobody asked for this end");
         assert_eq!(ended.faults[0].kind(), FaultKind::BrokenPipe);
+        assert_eq!(ended.exit, Some(ExitStatus::Code(127)));
         assert!(world.lines_of(1).is_empty(), "there was nobody to write to");
         world.until_done(call);
         world.result(call);
+        world
+    });
+}
+
+fn broken_pipe() -> Act {
+    Act::WriteFailed(vec![FaultKind::BrokenPipe.into()])
+}
+
+#[test]
+fn f_010_a_server_that_no_longer_reads_is_still_heard() {
+    every_era(|chunking, peer| {
+        let mut world = World::new(config())
+            .chunked(chunking)
+            .served_by(move |life| match life {
+                1 => peer().ignores("tools/call").ignores_eof(),
+                _ => peer(),
+            });
+        world.until_ready();
+        let answered = world.tool("answered");
+        let wire = world.lines_of(1).last().expect("it was sent")["id"].clone();
+        let lost = world.tool("lost");
+        world.peer(broken_pipe());
+        assert_eq!(world.state(), State::Closing, "it is as good as dead");
+        let late = world.tool("late");
+        world.peer(reply(&json!({"id": wire}), json!({"content": []})));
+        assert_eq!(world.result(answered)["content"], json!([]));
+        world.peer_all(dies(ExitStatus::Signal(13)));
+        assert_eq!(world.failure(lost).kind, FailureKind::Lost);
+        assert!(world.failure(lost).to_string().contains("no longer reads"));
+        world.until_done(late);
+        world.result(late);
+        assert_eq!(world.link().stats().failures, 1);
         world
     });
 }

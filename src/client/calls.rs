@@ -299,13 +299,12 @@ impl Calls {
         found.map(|(id, _)| *id).collect()
     }
 
-    /// Whether a call is in flight whose own deadline will end the wait.
+    /// Whether the server is at work on something whose own deadline will end the wait.
     pub(super) fn is_busy(&self) -> bool {
-        self.in_flight > 0
-            && self.table.values().any(|call| match call.phase {
-                Phase::Sent(_) => call.clock.due().is_some(),
-                Phase::Asking | Phase::Listing(_) | Phase::Waiting => false,
-            })
+        self.table.values().any(|call| match call.phase {
+            Phase::Listing(_) | Phase::Sent(_) => call.clock.due().is_some(),
+            Phase::Asking | Phase::Waiting => false,
+        })
     }
 
     pub(super) fn accept(&mut self, call: Call) -> CallId {
@@ -324,10 +323,21 @@ impl Calls {
         self.waiting.first().copied()
     }
 
+    /// The oldest that is to be sent again, with the answers that its server wanted.
+    pub(super) fn first_going_on(&self) -> Option<CallId> {
+        let is_mid_round = |id: &&CallId| {
+            let call = self.table.get(id);
+            call.is_some_and(|call| call.round.number > 0)
+        };
+        self.waiting.iter().find(is_mid_round).copied()
+    }
+
     /// It is handed to the driver.
     pub(super) fn sent(&mut self, id: CallId, wire: u64, now: Instant) {
         self.enter(id, Phase::Sent(wire));
         if let Some(call) = self.table.get_mut(&id) {
+            // Each sending has a progress token of its own.
+            call.progress = None;
             call.clock.touch(now);
             if self.held {
                 call.clock.pause(now);
@@ -344,7 +354,6 @@ impl Calls {
             return false;
         }
         call.resends += 1;
-        call.progress = None;
         // The new server knows nothing of what the old one asked.
         call.round = Round::default();
         call.clock.resume(now);

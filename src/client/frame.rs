@@ -72,6 +72,29 @@ impl Frames {
         Some(frame)
     }
 
+    /// Nothing new is asked of this server; what it asked is still answered.
+    pub(super) fn drop_requests(&mut self) {
+        self.waiting.retain(|frame| match frame {
+            Frame::Answer(..) | Frame::Cancel(..) | Frame::Initialized | Frame::Notify(..) => true,
+            Frame::Discover(_)
+            | Frame::Initialize(..)
+            | Frame::Listen(..)
+            | Frame::Page(..)
+            | Frame::Ping(_)
+            | Frame::SetLevel(..)
+            | Frame::Subscribe(..)
+            | Frame::Unsubscribe(..) => false,
+        });
+    }
+
+    /// Takes back a request for a page that was not written yet. Whether there was one.
+    pub(super) fn retract_page(&mut self, wire: u64) -> bool {
+        let before = self.waiting.len();
+        self.waiting
+            .retain(|frame| !matches!(frame, Frame::Page(of, ..) if *of == wire));
+        self.waiting.len() < before
+    }
+
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.bytes = 0;

@@ -28,7 +28,7 @@ use crate::wire::{
     self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed, object,
 };
 
-/// Answers of the link itself that may wait for a server that does not read them.
+/// Answers that may wait for a server that does not read them.
 const ANSWERS_KEPT: usize = 256;
 
 /// A reply: the result, or the error in its place.
@@ -148,6 +148,12 @@ impl Client {
     fn broken_reply(&mut self, id: &Id, kind: FailureKind, error: ErrorObject) {
         match self.errands.take(id) {
             Found::Open(_, Errand::Call(call)) => self.fail(call, kind),
+            Found::Open(_, Errand::Page(list)) => {
+                for call in self.catalog.give_up(list) {
+                    self.fail(call, kind.clone());
+                }
+                self.fetch_lists();
+            }
             Found::Open(wire, errand) => self.replied(wire, errand, Err(error)),
             Found::Late | Found::Unknown => {}
         }
@@ -176,8 +182,8 @@ impl Client {
         }
     }
 
-    /// Some servers answer a request that they cannot read with an error to nobody. During the
-    /// handshake only one request is out.
+    /// Some servers answer a request that they cannot read with an error to nobody. During the handshake
+    /// it is meant for the oldest request that is out.
     fn nameless_error(&mut self, outcome: Reply<'_>) {
         let asked = [Errand::Discover, Errand::Initialize];
         let open = asked.into_iter().find_map(|errand| {
@@ -196,10 +202,10 @@ impl Client {
     fn replied(&mut self, wire: u64, errand: Errand, outcome: Reply<'_>) {
         match errand {
             Errand::Call(call) => self.call_replied(call, outcome),
-            Errand::Discover => {
-                let then = self.handshake.discovered(as_ref(&outcome));
-                self.proceed(then);
-            }
+            Errand::Discover => match self.handshake.discovered(as_ref(&outcome)) {
+                Some(then) => self.proceed(then),
+                None => self.stats.late_replies += 1,
+            },
             Errand::Initialize => {
                 let then = self.handshake.initialized(as_ref(&outcome));
                 self.proceed(then);
@@ -216,7 +222,7 @@ impl Client {
     fn call_replied(&mut self, id: CallId, outcome: Reply<'_>) {
         let result = match outcome {
             Ok(result) => result,
-            Err(error) => return self.settle(id, Outcome::Error(error)),
+            Err(error) => return self.settle(id, Outcome::Error(error.into())),
         };
         let modern = self
             .session
@@ -363,6 +369,11 @@ impl Client {
         if self.asks.knows(&id) {
             return self.noise("a request with the id of one that is open", b"");
         }
+        // Room for an answer is made before the question is put.
+        if !self.server_reads() {
+            self.stats.answers_dropped += 1;
+            return;
+        }
         let admitted = asks::admit(&self.config.capabilities, session.version, name, params);
         let refused = match admitted {
             Ok(()) if self.asks.len() < self.config.limits.asks => None,
@@ -381,9 +392,14 @@ impl Client {
         }
     }
 
+    /// Whether another answer has room among those that the server has not read yet.
+    fn server_reads(&self) -> bool {
+        self.frames.len() < ANSWERS_KEPT && self.frames.bytes() < self.config.limits.queued_bytes
+    }
+
     /// The link answers by itself, unless the server has long ceased to read its answers.
     fn reply(&mut self, id: Id, answer: Result<Option<Payload>, ErrorObject>) {
-        if self.frames.len() < ANSWERS_KEPT {
+        if self.server_reads() {
             self.frames.push(Frame::Answer(id, answer));
         } else {
             self.stats.answers_dropped += 1;
@@ -510,7 +526,7 @@ impl Client {
         let wire = subscription(params).as_ref().and_then(wire_of);
         match (wire, params) {
             (Some(wire), Some(params)) if self.watcher.owns(wire) => {
-                let chores = self.watcher.acknowledged(wire, params);
+                let chores = self.watcher.acknowledged(wire, params, self.now);
                 self.do_chores(chores);
             }
             (_, _) => self.noise("a watch is confirmed that is not open", b""),
@@ -519,19 +535,13 @@ impl Client {
 
     /// The server ended a watch: gracefully, by cancelling it, or with an error.
     fn listen_ended(&mut self, wire: u64, error: Option<i64>) {
-        if !self.watcher.listening_ended(wire) || self.state != State::Ready {
-            return;
+        let retry = self.config.policy.watch_retry;
+        let pause = self.watcher.listening_ended(wire, self.now, retry);
+        // One that does not know how to watch will not learn it in this life.
+        let is_able = error != Some(code::METHOD_NOT_FOUND);
+        if let Some(pause) = pause.filter(|_| is_able && self.state == State::Ready) {
+            self.arm_in(Timer::WatchRetry, pause);
         }
-        if error == Some(code::METHOD_NOT_FOUND) {
-            return;
-        }
-        let doublings = self.watcher.endings.saturating_sub(1).min(16);
-        let pause = self
-            .config
-            .policy
-            .watch_retry
-            .saturating_mul(1 << doublings);
-        self.arm_in(Timer::WatchRetry, pause.min(super::WATCH_RETRY_CAP));
     }
 
     /// Sends what the watch needs.
@@ -560,7 +570,7 @@ impl Client {
             };
             self.frames.push(frame);
         }
-        if !self.watcher.is_complete() {
+        if self.state == State::Ready && !self.watcher.is_complete() {
             self.arm_in(Timer::WatchSetup, self.config.policy.watch_timeout);
         }
     }
@@ -587,9 +597,10 @@ impl Client {
 
     fn page(&mut self, list: List, outcome: Reply<'_>) {
         let limits = &self.config.limits;
-        let step = self
-            .catalog
-            .page(list, outcome, self.epoch, self.now, limits);
+        let session = self.session.as_ref();
+        let era = session.map_or(Era::Legacy, |session| session.version.era());
+        let life = (self.epoch, era);
+        let step = self.catalog.page(list, outcome, life, self.now, limits);
         match step {
             Some(Step::Complete(listing, waiting)) => {
                 for call in waiting {
@@ -613,6 +624,7 @@ impl Client {
             }
             None => {}
         }
+        self.fetch_lists();
     }
 
     /// Something of no use. It is counted, and some of it is shown.

@@ -52,19 +52,13 @@ use watcher::Watcher;
 use crate::config::Config;
 use crate::id::{AskId, CallId, Epoch, StreamId};
 use crate::io::{Input, Output};
-use crate::protocol::{Era, Owner, Version, code, method};
+use crate::protocol::{Era, Kind, Owner, Version, code, method};
 use crate::queue::{Outbox, Weigh};
 use crate::stats::Stats;
-use crate::time::{Deadline, Instant, Wake};
+use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
 use crate::watch::{Change, List, Watch};
 use crate::wire::{ErrorObject, Payload};
-
-/// The longest pause before a watch is set up again.
-const WATCH_RETRY_CAP: Duration = Duration::from_secs(60);
-
-/// No deadline is set nearer than this, so that a zero in a policy cannot become a spin.
-const TICK: Duration = Duration::from_millis(1);
 
 /// The client end of a link to one server.
 ///
@@ -186,6 +180,7 @@ impl Client {
                     life.pipe.sent(len);
                 }
             }
+            Input::WriteFailed { faults, .. } => self.write_failed(&faults),
             Input::Stderr { bytes } => {
                 if let Some(life) = &mut self.life {
                     life.pipe.stderr.push(&bytes);
@@ -213,7 +208,7 @@ impl Client {
                 Timer::Pulse => self.feel_pulse(),
                 Timer::Stable => self.budget.forgive(),
                 Timer::WatchRetry => self.watch_again(),
-                Timer::WatchSetup => self.tell_watching(),
+                Timer::WatchSetup => self.stop_waiting_for_watch(),
             }
         }
         self.conclude();
@@ -338,10 +333,7 @@ impl Client {
     ) -> Result<CallId, Misuse> {
         self.advance(now);
         let method = method.into();
-        if method::find(&method).is_some_and(|facts| facts.owner == Owner::Link) {
-            let instead = instead_of(&method);
-            return Err(Misuse::OwnedByLink { method, instead });
-        }
+        check_kind(&method, Kind::Request)?;
         let call = calls::prepare(self.now, method, params, options, &self.config.policy)?;
         self.accept(call)
     }
@@ -440,16 +432,18 @@ impl Client {
     ) -> Result<(), Misuse> {
         self.advance(now);
         let method = method.into();
+        check_kind(&method, Kind::Notification)?;
         let Some(session) = self.session() else {
             return Err(Misuse::NotReady { state: self.state });
         };
         if let Some(facts) = method::find(&method) {
-            if facts.owner == Owner::Link {
-                let instead = instead_of(&method);
-                return Err(Misuse::OwnedByLink { method, instead });
-            }
             if !facts.to_server.contains(session.version) {
                 return Err(Misuse::NotInVersion { method });
+            }
+            // S-CAP-03: what was not declared is not said.
+            let gate = facts.client_gate(session.version);
+            if gate.is_some_and(|feature| !self.config.capabilities.declares(feature)) {
+                return Err(Misuse::NotDeclared { method });
             }
         }
         if params.as_ref().is_some_and(|params| !params.is_object()) {
@@ -545,12 +539,16 @@ impl Client {
 
     /// What follows from the end of any input, timer or verb.
     fn conclude(&mut self) {
-        if self.rung() == Some(Rung::Drain) && self.calls.in_flight() == 0 {
+        if self.rung() == Some(Rung::Drain) && self.is_drained() {
             self.climb();
         }
         if self.state == State::Ready && self.watcher.is_complete() {
             self.tell_watching();
         }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.calls.in_flight() == 0 && self.calls.first_going_on().is_none()
     }
 
     fn accept(&mut self, call: calls::Call) -> Result<CallId, Misuse> {
@@ -612,8 +610,8 @@ impl Client {
 
     fn fresh(&self, list: List) -> Option<Arc<Listing>> {
         let session = self.session()?;
-        let announced = catalog::promise_counts(session.version.era())
-            && session.capabilities.offers(catalog::announcement_of(list));
+        let promise = catalog::announcement_of(list);
+        let announced = session.capabilities.offers(promise);
         self.catalog.fresh(list, self.now, announced)
     }
 
@@ -661,6 +659,14 @@ impl Client {
         }
     }
 
+    /// Some answers did not come. What they would have said does not matter any more.
+    fn stop_waiting_for_watch(&mut self) {
+        self.errands
+            .keep(|errand| !matches!(errand, Errand::SetLevel | Errand::Subscribe(_)));
+        self.watcher.stop_waiting();
+        self.tell_watching();
+    }
+
     fn tell_watching(&mut self) {
         self.timers.disarm(Timer::WatchSetup);
         if self.watcher.settle() {
@@ -678,17 +684,29 @@ impl Client {
             State::Closing => self.rung() == Some(Rung::Drain),
             State::Idle | State::Opening | State::Waiting | State::Parked | State::Closed => false,
         };
-        speaking && self.life.as_ref().is_some_and(|life| life.pipe.is_open())
+        let life = self.life.as_ref();
+        speaking && life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
     }
 
-    fn may_send_call(&self) -> bool {
-        self.state == State::Ready && self.calls.in_flight() < self.config.limits.calls_in_flight
+    /// The call to send next. While draining, only those that their server waits for.
+    fn next_call(&self) -> Option<CallId> {
+        if self.calls.in_flight() >= self.config.limits.calls_in_flight {
+            return None;
+        }
+        match self.state {
+            State::Ready => self.calls.first_waiting(),
+            State::Closing => self.calls.first_going_on(),
+            State::Idle
+            | State::Opening
+            | State::Handshaking
+            | State::Waiting
+            | State::Parked
+            | State::Closed => None,
+        }
     }
 
     fn can_write(&self) -> bool {
-        self.may_write()
-            && (self.frames.len() > 0
-                || self.may_send_call() && self.calls.first_waiting().is_some())
+        self.may_write() && (self.frames.len() > 0 || self.next_call().is_some())
     }
 
     fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
@@ -699,10 +717,7 @@ impl Client {
         if let Some(frame) = self.frames.pop() {
             self.voice.say(buf, &frame, &self.config);
         } else {
-            let id = self
-                .calls
-                .first_waiting()
-                .filter(|_| self.may_send_call())?;
+            let id = self.next_call()?;
             let wire = self.errands.issue(Errand::Call(id));
             self.calls.sent(id, wire, self.now);
             self.voice.call(buf, wire, self.calls.call(id)?);
@@ -717,6 +732,29 @@ impl Client {
             stream: StreamId::DUPLEX,
             len,
         })
+    }
+}
+
+/// Whether the application may send a method of this name as this kind of message.
+fn check_kind(name: &str, kind: Kind) -> Result<(), Misuse> {
+    let Some(facts) = method::find(name) else {
+        return Ok(());
+    };
+    let method = facts.name;
+    match (facts.owner, facts.kind) {
+        (Owner::Application, actual) if actual == kind => Ok(()),
+        (Owner::Application, Kind::Notification) => Err(Misuse::WrongVerb {
+            method,
+            instead: "notify",
+        }),
+        (Owner::Application, _) => Err(Misuse::WrongVerb {
+            method,
+            instead: "call",
+        }),
+        (_, _) => Err(Misuse::OwnedByLink {
+            method,
+            instead: instead_of(name),
+        }),
     }
 }
 
@@ -749,20 +787,23 @@ impl fmt::Debug for Client {
 impl Weigh for Event {
     fn weight(&self) -> usize {
         let of = |payload: &Payload| payload.as_str().len();
-        match self {
+        let held = match self {
             Event::Ask(ask) => ask.params.as_ref().map_or(0, of),
+            Event::Changed(Change::Resource { uri }) => uri.len(),
             Event::Done { outcome, .. } => match outcome {
                 Outcome::Error(error) => error.message.len() + error.data.as_ref().map_or(0, of),
                 Outcome::Reply(result) => of(result),
                 // These are shared, or small.
                 Outcome::Failed(_) | Outcome::Listed(_) => 0,
             },
-            Event::Log { data, .. } => of(data),
+            Event::Log { logger, data, .. } => {
+                logger.as_ref().map_or(0, |name| name.len()) + of(data)
+            }
             Event::Noise(noise) => noise.sample.len(),
-            Event::Notified { params, .. } => params.as_ref().map_or(0, of),
+            Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
             Event::Progress { message, .. } => message.as_ref().map_or(0, |text| text.len()),
             Event::AskWithdrawn { .. }
-            | Event::Changed(_)
+            | Event::Changed(Change::List(_))
             | Event::Closed
             | Event::Closing { .. }
             | Event::Ended(_)
@@ -773,6 +814,7 @@ impl Weigh for Event {
             | Event::Slow { .. }
             | Event::Waiting { .. }
             | Event::Watching { .. } => 0,
-        }
+        };
+        size_of::<Event>() + held
     }
 }

@@ -68,15 +68,30 @@ pub(crate) fn config() -> Config {
 
 /// The same script under every way of cutting the server's bytes. What the link does must not differ.
 pub(crate) fn every_chunking(mut script: impl FnMut(Chunking) -> World) {
-    let mut first: Option<Vec<String>> = None;
+    let mut first: Option<Record> = None;
     for chunking in Chunking::ALL {
-        let transcript = script(chunking).finish();
-        let expected = first.get_or_insert_with(|| transcript.clone());
-        for (line, (here, there)) in transcript.iter().zip(expected.iter()).enumerate() {
-            assert_eq!(here, there, "{chunking:?} differs at line {line}");
-        }
-        assert_eq!(transcript.len(), expected.len(), "{chunking:?} differs");
+        let record = script(chunking).finish();
+        let expected = first.get_or_insert_with(|| record.clone());
+        same(&record.told, &expected.told, chunking);
+        same(&record.written, &expected.written, chunking);
     }
+}
+
+fn same(here: &[String], there: &[String], chunking: Chunking) {
+    for (line, (here, there)) in here.iter().zip(there).enumerate() {
+        assert_eq!(here, there, "{chunking:?} differs at line {line}");
+    }
+    assert_eq!(here.len(), there.len(), "{chunking:?} differs in length");
+}
+
+/// What a link did, with its times. How what it says and what it writes lie between each other may depend on the
+/// reads; the order within each may not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record {
+    /// The events, and the commands about transports.
+    pub(crate) told: Vec<String>,
+    /// The messages.
+    pub(crate) written: Vec<String>,
 }
 
 /// The same script with a server of either era, under every way of cutting its bytes.
@@ -117,6 +132,8 @@ pub(crate) struct World {
     outcomes: BTreeMap<CallId, usize>,
     commands: Vec<(Instant, Command)>,
     lines: Vec<(u64, Value)>,
+    record: Record,
+    /// Both together, for people.
     transcript: Vec<String>,
 }
 
@@ -145,6 +162,7 @@ impl World {
             outcomes: BTreeMap::new(),
             commands: Vec::new(),
             lines: Vec::new(),
+            record: Record::default(),
             transcript: Vec::new(),
         }
     }
@@ -333,7 +351,7 @@ impl World {
     }
 
     /// Shuts the link down, checks that nothing is left, and gives the record of all that happened.
-    pub(crate) fn finish(mut self) -> Vec<String> {
+    pub(crate) fn finish(mut self) -> Record {
         self.shutdown();
         self.until_state(State::Closed);
         self.pass(PATIENCE);
@@ -346,7 +364,7 @@ impl World {
             count(Command::Release),
             "every Open has its Release"
         );
-        core::mem::take(&mut self.transcript)
+        core::mem::take(&mut self.record)
     }
 }
 
@@ -562,7 +580,8 @@ impl World {
         assert!(!text.contains(['\n', '\r']), "{text:?} is not one line");
         let message: Value = serde_json::from_str(text).expect("a line is JSON");
         assert_eq!(message["jsonrpc"], "2.0", "{text} is no message");
-        self.record(format!("-> {text}"));
+        let noted = self.note(format!("-> {text}"));
+        self.record.written.push(noted);
         self.lines.push((epoch.number(), message.clone()));
         if self.lives.get(&epoch).is_some_and(|life| life.peer.reads) {
             self.plan(epoch, self.now, Act::Sent(line.len()));
@@ -572,23 +591,28 @@ impl World {
 
     fn command(&mut self, epoch: Epoch, of: fn(u64) -> Command) {
         let command = of(epoch.number());
-        self.record(format!("{command:?}"));
+        let line = self.note(format!("{command:?}"));
+        self.record.told.push(line);
         self.commands.push((self.now, command));
     }
 
     fn event(&mut self, event: Event) {
-        self.record(match &event {
+        let line = self.note(match &event {
             Event::Done { call, outcome } => format!("{call} is done: {}", told(outcome)),
             event => format!("{event:?}"),
         });
+        self.record.told.push(line);
         if let Event::Done { call, .. } = &event {
             self.outcomes.insert(*call, self.events.len());
         }
         self.events.push((self.now, event));
     }
 
-    fn record(&mut self, line: String) {
-        self.transcript.push(format!("[{:?}] {line}", self.now));
+    /// Adds to the transcript, with the time.
+    fn note(&mut self, what: String) -> String {
+        let line = format!("[{:?}] {what}", self.now);
+        self.transcript.push(line.clone());
+        line
     }
 
     fn count_step(&mut self) {
@@ -693,10 +717,18 @@ impl World {
             Act::Raw(_) | Act::Say(_) => Input::bytes(bytes_of(act)),
             Act::Sent(len) => Input::sent(*len),
             Act::Stderr(bytes) => Input::stderr(bytes.as_slice()),
+            Act::WriteFailed(faults) => {
+                self.rules.write_failed(epoch);
+                life.peer.reads = false;
+                Input::write_failed(faults.as_slice())
+            }
             Act::AtOnce(_) | Act::Later(..) => panic!("{act:?} within another act"),
         };
         self.link.handle(self.now, epoch, input);
-        let is_death = matches!(act, Act::End(_) | Act::Exit(_) | Act::OpenFailed(_));
+        let is_death = matches!(
+            act,
+            Act::End(_) | Act::Exit(_) | Act::OpenFailed(_) | Act::WriteFailed(_)
+        );
         if is_death && self.link.epoch() == epoch {
             let state = self.link.state();
             assert_ne!(state, State::Ready, "{act:?} left the link ready");

@@ -28,6 +28,8 @@ pub(crate) enum Act {
     Sent(usize),
     /// Bytes on stderr.
     Stderr(Vec<u8>),
+    /// Nothing can be written to it any more, with these faults.
+    WriteFailed(Vec<Fault>),
 }
 
 impl Act {

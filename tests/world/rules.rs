@@ -56,6 +56,13 @@ impl Rules {
         }
     }
 
+    /// The driver says that nothing can be written any more.
+    pub(super) fn write_failed(&mut self, epoch: Epoch) {
+        if let Some(present) = self.present.as_mut().filter(|p| p.epoch == epoch) {
+            present.is_closing = true;
+        }
+    }
+
     /// The link wants this done.
     pub(super) fn output(&mut self, now: Instant, output: &Output<Event>) {
         assert_ne!(
