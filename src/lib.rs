@@ -34,9 +34,61 @@
 //!
 //! # An example
 //!
-//! Both ends in memory:
+//! A server that dies of its first call, and the link that comes back. No I/O: the server is a function.
 //!
-#![doc = include_str!("../README.md")]
+//! ```
+//! use everlink::{CallOptions, Client, Config, Event, ExitStatus, Input, Instant, Outcome, Output, State};
+//!
+//! let mut link = Client::new(Config::child("docs", "1.0"));
+//! let (mut now, mut buf, mut said) = (Instant::ZERO, Vec::new(), Vec::new());
+//! link.call(now, "resources/list", None, CallOptions::new())?;
+//!
+//! while let Some(deadline) = link.poll_timeout() {
+//!     now = now.max(deadline.at); // a driver with a clock sleeps here
+//!     link.handle_timeout(now);
+//!     while let Some(output) = link.poll_output(&mut buf) {
+//!         match output {
+//!             Output::Open { epoch } => link.handle(now, epoch, Input::Opened),
+//!             Output::Write { epoch, len, .. } => {
+//!                 let line = String::from_utf8(buf.split_off(buf.len() - len))?;
+//!                 link.handle(now, epoch, Input::sent(len));
+//!                 if line.contains("resources/list") && epoch.number() == 1 {
+//!                     link.handle(now, epoch, Input::exited(ExitStatus::Code(70)));
+//!                     link.handle(now, epoch, Input::end(&[]));
+//!                     assert_ne!(link.state(), State::Ready); // in the same step
+//!                 } else {
+//!                     link.handle(now, epoch, Input::bytes(serve(&line)));
+//!                 }
+//!             }
+//!             Output::CloseWrite { epoch } => {
+//!                 link.handle(now, epoch, Input::exited(ExitStatus::Code(0)));
+//!                 link.handle(now, epoch, Input::end(&[]));
+//!             }
+//!             Output::Event(Event::Ended(ended)) => said.push(ended.to_string()),
+//!             Output::Event(Event::Done { outcome: Outcome::Reply(result), .. }) => {
+//!                 said.push(result.as_str().to_owned());
+//!                 link.shutdown(now);
+//!             }
+//!             _ => {}
+//!         }
+//!     }
+//! }
+//! // Reading a list twice is harmless, so the call was sent again to the second server.
+//! assert_eq!(said[0], "the server ended (epoch 1, after 0 ms, exit status 70)");
+//! assert_eq!(said[1], r#"{"resources":[]}"#);
+//!
+//! fn serve(line: &str) -> Vec<u8> {
+//!     let message: serde_json::Value = serde_json::from_str(line).unwrap();
+//!     let body = match message["method"].as_str() {
+//!         Some("initialize") => r#""result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{}}}"#,
+//!         Some("resources/list") => r#""result":{"resources":[]}"#,
+//!         Some("server/discover") => r#""error":{"code":-32601,"message":"no such method"}"#,
+//!         _ => return Vec::new(),
+//!     };
+//!     format!("{{\"jsonrpc\":\"2.0\",\"id\":{},{body}}}\n", message["id"]).into_bytes()
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # The words
 //!
@@ -80,3 +132,8 @@ pub use stats::Stats;
 pub use time::{Deadline, Instant, Wake};
 pub use watch::{Change, List, Watch};
 pub use wire::Payload;
+
+/// Runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

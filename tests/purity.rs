@@ -244,8 +244,8 @@ fn occurrences(tokens: &[Token<'_>], list: &[(&str, &str)]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         for (words, what) in list {
-            let is_data = list == IMPURE && DATA.iter().any(|data| stands_at(tokens, at, data));
-            if stands_at(tokens, at, words) && !is_data {
+            let is_data = || DATA.iter().any(|data| stands_at(tokens, at, data));
+            if stands_at(tokens, at, words) && !(list == IMPURE && is_data()) {
                 found.push(format!("{}: {what}: `{words}`", token.line));
             }
         }

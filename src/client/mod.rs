@@ -1,6 +1,6 @@
 //! The client end of a link: the verbs of the application, the contract with the driver, and what is due when.
 //!
-//! Each room in here owns one subject: [`lifecycle`] the transition table, `life` one life of the transport,
+//! Each room in here owns one subject: `lifecycle` the transition table, `life` one life of the transport,
 //! `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls` and `settle` the
 //! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stdio` the byte stream, `inbound` what the
 //! server says, `frame` what is said to it.
