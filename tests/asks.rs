@@ -437,9 +437,9 @@ fn s_mrtr_10_the_state_goes_back_byte_for_byte_or_not_at_all() {
         sent[2]["params"].get("requestState").is_none(),
         "S-MRTR-14: the latest result replaces all before it"
     );
-    let transcript = world.finish();
+    let record = world.finish();
     let raw = format!(r#""requestState":{state}"#);
-    assert!(transcript.iter().any(|line| line.contains(&raw)));
+    assert!(record.written.iter().any(|line| line.contains(&raw)));
 }
 
 #[test]

@@ -105,7 +105,10 @@ fn every_state() -> Vec<(State, World)> {
     draining.tool("in flight");
     draining.reconnect("to see it drain");
     vec![
-        (State::Idle, World::new(config())),
+        (
+            State::Idle,
+            World::new(config()).served_by(|_| Peer::silent().opens_with(Vec::new())),
+        ),
         (
             State::Opening,
             reaching(State::Opening, |_| Peer::silent().opens_with(Vec::new())),
