@@ -1,11 +1,12 @@
 //! The lists of a server and the watch on it: what is believed, for how long, and what a new life does to it.
 //! Rows F-088 to F-093 of the failures; S-CACHE and S-SUB of the requirements.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
 
 mod eras;
 mod world;
-
-use std::cell::Cell;
-use std::rc::Rc;
 
 use everlink::client::{Event, FailureKind, State};
 use everlink::protocol::LogLevel;
@@ -244,6 +245,56 @@ fn f_090_all_who_want_a_list_share_one_reading_of_it() {
 }
 
 #[test]
+fn f_090_who_asks_after_the_change_gets_what_was_read_after_it() {
+    for server in BOTH {
+        let mut world = ready(config(), move || server().ignores("tools/list"));
+        let before = world.list(List::Tools);
+        let first = world.last("tools/list");
+        world.peer(changed(&world, TOOLS_CHANGED));
+        let after = world.list(List::Tools);
+        world.peer(reply(&first, json!({"tools": [{"name": "old"}]})));
+        assert_eq!(listed(&world, before), ["old"]);
+        assert!(!world.is_done(after));
+        let second = world.last("tools/list");
+        assert_ne!(first["id"], second["id"]);
+        world.peer(reply(&second, json!({"tools": [{"name": "new"}]})));
+        assert_eq!(listed(&world, after), ["new"]);
+        world.finish();
+    }
+}
+
+#[test]
+fn f_090_one_who_leaves_after_a_change_strands_nobody() {
+    for server in BOTH {
+        let mut world = ready(config(), move || server().ignores("tools/list"));
+        let before = world.list(List::Tools);
+        world.peer(changed(&world, TOOLS_CHANGED));
+        let after = world.list(List::Tools);
+        world.cancel(before, "never mind");
+        let request = world.last("tools/list");
+        world.peer(reply(&request, json!({"tools": [{"name": "new"}]})));
+        assert_eq!(listed(&world, after), ["new"]);
+        world.finish();
+    }
+}
+
+#[test]
+fn f_063_a_list_out_of_time_is_cancelled_like_a_call() {
+    for server in BOTH {
+        let mut world = ready(config(), move || server().ignores("tools/list"));
+        let list = world.list(List::Tools);
+        world.until_done(list);
+        assert_eq!(world.failure(list).after, seconds(60));
+        let cancel = world.last("notifications/cancelled");
+        assert_eq!(
+            cancel["params"]["requestId"],
+            world.last("tools/list")["id"]
+        );
+        world.finish();
+    }
+}
+
+#[test]
 fn f_090_one_who_leaves_does_not_take_the_list_from_the_others() {
     let mut world = ready(config(), || counting(legacy).ignores("tools/list"));
     let (leaves, stays) = (world.list(List::Tools), world.list(List::Tools));
@@ -472,13 +523,11 @@ fn f_093_each_page_extends_the_idle_limit() {
 #[test]
 fn s_cache_10_a_cursor_that_became_invalid_starts_the_list_again_once() {
     for server in BOTH {
-        let reads = Rc::new(Cell::new(0));
-        let count = reads.clone();
         let mut world = ready(config(), move || {
-            let reads = count.clone();
+            let mut reads = 0;
             server().on("tools/list", move |request| {
-                reads.set(reads.get() + 1);
-                vec![match (reads.get(), request["params"]["cursor"].as_str()) {
+                reads += 1;
+                vec![match (reads, request["params"]["cursor"].as_str()) {
                     (1, None) => reply(
                         request,
                         json!({"tools": [{"name": "old"}], "nextCursor": "x"}),
@@ -495,7 +544,7 @@ fn s_cache_10_a_cursor_that_became_invalid_starts_the_list_again_once() {
         });
         let list = world.list(List::Tools);
         assert_eq!(listed(&world, list), ["new", "newer"]);
-        assert_eq!(reads.get(), 4);
+        assert_eq!(world.said("tools/list").len(), 4);
         world.finish();
     }
 }
@@ -848,6 +897,23 @@ fn s_sub_11_12_14_a_watch_that_the_server_ends_is_set_up_again_however_it_ends()
 fn s_sub_14_a_server_that_ends_every_watch_is_asked_ever_less_often() {
     let mut world = ready(config(), || {
         Peer::modern().refuses("subscriptions/listen", -32603)
+    });
+    world.pass(seconds(3_600));
+    let times = world.said("subscriptions/listen").len();
+    assert!((50..80).contains(&times), "{times} times in an hour");
+    world.finish();
+}
+
+#[test]
+fn s_sub_14_a_server_that_confirms_and_ends_every_watch_is_asked_ever_less_often_too() {
+    let mut world = ready(config(), || {
+        Peer::modern().on("subscriptions/listen", |listen| {
+            let filter = listen["params"]["notifications"].clone();
+            vec![
+                confirmed(listen, &filter),
+                reply(listen, json!({"resultType": "complete"})),
+            ]
+        })
     });
     world.pass(seconds(3_600));
     let times = world.said("subscriptions/listen").len();

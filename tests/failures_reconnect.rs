@@ -1,5 +1,9 @@
 //! Coming back: what a death costs, when the next attempt comes, what is sent again, and who is thought to be dead.
 //! Rows F-071 to F-087 of the failures.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
 
 mod eras;
 mod world;
@@ -77,7 +81,7 @@ fn f_071_what_only_says_that_it_closed_is_free_in_a_planned_reconnect() {
         FaultKind::Reset,
     ] {
         let fault = Fault::with_detail(kind, "as it happens");
-        let mut world = ready(config(), move || ends_with(&[fault.clone()]));
+        let mut world = ready(config(), move || ends_with(core::slice::from_ref(&fault)));
         world.reconnect("new settings");
         world.until_ready();
         assert_eq!(world.life(), 2);
@@ -238,6 +242,22 @@ fn f_075_a_good_life_resets_the_backoff_with_the_budget() {
     assert!(before[4].1 >= seconds(4), "it had grown: {:?}", before[4]);
     assert_eq!(after[0].0, 1);
     assert!(after[0].1 <= millis(500), "it starts anew: {:?}", after[0]);
+    world.finish();
+}
+
+#[test]
+fn f_075_no_policy_of_zeros_becomes_a_spin() {
+    let mut config = config();
+    config.policy.retry.first = Duration::ZERO;
+    config.policy.retry.floor = Duration::ZERO;
+    config.policy.retry.when_spent = everlink::WhenSpent::Park {
+        probe: Duration::ZERO,
+        call_floor: Duration::ZERO,
+    };
+    let mut world = World::new(config).served_by(|_| missing());
+    world.connect();
+    world.pass(seconds(1));
+    assert!(world.life() <= 1_001, "{} lives in a second", world.life());
     world.finish();
 }
 
@@ -603,6 +623,23 @@ fn f_083_a_slow_list_keeps_the_server_alive_too() {
 }
 
 #[test]
+fn f_083_a_server_that_waits_for_a_person_is_not_killed() {
+    // With a call in flight, and without: it is we who keep it waiting.
+    for calls in [0, 1] {
+        let mut world = ready(eras::answering(), || deaf(legacy));
+        for _ in 0..calls {
+            world.tool("asks");
+        }
+        world.peer(world::ask("q", "roots/list", json!({})));
+        world.pass(seconds(550));
+        assert_eq!((world.state(), world.life()), (State::Ready, 1));
+        world.answer(world.asks()[0], Ok(json!({"roots": []})));
+        world.until("then its silence counts again", |world| world.life() == 2);
+        world.finish();
+    }
+}
+
+#[test]
 fn f_083_any_byte_is_a_sign_of_life() {
     let signs: [fn() -> Act; 4] = [
         || stderr("still here"),
@@ -760,6 +797,20 @@ fn f_086_nothing_revives_a_closed_link() {
     world.turn();
     assert_eq!(world.events().len(), told, "the last event was the last");
     assert_eq!(world.link().poll_timeout(), None);
+}
+
+#[test]
+fn f_086_a_link_that_closes_when_its_budget_is_spent_stays_closed() {
+    let mut config = config();
+    config.policy = everlink::Policy::one_shot();
+    let mut world = World::new(config).served_by(|_| missing());
+    let call = world.tool("add");
+    assert_eq!(world.failure(call).kind, FailureKind::Down);
+    assert_eq!(world.state(), State::Closed);
+    world.connect();
+    world.wake();
+    world.pass(seconds(3_600));
+    assert_eq!(world.life(), 1);
 }
 
 #[test]
