@@ -1,13 +1,17 @@
 //! The client end of a link: the verbs of the application, the contract with the driver, and what is due when.
 //!
-//! Each room in here owns one subject: `lifecycle` the transition table, `life` one life of the transport,
-//! `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls` and `settle` the
-//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stdio` the byte stream, `inbound` what the
-//! server says, `frame` what is said to it.
+//! The machine itself is one `impl Client` by subject: `life` for one life of the transport, `inbound` and `outbound` for what is
+//! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces. They
+//! alone carry decisions between the children, which know neither the machine nor each other: `lifecycle` the transition
+//! table, `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls`, `clock` and `errand` the
+//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stdio` the byte stream, `frame` the words.
 
+mod admission;
 mod asks;
 mod calls;
 mod catalog;
+mod changes;
+mod clock;
 mod closing;
 mod errand;
 mod event;
@@ -18,6 +22,8 @@ mod inbound;
 mod keepalive;
 mod life;
 mod lifecycle;
+mod outbound;
+mod questions;
 mod retry;
 mod settle;
 mod stdio;
@@ -36,11 +42,12 @@ pub use event::{Ask, Event, Noise, Outcome, Session, Withdrawn};
 pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, TimeLimit};
 pub use lifecycle::State;
 
-use asks::{Asks, Origin};
+use admission::{check_kind, prepare};
+use asks::Asks;
 use calls::{Calls, Phase};
 use catalog::Catalog;
 use closing::Rung;
-use errand::{Errand, Errands};
+use errand::Errands;
 use frame::{Frame, Frames, Voice};
 use handshake::Handshake;
 use keepalive::Pulse;
@@ -52,8 +59,8 @@ use watcher::Watcher;
 use crate::config::Config;
 use crate::id::{AskId, CallId, Epoch, StreamId};
 use crate::io::{Input, Output};
-use crate::protocol::{Era, Kind, Owner, Version, code, method};
-use crate::queue::{Outbox, Weigh};
+use crate::protocol::{Era, Kind, Version, method};
+use crate::queue::Outbox;
 use crate::stats::Stats;
 use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
@@ -334,7 +341,7 @@ impl Client {
         self.advance(now);
         let method = method.into();
         check_kind(&method, Kind::Request)?;
-        let call = calls::prepare(self.now, method, params, options, &self.config.policy)?;
+        let call = prepare(self.now, method, params, options, &self.config.policy)?;
         self.accept(call)
     }
 
@@ -354,7 +361,7 @@ impl Client {
     ) -> Result<CallId, Misuse> {
         self.advance(now);
         let method = catalog::method_of(list);
-        let mut call = calls::prepare(self.now, method.into(), None, options, &self.config.policy)?;
+        let mut call = prepare(self.now, method.into(), None, options, &self.config.policy)?;
         call.phase = Phase::Listing(list);
         self.accept(call)
     }
@@ -550,223 +557,6 @@ impl Client {
     fn is_drained(&self) -> bool {
         self.calls.in_flight() == 0 && self.calls.first_going_on().is_none()
     }
-
-    fn accept(&mut self, call: calls::Call) -> Result<CallId, Misuse> {
-        if self.state == State::Closed || self.is_shutting_down {
-            return Err(Misuse::Closed);
-        }
-        self.check_room(call.bytes())?;
-        let list = match call.phase {
-            Phase::Listing(list) => Some(list),
-            Phase::Asking | Phase::Sent(_) | Phase::Waiting => None,
-        };
-        let id = self.calls.accept(call);
-        self.stats.calls += 1;
-        self.arm_call(id);
-        match self.state {
-            State::Ready => self.settle_if_not_offered(id),
-            State::Idle => self.attempt(),
-            State::Parked if self.budget.allows_call_to_wake(self.now) => self.attempt(),
-            State::Parked if !self.is_about_to_look() => self.fail(id, FailureKind::Down),
-            State::Opening
-            | State::Handshaking
-            | State::Closing
-            | State::Waiting
-            | State::Parked
-            | State::Closed => {}
-        }
-        if let Some(list) = list.filter(|_| self.calls.call(id).is_some()) {
-            match self.fresh(list) {
-                Some(listing) => self.settle(id, Outcome::Listed(listing)),
-                None => self.catalog.want(list, id),
-            }
-            self.fetch_lists();
-        }
-        self.conclude();
-        Ok(id)
-    }
-
-    /// Whether a parked link was told to look as soon as the floor allows.
-    fn is_about_to_look(&self) -> bool {
-        let soon = self.now + self.config.policy.retry.floor;
-        self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
-    }
-
-    fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
-        let limits = &self.config.limits;
-        if bytes > limits.message_bytes {
-            return Err(Misuse::TooLarge { bytes });
-        }
-        let calls = self.calls.queued() + self.frames.len();
-        let queued = self.calls.waiting_bytes() + self.frames.bytes();
-        if calls >= limits.queued_calls || queued + bytes > limits.queued_bytes {
-            return Err(Misuse::QueueFull {
-                calls,
-                bytes: queued,
-            });
-        }
-        Ok(())
-    }
-
-    fn fresh(&self, list: List) -> Option<Arc<Listing>> {
-        let session = self.session()?;
-        let promise = catalog::announcement_of(list);
-        let announced = session.capabilities.offers(promise);
-        self.catalog.fresh(list, self.now, announced)
-    }
-
-    /// The answer goes where the question came from.
-    fn give(&mut self, open: asks::Open, answer: Result<Payload, ErrorObject>) {
-        match open.origin {
-            Origin::Request(id) => {
-                self.frames.push(Frame::Answer(id, answer.map(Some)));
-                self.hold_calls();
-            }
-            Origin::Round(call, key) => match (self.calls.call_mut(call), answer) {
-                (Some(asking), Ok(result)) => {
-                    asking.round.answers.insert(key, result);
-                    asking.round.missing -= 1;
-                    self.go_on_if_answered(call);
-                }
-                (Some(_), Err(_)) => self.fail(
-                    call,
-                    FailureKind::Declined {
-                        method: open.method,
-                    },
-                ),
-                (None, _) => {}
-            },
-        }
-    }
-
-    /// Nobody answered in time: the server, or the call, is told.
-    fn ask_unanswered(&mut self, ask: AskId) {
-        let Some(open) = self.asks.close(ask) else {
-            return;
-        };
-        self.tell(Event::AskWithdrawn {
-            ask,
-            why: Withdrawn::TimedOut,
-        });
-        let text = "the question was not answered in time";
-        self.give(open, Err(ErrorObject::new(code::INTERNAL_ERROR, text)));
-    }
-
-    fn watch_again(&mut self) {
-        if let Some(session) = self.session.clone() {
-            let chores = self.watcher.resume(&session);
-            self.do_chores(chores);
-        }
-    }
-
-    /// Some answers did not come. What they would have said does not matter any more.
-    fn stop_waiting_for_watch(&mut self) {
-        self.errands
-            .keep(|errand| !matches!(errand, Errand::SetLevel | Errand::Subscribe(_)));
-        self.watcher.stop_waiting();
-        self.tell_watching();
-    }
-
-    fn tell_watching(&mut self) {
-        self.timers.disarm(Timer::WatchSetup);
-        if self.watcher.settle() {
-            self.tell(Event::Watching {
-                epoch: self.epoch,
-                granted: self.watcher.granted().clone(),
-            });
-        }
-    }
-
-    /// Whether the transport takes something to write.
-    fn may_write(&self) -> bool {
-        let speaking = match self.state {
-            State::Handshaking | State::Ready => true,
-            State::Closing => self.rung() == Some(Rung::Drain),
-            State::Idle | State::Opening | State::Waiting | State::Parked | State::Closed => false,
-        };
-        let life = self.life.as_ref();
-        speaking && life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
-    }
-
-    /// The call to send next. While draining, only those that their server waits for.
-    fn next_call(&self) -> Option<CallId> {
-        if self.calls.in_flight() >= self.config.limits.calls_in_flight {
-            return None;
-        }
-        match self.state {
-            State::Ready => self.calls.first_waiting(),
-            State::Closing => self.calls.first_going_on(),
-            State::Idle
-            | State::Opening
-            | State::Handshaking
-            | State::Waiting
-            | State::Parked
-            | State::Closed => None,
-        }
-    }
-
-    fn can_write(&self) -> bool {
-        self.may_write() && (self.frames.len() > 0 || self.next_call().is_some())
-    }
-
-    fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        if !self.may_write() {
-            return None;
-        }
-        let start = buf.len();
-        if let Some(frame) = self.frames.pop() {
-            self.voice.say(buf, &frame, &self.config);
-        } else {
-            let id = self.next_call()?;
-            let wire = self.errands.issue(Errand::Call(id));
-            self.calls.sent(id, wire, self.now);
-            self.voice.call(buf, wire, self.calls.call(id)?);
-        }
-        let len = buf.len() - start;
-        self.stats.messages_out += 1;
-        self.stats.bytes_out += len as u64;
-        let life = self.life.as_mut()?;
-        life.pipe.wrote(len);
-        Some(Output::Write {
-            epoch: life.epoch,
-            stream: StreamId::DUPLEX,
-            len,
-        })
-    }
-}
-
-/// Whether the application may send a method of this name as this kind of message.
-fn check_kind(name: &str, kind: Kind) -> Result<(), Misuse> {
-    let Some(facts) = method::find(name) else {
-        return Ok(());
-    };
-    let method = facts.name;
-    match (facts.owner, facts.kind) {
-        (Owner::Application, actual) if actual == kind => Ok(()),
-        (Owner::Application, Kind::Notification) => Err(Misuse::WrongVerb {
-            method,
-            instead: "notify",
-        }),
-        (Owner::Application, _) => Err(Misuse::WrongVerb {
-            method,
-            instead: "call",
-        }),
-        (_, _) => Err(Misuse::OwnedByLink {
-            method,
-            instead: instead_of(name),
-        }),
-    }
-}
-
-/// Which verb to use in the place of a method that is the link's own.
-fn instead_of(method: &str) -> &'static str {
-    match method {
-        method::names::INITIALIZE | method::names::NOTIFICATIONS_INITIALIZED => "connect",
-        method::names::NOTIFICATIONS_CANCELLED => "cancel",
-        method::names::PING => "wake",
-        method::names::SERVER_DISCOVER => "session",
-        _ => "watch",
-    }
 }
 
 /// Where the link stands, in numbers. What it carries stays out.
@@ -781,40 +571,5 @@ impl fmt::Debug for Client {
             .field("asks_open", &self.asks.len())
             .field("next_deadline", &self.poll_timeout())
             .finish_non_exhaustive()
-    }
-}
-
-impl Weigh for Event {
-    fn weight(&self) -> usize {
-        let of = |payload: &Payload| payload.as_str().len();
-        let held = match self {
-            Event::Ask(ask) => ask.params.as_ref().map_or(0, of),
-            Event::Changed(Change::Resource { uri }) => uri.len(),
-            Event::Done { outcome, .. } => match outcome {
-                Outcome::Error(error) => error.message.len() + error.data.as_ref().map_or(0, of),
-                Outcome::Reply(result) => of(result),
-                // These are shared, or small.
-                Outcome::Failed(_) | Outcome::Listed(_) => 0,
-            },
-            Event::Log { logger, data, .. } => {
-                logger.as_ref().map_or(0, |name| name.len()) + of(data)
-            }
-            Event::Noise(noise) => noise.sample.len(),
-            Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
-            Event::Progress { message, .. } => message.as_ref().map_or(0, |text| text.len()),
-            Event::AskWithdrawn { .. }
-            | Event::Changed(Change::List(_))
-            | Event::Closed
-            | Event::Closing { .. }
-            | Event::Ended(_)
-            | Event::Handshaking { .. }
-            | Event::Opening { .. }
-            | Event::Parked { .. }
-            | Event::Ready(_)
-            | Event::Slow { .. }
-            | Event::Waiting { .. }
-            | Event::Watching { .. } => 0,
-        };
-        size_of::<Event>() + held
     }
 }

@@ -13,7 +13,7 @@ use super::failure::{Ended, FailureKind, TimeLimit};
 use super::frame::Frame;
 use super::lifecycle::State;
 use super::{Client, Timer};
-use crate::id::{AskId, CallId};
+use crate::id::CallId;
 use crate::protocol::{ServerFeature, method};
 
 impl Client {
@@ -214,25 +214,5 @@ impl Client {
         let gate: ServerFeature = facts.gate(session.version)?;
         let offered = session.capabilities.offers(gate);
         (!offered).then(|| format!("`{gate}`, which `{}` needs", facts.name).into())
-    }
-
-    /// The question needs no answer any more.
-    pub(super) fn withdrawn(&mut self, ask: AskId, why: Withdrawn) {
-        self.timers.disarm(Timer::Ask(ask));
-        self.tell(Event::AskWithdrawn { ask, why });
-        self.hold_calls();
-    }
-
-    pub(super) fn withdraw_all_asks(&mut self) {
-        for ask in self.asks.close_all() {
-            self.withdrawn(ask, Withdrawn::Ended);
-        }
-    }
-
-    /// The clocks of calls stand still exactly while a legacy server waits for an answer.
-    pub(super) fn hold_calls(&mut self) {
-        for id in self.calls.hold(self.asks.holds_calls(), self.now) {
-            self.arm_call(id);
-        }
     }
 }
