@@ -262,6 +262,13 @@ impl World {
         self.link.watch(self.now, wish);
         self.turn();
     }
+
+    /// Any other verb, also one that is refused.
+    pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Client, Instant) -> T) -> T {
+        let done = verb(&mut self.link, self.now);
+        self.turn();
+        done
+    }
 }
 
 /// # What the present server does by itself
