@@ -1,96 +1,102 @@
 //! A link and a scripted server in one process, without any I/O: the whole contract on one screen.
 //!
-//! The server dies in the middle of a call. Watch the link say so and come back.
+//! In its first life the server dies of the call. Watch the link say so and come back.
+
+#![allow(clippy::std_instead_of_core, reason = "a program with std")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only printed")]
 
 use std::time::Duration;
 
-use everlink::client::{CallOptions, Client, Event};
-use everlink::{Config, Epoch, ExitStatus, Input, Instant, Output, Payload, StreamId};
+use everlink::wire::{self, Inbound, Message, encode};
+use everlink::{
+    CallOptions, Client, Config, Epoch, Event, ExitStatus, Input, Instant, Outcome, Output, Payload,
+};
 
 fn main() {
     let mut link = Client::new(Config::child("loopback", "1.0"));
     let mut now = Instant::ZERO;
-    let params = || Some(r#"{"name":"add","arguments":{"a":1,"b":2}}"#.parse::<Payload>().unwrap());
+    add(&mut link, now);
 
-    link.call(now, "tools/call", params(), CallOptions::new())
-        .unwrap();
+    // The driver: do every output, sleep until the deadline, feed what arrived, say the time.
+    let mut buf = Vec::new();
     while let Some(deadline) = link.poll_timeout() {
         now = now.max(deadline.at);
         link.handle_timeout(now);
-        let mut buf = Vec::new();
         while let Some(output) = link.poll_output(&mut buf) {
             match output {
                 Output::Open { epoch } => link.handle(now, epoch, Input::Opened),
-                Output::Write { epoch, stream, len } => {
-                    let request = String::from_utf8(buf.split_off(buf.len() - len)).unwrap();
-                    println!("[{now:?}] -> {}", request.trim_end());
-                    link.handle(now, epoch, Input::Sent { stream, len });
-                    serve(&mut link, now, epoch, &request);
-                }
-                Output::Event(event) => {
-                    println!("[{now:?}]    {event:?}");
-                    match event {
-                        Event::Done { .. } if link.epoch().number() == 1 => {
-                            link.call(now, "tools/call", params(), CallOptions::new())
-                                .unwrap();
-                        }
-                        Event::Done { .. } => link.shutdown(now),
-                        _ => {}
-                    }
+                Output::Write { epoch, len, .. } => {
+                    link.handle(now, epoch, Input::sent(len));
+                    let line = buf.split_off(buf.len() - len);
+                    serve(&mut link, now, epoch, std::str::from_utf8(&line).unwrap());
                 }
                 Output::CloseWrite { epoch } => end(&mut link, now, epoch, ExitStatus::Code(0)),
-                _ => {}
+                Output::Event(event) => heard(&mut link, now, event),
+                other => println!("{now:?} {other:?}"),
             }
         }
     }
 }
 
-/// The server: old-fashioned, and in its first life it dies of `tools/call`.
-fn serve(link: &mut Client, now: Instant, epoch: Epoch, request: &str) {
-    let id = link.stats().messages_out;
-    let reply = if request.contains(r#""method":"server/discover""#) {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#)
-    } else if request.contains(r#""method":"initialize""#) {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}}}}}}"#
-        )
-    } else if request.contains(r#""method":"tools/call""#) && epoch.number() == 1 {
-        let stderr = b"Traceback: I have never seen these numbers before\n";
-        link.handle(now, epoch, Input::Stderr { bytes: stderr });
-        return end(
-            link,
-            now + Duration::from_millis(20),
-            epoch,
-            ExitStatus::Code(1),
-        );
-    } else if request.contains(r#""method":"tools/call""#) {
-        let id = id - 1; // the notification before it has none
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"3"}}]}}}}"#
-        )
-    } else {
+/// The application: it adds once more if the first attempt failed.
+fn heard(link: &mut Client, now: Instant, event: Event) {
+    match event {
+        Event::Done { outcome, .. } => match outcome {
+            Outcome::Reply(result) => {
+                println!("{now:?} the result is {}", result.as_str());
+                link.shutdown(now);
+            }
+            Outcome::Failed(failure) => {
+                println!("{now:?} {failure}");
+                add(link, now);
+            }
+            other => println!("{now:?} {other:?}"),
+        },
+        event => println!("{now:?} {event:?}"),
+    }
+}
+
+fn add(link: &mut Client, now: Instant) {
+    let params = r#"{"name":"add","arguments":{"a":1,"b":2}}"#.parse::<Payload>();
+    let params = params.expect("this is JSON");
+    let options = CallOptions::new();
+    link.call(now, "tools/call", Some(params), options)
+        .expect("the queue has room");
+}
+
+/// The server: old-fashioned, and in its first life it dies of the call.
+fn serve(link: &mut Client, now: Instant, epoch: Epoch, line: &str) {
+    let Ok(Inbound::One(Message::Request { id, method, .. })) = wire::parse(line.trim_end()) else {
         return;
     };
-    let bytes = (reply + "\n").into_bytes();
-    link.handle(
-        now,
-        epoch,
-        Input::Bytes {
-            stream: StreamId::DUPLEX,
-            bytes: &bytes,
-        },
-    );
+    let mut reply = Vec::new();
+    match &*method {
+        "initialize" => encode::result(&mut reply, &id, |result| {
+            result.text("protocolVersion", "2025-11-25");
+            result.object("capabilities", |all| {
+                all.object("tools", |_| {});
+            });
+        }),
+        "tools/call" if epoch.number() == 1 => {
+            let words = b"Traceback: I have never seen these numbers before\n";
+            link.handle(now, epoch, Input::stderr(words));
+            let later = now + Duration::from_millis(20);
+            return end(link, later, epoch, ExitStatus::Code(1));
+        }
+        "tools/call" => encode::result(&mut reply, &id, |result| {
+            result.raw("content", r#"[{"type":"text","text":"3"}]"#);
+        }),
+        unknown => {
+            let text = format!("what is {unknown}?");
+            encode::error(&mut reply, Some(&id), -32601, &text, None);
+        }
+    }
+    encode::line_end(&mut reply);
+    link.handle(now, epoch, Input::bytes(reply));
 }
 
 /// The server's process ends, and with it its output.
 fn end(link: &mut Client, now: Instant, epoch: Epoch, status: ExitStatus) {
-    link.handle(now, epoch, Input::Exited { status });
-    link.handle(
-        now,
-        epoch,
-        Input::End {
-            stream: StreamId::DUPLEX,
-            faults: &[],
-        },
-    );
+    link.handle(now, epoch, Input::exited(status));
+    link.handle(now, epoch, Input::end(&[]));
 }

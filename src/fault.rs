@@ -209,6 +209,12 @@ mod convenience {
         }
     }
 
+    impl From<std::io::Error> for Fault {
+        fn from(error: std::io::Error) -> Fault {
+            Fault::from(&error)
+        }
+    }
+
     impl From<std::process::ExitStatus> for ExitStatus {
         fn from(status: std::process::ExitStatus) -> ExitStatus {
             #[cfg(unix)]

@@ -1,11 +1,16 @@
 //! The contract between a machine and its driver: what the world did, and what it must do next.
 //! Owns these two types; knows neither state nor policy.
 
+use alloc::borrow::Cow;
+
 use crate::fault::{ExitStatus, Fault};
 use crate::id::{Epoch, StreamId};
 
 /// What the world did to one epoch.
-#[derive(Clone, Copy, Debug)]
+///
+/// It borrows where a driver reads into a buffer of its own, and owns where a thread reads and posts what it saw to the one
+/// that drives: an `Input<'static>` can be sent. A driver of a byte stream makes them with the functions below.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Input<'a> {
     /// Bytes arrived, in any pieces.
@@ -13,14 +18,14 @@ pub enum Input<'a> {
         /// Where they arrived.
         stream: StreamId,
         /// What arrived.
-        bytes: &'a [u8],
+        bytes: Cow<'a, [u8]>,
     },
     /// Nothing more will arrive on the stream, or nothing more can be written to it.
     End {
         /// Which stream ended.
         stream: StreamId,
         /// Every fault that was seen. Empty means an orderly end.
-        faults: &'a [Fault],
+        faults: Cow<'a, [Fault]>,
     },
     /// The child was reaped. This is not the end of its output: a grandchild may hold the pipe.
     ///
@@ -32,7 +37,7 @@ pub enum Input<'a> {
     /// The transport asked for could not be opened, and nothing of it is left.
     OpenFailed {
         /// Every fault that was seen.
-        faults: &'a [Fault],
+        faults: Cow<'a, [Fault]>,
     },
     /// The transport asked for is open.
     Opened,
@@ -49,8 +54,56 @@ pub enum Input<'a> {
     /// The child wrote this to its standard error.
     Stderr {
         /// What it wrote, in any pieces.
-        bytes: &'a [u8],
+        bytes: Cow<'a, [u8]>,
     },
+}
+
+impl<'a> Input<'a> {
+    /// Bytes arrived on the one stream of a child or a socket.
+    pub fn bytes(bytes: impl Into<Cow<'a, [u8]>>) -> Input<'a> {
+        Input::Bytes {
+            stream: StreamId::DUPLEX,
+            bytes: bytes.into(),
+        }
+    }
+
+    /// The one stream of a child or a socket ended, with these faults.
+    pub fn end(faults: impl Into<Cow<'a, [Fault]>>) -> Input<'a> {
+        Input::End {
+            stream: StreamId::DUPLEX,
+            faults: faults.into(),
+        }
+    }
+
+    /// The child was reaped.
+    pub fn exited(status: impl Into<ExitStatus>) -> Input<'a> {
+        Input::Exited {
+            status: status.into(),
+        }
+    }
+
+    /// The transport could not be opened.
+    pub fn open_failed(faults: impl Into<Cow<'a, [Fault]>>) -> Input<'a> {
+        Input::OpenFailed {
+            faults: faults.into(),
+        }
+    }
+
+    /// Bytes were handed to the operating system on the one stream of a child or a socket.
+    #[must_use]
+    pub const fn sent(len: usize) -> Input<'a> {
+        Input::Sent {
+            stream: StreamId::DUPLEX,
+            len,
+        }
+    }
+
+    /// The child wrote to its standard error.
+    pub fn stderr(bytes: impl Into<Cow<'a, [u8]>>) -> Input<'a> {
+        Input::Stderr {
+            bytes: bytes.into(),
+        }
+    }
 }
 
 /// What the driver must do, in the order in which it comes.

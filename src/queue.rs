@@ -2,9 +2,10 @@
 
 use alloc::collections::VecDeque;
 
+use crate::id::Epoch;
 use crate::io::Output;
 
-/// How many bytes of payload an event holds.
+/// How many bytes an event takes up, payload included.
 pub(crate) trait Weigh {
     fn weight(&self) -> usize;
 }
@@ -39,9 +40,20 @@ impl<E: Weigh> Outbox<E> {
         self.waiting.is_empty()
     }
 
-    /// Bytes of payload in all that waits.
+    /// Bytes that the events in here take up.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Nothing is left of this transport: what it was still to be told is not said.
+    pub(crate) fn drop_commands_to(&mut self, gone: Epoch) {
+        self.waiting.retain(|output| match output {
+            Output::CloseWrite { epoch }
+            | Output::Kill { epoch }
+            | Output::Terminate { epoch }
+            | Output::Write { epoch, .. } => *epoch != gone,
+            Output::Event(_) | Output::Open { .. } | Output::Release { .. } => true,
+        });
     }
 
     /// The events that wait. Their weight must not be changed through this.

@@ -15,6 +15,9 @@ impl Instant {
     /// The origin.
     pub const ZERO: Instant = Instant(0);
 
+    /// The end of time. A deadline there never comes.
+    pub const MAX: Instant = Instant(u64::MAX);
+
     /// The instant that lies `nanos` nanoseconds after the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Instant {

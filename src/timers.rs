@@ -19,7 +19,11 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
+    /// A deadline at the end of time never comes.
     pub(crate) fn arm(&mut self, key: K, at: Instant) {
+        if at == Instant::MAX {
+            return self.disarm(key);
+        }
         if let Some(before) = self.armed.insert(key, at) {
             self.due.remove(&(before, key));
         }
@@ -80,6 +84,14 @@ mod tests {
         assert_eq!(timers.expire(at(5)), Some('a'));
         assert_eq!(timers.expire(at(5)), Some('b'));
         assert_eq!(timers.expire(at(5)), None);
+    }
+
+    #[test]
+    fn the_end_of_time_never_comes() {
+        let mut timers = Timers::new();
+        timers.arm('a', at(1));
+        timers.arm('a', Instant::MAX);
+        assert_eq!(timers.expire(Instant::MAX), None);
     }
 
     #[test]

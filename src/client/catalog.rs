@@ -48,7 +48,7 @@ pub(super) enum Step {
 
 #[derive(Clone, Debug)]
 pub(super) enum Broken {
-    Error(ErrorObject),
+    Error(Arc<ErrorObject>),
     Invalid(Box<str>),
 }
 
@@ -177,7 +177,9 @@ impl Catalog {
         let fetch = shelf.fetch.as_mut()?;
         let next = match result {
             Ok(result) => fetch.take(list, result, limits).map_err(Broken::Invalid),
-            Err(error) => fetch.restart(error).map_err(Broken::Error),
+            Err(error) => fetch
+                .restart(error)
+                .map_err(|error| Broken::Error(error.into())),
         };
         match next {
             Ok(Some(cursor)) => {

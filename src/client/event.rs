@@ -136,7 +136,7 @@ pub enum Event {
 #[non_exhaustive]
 pub enum Outcome {
     /// The server replied with an error of its own. It is alive.
-    Error(ErrorObject),
+    Error(Arc<ErrorObject>),
     /// There is no reply, and this is why.
     Failed(Box<Failure>),
     /// The list that was asked for, whole.

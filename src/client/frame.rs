@@ -72,6 +72,21 @@ impl Frames {
         Some(frame)
     }
 
+    /// Nothing new is asked of this server; what it asked is still answered.
+    pub(super) fn drop_requests(&mut self) {
+        self.waiting.retain(|frame| match frame {
+            Frame::Answer(..) | Frame::Cancel(..) | Frame::Initialized | Frame::Notify(..) => true,
+            Frame::Discover(_)
+            | Frame::Initialize(..)
+            | Frame::Listen(..)
+            | Frame::Page(..)
+            | Frame::Ping(_)
+            | Frame::SetLevel(..)
+            | Frame::Subscribe(..)
+            | Frame::Unsubscribe(..) => false,
+        });
+    }
+
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.bytes = 0;

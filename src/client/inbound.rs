@@ -216,7 +216,7 @@ impl Client {
     fn call_replied(&mut self, id: CallId, outcome: Reply<'_>) {
         let result = match outcome {
             Ok(result) => result,
-            Err(error) => return self.settle(id, Outcome::Error(error)),
+            Err(error) => return self.settle(id, Outcome::Error(error.into())),
         };
         let modern = self
             .session

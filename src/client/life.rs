@@ -23,6 +23,10 @@ use crate::io::Output;
 use crate::protocol::{Era, Version};
 use crate::time::Instant;
 
+/// How long the output of a process may stay open after its exit before what holds it is told to end: the
+/// two are reported apart, moments after one another.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
 /// As many faults of one life are kept word for word.
 const FAULTS_KEPT: usize = 16;
 
@@ -186,15 +190,14 @@ impl Client {
 
     fn died(&mut self) {
         self.down(Cause::Died);
-        let survived = self
-            .life
-            .as_ref()
-            .is_some_and(Life::is_survived_by_its_tree);
-        match self.rung() {
-            // What it might still have answered will not come.
-            Some(Rung::Drain) => self.climb(),
-            Some(Rung::CloseWrite) if survived => self.climb(),
-            Some(_) | None => {}
+        // What it might still have answered will not come.
+        if self.rung() == Some(Rung::Drain) {
+            self.climb();
+        }
+        let life = self.life.as_ref();
+        let survived = life.is_some_and(Life::is_survived_by_its_tree);
+        if survived && self.rung() == Some(Rung::CloseWrite) {
+            self.arm_in(Timer::Ladder, LAST_WORDS);
         }
         self.bury_if_gone();
     }
@@ -315,7 +318,6 @@ impl Client {
         };
         let drains = self.calls.in_flight() > 0 && !self.config.policy.drain.is_zero();
         match cause {
-            Cause::Died | Cause::EraProbe if life.is_survived_by_its_tree() => firm,
             Cause::AskedTo { .. } if drains => Rung::Drain,
             _ if !life.is_open => firm,
             Cause::AskedTo { .. }
@@ -352,9 +354,11 @@ impl Client {
             self.part();
         }
         match rung {
-            Rung::Drain => self
-                .errands
-                .keep(|errand| matches!(errand, Errand::Call(_))),
+            Rung::Drain => {
+                self.errands
+                    .keep(|errand| matches!(errand, Errand::Call(_)));
+                self.frames.drop_requests();
+            }
             Rung::Release => return self.bury(true),
             // What is gone needs no telling.
             _ if self.is_gone() => return,
@@ -395,6 +399,7 @@ impl Client {
             return;
         };
         self.timers.disarm(Timer::Ladder);
+        self.outbox.drop_commands_to(life.epoch);
         let ended = Arc::new(life.story(self.now, abandoned));
         let counted = ended.counted;
         self.stats.abandoned += u64::from(abandoned);

@@ -173,13 +173,13 @@ impl Client {
             return;
         }
         match input {
-            Input::Bytes { bytes, .. } => self.bytes(bytes),
+            Input::Bytes { bytes, .. } => self.bytes(&bytes),
             Input::End { faults, .. } => {
                 self.last_line();
-                self.ended(faults);
+                self.ended(&faults);
             }
             Input::Exited { status } => self.exited(status),
-            Input::OpenFailed { faults } => self.open_failed(faults),
+            Input::OpenFailed { faults } => self.open_failed(&faults),
             Input::Opened => self.opened(),
             Input::Sent { len, .. } => {
                 if let Some(life) = &mut self.life {
@@ -188,7 +188,7 @@ impl Client {
             }
             Input::Stderr { bytes } => {
                 if let Some(life) = &mut self.life {
-                    life.pipe.stderr.push(bytes);
+                    life.pipe.stderr.push(&bytes);
                 }
                 self.heard();
             }
@@ -749,8 +749,9 @@ impl fmt::Debug for Client {
 impl Weigh for Event {
     fn weight(&self) -> usize {
         let of = |payload: &Payload| payload.as_str().len();
-        match self {
+        let held = match self {
             Event::Ask(ask) => ask.params.as_ref().map_or(0, of),
+            Event::Changed(Change::Resource { uri }) => uri.len(),
             Event::Done { outcome, .. } => match outcome {
                 Outcome::Error(error) => error.message.len() + error.data.as_ref().map_or(0, of),
                 Outcome::Reply(result) => of(result),
@@ -759,10 +760,10 @@ impl Weigh for Event {
             },
             Event::Log { data, .. } => of(data),
             Event::Noise(noise) => noise.sample.len(),
-            Event::Notified { params, .. } => params.as_ref().map_or(0, of),
+            Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
             Event::Progress { message, .. } => message.as_ref().map_or(0, |text| text.len()),
             Event::AskWithdrawn { .. }
-            | Event::Changed(_)
+            | Event::Changed(Change::List(_))
             | Event::Closed
             | Event::Closing { .. }
             | Event::Ended(_)
@@ -773,6 +774,7 @@ impl Weigh for Event {
             | Event::Slow { .. }
             | Event::Waiting { .. }
             | Event::Watching { .. } => 0,
-        }
+        };
+        size_of::<Event>() + held
     }
 }

@@ -1,0 +1,61 @@
+//! The application of the example: list, call, kill the server, call again. It knows the link and no pipe.
+
+use std::collections::BTreeMap;
+
+use everlink::{CallOptions, Client, Event, Instant, List, Outcome, Payload};
+
+pub(crate) struct Demo {
+    request: Option<Payload>,
+}
+
+pub(crate) fn begin(link: &mut Client, now: Instant) -> Demo {
+    link.list(now, List::Tools, CallOptions::new())
+        .expect("a new link takes a call");
+    Demo { request: None }
+}
+
+impl Demo {
+    /// Once it has the tools it calls one; after the first reply it kills the server; it calls until there is a
+    /// reply from another life.
+    pub(crate) fn heard(&mut self, link: &mut Client, now: Instant, event: Event, pid: u32) {
+        let Event::Done { outcome, .. } = event else {
+            return println!("{now:?} {event:?}");
+        };
+        match outcome {
+            Outcome::Listed(tools) => {
+                println!("{now:?} there are {} tools", tools.items.len());
+                let requests = tools.items.iter().filter_map(simple_request);
+                self.request = requests.min_by_key(|request| request.as_str().len());
+            }
+            Outcome::Failed(failure) if self.request.is_none() => {
+                println!("{now:?} {failure}");
+                return link.shutdown(now);
+            }
+            Outcome::Failed(failure) => println!("{now:?} {failure}"),
+            Outcome::Reply(result) => {
+                println!("{now:?} the tool says {}", result.as_str());
+                if link.epoch().number() > 1 {
+                    return link.shutdown(now);
+                }
+                super::signal("-KILL", pid);
+            }
+            other => println!("{now:?} {other:?}"),
+        }
+        let request = self.request.clone();
+        if let Err(misuse) = link.call(now, "tools/call", request, CallOptions::new()) {
+            println!("{now:?} {misuse}");
+        }
+    }
+}
+
+/// A call of this tool, with something for each argument that it insists on.
+fn simple_request(tool: &Payload) -> Option<Payload> {
+    let tool: serde_json::Value = tool.parse().ok()?;
+    let required = tool["inputSchema"]["required"].as_array();
+    let names = required
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str());
+    let arguments: BTreeMap<&str, &str> = names.map(|name| (name, "1")).collect();
+    Payload::of(&serde_json::json!({ "name": tool["name"], "arguments": arguments })).ok()
+}
