@@ -165,14 +165,15 @@ fn nothing_is_kept_of_a_call_that_is_over() {
 }
 
 /// Events and outputs are moved into a queue, out of it and out of `poll_output`, so what is rare and large is boxed: a
-/// little more than one cache line. Inputs are passed by value: a name and a slice. A link may be a local variable.
+/// little more than one cache line. Inputs are passed by value: a name, and bytes that are owned or borrowed. A link may
+/// be a local variable.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn values_are_small() {
     for (what, size, most) in [
         ("an event", size_of::<Event>(), 72),
         ("an output", size_of::<Output<Event>>(), 72),
-        ("an input", size_of::<Input<'_>>(), 32),
+        ("an input", size_of::<Input<'_>>(), 40),
         ("a payload", size_of::<Payload>(), 16),
         ("a link", size_of::<Client>(), 2_048),
     ] {

@@ -111,10 +111,7 @@ fn flood(rig: &mut Rig, noise: &Noise, bytes: usize, driver: Driver) {
         }
     }
     rig.feed(noise.input(b"\n"));
-    rig.feed(Input::Sent {
-        stream: StreamId::DUPLEX,
-        len: unsent,
-    });
+    rig.feed(Input::sent(unsent));
 }
 
 /// Does all outputs. Returns how many bytes were not sent.
@@ -122,12 +119,12 @@ fn poll(rig: &mut Rig, driver: Driver) -> usize {
     let mut unsent = 0;
     rig.written.clear();
     while let Some(output) = rig.link.poll_output(&mut rig.written) {
-        if let Output::Write { stream, len, .. } = output {
+        if let Output::Write { len, .. } = output {
             rig.written.clear();
             if driver == Driver::Stuck {
                 unsent += len;
             } else {
-                rig.feed(Input::Sent { stream, len });
+                rig.feed(Input::sent(len));
             }
         }
     }
@@ -143,11 +140,10 @@ struct Noise {
 
 impl Noise {
     fn input<'a>(&self, bytes: &'a [u8]) -> Input<'a> {
-        let stream = StreamId::DUPLEX;
         if self.is_stderr {
-            Input::Stderr { bytes }
+            Input::stderr(bytes)
         } else {
-            Input::Bytes { stream, bytes }
+            Input::bytes(bytes)
         }
     }
 

@@ -71,8 +71,8 @@ impl Rig {
         self.written.clear();
         loop {
             match self.link.poll_output(&mut self.written) {
-                Some(Output::Write { stream, len, .. }) => {
-                    self.feed(Input::Sent { stream, len });
+                Some(Output::Write { len, .. }) => {
+                    self.feed(Input::sent(len));
                     return wire_id(&self.written);
                 }
                 Some(_) => {}
@@ -101,11 +101,8 @@ impl Rig {
 
     /// The reply that was got ready arrives.
     pub(crate) fn deliver(&mut self) {
-        let bytes = Input::Bytes {
-            stream: StreamId::DUPLEX,
-            bytes: &self.line,
-        };
-        self.link.handle(self.now, self.epoch, bytes);
+        let input = Input::bytes(&*self.line);
+        self.link.handle(self.now, self.epoch, input);
     }
 
     /// Polls up to the next reply of the server.
@@ -143,8 +140,8 @@ impl Rig {
     pub(crate) fn drain(&mut self) {
         self.written.clear();
         while let Some(output) = self.link.poll_output(&mut self.written) {
-            if let Output::Write { stream, len, .. } = output {
-                self.feed(Input::Sent { stream, len });
+            if let Output::Write { len, .. } = output {
+                self.feed(Input::sent(len));
             }
         }
     }

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use everlink::client::{CallOptions, Client, Event, Outcome};
 use everlink::wire::{self, Inbound, Message, encode};
-use everlink::{Config, Epoch, Input, Instant, Output, StreamId};
+use everlink::{Config, Epoch, Input, Instant, Output};
 
 /// More outputs and deadlines than a handshake and a call have: a link that never gets on must not hang the proof.
 const PATIENCE: usize = 100;
@@ -42,9 +42,9 @@ fn reply_arrives() -> bool {
     for _ in 0..PATIENCE {
         match link.poll_output(&mut buf) {
             Some(Output::Open { epoch }) => link.handle(now, epoch, Input::Opened),
-            Some(Output::Write { epoch, stream, len }) => {
+            Some(Output::Write { epoch, len, .. }) => {
                 let request = buf.split_off(buf.len() - len);
-                link.handle(now, epoch, Input::Sent { stream, len });
+                link.handle(now, epoch, Input::sent(len));
                 serve(&mut link, now, epoch, &request);
             }
             Some(Output::Event(Event::Done { outcome, .. })) => return is_expected(&outcome),
@@ -80,11 +80,7 @@ fn serve(link: &mut Client, now: Instant, epoch: Epoch, line: &[u8]) {
         _ => encode::error(&mut reply, Some(&id), -32_601, "unknown", None),
     }
     encode::line_end(&mut reply);
-    let input = Input::Bytes {
-        stream: StreamId::DUPLEX,
-        bytes: &reply,
-    };
-    link.handle(now, epoch, input);
+    link.handle(now, epoch, Input::bytes(reply));
 }
 
 fn is_expected(outcome: &Outcome) -> bool {
