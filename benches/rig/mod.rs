@@ -8,6 +8,9 @@ use everlink::{Config, Dialect, Epoch, Input, Instant, Output, Payload, State, S
 /// How every message of the link that has an id begins.
 const REQUEST: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 
+/// A result that makes a reply of about 100 bytes.
+pub(crate) const ECHO: &str = r#"{"content":[{"type":"text","text":"hello"}],"isError":false}"#;
+
 /// Both eras, for what must hold in each.
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
