@@ -20,30 +20,20 @@ library_benchmark_group!(name = wire, benchmarks = [decode, encode_request]);
 library_benchmark_group!(name = machine, benchmarks = [round_trip, idle_poll]);
 
 // One line to a message that borrows from it.
-#[library_benchmark]
+#[library_benchmark(setup = warm_line)]
 #[bench::result_200(samples::result_200())]
 #[bench::tools_60k(samples::tools_60k())]
 #[bench::text_1m(samples::text_1m())]
 fn decode(line: Vec<u8>) -> Vec<u8> {
-    let mut reader = LineReader::new(16 << 20);
-    let Some(Line::Text(text)) = reader.next(&mut black_box(&line[..])) else {
-        panic!("a line of text is read");
-    };
-    let Ok(Inbound::One(message)) = parse(text) else {
-        panic!("a message is read");
-    };
-    black_box(message);
+    read(&line);
     line
 }
 
 // One request of 100 bytes, into a buffer that has room.
-#[library_benchmark]
-#[bench::bytes_100(params(), Vec::with_capacity(1 << 10))]
-fn encode_request(params: Payload, mut buf: Vec<u8>) -> (Payload, Vec<u8>) {
-    encode::request(&mut buf, &Id::from(7), "tools/call", |members| {
-        members.splice(black_box(params.as_str()));
-    });
-    encode::line_end(&mut buf);
+#[library_benchmark(setup = warm_request)]
+#[bench::bytes_100(params())]
+fn encode_request((params, mut buf): (Payload, Vec<u8>)) -> (Payload, Vec<u8>) {
+    write(&mut buf, &params);
     (params, buf)
 }
 
@@ -65,12 +55,45 @@ fn idle_poll(mut rig: Rig) -> Rig {
     rig
 }
 
-/// A link whose tables have the size that they keep.
+fn read(line: &[u8]) {
+    let mut reader = LineReader::new(16 << 20);
+    let Some(Line::Text(text)) = reader.next(&mut black_box(line)) else {
+        panic!("a line of text is read");
+    };
+    let Ok(Inbound::One(message)) = parse(text) else {
+        panic!("a message is read");
+    };
+    black_box(message);
+}
+
+fn write(buf: &mut Vec<u8>, params: &Payload) {
+    encode::request(buf, &Id::from(7), "tools/call", |members| {
+        members.splice(black_box(params.as_str()));
+    });
+    encode::line_end(buf);
+}
+
+// What only the first time costs is paid before anything is counted: finding the functions of the C library, asking the
+// processor what it can do, and the growth of tables to the size that they keep.
+
+fn warm_line(line: Vec<u8>) -> Vec<u8> {
+    read(&line);
+    line
+}
+
+fn warm_request(params: Payload) -> (Payload, Vec<u8>) {
+    let mut buf = Vec::with_capacity(1 << 10);
+    write(&mut buf, &params);
+    buf.clear();
+    (params, buf)
+}
+
 fn in_use(era: Era) -> Rig {
     let mut rig = Rig::ready(era);
     for _ in 0..100 {
         rig.round_trip(params(), ECHO);
     }
+    rig.idle_poll();
     rig
 }
 
