@@ -98,7 +98,7 @@ fn write(mut pipe: impl Write, lines: Receiver<Vec<u8>>, tell: impl Fn(Input<'st
     for line in lines {
         match pipe.write_all(&line) {
             Ok(()) => tell(Input::sent(line.len())),
-            Err(error) => return tell(Input::end(vec![Fault::from(error)])),
+            Err(error) => return tell(Input::write_failed(vec![Fault::from(error)])),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Owns these two types; knows neither state nor policy.
 
 use alloc::borrow::Cow;
+use core::fmt;
 
 use crate::fault::{ExitStatus, Fault};
 use crate::id::{Epoch, StreamId};
@@ -10,7 +11,7 @@ use crate::id::{Epoch, StreamId};
 ///
 /// It borrows where a driver reads into a buffer of its own, and owns where a thread reads and posts what it saw to the one
 /// that drives: an `Input<'static>` can be sent. A driver of a byte stream makes them with the functions below.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Input<'a> {
     /// Bytes arrived, in any pieces.
@@ -20,7 +21,7 @@ pub enum Input<'a> {
         /// What arrived.
         bytes: Cow<'a, [u8]>,
     },
-    /// Nothing more will arrive on the stream, or nothing more can be written to it.
+    /// Nothing more will arrive on the stream.
     End {
         /// Which stream ended.
         stream: StreamId,
@@ -55,6 +56,14 @@ pub enum Input<'a> {
     Stderr {
         /// What it wrote, in any pieces.
         bytes: Cow<'a, [u8]>,
+    },
+    /// Nothing more can be written to the stream. What the server said before may still arrive, so go on reading
+    /// until its end.
+    WriteFailed {
+        /// Which stream.
+        stream: StreamId,
+        /// Every fault that was seen.
+        faults: Cow<'a, [Fault]>,
     },
 }
 
@@ -102,6 +111,30 @@ impl<'a> Input<'a> {
     pub fn stderr(bytes: impl Into<Cow<'a, [u8]>>) -> Input<'a> {
         Input::Stderr {
             bytes: bytes.into(),
+        }
+    }
+
+    /// Nothing more can be written to the one stream of a child or a socket.
+    pub fn write_failed(faults: impl Into<Cow<'a, [Fault]>>) -> Input<'a> {
+        Input::WriteFailed {
+            stream: StreamId::DUPLEX,
+            faults: faults.into(),
+        }
+    }
+}
+
+/// Bytes are told by their number: they may hold secrets.
+impl fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Input::Bytes { stream, bytes } => write!(f, "Bytes({stream}, {})", bytes.len()),
+            Input::End { stream, faults } => write!(f, "End({stream}, {faults:?})"),
+            Input::Exited { status } => write!(f, "Exited({status})"),
+            Input::OpenFailed { faults } => write!(f, "OpenFailed({faults:?})"),
+            Input::Opened => f.write_str("Opened"),
+            Input::Sent { stream, len } => write!(f, "Sent({stream}, {len})"),
+            Input::Stderr { bytes } => write!(f, "Stderr({})", bytes.len()),
+            Input::WriteFailed { stream, faults } => write!(f, "WriteFailed({stream}, {faults:?})"),
         }
     }
 }

@@ -1,4 +1,109 @@
-//! An MCP connection as a value.
+//! An MCP connection as a value: a sans-IO state machine that outlives its transport.
+//!
+//! A **link** is the logical connection to one server. It outlives every transport under it; each life of the transport
+//! (one child process, one connection) is an **epoch**. [`Client`] is the client end of a link.
+//!
+//! # The contract
+//!
+//! ```text
+//!            handle(now, epoch, Input)      what the world did
+//!            handle_timeout(now)            what time it is
+//!                      |
+//!                      v
+//!   verbs ---->  +-----------+
+//!   of the       |  Client   |  ---->  poll_output(&mut buf)   what to do, in order; bytes go to buf
+//!   application  +-----------+  ---->  poll_timeout()          when to come back, and why
+//! ```
+//!
+//! A **driver** owns the machine and holds no policy. It is a loop: do every output, sleep until the deadline, feed what
+//! arrived, say the time. Anybody else who wants something of the link asks the driver's thread or task, which calls the
+//! verb. What a driver must keep to:
+//!
+//! - Poll all outputs after every input and every verb, and carry them out in order.
+//! - Name the epoch in every input. What belongs to an epoch that is over may be fed or not: it is dropped.
+//! - From [`Output::Open`] to [`Output::Release`], own all that belongs to the epoch: the process, its tree, its pipes. Answer each
+//!   `Open` with [`Input::Opened`] or [`Input::OpenFailed`]; commands that come while it is still opening are about what is being
+//!   opened.
+//! - Report every byte handed to the operating system with [`Input::Sent`]; always drain standard error.
+//! - Report the end of a stream and the exit of a process apart, as they are seen, with every fault typed by what it
+//!   is, never by its text.
+//! - Hold back reading while [`Client::wants_input`] is false.
+//!
+//! In turn, the machine never blocks and never fails on what a peer does; it decides every retry, timeout and kill; the same
+//! inputs give the same outputs.
+//!
+//! # An example
+//!
+//! A server that dies of its first call, and the link that comes back. No I/O: the server is a function.
+//!
+//! ```
+//! use everlink::{CallOptions, Client, Config, Event, ExitStatus, Input, Instant, Outcome, Output, State};
+//!
+//! let mut link = Client::new(Config::child("docs", "1.0"));
+//! let (mut now, mut buf, mut said) = (Instant::ZERO, Vec::new(), Vec::new());
+//! link.call(now, "resources/list", None, CallOptions::new())?;
+//!
+//! while let Some(deadline) = link.poll_timeout() {
+//!     now = now.max(deadline.at); // a driver with a clock sleeps here
+//!     link.handle_timeout(now);
+//!     while let Some(output) = link.poll_output(&mut buf) {
+//!         match output {
+//!             Output::Open { epoch } => link.handle(now, epoch, Input::Opened),
+//!             Output::Write { epoch, len, .. } => {
+//!                 let line = String::from_utf8(buf.split_off(buf.len() - len))?;
+//!                 link.handle(now, epoch, Input::sent(len));
+//!                 if line.contains("resources/list") && epoch.number() == 1 {
+//!                     link.handle(now, epoch, Input::exited(ExitStatus::Code(70)));
+//!                     link.handle(now, epoch, Input::end(&[]));
+//!                     assert_ne!(link.state(), State::Ready); // in the same step
+//!                 } else {
+//!                     link.handle(now, epoch, Input::bytes(serve(&line)));
+//!                 }
+//!             }
+//!             Output::CloseWrite { epoch } => {
+//!                 link.handle(now, epoch, Input::exited(ExitStatus::Code(0)));
+//!                 link.handle(now, epoch, Input::end(&[]));
+//!             }
+//!             Output::Event(Event::Ended(ended)) => said.push(ended.to_string()),
+//!             Output::Event(Event::Done { outcome: Outcome::Reply(result), .. }) => {
+//!                 said.push(result.as_str().to_owned());
+//!                 link.shutdown(now);
+//!             }
+//!             _ => {}
+//!         }
+//!     }
+//! }
+//! // Reading a list twice is harmless, so the call was sent again to the second server.
+//! assert_eq!(said[0], "the server ended (epoch 1, after 0 ms, exit status 70)");
+//! assert_eq!(said[1], r#"{"resources":[]}"#);
+//!
+//! fn serve(line: &str) -> Vec<u8> {
+//!     let message: serde_json::Value = serde_json::from_str(line).unwrap();
+//!     let body = match message["method"].as_str() {
+//!         Some("initialize") => r#""result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{}}}"#,
+//!         Some("resources/list") => r#""result":{"resources":[]}"#,
+//!         Some("server/discover") => r#""error":{"code":-32601,"message":"no such method"}"#,
+//!         _ => return Vec::new(),
+//!     };
+//!     format!("{{\"jsonrpc\":\"2.0\",\"id\":{},{body}}}\n", message["id"]).into_bytes()
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | link | the logical connection; it outlives every transport under it |
+//! | epoch | one life of the transport, numbered, never reused |
+//! | stream | one ordered byte channel in an epoch |
+//! | fault | one typed reason why something ended; ends carry a list of them |
+//! | call | a request of the application; it gets exactly one outcome |
+//! | ask | a question of the server to the client, in either era |
+//! | watch | the changes that the application wants to hear of, repeated to every new server |
+//! | catalog | the lists of tools, prompts and resources, with the epoch and the freshness they belong to |
+//! | era | legacy (`initialize`) or modern (stateless) |
+//! | driver | the loop that moves bytes and sleeps |
 #![no_std]
 
 extern crate alloc;
@@ -27,3 +132,8 @@ pub use stats::Stats;
 pub use time::{Deadline, Instant, Wake};
 pub use watch::{Change, List, Watch};
 pub use wire::Payload;
+
+/// Runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -59,6 +59,9 @@ impl fmt::Debug for Instant {
     }
 }
 
+/// No deadline is set nearer than this, so that a zero in a policy cannot become a spin.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+
 /// When the machine wants to be called again, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {

@@ -57,8 +57,15 @@ const NEEDS_STD: &[(&str, &str)] = &[
     ("std ::", "std without its feature"),
 ];
 
-/// All the core may know of its build: the version it tells its peer.
-const OWN_VERSION: &str = "env ! ( \"CARGO_PKG_VERSION\" )";
+/// Names that begin like something impure and are mere data: what the conversions for `std` take apart,
+/// and the version that the core tells its peer.
+const DATA: &[&str] = &[
+    "env ! ( \"CARGO_PKG_VERSION\" )",
+    "std :: io :: Error",
+    "std :: io :: ErrorKind",
+    "std :: os :: unix :: process :: ExitStatusExt",
+    "std :: process :: ExitStatus",
+];
 
 /// What stands in a `cfg` before code that only tests, or only builds with std, contain.
 const TEST_GATES: &[&str] = &["test", "all ( test , feature = \"std\" )"];
@@ -120,6 +127,10 @@ fn the_scan_finds_what_is_impure() {
         (
             "#[cfg(feature = \"std\")] use std::io;",
             "1: I/O: `std :: io`",
+        ),
+        (
+            "fn f(e: std::io::Error) {}",
+            "1: std without its feature: `std ::`",
         ),
         ("std::println!()", "1: I/O: `println !`"),
         (
@@ -233,7 +244,8 @@ fn occurrences(tokens: &[Token<'_>], list: &[(&str, &str)]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         for (words, what) in list {
-            if stands_at(tokens, at, words) && !stands_at(tokens, at, OWN_VERSION) {
+            let is_data = || DATA.iter().any(|data| stands_at(tokens, at, data));
+            if stands_at(tokens, at, words) && !(list == IMPURE && is_data()) {
                 found.push(format!("{}: {what}: `{words}`", token.line));
             }
         }

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use everlink::{CallOptions, Client, Event, Instant, List, Outcome, Payload};
+use everlink::{CallOptions, Client, Epoch, Event, Instant, List, Outcome, Payload};
 
 pub(crate) struct Demo {
     request: Option<Payload>,
+    killed: Option<Epoch>,
 }
 
 pub(crate) fn begin(link: &mut Client, now: Instant) -> Demo {
     link.list(now, List::Tools, CallOptions::new())
         .expect("a new link takes a call");
-    Demo { request: None }
+    Demo {
+        request: None,
+        killed: None,
+    }
 }
 
 impl Demo {
@@ -34,10 +38,15 @@ impl Demo {
             Outcome::Failed(failure) => println!("{now:?} {failure}"),
             Outcome::Reply(result) => {
                 println!("{now:?} the tool says {}", result.as_str());
-                if link.epoch().number() > 1 {
-                    return link.shutdown(now);
+                match self.killed {
+                    None => {
+                        println!("{now:?} kill -9 {pid}");
+                        super::signal("-KILL", pid);
+                        self.killed = Some(link.epoch());
+                    }
+                    Some(killed) if killed == link.epoch() => {}
+                    Some(_) => return link.shutdown(now),
                 }
-                super::signal("-KILL", pid);
             }
             other => println!("{now:?} {other:?}"),
         }

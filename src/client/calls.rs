@@ -4,17 +4,13 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::time::Duration;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
-use super::failure::{Delivery, Failure, FailureKind, Misuse, TimeLimit};
-use crate::config::{Limit, Policy};
+use super::clock::Clock;
+use super::failure::{Delivery, Failure, FailureKind, TimeLimit};
+use crate::config::Limit;
 use crate::id::CallId;
-use crate::protocol::{Method, Repeat, meta, method};
+use crate::protocol::{Method, Repeat, method};
 use crate::time::Instant;
 use crate::watch::List;
 use crate::wire::{Payload, object};
@@ -112,6 +108,26 @@ pub(super) struct Round {
 }
 
 impl Call {
+    pub(super) fn new(
+        method: Cow<'static, str>,
+        (params, meta): (Option<Payload>, Option<Payload>),
+        options: CallOptions,
+        clock: Clock,
+    ) -> Call {
+        Call {
+            facts: method::find(&method),
+            method,
+            params,
+            meta,
+            options,
+            phase: Phase::Waiting,
+            round: Round::default(),
+            progress: None,
+            resends: 0,
+            clock,
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let len = |payload: &Option<Payload>| payload.as_ref().map_or(0, |p| p.as_str().len());
         self.method.len() + len(&self.params) + len(&self.meta)
@@ -139,7 +155,7 @@ impl Call {
             target: self.target(),
             kind,
             delivery: self.delivery(),
-            after: now.since(self.clock.accepted),
+            after: self.clock.age(now),
             ended: None,
         }
     }
@@ -156,81 +172,6 @@ impl Call {
     pub(super) fn is_task(&self) -> bool {
         let params = self.params.as_ref().map_or("{}", Payload::as_str);
         matches!(object::member(params, "task"), Ok(Some(_)))
-    }
-}
-
-/// The two limits of a call, and the time in which they stand still.
-#[derive(Debug)]
-struct Clock {
-    accepted: Instant,
-    idle: Option<Duration>,
-    idle_at: Option<Instant>,
-    total_at: Option<Instant>,
-    /// Since when it stands still.
-    paused: Option<Instant>,
-    /// For how long it may still stand still.
-    patience: Duration,
-}
-
-impl Clock {
-    fn new(now: Instant, options: &CallOptions, policy: &Policy) -> Clock {
-        let span = |limit| match limit {
-            Limit::After(span) => Some(span),
-            Limit::Never => None,
-        };
-        let idle = span(options.idle.unwrap_or(policy.call_idle));
-        let total = span(options.total.unwrap_or(policy.call_total));
-        Clock {
-            accepted: now,
-            idle,
-            idle_at: idle.map(|idle| now + idle),
-            total_at: total.map(|total| now + total),
-            paused: None,
-            patience: policy.pause_total,
-        }
-    }
-
-    /// When to look at it next: at a limit, or when it has stood still for long enough.
-    fn due(&self) -> Option<Instant> {
-        match self.paused {
-            Some(since) => Some(since + self.patience),
-            None => match (self.idle_at, self.total_at) {
-                (Some(idle), Some(total)) => Some(idle.min(total)),
-                (idle, total) => idle.or(total),
-            },
-        }
-    }
-
-    /// Something came of it: the idle limit starts anew.
-    fn touch(&mut self, now: Instant) {
-        let from = self.paused.unwrap_or(now);
-        self.idle_at = self.idle.map(|idle| from + idle);
-    }
-
-    fn pause(&mut self, now: Instant) {
-        if !self.patience.is_zero() {
-            self.paused.get_or_insert(now);
-        }
-    }
-
-    fn resume(&mut self, now: Instant) {
-        let Some(since) = self.paused.take() else {
-            return;
-        };
-        let stood = now.since(since).min(self.patience);
-        self.patience -= stood;
-        self.idle_at = self.idle_at.map(|at| at + stood);
-        self.total_at = self.total_at.map(|at| at + stood);
-    }
-
-    fn overdue(&self, now: Instant) -> Option<TimeLimit> {
-        let past = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        match (past(self.total_at), past(self.idle_at)) {
-            _ if self.paused.is_some() => None,
-            (true, _) => Some(TimeLimit::Total),
-            (false, true) => Some(TimeLimit::Idle),
-            (false, false) => None,
-        }
     }
 }
 
@@ -299,13 +240,12 @@ impl Calls {
         found.map(|(id, _)| *id).collect()
     }
 
-    /// Whether a call is in flight whose own deadline will end the wait.
+    /// Whether the server is at work on something whose own deadline will end the wait.
     pub(super) fn is_busy(&self) -> bool {
-        self.in_flight > 0
-            && self.table.values().any(|call| match call.phase {
-                Phase::Sent(_) => call.clock.due().is_some(),
-                Phase::Asking | Phase::Listing(_) | Phase::Waiting => false,
-            })
+        self.table.values().any(|call| match call.phase {
+            Phase::Listing(_) | Phase::Sent(_) => call.clock.due().is_some(),
+            Phase::Asking | Phase::Waiting => false,
+        })
     }
 
     pub(super) fn accept(&mut self, call: Call) -> CallId {
@@ -324,10 +264,21 @@ impl Calls {
         self.waiting.first().copied()
     }
 
+    /// The oldest that is to be sent again, with the answers that its server wanted.
+    pub(super) fn first_going_on(&self) -> Option<CallId> {
+        let is_mid_round = |id: &&CallId| {
+            let call = self.table.get(id);
+            call.is_some_and(|call| call.round.number > 0)
+        };
+        self.waiting.iter().find(is_mid_round).copied()
+    }
+
     /// It is handed to the driver.
     pub(super) fn sent(&mut self, id: CallId, wire: u64, now: Instant) {
         self.enter(id, Phase::Sent(wire));
         if let Some(call) = self.table.get_mut(&id) {
+            // Each sending has a progress token of its own.
+            call.progress = None;
             call.clock.touch(now);
             if self.held {
                 call.clock.pause(now);
@@ -344,7 +295,6 @@ impl Calls {
             return false;
         }
         call.resends += 1;
-        call.progress = None;
         // The new server knows nothing of what the old one asked.
         call.round = Round::default();
         call.clock.resume(now);
@@ -384,16 +334,9 @@ impl Calls {
         self.table.get(&id)?.clock.due()
     }
 
-    /// Which limit it has hit. A clock that has stood still for too long runs again.
+    /// Which limit it has hit.
     pub(super) fn overdue(&mut self, id: CallId, now: Instant) -> Option<TimeLimit> {
-        let clock = &mut self.table.get_mut(&id)?.clock;
-        if clock
-            .paused
-            .is_some_and(|since| since + clock.patience <= now)
-        {
-            clock.resume(now);
-        }
-        clock.overdue(now)
+        self.table.get_mut(&id)?.clock.overdue(now)
     }
 
     /// A legacy server began or ceased to wait for answers. Whose deadlines moved.
@@ -445,98 +388,4 @@ impl Calls {
             Phase::Listing(_) => {}
         }
     }
-}
-
-/// The `_meta` keys that the link writes.
-const OWN_KEYS: [&str; 5] = [
-    meta::PROGRESS_TOKEN,
-    meta::PROTOCOL_VERSION,
-    meta::CLIENT_CAPABILITIES,
-    meta::CLIENT_INFO,
-    meta::LOG_LEVEL,
-];
-
-/// The members of parameters that the link writes (S-MRTR-11).
-const OWN_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
-
-/// A request as the caller wants it, checked and taken apart.
-pub(super) fn prepare(
-    now: Instant,
-    method: Cow<'static, str>,
-    params: Option<Payload>,
-    options: CallOptions,
-    policy: &Policy,
-) -> Result<Call, Misuse> {
-    let (params, meta) = match params {
-        Some(params) => split_meta(params)?,
-        None => (None, None),
-    };
-    Ok(Call {
-        facts: method::find(&method),
-        method,
-        params,
-        meta,
-        options,
-        phase: Phase::Waiting,
-        round: Round::default(),
-        progress: None,
-        resends: 0,
-        clock: Clock::new(now, &options, policy),
-    })
-}
-
-/// Takes `_meta` out of the parameters, where the link has something to add.
-fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
-    let mut own_member = None;
-    let mut meta = None;
-    let mut others = 0_usize;
-    object::members(params.as_str(), |key, value| match &*key {
-        "_meta" => meta = Some(value),
-        key => {
-            others += 1;
-            own_member = own_member.or(OWN_MEMBERS.into_iter().find(|own| *own == key));
-        }
-    })
-    .map_err(|_| Misuse::NotAnObject { what: "parameters" })?;
-    let Some(meta) = meta else {
-        return match own_member {
-            Some(member) => Err(Misuse::ReservedMember { member }),
-            None => Ok((Some(params), None)),
-        };
-    };
-    object::members(meta.get(), |key, _| {
-        own_member = own_member.or(OWN_KEYS.into_iter().find(|own| *own == key));
-    })
-    .map_err(|_| Misuse::NotAnObject { what: "`_meta`" })?;
-    if let Some(member) = own_member {
-        return Err(Misuse::ReservedMember { member });
-    }
-    let meta = Payload::from(meta);
-    let rest = (others > 0).then(|| without_meta(&params));
-    Ok((rest.flatten(), Some(meta)))
-}
-
-fn without_meta(params: &Payload) -> Option<Payload> {
-    let mut buf = Vec::with_capacity(params.as_str().len());
-    let mut object = crate::wire::encode::Object::open(&mut buf);
-    let copied = object::members(params.as_str(), |key, value| {
-        if key != "_meta" {
-            object.raw(&key, value.get());
-        }
-    });
-    object.close();
-    copied.ok()?;
-    Payload::from_text(String::from_utf8(buf).ok()?).ok()
-}
-
-/// What a modern result says of itself.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ResultHead<'a> {
-    #[serde(borrow)]
-    pub(super) result_type: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) input_requests: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) request_state: Option<&'a RawValue>,
 }

@@ -66,6 +66,8 @@ struct Shelf {
     /// The server said that it changed, or is another one.
     stale: bool,
     waiting: Vec<CallId>,
+    /// Those who came after the list on its way had changed: it is not what they want.
+    too_late: Vec<CallId>,
     fetch: Option<Fetch>,
 }
 
@@ -76,7 +78,7 @@ struct Fetch {
     bytes: usize,
     pages: usize,
     cursor: Cursor,
-    ttl: Option<Duration>,
+    fresh_until: Option<Instant>,
     /// The server said that it changed while it was being read.
     outdated: bool,
     restarted: bool,
@@ -95,7 +97,7 @@ impl Catalog {
     }
 
     /// What is held, if it can be given out without asking the server. `announced`: the server
-    /// promised to say when it changes.
+    /// promised to say when it changes, which is all there is to go by where it states no life time.
     pub(super) fn fresh(&self, list: List, now: Instant, announced: bool) -> Option<Arc<Listing>> {
         let shelf = self.shelves.get(&list).filter(|shelf| !shelf.stale)?;
         let listing = shelf.listing.as_ref()?;
@@ -108,18 +110,26 @@ impl Catalog {
 
     /// A call wants this list.
     pub(super) fn want(&mut self, list: List, call: CallId) {
-        self.shelves.entry(list).or_default().waiting.push(call);
+        let shelf = self.shelves.entry(list).or_default();
+        match &shelf.fetch {
+            Some(fetch) if fetch.outdated => shelf.too_late.push(call),
+            Some(_) | None => shelf.waiting.push(call),
+        }
     }
 
     /// A call does not want its list any more. The list, if nobody else does and it is on its way.
     pub(super) fn unwant(&mut self, call: CallId) -> Option<List> {
-        let (list, shelf) = self
-            .shelves
-            .iter_mut()
-            .find(|(_, shelf)| shelf.waiting.contains(&call))?;
-        shelf.waiting.retain(|waiting| *waiting != call);
-        let abandoned = shelf.waiting.is_empty() && shelf.fetch.take().is_some();
-        abandoned.then_some(*list)
+        for (list, shelf) in &mut self.shelves {
+            shelf.too_late.retain(|waiting| *waiting != call);
+            let before = shelf.waiting.len();
+            shelf.waiting.retain(|waiting| *waiting != call);
+            let was_last = before == 1 && shelf.waiting.is_empty();
+            if was_last && shelf.fetch.take().is_some() {
+                shelf.waiting = core::mem::take(&mut shelf.too_late);
+                return Some(*list);
+            }
+        }
+        None
     }
 
     /// The lists that are wanted and not on their way.
@@ -137,9 +147,7 @@ impl Catalog {
 
     /// The list cannot be had: who waited for it.
     pub(super) fn give_up(&mut self, list: List) -> Vec<CallId> {
-        let shelf = self.shelves.entry(list).or_default();
-        shelf.fetch = None;
-        core::mem::take(&mut shelf.waiting)
+        self.shelves.entry(list).or_default().finish()
     }
 
     /// Who waits for this list.
@@ -161,6 +169,7 @@ impl Catalog {
         for shelf in self.shelves.values_mut() {
             shelf.stale = true;
             shelf.fetch = None;
+            shelf.waiting.append(&mut shelf.too_late);
         }
     }
 
@@ -169,14 +178,16 @@ impl Catalog {
         &mut self,
         list: List,
         result: Result<&RawValue, ErrorObject>,
-        epoch: Epoch,
+        (epoch, era): (Epoch, Era),
         now: Instant,
         limits: &Limits,
     ) -> Option<Step> {
         let shelf = self.shelves.get_mut(&list)?;
         let fetch = shelf.fetch.as_mut()?;
         let next = match result {
-            Ok(result) => fetch.take(list, result, limits).map_err(Broken::Invalid),
+            Ok(result) => fetch
+                .take(list, result, era, now, limits)
+                .map_err(Broken::Invalid),
             Err(error) => fetch
                 .restart(error)
                 .map_err(|error| Broken::Error(error.into())),
@@ -187,20 +198,29 @@ impl Catalog {
                 Some(Step::Next(cursor))
             }
             Ok(None) => {
-                let fetch = shelf.fetch.take().unwrap_or_default();
+                let fetch = core::mem::take(fetch);
                 let listing = Arc::new(Listing {
                     list,
                     epoch,
                     items: fetch.items,
                     read_at: now,
-                    fresh_until: fetch.ttl.map(|ttl| now + ttl),
+                    fresh_until: fetch.fresh_until,
                 });
                 shelf.stale = fetch.outdated;
                 shelf.listing = Some(listing.clone());
-                Some(Step::Complete(listing, core::mem::take(&mut shelf.waiting)))
+                Some(Step::Complete(listing, shelf.finish()))
             }
-            Err(broken) => Some(Step::Failed(broken, self.give_up(list))),
+            Err(broken) => Some(Step::Failed(broken, shelf.finish())),
         }
+    }
+}
+
+impl Shelf {
+    /// The list that was on its way is there, or is not to be had: who waited for it.
+    fn finish(&mut self) -> Vec<CallId> {
+        self.fetch = None;
+        let next = core::mem::take(&mut self.too_late);
+        core::mem::replace(&mut self.waiting, next)
     }
 }
 
@@ -210,6 +230,8 @@ impl Fetch {
         &mut self,
         list: List,
         result: &RawValue,
+        era: Era,
+        now: Instant,
         limits: &Limits,
     ) -> Result<Option<Cursor>, Box<str>> {
         let page = Page::read(list, result)?;
@@ -219,11 +241,12 @@ impl Fetch {
             return Err(format!("{list} is larger than {} bytes", limits.list_bytes).into());
         }
         self.items.extend(page.items.into_iter().map(Payload::from));
-        // Each page has a life time of its own; the list is as fresh as its first to go stale.
-        self.ttl = match (self.ttl, page.ttl) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        // S-CACHE-05, S-CACHE-10: each page has a life time of its own, none means none at all, and the list
+        // is as fresh as its first page to go stale.
+        if era == Era::Modern {
+            let until = now + page.ttl.unwrap_or(Duration::ZERO);
+            self.fresh_until = Some(self.fresh_until.map_or(until, |at| at.min(until)));
+        }
         match page.next {
             None => Ok(None),
             Some(_) if self.pages >= limits.pages => {
@@ -296,10 +319,4 @@ pub(super) const fn announcement_of(list: List) -> ServerFeature {
         List::ResourceTemplates | List::Resources => ServerFeature::ResourcesListChanged,
         List::Tools => ServerFeature::ToolsListChanged,
     }
-}
-
-/// Without a stated life time, a modern result is stale at once (S-CACHE-05); a legacy one never
-/// states any, so the promise to announce changes is all there is.
-pub(super) fn promise_counts(era: Era) -> bool {
-    era == Era::Legacy
 }

@@ -11,6 +11,7 @@ use super::catalog::Listing;
 use super::failure::{Cause, Ended, Failure};
 use crate::id::{AskId, CallId, Epoch};
 use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version};
+use crate::queue::Weigh;
 use crate::time::Instant;
 use crate::watch::{Change, Watch};
 use crate::wire::{ErrorObject, Payload};
@@ -212,5 +213,40 @@ impl fmt::Debug for Noise {
             .field("what", &self.what)
             .field("count", &self.count)
             .finish_non_exhaustive()
+    }
+}
+
+impl Weigh for Event {
+    fn weight(&self) -> usize {
+        let of = |payload: &Payload| payload.as_str().len();
+        let held = match self {
+            Event::Ask(ask) => ask.params.as_ref().map_or(0, of),
+            Event::Changed(Change::Resource { uri }) => uri.len(),
+            Event::Done { outcome, .. } => match outcome {
+                Outcome::Error(error) => error.message.len() + error.data.as_ref().map_or(0, of),
+                Outcome::Reply(result) => of(result),
+                // These are shared, or small.
+                Outcome::Failed(_) | Outcome::Listed(_) => 0,
+            },
+            Event::Log { logger, data, .. } => {
+                logger.as_ref().map_or(0, |name| name.len()) + of(data)
+            }
+            Event::Noise(noise) => noise.sample.len(),
+            Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
+            Event::Progress { message, .. } => message.as_ref().map_or(0, |text| text.len()),
+            Event::AskWithdrawn { .. }
+            | Event::Changed(Change::List(_))
+            | Event::Closed
+            | Event::Closing { .. }
+            | Event::Ended(_)
+            | Event::Handshaking { .. }
+            | Event::Opening { .. }
+            | Event::Parked { .. }
+            | Event::Ready(_)
+            | Event::Slow { .. }
+            | Event::Waiting { .. }
+            | Event::Watching { .. } => 0,
+        };
+        size_of::<Event>() + held
     }
 }

@@ -14,7 +14,7 @@ use crate::id::{CallId, Epoch};
 use crate::time::Span;
 
 /// How one life of the transport ended.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Ended {
     /// Which life.
@@ -37,6 +37,24 @@ pub struct Ended {
     pub abandoned: bool,
     /// Whether this end cost an attempt of the budget.
     pub counted: bool,
+}
+
+/// What the server wrote is told by its text alone, not in here.
+impl fmt::Debug for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ended")
+            .field("epoch", &self.epoch)
+            .field("cause", &self.cause)
+            .field("faults", &self.faults)
+            .field("more_faults", &self.more_faults)
+            .field("exit", &self.exit)
+            .field("stderr", &format_args!("{} bytes", self.stderr.len()))
+            .field("lived", &self.lived)
+            .field("ready_for", &self.ready_for)
+            .field("abandoned", &self.abandoned)
+            .field("counted", &self.counted)
+            .finish()
+    }
 }
 
 impl fmt::Display for Ended {
@@ -329,9 +347,15 @@ pub enum Misuse {
     #[error("`{method}` is the link's own business; use `{instead}`")]
     OwnedByLink {
         /// Which method.
-        method: Cow<'static, str>,
+        method: &'static str,
         /// What to use.
         instead: &'static str,
+    },
+    /// The notification is about something that was not declared in the capabilities.
+    #[error("`{method}` is about something that the capabilities of this client do not declare")]
+    NotDeclared {
+        /// Which method.
+        method: Cow<'static, str>,
     },
     /// A notification needs a ready link, and this one is not.
     #[error("the link is {state}; a notification is sent only while it is ready")]
@@ -377,4 +401,12 @@ pub enum Misuse {
     /// The call is not under way: settled or never made.
     #[error("there is no such call under way")]
     UnknownCall,
+    /// A request was to be sent as a notification, or the other way round.
+    #[error("`{method}` is sent with `{instead}`")]
+    WrongVerb {
+        /// Which method.
+        method: &'static str,
+        /// What to use.
+        instead: &'static str,
+    },
 }

@@ -87,6 +87,14 @@ impl Frames {
         });
     }
 
+    /// Takes back a request for a page that was not written yet. Whether there was one.
+    pub(super) fn retract_page(&mut self, wire: u64) -> bool {
+        let before = self.waiting.len();
+        self.waiting
+            .retain(|frame| !matches!(frame, Frame::Page(of, ..) if *of == wire));
+        self.waiting.len() < before
+    }
+
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.bytes = 0;

@@ -6,7 +6,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::config::Dialect;
@@ -51,6 +52,11 @@ pub(super) struct Handshake {
     probed: bool,
     /// In this life, the first choice was corrected. Once is enough (S-VER-02).
     corrected: bool,
+    /// In this life, the server was silent to the probe, and was spoken to in legacy. What it still says to the
+    /// probe changes nothing here any more, but it is remembered for the next life.
+    was_silent: bool,
+    /// In this life, it answered the probe after all: it is modern, and slow.
+    is_slow: bool,
 }
 
 /// What is believed of the server.
@@ -70,6 +76,8 @@ impl Handshake {
             has_spent_a_life: false,
             probed: false,
             corrected: false,
+            was_silent: false,
+            is_slow: false,
         }
     }
 
@@ -82,6 +90,8 @@ impl Handshake {
     pub(super) fn begin(&mut self) -> Move {
         self.probed = false;
         self.corrected = false;
+        self.was_silent = false;
+        self.is_slow = false;
         let legacy = match self.dialect {
             Dialect::Automatic => matches!(self.era(), Some(Era::Legacy)),
             Dialect::Legacy => true,
@@ -92,13 +102,20 @@ impl Handshake {
                 return self.discover(version);
             }
         }
-        self.initialize()
-            .unwrap_or_else(|| Move::Refused("no version to speak is configured".into()))
+        let first = match self.dialect {
+            Dialect::Automatic | Dialect::Legacy => self.initialize(),
+            Dialect::Modern => None,
+        };
+        first.unwrap_or_else(|| Move::Refused("no version to speak is configured".into()))
     }
 
-    /// The server answered `server/discover`.
-    pub(super) fn discovered(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Move {
-        match reply {
+    /// The server answered `server/discover`. What to do, unless the answer comes too late (S-STDIO-26).
+    pub(super) fn discovered(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Option<Move> {
+        if core::mem::take(&mut self.was_silent) {
+            self.discovered_late(reply);
+            return None;
+        }
+        Some(match reply {
             Ok(result) => match serde_json::from_str::<Discovered>(result.get()) {
                 Ok(found) => self.choose(found),
                 Err(_) => self.fall_back("its answer to server/discover is none"),
@@ -109,14 +126,21 @@ impl Handshake {
             }
             // S-STDIO-25: whatever else the error is, it says that the server is of the old kind.
             Err(error) => self.fall_back(&format!("the server said: {error}")),
-        }
+        })
     }
 
     /// The server did not answer the probe in time. What to say instead, if anything.
     pub(super) fn silence(&mut self) -> Option<Move> {
-        match self.dialect {
-            Dialect::Automatic => self.initialize(),
-            Dialect::Legacy | Dialect::Modern => None,
+        match (self.dialect, self.era()) {
+            // It is modern, and slow: there is nothing to do but to wait.
+            (Dialect::Automatic, Some(Era::Modern)) | (Dialect::Legacy | Dialect::Modern, _) => {
+                None
+            }
+            (Dialect::Automatic, Some(Era::Legacy) | None) => {
+                let instead = self.initialize()?;
+                self.was_silent = true;
+                Some(instead)
+            }
         }
     }
 
@@ -163,10 +187,31 @@ impl Handshake {
         !core::mem::replace(&mut self.has_spent_a_life, true)
     }
 
-    /// There was no agreement, and it was not the probe's doing: what was only believed is not
-    /// believed any more.
+    /// There was no agreement, and it was not the probe's doing. What is believed of the server is shaken, and
+    /// what was only believed is dropped.
     pub(super) fn failed(&mut self) {
         self.verdict = self.verdict.filter(|verdict| verdict.proven);
+        if let Some(verdict) = &mut self.verdict {
+            verdict.proven = false;
+        }
+    }
+
+    /// Whether it is a modern one that was only slow.
+    fn discovered_late(&mut self, reply: Result<&RawValue, &ErrorObject>) {
+        let found = reply
+            .ok()
+            .map(|result| serde_json::from_str::<Discovered>(result.get()));
+        let Some(Ok(found)) = found else {
+            return;
+        };
+        let offered = found.supported_versions.iter().map(String::as_str);
+        if self.versions.newest_common(offered, Era::Modern).is_some() {
+            self.is_slow = true;
+            self.verdict = Some(Verdict {
+                era: Era::Modern,
+                proven: false,
+            });
+        }
     }
 
     fn discover(&mut self, version: Version) -> Move {
@@ -246,10 +291,12 @@ impl Handshake {
     }
 
     fn agree(&mut self, terms: Terms) -> Move {
-        self.verdict = Some(Verdict {
-            era: terms.version.era(),
-            proven: true,
-        });
+        if !self.is_slow {
+            self.verdict = Some(Verdict {
+                era: terms.version.era(),
+                proven: true,
+            });
+        }
         self.has_spent_a_life = false;
         Move::Agreed(Box::new(terms))
     }
@@ -259,16 +306,21 @@ impl Handshake {
 #[serde(rename_all = "camelCase")]
 struct Discovered {
     supported_versions: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "leniently")]
     capabilities: ServerCapabilities,
+    #[serde(default, deserialize_with = "leniently")]
     instructions: Option<Box<str>>,
-    #[serde(default, rename = "_meta")]
+    #[serde(default, rename = "_meta", deserialize_with = "leniently")]
     meta: DiscoveredMeta,
 }
 
 #[derive(Default, Deserialize)]
 struct DiscoveredMeta {
-    #[serde(rename = "io.modelcontextprotocol/serverInfo")]
+    #[serde(
+        default,
+        rename = "io.modelcontextprotocol/serverInfo",
+        deserialize_with = "leniently"
+    )]
     server_info: Option<Implementation>,
 }
 
@@ -276,10 +328,20 @@ struct DiscoveredMeta {
 #[serde(rename_all = "camelCase")]
 struct Initialized {
     protocol_version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "leniently")]
     capabilities: ServerCapabilities,
+    #[serde(default, deserialize_with = "leniently")]
     server_info: Option<Implementation>,
+    #[serde(default, deserialize_with = "leniently")]
     instructions: Option<Box<str>>,
+}
+
+/// What cannot be read is as good as absent: a server is not refused for a detail.
+fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
 #[derive(Deserialize)]

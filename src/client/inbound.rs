@@ -3,36 +3,27 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::vec::Vec;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::asks::{self, Origin};
-use super::calls::{ResultHead, Round};
-use super::catalog::{Broken, Step, method_of};
+use super::Client;
 use super::closing::Rung;
 use super::errand::{Errand, Found, wire_of};
-use super::event::{Ask, Event, Noise, Outcome, Withdrawn};
+use super::event::{Event, Noise, Outcome, Withdrawn};
 use super::failure::{Cause, FailureKind};
-use super::frame::Frame;
 use super::lifecycle::State;
 use super::stdio;
-use super::watcher::Chore;
-use super::{Client, Timer};
 use crate::id::CallId;
 use crate::protocol::method::names;
-use crate::protocol::{ClientFeature, Era, LogLevel, Version, code, meta, method};
-use crate::watch::{Change, List};
+use crate::protocol::{ClientFeature, Era, LogLevel, code, method};
+use crate::watch::List;
 use crate::wire::{
-    self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed, object,
+    self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed,
 };
 
-/// Answers of the link itself that may wait for a server that does not read them.
-const ANSWERS_KEPT: usize = 256;
-
 /// A reply: the result, or the error in its place.
-type Reply<'a> = Result<&'a RawValue, ErrorObject>;
+pub(super) type Reply<'a> = Result<&'a RawValue, ErrorObject>;
 
 impl Client {
     pub(super) fn bytes(&mut self, mut bytes: &[u8]) {
@@ -148,6 +139,12 @@ impl Client {
     fn broken_reply(&mut self, id: &Id, kind: FailureKind, error: ErrorObject) {
         match self.errands.take(id) {
             Found::Open(_, Errand::Call(call)) => self.fail(call, kind),
+            Found::Open(_, Errand::Page(list)) => {
+                for call in self.catalog.give_up(list) {
+                    self.fail(call, kind.clone());
+                }
+                self.fetch_lists();
+            }
             Found::Open(wire, errand) => self.replied(wire, errand, Err(error)),
             Found::Late | Found::Unknown => {}
         }
@@ -176,8 +173,8 @@ impl Client {
         }
     }
 
-    /// Some servers answer a request that they cannot read with an error to nobody. During the
-    /// handshake only one request is out.
+    /// Some servers answer a request that they cannot read with an error to nobody. During the handshake
+    /// it is meant for the oldest request that is out.
     fn nameless_error(&mut self, outcome: Reply<'_>) {
         let asked = [Errand::Discover, Errand::Initialize];
         let open = asked.into_iter().find_map(|errand| {
@@ -196,10 +193,10 @@ impl Client {
     fn replied(&mut self, wire: u64, errand: Errand, outcome: Reply<'_>) {
         match errand {
             Errand::Call(call) => self.call_replied(call, outcome),
-            Errand::Discover => {
-                let then = self.handshake.discovered(as_ref(&outcome));
-                self.proceed(then);
-            }
+            Errand::Discover => match self.handshake.discovered(as_ref(&outcome)) {
+                Some(then) => self.proceed(then),
+                None => self.stats.late_replies += 1,
+            },
             Errand::Initialize => {
                 let then = self.handshake.initialized(as_ref(&outcome));
                 self.proceed(then);
@@ -253,141 +250,8 @@ impl Client {
                 .declares(ClientFeature::TasksExtension)
     }
 
-    fn invalid(&mut self, id: CallId, why: &str) {
+    pub(super) fn invalid(&mut self, id: CallId, why: &str) {
         self.fail(id, FailureKind::Invalid { why: why.into() });
-    }
-
-    /// The server wants something before it goes on (S-MRTR-09).
-    fn input_required(&mut self, id: CallId, head: &ResultHead<'_>) {
-        let limits = &self.config.limits;
-        let Some(call) = self.calls.call_mut(id) else {
-            return;
-        };
-        let number = call.round.number + 1;
-        if number > limits.input_rounds {
-            let rounds = limits.input_rounds;
-            return self.fail(id, FailureKind::TooManyRounds { rounds });
-        }
-        let Some(questions) = questions(head.input_requests) else {
-            return self.invalid(id, "its questions cannot be read");
-        };
-        let state = head.request_state.filter(|state| state.get() != "null");
-        if state.is_none() && questions.is_empty() {
-            return self.invalid(id, "it wants input and does not say which");
-        }
-        if state.is_some_and(|state| !state.get().starts_with('"')) {
-            return self.invalid(id, "its state is no text");
-        }
-        if questions.len() > limits.asks.saturating_sub(self.asks.len()) {
-            return self.invalid(id, "it asks more at once than may be open");
-        }
-        call.round = Round {
-            number,
-            state: state.map(Payload::from),
-            missing: questions.len(),
-            ..Round::default()
-        };
-        let version = self
-            .session
-            .as_ref()
-            .map_or(Version::LATEST_MODERN, |s| s.version);
-        for question in &questions {
-            let declared = &self.config.capabilities;
-            let admitted = asks::admit(declared, version, &question.method, question.params);
-            if let Err(error) = admitted {
-                let why = format!("it asks what it may not: {}", error.message);
-                return self.invalid(id, &why);
-            }
-        }
-        self.calls.asked(id, self.now);
-        for question in questions {
-            let origin = Origin::Round(id, question.key.into());
-            self.ask(origin, &question.method, question.params);
-        }
-        self.go_on_if_answered(id);
-    }
-
-    /// All answers are there, or none was asked for: the call is sent again with them.
-    pub(super) fn go_on_if_answered(&mut self, id: CallId) {
-        if self
-            .calls
-            .call(id)
-            .is_some_and(|call| call.round.missing == 0)
-        {
-            self.calls.answered(id, self.now);
-        }
-        self.arm_call(id);
-    }
-
-    fn ask(&mut self, origin: Origin, name: &str, params: Option<&RawValue>) {
-        let call = match &origin {
-            Origin::Request(_) => None,
-            Origin::Round(call, _) => Some(*call),
-        };
-        let ask = self.asks.open(origin, name);
-        let until = self.now + self.config.policy.ask_timeout;
-        self.stats.asks += 1;
-        self.timers.arm(Timer::Ask(ask), until);
-        let method = match method::find(name) {
-            Some(facts) => Cow::Borrowed(facts.name),
-            None => Cow::Owned(name.into()),
-        };
-        self.tell(Event::Ask(Ask {
-            ask,
-            call,
-            method,
-            params: params.map(Payload::from),
-            until,
-        }));
-        self.hold_calls();
-    }
-
-    /// Whether requests of the server are legal, as far as is known.
-    fn speaks_legacy(&self) -> bool {
-        let session = self.session.as_ref();
-        session.is_none_or(|session| session.version.era() == Era::Legacy)
-    }
-
-    fn requested(&mut self, id: Id, name: &str, params: Option<&RawValue>) {
-        if !self.speaks_legacy() {
-            // S-RPC-23, S-RPC-24: it must not ask, and we must not answer.
-            return self.noise("a request, which a modern server must not send", b"");
-        }
-        if name == names::PING {
-            return self.reply(id, Ok(None));
-        }
-        let Some(session) = &self.session else {
-            let text = "the handshake is not over";
-            return self.reply(id, Err(ErrorObject::new(code::INVALID_REQUEST, text)));
-        };
-        if self.asks.knows(&id) {
-            return self.noise("a request with the id of one that is open", b"");
-        }
-        let admitted = asks::admit(&self.config.capabilities, session.version, name, params);
-        let refused = match admitted {
-            Ok(()) if self.asks.len() < self.config.limits.asks => None,
-            Ok(()) => Some(ErrorObject::new(
-                code::INTERNAL_ERROR,
-                "too many questions are open; ask again when some are answered",
-            )),
-            Err(error) => Some(error),
-        };
-        match refused {
-            Some(error) => {
-                self.stats.asks_refused += 1;
-                self.reply(id, Err(error));
-            }
-            None => self.ask(Origin::Request(id), name, params),
-        }
-    }
-
-    /// The link answers by itself, unless the server has long ceased to read its answers.
-    fn reply(&mut self, id: Id, answer: Result<Option<Payload>, ErrorObject>) {
-        if self.frames.len() < ANSWERS_KEPT {
-            self.frames.push(Frame::Answer(id, answer));
-        } else {
-            self.stats.answers_dropped += 1;
-        }
     }
 
     fn notified(&mut self, name: &str, params: Option<&RawValue>) {
@@ -466,157 +330,8 @@ impl Client {
         });
     }
 
-    fn changed(&mut self, params: Option<&RawValue>, lists: &[List]) {
-        if !self.is_for_us(params) {
-            return self.noise("a change for a watch that is not open", b"");
-        }
-        for list in lists {
-            self.catalog.changed(*list);
-            let wish = self.watcher.wish();
-            let wished = match list {
-                List::Prompts => wish.prompts,
-                List::ResourceTemplates | List::Resources => wish.resources,
-                List::Tools => wish.tools,
-            };
-            // Once is enough until it was heard.
-            if wished && self.announced.insert(*list) {
-                self.tell(Event::Changed(Change::List(*list)));
-            }
-        }
-    }
-
-    fn updated(&mut self, params: Option<&RawValue>) {
-        if !self.is_for_us(params) {
-            return self.noise("a change for a watch that is not open", b"");
-        }
-        match read::<Updated<'_>>(params) {
-            Some(updated) => {
-                let uri = updated.uri.into();
-                self.tell(Event::Changed(Change::Resource { uri }));
-            }
-            None => self.noise("a change that names no resource", b""),
-        }
-    }
-
-    /// S-SUB-08: what names a subscription must name ours.
-    fn is_for_us(&self, params: Option<&RawValue>) -> bool {
-        match subscription(params) {
-            Some(id) => wire_of(&id).is_some_and(|wire| self.watcher.owns(wire)),
-            None => true,
-        }
-    }
-
-    fn acknowledged(&mut self, params: Option<&RawValue>) {
-        let wire = subscription(params).as_ref().and_then(wire_of);
-        match (wire, params) {
-            (Some(wire), Some(params)) if self.watcher.owns(wire) => {
-                let chores = self.watcher.acknowledged(wire, params);
-                self.do_chores(chores);
-            }
-            (_, _) => self.noise("a watch is confirmed that is not open", b""),
-        }
-    }
-
-    /// The server ended a watch: gracefully, by cancelling it, or with an error.
-    fn listen_ended(&mut self, wire: u64, error: Option<i64>) {
-        if !self.watcher.listening_ended(wire) || self.state != State::Ready {
-            return;
-        }
-        if error == Some(code::METHOD_NOT_FOUND) {
-            return;
-        }
-        let doublings = self.watcher.endings.saturating_sub(1).min(16);
-        let pause = self
-            .config
-            .policy
-            .watch_retry
-            .saturating_mul(1 << doublings);
-        self.arm_in(Timer::WatchRetry, pause.min(super::WATCH_RETRY_CAP));
-    }
-
-    /// Sends what the watch needs.
-    pub(super) fn do_chores(&mut self, chores: Vec<Chore>) {
-        for chore in chores {
-            let frame = match chore {
-                Chore::Listen(watch) => {
-                    let wire = self.errands.issue(Errand::Listen);
-                    self.watcher.listens(wire);
-                    Frame::Listen(wire, watch)
-                }
-                Chore::SetLevel(level) => {
-                    Frame::SetLevel(self.errands.issue(Errand::SetLevel), level)
-                }
-                Chore::Subscribe(uri) => {
-                    let wire = self.errands.issue(Errand::Subscribe(uri.clone()));
-                    Frame::Subscribe(wire, uri)
-                }
-                Chore::Unlisten(wire) => {
-                    self.errands.close(wire);
-                    Frame::Cancel(wire, None)
-                }
-                Chore::Unsubscribe(uri) => {
-                    Frame::Unsubscribe(self.errands.issue(Errand::Unsubscribe), uri)
-                }
-            };
-            self.frames.push(frame);
-        }
-        if !self.watcher.is_complete() {
-            self.arm_in(Timer::WatchSetup, self.config.policy.watch_timeout);
-        }
-    }
-
-    /// Asks for the first page of every list that is wanted.
-    pub(super) fn fetch_lists(&mut self) {
-        if self.state != State::Ready {
-            return;
-        }
-        let wanted: Vec<List> = self.catalog.to_fetch().collect();
-        for list in wanted {
-            let missing = method::find(method_of(list)).and_then(|facts| self.is_missing(facts));
-            if let Some(what) = missing {
-                for call in self.catalog.give_up(list) {
-                    self.fail(call, FailureKind::NotOffered { what: what.clone() });
-                }
-            } else {
-                self.catalog.begin(list);
-                let wire = self.errands.issue(Errand::Page(list));
-                self.frames.push(Frame::Page(wire, list, None));
-            }
-        }
-    }
-
-    fn page(&mut self, list: List, outcome: Reply<'_>) {
-        let limits = &self.config.limits;
-        let step = self
-            .catalog
-            .page(list, outcome, self.epoch, self.now, limits);
-        match step {
-            Some(Step::Complete(listing, waiting)) => {
-                for call in waiting {
-                    self.settle(call, Outcome::Listed(listing.clone()));
-                }
-            }
-            Some(Step::Failed(broken, waiting)) => {
-                for call in waiting {
-                    match broken.clone() {
-                        Broken::Error(error) => self.settle(call, Outcome::Error(error)),
-                        Broken::Invalid(why) => self.fail(call, FailureKind::Invalid { why }),
-                    }
-                }
-            }
-            Some(Step::Next(cursor)) => {
-                for call in self.catalog.waiting(list) {
-                    self.calls.touch(*call, self.now);
-                }
-                let wire = self.errands.issue(Errand::Page(list));
-                self.frames.push(Frame::Page(wire, list, cursor));
-            }
-            None => {}
-        }
-    }
-
     /// Something of no use. It is counted, and some of it is shown.
-    fn noise(&mut self, what: &str, bytes: &[u8]) {
+    pub(super) fn noise(&mut self, what: &str, bytes: &[u8]) {
         self.stats.noise += 1;
         let Some(life) = &mut self.life else {
             return;
@@ -645,49 +360,8 @@ fn as_ref<'a>(outcome: &'a Reply<'a>) -> Result<&'a RawValue, &'a ErrorObject> {
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Option<T> {
+pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(params?.get()).ok()
-}
-
-/// The subscription that a notification says it belongs to.
-fn subscription(params: Option<&RawValue>) -> Option<Id> {
-    let meta = read::<Tagged<'_>>(params)?.meta?;
-    let at = object::member(meta.get(), meta::SUBSCRIPTION_ID).ok()??;
-    Id::from_json(&meta.get()[at])
-}
-
-/// What the server wants to know before it goes on: `None` if that cannot be read.
-fn questions(requests: Option<&RawValue>) -> Option<Vec<Question<'_>>> {
-    let Some(requests) = requests.filter(|requests| requests.get() != "null") else {
-        return Some(Vec::new());
-    };
-    let mut all = Vec::new();
-    let mut readable = true;
-    let read = object::members(requests.get(), |key, value| {
-        match serde_json::from_str::<Asked<'_>>(value.get()) {
-            Ok(asked) => all.push(Question {
-                key,
-                method: asked.method,
-                params: asked.params,
-            }),
-            Err(_) => readable = false,
-        }
-    });
-    (read.is_ok() && readable).then_some(all)
-}
-
-struct Question<'a> {
-    key: Cow<'a, str>,
-    method: Cow<'a, str>,
-    params: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Asked<'a> {
-    #[serde(borrow)]
-    method: Cow<'a, str>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -718,14 +392,14 @@ struct Progressed<'a> {
     message: Option<Cow<'a, str>>,
 }
 
+/// What a modern result says of itself.
 #[derive(Deserialize)]
-struct Tagged<'a> {
-    #[serde(borrow, rename = "_meta")]
-    meta: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Updated<'a> {
+#[serde(rename_all = "camelCase")]
+pub(super) struct ResultHead<'a> {
     #[serde(borrow)]
-    uri: Cow<'a, str>,
+    pub(super) result_type: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) input_requests: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) request_state: Option<&'a RawValue>,
 }

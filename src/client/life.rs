@@ -36,6 +36,8 @@ pub(super) struct Life {
     pub(super) epoch: Epoch,
     pub(super) pipe: Pipe,
     pub(super) is_open: bool,
+    /// The server does not take any more; what it still says is heard.
+    pub(super) is_unwritable: bool,
     pub(super) rung: Rung,
     began: Instant,
     ready_at: Option<Instant>,
@@ -56,6 +58,7 @@ impl Life {
             epoch,
             pipe: Pipe::new(limits),
             is_open: false,
+            is_unwritable: false,
             rung: Rung::Drain,
             began: now,
             ready_at: None,
@@ -176,7 +179,17 @@ impl Client {
             life.note(faults);
             life.has_ended = true;
         }
+        self.retell();
         self.died();
+    }
+
+    /// The server does not take any more. It is as good as dead, but what it has said may still be on its way.
+    pub(super) fn write_failed(&mut self, faults: &[Fault]) {
+        if let Some(life) = &mut self.life {
+            life.note(faults);
+            life.is_unwritable = true;
+        }
+        self.down(Cause::Died);
     }
 
     /// The child was reaped.
@@ -215,7 +228,6 @@ impl Client {
             }
             Move::Say(Say::Initialize(version)) => {
                 self.timers.disarm(Timer::Probe);
-                self.errands.keep(|errand| *errand != Errand::Discover);
                 self.voice = Voice::new(&self.config, version, None);
                 let wire = self.errands.issue(Errand::Initialize);
                 self.frames.push(Frame::Initialize(wire, version));
@@ -273,6 +285,12 @@ impl Client {
         if !self.step(Cue::Down) {
             return;
         }
+        // The timer says the same; a driver may be late with it.
+        let ready_at = self.life.as_ref().and_then(|life| life.ready_at);
+        let stable_after = self.config.policy.retry.stable_after;
+        if ready_at.is_some_and(|since| since + stable_after <= self.now) {
+            self.budget.forgive();
+        }
         let cause = match (state, cause) {
             (State::Handshaking, Cause::Died) if self.handshake.died() => Cause::EraProbe,
             (State::Handshaking, cause) => {
@@ -319,6 +337,7 @@ impl Client {
         let drains = self.calls.in_flight() > 0 && !self.config.policy.drain.is_zero();
         match cause {
             Cause::AskedTo { .. } if drains => Rung::Drain,
+            Cause::Died if drains && life.is_unwritable && !life.has_ended => Rung::Drain,
             _ if !life.is_open => firm,
             Cause::AskedTo { .. }
             | Cause::Died
@@ -395,6 +414,7 @@ impl Client {
 
     /// Nothing is left of the transport, or what is left is let go.
     fn bury(&mut self, abandoned: bool) {
+        self.retell();
         let Some(life) = self.life.take() else {
             return;
         };
@@ -477,7 +497,8 @@ impl Client {
 
     /// The pulse is due.
     pub(super) fn feel_pulse(&mut self) {
-        let busy = self.calls.is_busy();
+        // A server that waits for an answer of ours is not to blame for its silence.
+        let busy = self.calls.is_busy() || self.asks.len() > 0;
         let now = self.now;
         let beat = self.pulse.as_mut().map(|pulse| pulse.due(now, busy));
         if let Some(beat) = beat {

@@ -1,13 +1,17 @@
 //! The client end of a link: the verbs of the application, the contract with the driver, and what is due when.
 //!
-//! Each room in here owns one subject: [`lifecycle`] the transition table, `life` one life of the transport,
-//! `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls` and `settle` the
-//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stdio` the byte stream, `inbound` what the
-//! server says, `frame` what is said to it.
+//! The machine itself is one `impl Client` by subject: `life` for one life of the transport, `inbound` and `outbound` for what is
+//! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces. They
+//! alone carry decisions between the children, which know neither the machine nor each other: `lifecycle` the transition
+//! table, `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls`, `clock` and `errand` the
+//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stdio` the byte stream, `frame` the words.
 
+mod admission;
 mod asks;
 mod calls;
 mod catalog;
+mod changes;
+mod clock;
 mod closing;
 mod errand;
 mod event;
@@ -18,6 +22,8 @@ mod inbound;
 mod keepalive;
 mod life;
 mod lifecycle;
+mod outbound;
+mod questions;
 mod retry;
 mod settle;
 mod stdio;
@@ -36,11 +42,12 @@ pub use event::{Ask, Event, Noise, Outcome, Session, Withdrawn};
 pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, TimeLimit};
 pub use lifecycle::State;
 
-use asks::{Asks, Origin};
+use admission::{check_kind, prepare};
+use asks::Asks;
 use calls::{Calls, Phase};
 use catalog::Catalog;
 use closing::Rung;
-use errand::{Errand, Errands};
+use errand::Errands;
 use frame::{Frame, Frames, Voice};
 use handshake::Handshake;
 use keepalive::Pulse;
@@ -52,19 +59,13 @@ use watcher::Watcher;
 use crate::config::Config;
 use crate::id::{AskId, CallId, Epoch, StreamId};
 use crate::io::{Input, Output};
-use crate::protocol::{Era, Owner, Version, code, method};
-use crate::queue::{Outbox, Weigh};
+use crate::protocol::{Era, Kind, Version, method};
+use crate::queue::Outbox;
 use crate::stats::Stats;
-use crate::time::{Deadline, Instant, Wake};
+use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
 use crate::watch::{Change, List, Watch};
 use crate::wire::{ErrorObject, Payload};
-
-/// The longest pause before a watch is set up again.
-const WATCH_RETRY_CAP: Duration = Duration::from_secs(60);
-
-/// No deadline is set nearer than this, so that a zero in a policy cannot become a spin.
-const TICK: Duration = Duration::from_millis(1);
 
 /// The client end of a link to one server.
 ///
@@ -186,6 +187,7 @@ impl Client {
                     life.pipe.sent(len);
                 }
             }
+            Input::WriteFailed { faults, .. } => self.write_failed(&faults),
             Input::Stderr { bytes } => {
                 if let Some(life) = &mut self.life {
                     life.pipe.stderr.push(&bytes);
@@ -213,7 +215,7 @@ impl Client {
                 Timer::Pulse => self.feel_pulse(),
                 Timer::Stable => self.budget.forgive(),
                 Timer::WatchRetry => self.watch_again(),
-                Timer::WatchSetup => self.tell_watching(),
+                Timer::WatchSetup => self.stop_waiting_for_watch(),
             }
         }
         self.conclude();
@@ -338,11 +340,8 @@ impl Client {
     ) -> Result<CallId, Misuse> {
         self.advance(now);
         let method = method.into();
-        if method::find(&method).is_some_and(|facts| facts.owner == Owner::Link) {
-            let instead = instead_of(&method);
-            return Err(Misuse::OwnedByLink { method, instead });
-        }
-        let call = calls::prepare(self.now, method, params, options, &self.config.policy)?;
+        check_kind(&method, Kind::Request)?;
+        let call = prepare(self.now, method, params, options, &self.config.policy)?;
         self.accept(call)
     }
 
@@ -362,7 +361,7 @@ impl Client {
     ) -> Result<CallId, Misuse> {
         self.advance(now);
         let method = catalog::method_of(list);
-        let mut call = calls::prepare(self.now, method.into(), None, options, &self.config.policy)?;
+        let mut call = prepare(self.now, method.into(), None, options, &self.config.policy)?;
         call.phase = Phase::Listing(list);
         self.accept(call)
     }
@@ -440,16 +439,18 @@ impl Client {
     ) -> Result<(), Misuse> {
         self.advance(now);
         let method = method.into();
+        check_kind(&method, Kind::Notification)?;
         let Some(session) = self.session() else {
             return Err(Misuse::NotReady { state: self.state });
         };
         if let Some(facts) = method::find(&method) {
-            if facts.owner == Owner::Link {
-                let instead = instead_of(&method);
-                return Err(Misuse::OwnedByLink { method, instead });
-            }
             if !facts.to_server.contains(session.version) {
                 return Err(Misuse::NotInVersion { method });
+            }
+            // S-CAP-03: what was not declared is not said.
+            let gate = facts.client_gate(session.version);
+            if gate.is_some_and(|feature| !self.config.capabilities.declares(feature)) {
+                return Err(Misuse::NotDeclared { method });
             }
         }
         if params.as_ref().is_some_and(|params| !params.is_object()) {
@@ -545,7 +546,7 @@ impl Client {
 
     /// What follows from the end of any input, timer or verb.
     fn conclude(&mut self) {
-        if self.rung() == Some(Rung::Drain) && self.calls.in_flight() == 0 {
+        if self.rung() == Some(Rung::Drain) && self.is_drained() {
             self.climb();
         }
         if self.state == State::Ready && self.watcher.is_complete() {
@@ -553,181 +554,8 @@ impl Client {
         }
     }
 
-    fn accept(&mut self, call: calls::Call) -> Result<CallId, Misuse> {
-        if self.state == State::Closed || self.is_shutting_down {
-            return Err(Misuse::Closed);
-        }
-        self.check_room(call.bytes())?;
-        let list = match call.phase {
-            Phase::Listing(list) => Some(list),
-            Phase::Asking | Phase::Sent(_) | Phase::Waiting => None,
-        };
-        let id = self.calls.accept(call);
-        self.stats.calls += 1;
-        self.arm_call(id);
-        match self.state {
-            State::Ready => self.settle_if_not_offered(id),
-            State::Idle => self.attempt(),
-            State::Parked if self.budget.allows_call_to_wake(self.now) => self.attempt(),
-            State::Parked if !self.is_about_to_look() => self.fail(id, FailureKind::Down),
-            State::Opening
-            | State::Handshaking
-            | State::Closing
-            | State::Waiting
-            | State::Parked
-            | State::Closed => {}
-        }
-        if let Some(list) = list.filter(|_| self.calls.call(id).is_some()) {
-            match self.fresh(list) {
-                Some(listing) => self.settle(id, Outcome::Listed(listing)),
-                None => self.catalog.want(list, id),
-            }
-            self.fetch_lists();
-        }
-        self.conclude();
-        Ok(id)
-    }
-
-    /// Whether a parked link was told to look as soon as the floor allows.
-    fn is_about_to_look(&self) -> bool {
-        let soon = self.now + self.config.policy.retry.floor;
-        self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
-    }
-
-    fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
-        let limits = &self.config.limits;
-        if bytes > limits.message_bytes {
-            return Err(Misuse::TooLarge { bytes });
-        }
-        let calls = self.calls.queued() + self.frames.len();
-        let queued = self.calls.waiting_bytes() + self.frames.bytes();
-        if calls >= limits.queued_calls || queued + bytes > limits.queued_bytes {
-            return Err(Misuse::QueueFull {
-                calls,
-                bytes: queued,
-            });
-        }
-        Ok(())
-    }
-
-    fn fresh(&self, list: List) -> Option<Arc<Listing>> {
-        let session = self.session()?;
-        let announced = catalog::promise_counts(session.version.era())
-            && session.capabilities.offers(catalog::announcement_of(list));
-        self.catalog.fresh(list, self.now, announced)
-    }
-
-    /// The answer goes where the question came from.
-    fn give(&mut self, open: asks::Open, answer: Result<Payload, ErrorObject>) {
-        match open.origin {
-            Origin::Request(id) => {
-                self.frames.push(Frame::Answer(id, answer.map(Some)));
-                self.hold_calls();
-            }
-            Origin::Round(call, key) => match (self.calls.call_mut(call), answer) {
-                (Some(asking), Ok(result)) => {
-                    asking.round.answers.insert(key, result);
-                    asking.round.missing -= 1;
-                    self.go_on_if_answered(call);
-                }
-                (Some(_), Err(_)) => self.fail(
-                    call,
-                    FailureKind::Declined {
-                        method: open.method,
-                    },
-                ),
-                (None, _) => {}
-            },
-        }
-    }
-
-    /// Nobody answered in time: the server, or the call, is told.
-    fn ask_unanswered(&mut self, ask: AskId) {
-        let Some(open) = self.asks.close(ask) else {
-            return;
-        };
-        self.tell(Event::AskWithdrawn {
-            ask,
-            why: Withdrawn::TimedOut,
-        });
-        let text = "the question was not answered in time";
-        self.give(open, Err(ErrorObject::new(code::INTERNAL_ERROR, text)));
-    }
-
-    fn watch_again(&mut self) {
-        if let Some(session) = self.session.clone() {
-            let chores = self.watcher.resume(&session);
-            self.do_chores(chores);
-        }
-    }
-
-    fn tell_watching(&mut self) {
-        self.timers.disarm(Timer::WatchSetup);
-        if self.watcher.settle() {
-            self.tell(Event::Watching {
-                epoch: self.epoch,
-                granted: self.watcher.granted().clone(),
-            });
-        }
-    }
-
-    /// Whether the transport takes something to write.
-    fn may_write(&self) -> bool {
-        let speaking = match self.state {
-            State::Handshaking | State::Ready => true,
-            State::Closing => self.rung() == Some(Rung::Drain),
-            State::Idle | State::Opening | State::Waiting | State::Parked | State::Closed => false,
-        };
-        speaking && self.life.as_ref().is_some_and(|life| life.pipe.is_open())
-    }
-
-    fn may_send_call(&self) -> bool {
-        self.state == State::Ready && self.calls.in_flight() < self.config.limits.calls_in_flight
-    }
-
-    fn can_write(&self) -> bool {
-        self.may_write()
-            && (self.frames.len() > 0
-                || self.may_send_call() && self.calls.first_waiting().is_some())
-    }
-
-    fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        if !self.may_write() {
-            return None;
-        }
-        let start = buf.len();
-        if let Some(frame) = self.frames.pop() {
-            self.voice.say(buf, &frame, &self.config);
-        } else {
-            let id = self
-                .calls
-                .first_waiting()
-                .filter(|_| self.may_send_call())?;
-            let wire = self.errands.issue(Errand::Call(id));
-            self.calls.sent(id, wire, self.now);
-            self.voice.call(buf, wire, self.calls.call(id)?);
-        }
-        let len = buf.len() - start;
-        self.stats.messages_out += 1;
-        self.stats.bytes_out += len as u64;
-        let life = self.life.as_mut()?;
-        life.pipe.wrote(len);
-        Some(Output::Write {
-            epoch: life.epoch,
-            stream: StreamId::DUPLEX,
-            len,
-        })
-    }
-}
-
-/// Which verb to use in the place of a method that is the link's own.
-fn instead_of(method: &str) -> &'static str {
-    match method {
-        method::names::INITIALIZE | method::names::NOTIFICATIONS_INITIALIZED => "connect",
-        method::names::NOTIFICATIONS_CANCELLED => "cancel",
-        method::names::PING => "wake",
-        method::names::SERVER_DISCOVER => "session",
-        _ => "watch",
+    fn is_drained(&self) -> bool {
+        self.calls.in_flight() == 0 && self.calls.first_going_on().is_none()
     }
 }
 
@@ -743,38 +571,5 @@ impl fmt::Debug for Client {
             .field("asks_open", &self.asks.len())
             .field("next_deadline", &self.poll_timeout())
             .finish_non_exhaustive()
-    }
-}
-
-impl Weigh for Event {
-    fn weight(&self) -> usize {
-        let of = |payload: &Payload| payload.as_str().len();
-        let held = match self {
-            Event::Ask(ask) => ask.params.as_ref().map_or(0, of),
-            Event::Changed(Change::Resource { uri }) => uri.len(),
-            Event::Done { outcome, .. } => match outcome {
-                Outcome::Error(error) => error.message.len() + error.data.as_ref().map_or(0, of),
-                Outcome::Reply(result) => of(result),
-                // These are shared, or small.
-                Outcome::Failed(_) | Outcome::Listed(_) => 0,
-            },
-            Event::Log { data, .. } => of(data),
-            Event::Noise(noise) => noise.sample.len(),
-            Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
-            Event::Progress { message, .. } => message.as_ref().map_or(0, |text| text.len()),
-            Event::AskWithdrawn { .. }
-            | Event::Changed(Change::List(_))
-            | Event::Closed
-            | Event::Closing { .. }
-            | Event::Ended(_)
-            | Event::Handshaking { .. }
-            | Event::Opening { .. }
-            | Event::Parked { .. }
-            | Event::Ready(_)
-            | Event::Slow { .. }
-            | Event::Waiting { .. }
-            | Event::Watching { .. } => 0,
-        };
-        size_of::<Event>() + held
     }
 }

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use crate::config::{Retry, WhenSpent};
-use crate::time::Instant;
+use crate::time::{Instant, TICK};
 
 /// What to do when a life has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,8 @@ impl Budget {
 
     /// `at`, or when the floor since the last open is over, whichever is later.
     pub(super) fn no_earlier(&self, at: Instant) -> Instant {
-        self.last_open
-            .map_or(at, |last| at.max(last + self.policy.floor))
+        let floor = self.policy.floor.max(TICK);
+        self.last_open.map_or(at, |last| at.max(last + floor))
     }
 
     fn backoff(&mut self) -> Duration {

@@ -13,7 +13,7 @@ use super::failure::{Ended, FailureKind, TimeLimit};
 use super::frame::Frame;
 use super::lifecycle::State;
 use super::{Client, Timer};
-use crate::id::{AskId, CallId};
+use crate::id::CallId;
 use crate::protocol::{ServerFeature, method};
 
 impl Client {
@@ -28,27 +28,38 @@ impl Client {
 
     /// The call has no reply.
     pub(super) fn fail(&mut self, id: CallId, kind: FailureKind) {
-        self.fail_with(id, kind, None);
+        let ended = self.end_that_matters(&kind);
+        self.fail_with(id, kind, ended);
     }
 
-    fn fail_with(&mut self, id: CallId, kind: FailureKind, ended: Option<&Arc<Ended>>) {
+    /// While there is no server, what became of the last one is what people need to know.
+    fn end_that_matters(&self, kind: &FailureKind) -> Option<Arc<Ended>> {
+        match (kind, self.state) {
+            (FailureKind::Closed | FailureKind::Down | FailureKind::TimedOut { .. }, _)
+            | (FailureKind::Lost, State::Closing) => {}
+            (_, _) => return None,
+        }
+        match self.state {
+            State::Ready => None,
+            State::Closing => {
+                let life = self.life.as_ref()?;
+                Some(Arc::new(life.story(self.now, false)))
+            }
+            State::Idle
+            | State::Opening
+            | State::Handshaking
+            | State::Waiting
+            | State::Parked
+            | State::Closed => self.last_end.clone(),
+        }
+    }
+
+    fn fail_with(&mut self, id: CallId, kind: FailureKind, ended: Option<Arc<Ended>>) {
         let Some(call) = self.calls.call(id) else {
             return;
         };
         let mut failure = Box::new(call.failure(id, kind, self.now));
-        failure.ended = match &failure.kind {
-            FailureKind::Lost => ended.cloned(),
-            // While there is no server, what became of the last one is what people need to know.
-            FailureKind::Closed | FailureKind::Down | FailureKind::TimedOut { .. } => {
-                self.last_end.clone().filter(|_| self.state != State::Ready)
-            }
-            FailureKind::Cancelled { .. }
-            | FailureKind::Declined { .. }
-            | FailureKind::Invalid { .. }
-            | FailureKind::NotOffered { .. }
-            | FailureKind::TooLarge { .. }
-            | FailureKind::TooManyRounds { .. } => None,
-        };
+        failure.ended = ended;
         self.settle(id, Outcome::Failed(failure));
     }
 
@@ -65,7 +76,9 @@ impl Client {
                 if let Some(list) = self.catalog.unwant(id) {
                     if let Some(wire) = self.errands.wire_for(&Errand::Page(list)) {
                         self.errands.close(wire);
-                        self.withdraw_request(wire, None);
+                        if !self.frames.retract_page(wire) {
+                            self.withdraw_request(wire, None);
+                        }
                     }
                 }
             }
@@ -136,14 +149,13 @@ impl Client {
         if lost.is_empty() {
             return;
         }
-        let ended = self.life.as_ref().map(|life| life.story(self.now, false));
-        let ended = ended.map(Arc::new);
+        let ended = self.end_that_matters(&FailureKind::Lost);
         for id in lost {
             if self.calls.requeue(id, self.now, self.config.policy.resends) {
                 self.stats.requeued += 1;
                 self.arm_call(id);
             } else {
-                self.fail_with(id, FailureKind::Lost, ended.as_ref());
+                self.fail_with(id, FailureKind::Lost, ended.clone());
             }
         }
     }
@@ -172,8 +184,9 @@ impl Client {
     /// Every call there is ends in this way.
     pub(super) fn settle_all(&mut self, kind: &FailureKind) {
         let all: Vec<CallId> = self.calls.ids().collect();
+        let ended = self.end_that_matters(kind);
         for id in all {
-            self.fail(id, kind.clone());
+            self.fail_with(id, kind.clone(), ended.clone());
         }
     }
 
@@ -201,25 +214,5 @@ impl Client {
         let gate: ServerFeature = facts.gate(session.version)?;
         let offered = session.capabilities.offers(gate);
         (!offered).then(|| format!("`{gate}`, which `{}` needs", facts.name).into())
-    }
-
-    /// The question needs no answer any more.
-    pub(super) fn withdrawn(&mut self, ask: AskId, why: Withdrawn) {
-        self.timers.disarm(Timer::Ask(ask));
-        self.tell(Event::AskWithdrawn { ask, why });
-        self.hold_calls();
-    }
-
-    pub(super) fn withdraw_all_asks(&mut self) {
-        for ask in self.asks.close_all() {
-            self.withdrawn(ask, Withdrawn::Ended);
-        }
-    }
-
-    /// The clocks of calls stand still exactly while a legacy server waits for an answer.
-    pub(super) fn hold_calls(&mut self) {
-        for id in self.calls.hold(self.asks.holds_calls(), self.now) {
-            self.arm_call(id);
-        }
     }
 }

@@ -4,13 +4,18 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event::Session;
 use crate::protocol::{Era, LogLevel, ServerFeature};
+use crate::time::Instant;
 use crate::watch::Watch;
+
+/// The longest pause before a watch is set up again; a watch that lasted as long was a good one.
+const RETRY_CAP: Duration = Duration::from_secs(60);
 
 /// Something to send to get what is wished.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,14 +41,16 @@ pub(super) struct Watcher {
     /// Modern: the listen requests that are open, the newest last.
     listening: Vec<Listening>,
     settled: bool,
+    /// Modern: the server does not listen to the newest wish.
+    is_unmet: bool,
     /// How often in a row the server ended the watch by itself.
-    pub(super) endings: u32,
+    endings: u32,
 }
 
 #[derive(Debug)]
 struct Listening {
     wire: u64,
-    acknowledged: bool,
+    acknowledged: Option<Instant>,
 }
 
 impl Watcher {
@@ -54,6 +61,7 @@ impl Watcher {
             missing: 0,
             listening: Vec::new(),
             settled: false,
+            is_unmet: false,
             endings: 0,
         }
     }
@@ -71,13 +79,18 @@ impl Watcher {
         !core::mem::replace(&mut self.settled, true) && self.wish != Watch::none()
     }
 
+    /// The answers that are missing are not waited for any more.
+    pub(super) fn stop_waiting(&mut self) {
+        self.missing = 0;
+    }
+
     /// Whether every answer is there.
     pub(super) fn is_complete(&self) -> bool {
         self.missing == 0
             && self
                 .listening
                 .iter()
-                .all(|listening| listening.acknowledged)
+                .all(|listening| listening.acknowledged.is_some())
     }
 
     /// Another wish. What to send to the server of this session to get it.
@@ -101,11 +114,12 @@ impl Watcher {
         self.granted = Watch::none();
         self.missing = 0;
         self.listening.clear();
+        self.is_unmet = false;
     }
 
     /// The server ended the watch a while ago: it is asked for again.
     pub(super) fn resume(&mut self, session: &Session) -> Vec<Chore> {
-        if self.listening.is_empty() {
+        if self.is_unmet {
             self.pursue(&Watch::none(), session)
         } else {
             Vec::new()
@@ -153,7 +167,13 @@ impl Watcher {
         let removed = before.uris.difference(&possible.uris);
         chores.extend(removed.cloned().map(Chore::Unsubscribe));
         let kept = before.uris.intersection(&self.granted.uris).cloned();
+        let logs = if possible.logs == before.logs {
+            self.granted.logs
+        } else {
+            possible.logs
+        };
         self.granted = Watch {
+            logs,
             uris: kept.filter(|uri| possible.uris.contains(uri)).collect(),
             ..possible
         };
@@ -182,9 +202,10 @@ impl Watcher {
 
     /// The listen request has this wire id.
     pub(super) fn listens(&mut self, wire: u64) {
+        self.is_unmet = false;
         self.listening.push(Listening {
             wire,
-            acknowledged: false,
+            acknowledged: None,
         });
     }
 
@@ -196,12 +217,16 @@ impl Watcher {
     }
 
     /// The server granted this much of a listen request. The older ones have served.
-    pub(super) fn acknowledged(&mut self, wire: u64, params: &RawValue) -> Vec<Chore> {
+    pub(super) fn acknowledged(
+        &mut self,
+        wire: u64,
+        params: &RawValue,
+        now: Instant,
+    ) -> Vec<Chore> {
         let Some(at) = self.listening.iter().position(|l| l.wire == wire) else {
             return Vec::new();
         };
-        self.endings = 0;
-        self.listening[at].acknowledged = true;
+        self.listening[at].acknowledged = Some(now);
         self.settled = false;
         self.granted = Watch {
             logs: self.granted.logs,
@@ -213,18 +238,35 @@ impl Watcher {
             .collect()
     }
 
-    /// The server ended a listen request. Whether it was the one that counts.
-    pub(super) fn listening_ended(&mut self, wire: u64) -> bool {
-        let newest = self.listening.last().is_some_and(|l| l.wire == wire);
+    /// The server ended a listen request. If it was the one that counts, how long to wait before the next: the
+    /// longer, the more often in a row it ended soon.
+    pub(super) fn listening_ended(
+        &mut self,
+        wire: u64,
+        now: Instant,
+        retry: Duration,
+    ) -> Option<Duration> {
+        let newest = self.listening.last().filter(|l| l.wire == wire);
+        let lasted = newest.and_then(|l| l.acknowledged).map(|at| now.since(at));
+        let newest = newest.is_some();
         self.listening.retain(|listening| listening.wire != wire);
-        if newest && self.listening.is_empty() {
+        if newest {
+            self.is_unmet = true;
+            let was_good = lasted.is_some_and(|lasted| lasted >= RETRY_CAP);
+            self.endings = if was_good {
+                1
+            } else {
+                self.endings.saturating_add(1)
+            };
+        }
+        if self.listening.is_empty() {
             self.granted = Watch {
                 logs: self.granted.logs,
                 ..Watch::none()
             };
-            self.endings = self.endings.saturating_add(1);
         }
-        newest
+        let pause = retry.saturating_mul(1 << self.endings.saturating_sub(1).min(16));
+        newest.then_some(pause.min(RETRY_CAP))
     }
 
     /// The server answered one of the legacy requests.

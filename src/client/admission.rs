@@ -1,0 +1,183 @@
+//! Whether what the application wants to send may be sent, and whether there is room for it.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::calls::{Call, CallOptions, Phase};
+use super::clock::Clock;
+use super::event::Outcome;
+use super::failure::{FailureKind, Misuse};
+use super::lifecycle::State;
+use super::{Client, Timer};
+use crate::config::Policy;
+use crate::id::CallId;
+use crate::protocol::{Kind, Owner, meta, method};
+use crate::time::Instant;
+use crate::wire::encode::Object;
+use crate::wire::{Payload, object};
+
+impl Client {
+    pub(super) fn accept(&mut self, call: Call) -> Result<CallId, Misuse> {
+        if self.state == State::Closed || self.is_shutting_down {
+            return Err(Misuse::Closed);
+        }
+        self.check_room(call.bytes())?;
+        let list = match call.phase {
+            Phase::Listing(list) => Some(list),
+            Phase::Asking | Phase::Sent(_) | Phase::Waiting => None,
+        };
+        let id = self.calls.accept(call);
+        self.stats.calls += 1;
+        self.arm_call(id);
+        match self.state {
+            State::Ready => self.settle_if_not_offered(id),
+            State::Idle => self.attempt(),
+            State::Parked if self.budget.allows_call_to_wake(self.now) => self.attempt(),
+            State::Parked if !self.is_about_to_look() => self.fail(id, FailureKind::Down),
+            State::Opening
+            | State::Handshaking
+            | State::Closing
+            | State::Waiting
+            | State::Parked
+            | State::Closed => {}
+        }
+        if let Some(list) = list.filter(|_| self.calls.call(id).is_some()) {
+            match self.fresh(list) {
+                Some(listing) => self.settle(id, Outcome::Listed(listing)),
+                None => self.catalog.want(list, id),
+            }
+            self.fetch_lists();
+        }
+        self.conclude();
+        Ok(id)
+    }
+
+    /// Whether a parked link was told to look as soon as the floor allows.
+    fn is_about_to_look(&self) -> bool {
+        let soon = self.now + self.config.policy.retry.floor;
+        self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
+    }
+
+    pub(super) fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
+        let limits = &self.config.limits;
+        if bytes > limits.message_bytes {
+            return Err(Misuse::TooLarge { bytes });
+        }
+        let calls = self.calls.queued() + self.frames.len();
+        let queued = self.calls.waiting_bytes() + self.frames.bytes();
+        if calls >= limits.queued_calls || queued + bytes > limits.queued_bytes {
+            return Err(Misuse::QueueFull {
+                calls,
+                bytes: queued,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Whether the application may send a method of this name as this kind of message.
+pub(super) fn check_kind(name: &str, kind: Kind) -> Result<(), Misuse> {
+    let Some(facts) = method::find(name) else {
+        return Ok(());
+    };
+    let method = facts.name;
+    match (facts.owner, facts.kind) {
+        (Owner::Application, actual) if actual == kind => Ok(()),
+        (Owner::Application, Kind::Notification) => Err(Misuse::WrongVerb {
+            method,
+            instead: "notify",
+        }),
+        (Owner::Application, _) => Err(Misuse::WrongVerb {
+            method,
+            instead: "call",
+        }),
+        (_, _) => Err(Misuse::OwnedByLink {
+            method,
+            instead: instead_of(name),
+        }),
+    }
+}
+
+/// Which verb to use in the place of a method that is the link's own.
+fn instead_of(method: &str) -> &'static str {
+    match method {
+        method::names::INITIALIZE | method::names::NOTIFICATIONS_INITIALIZED => "connect",
+        method::names::NOTIFICATIONS_CANCELLED => "cancel",
+        method::names::PING => "wake",
+        method::names::SERVER_DISCOVER => "session",
+        _ => "watch",
+    }
+}
+
+/// The `_meta` keys that the link writes.
+const OWN_KEYS: [&str; 5] = [
+    meta::PROGRESS_TOKEN,
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_CAPABILITIES,
+    meta::CLIENT_INFO,
+    meta::LOG_LEVEL,
+];
+
+/// The members of parameters that the link writes (S-MRTR-11).
+const OWN_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
+
+/// A request as the caller wants it, checked and taken apart.
+pub(super) fn prepare(
+    now: Instant,
+    method: Cow<'static, str>,
+    params: Option<Payload>,
+    options: CallOptions,
+    policy: &Policy,
+) -> Result<Call, Misuse> {
+    let split = match params {
+        Some(params) => split_meta(params)?,
+        None => (None, None),
+    };
+    let clock = Clock::new(now, &options, policy);
+    Ok(Call::new(method, split, options, clock))
+}
+
+/// Takes `_meta` out of the parameters, where the link has something to add.
+fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
+    let mut own_member = None;
+    let mut meta = None;
+    let mut others = 0_usize;
+    object::members(params.as_str(), |key, value| match &*key {
+        "_meta" => meta = Some(value),
+        key => {
+            others += 1;
+            own_member = own_member.or(OWN_MEMBERS.into_iter().find(|own| *own == key));
+        }
+    })
+    .map_err(|_| Misuse::NotAnObject { what: "parameters" })?;
+    let Some(meta) = meta else {
+        return match own_member {
+            Some(member) => Err(Misuse::ReservedMember { member }),
+            None => Ok((Some(params), None)),
+        };
+    };
+    object::members(meta.get(), |key, _| {
+        own_member = own_member.or(OWN_KEYS.into_iter().find(|own| *own == key));
+    })
+    .map_err(|_| Misuse::NotAnObject { what: "`_meta`" })?;
+    if let Some(member) = own_member {
+        return Err(Misuse::ReservedMember { member });
+    }
+    let meta = Payload::from(meta);
+    let rest = (others > 0).then(|| without_meta(&params));
+    Ok((rest.flatten(), Some(meta)))
+}
+
+fn without_meta(params: &Payload) -> Option<Payload> {
+    let mut buf = Vec::with_capacity(params.as_str().len());
+    let mut object = Object::open(&mut buf);
+    let copied = object::members(params.as_str(), |key, value| {
+        if key != "_meta" {
+            object.raw(&key, value.get());
+        }
+    });
+    object.close();
+    copied.ok()?;
+    Payload::from_text(String::from_utf8(buf).ok()?).ok()
+}

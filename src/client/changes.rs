@@ -1,0 +1,219 @@
+//! What changes at the server: the watch on it, and the lists that are read from it.
+
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::catalog::{self, Broken, Listing, Step, method_of};
+use super::errand::{Errand, wire_of};
+use super::event::{Event, Outcome};
+use super::failure::FailureKind;
+use super::frame::Frame;
+use super::inbound::{Reply, read};
+use super::lifecycle::State;
+use super::watcher::Chore;
+use super::{Client, Timer};
+use crate::protocol::{Era, code, meta, method};
+use crate::watch::{Change, List};
+use crate::wire::{Id, object};
+
+impl Client {
+    pub(super) fn changed(&mut self, params: Option<&RawValue>, lists: &[List]) {
+        if !self.is_for_us(params) {
+            return self.noise("a change for a watch that is not open", b"");
+        }
+        for list in lists {
+            self.catalog.changed(*list);
+            let wish = self.watcher.wish();
+            let wished = match list {
+                List::Prompts => wish.prompts,
+                List::ResourceTemplates | List::Resources => wish.resources,
+                List::Tools => wish.tools,
+            };
+            // Once is enough until it was heard.
+            if wished && self.announced.insert(*list) {
+                self.tell(Event::Changed(Change::List(*list)));
+            }
+        }
+    }
+
+    pub(super) fn updated(&mut self, params: Option<&RawValue>) {
+        if !self.is_for_us(params) {
+            return self.noise("a change for a watch that is not open", b"");
+        }
+        match read::<Updated<'_>>(params) {
+            Some(updated) => {
+                let uri = updated.uri.into();
+                self.tell(Event::Changed(Change::Resource { uri }));
+            }
+            None => self.noise("a change that names no resource", b""),
+        }
+    }
+
+    /// S-SUB-08: what names a subscription must name ours.
+    fn is_for_us(&self, params: Option<&RawValue>) -> bool {
+        match subscription(params) {
+            Some(id) => wire_of(&id).is_some_and(|wire| self.watcher.owns(wire)),
+            None => true,
+        }
+    }
+
+    pub(super) fn acknowledged(&mut self, params: Option<&RawValue>) {
+        let wire = subscription(params).as_ref().and_then(wire_of);
+        match (wire, params) {
+            (Some(wire), Some(params)) if self.watcher.owns(wire) => {
+                let chores = self.watcher.acknowledged(wire, params, self.now);
+                self.do_chores(chores);
+            }
+            (_, _) => self.noise("a watch is confirmed that is not open", b""),
+        }
+    }
+
+    /// The server ended a watch: gracefully, by cancelling it, or with an error.
+    pub(super) fn listen_ended(&mut self, wire: u64, error: Option<i64>) {
+        let retry = self.config.policy.watch_retry;
+        let pause = self.watcher.listening_ended(wire, self.now, retry);
+        // One that does not know how to watch will not learn it in this life.
+        let is_able = error != Some(code::METHOD_NOT_FOUND);
+        if let Some(pause) = pause.filter(|_| is_able && self.state == State::Ready) {
+            self.arm_in(Timer::WatchRetry, pause);
+        }
+    }
+
+    /// Sends what the watch needs.
+    pub(super) fn do_chores(&mut self, chores: Vec<Chore>) {
+        for chore in chores {
+            let frame = match chore {
+                Chore::Listen(watch) => {
+                    let wire = self.errands.issue(Errand::Listen);
+                    self.watcher.listens(wire);
+                    Frame::Listen(wire, watch)
+                }
+                Chore::SetLevel(level) => {
+                    Frame::SetLevel(self.errands.issue(Errand::SetLevel), level)
+                }
+                Chore::Subscribe(uri) => {
+                    let wire = self.errands.issue(Errand::Subscribe(uri.clone()));
+                    Frame::Subscribe(wire, uri)
+                }
+                Chore::Unlisten(wire) => {
+                    self.errands.close(wire);
+                    Frame::Cancel(wire, None)
+                }
+                Chore::Unsubscribe(uri) => {
+                    Frame::Unsubscribe(self.errands.issue(Errand::Unsubscribe), uri)
+                }
+            };
+            self.frames.push(frame);
+        }
+        if self.state == State::Ready && !self.watcher.is_complete() {
+            self.arm_in(Timer::WatchSetup, self.config.policy.watch_timeout);
+        }
+    }
+
+    pub(super) fn watch_again(&mut self) {
+        if let Some(session) = self.session.clone() {
+            let chores = self.watcher.resume(&session);
+            self.do_chores(chores);
+        }
+    }
+
+    /// Some answers did not come. What they would have said does not matter any more.
+    pub(super) fn stop_waiting_for_watch(&mut self) {
+        self.errands
+            .keep(|errand| !matches!(errand, Errand::SetLevel | Errand::Subscribe(_)));
+        self.watcher.stop_waiting();
+        self.tell_watching();
+    }
+
+    pub(super) fn tell_watching(&mut self) {
+        self.timers.disarm(Timer::WatchSetup);
+        if self.watcher.settle() {
+            self.tell(Event::Watching {
+                epoch: self.epoch,
+                granted: self.watcher.granted().clone(),
+            });
+        }
+    }
+
+    pub(super) fn fresh(&self, list: List) -> Option<Arc<Listing>> {
+        let session = self.session()?;
+        let promise = catalog::announcement_of(list);
+        let announced = session.capabilities.offers(promise);
+        self.catalog.fresh(list, self.now, announced)
+    }
+
+    /// Asks for the first page of every list that is wanted.
+    pub(super) fn fetch_lists(&mut self) {
+        if self.state != State::Ready {
+            return;
+        }
+        let wanted: Vec<List> = self.catalog.to_fetch().collect();
+        for list in wanted {
+            let missing = method::find(method_of(list)).and_then(|facts| self.is_missing(facts));
+            if let Some(what) = missing {
+                for call in self.catalog.give_up(list) {
+                    self.fail(call, FailureKind::NotOffered { what: what.clone() });
+                }
+            } else {
+                self.catalog.begin(list);
+                let wire = self.errands.issue(Errand::Page(list));
+                self.frames.push(Frame::Page(wire, list, None));
+            }
+        }
+    }
+
+    pub(super) fn page(&mut self, list: List, outcome: Reply<'_>) {
+        let limits = &self.config.limits;
+        let session = self.session.as_ref();
+        let era = session.map_or(Era::Legacy, |session| session.version.era());
+        let life = (self.epoch, era);
+        let step = self.catalog.page(list, outcome, life, self.now, limits);
+        match step {
+            Some(Step::Complete(listing, waiting)) => {
+                for call in waiting {
+                    self.settle(call, Outcome::Listed(listing.clone()));
+                }
+            }
+            Some(Step::Failed(broken, waiting)) => {
+                for call in waiting {
+                    match broken.clone() {
+                        Broken::Error(error) => self.settle(call, Outcome::Error(error)),
+                        Broken::Invalid(why) => self.fail(call, FailureKind::Invalid { why }),
+                    }
+                }
+            }
+            Some(Step::Next(cursor)) => {
+                for call in self.catalog.waiting(list) {
+                    self.calls.touch(*call, self.now);
+                }
+                let wire = self.errands.issue(Errand::Page(list));
+                self.frames.push(Frame::Page(wire, list, cursor));
+            }
+            None => {}
+        }
+        self.fetch_lists();
+    }
+}
+
+/// The subscription that a notification says it belongs to.
+fn subscription(params: Option<&RawValue>) -> Option<Id> {
+    let meta = read::<Tagged<'_>>(params)?.meta?;
+    let at = object::member(meta.get(), meta::SUBSCRIPTION_ID).ok()??;
+    Id::from_json(&meta.get()[at])
+}
+
+#[derive(Deserialize)]
+struct Tagged<'a> {
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Updated<'a> {
+    #[serde(borrow)]
+    uri: Cow<'a, str>,
+}

@@ -1,0 +1,70 @@
+//! What goes out next, and whether the transport takes it.
+
+use alloc::vec::Vec;
+
+use super::Client;
+use super::closing::Rung;
+use super::errand::Errand;
+use super::event::Event;
+use super::lifecycle::State;
+use crate::id::{CallId, StreamId};
+use crate::io::Output;
+
+impl Client {
+    pub(super) fn can_write(&self) -> bool {
+        self.may_write() && (self.frames.len() > 0 || self.next_call().is_some())
+    }
+
+    pub(super) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        if !self.may_write() {
+            return None;
+        }
+        let start = buf.len();
+        if let Some(frame) = self.frames.pop() {
+            self.voice.say(buf, &frame, &self.config);
+        } else {
+            let id = self.next_call()?;
+            let wire = self.errands.issue(Errand::Call(id));
+            self.calls.sent(id, wire, self.now);
+            self.voice.call(buf, wire, self.calls.call(id)?);
+        }
+        let len = buf.len() - start;
+        self.stats.messages_out += 1;
+        self.stats.bytes_out += len as u64;
+        let life = self.life.as_mut()?;
+        life.pipe.wrote(len);
+        Some(Output::Write {
+            epoch: life.epoch,
+            stream: StreamId::DUPLEX,
+            len,
+        })
+    }
+
+    /// Whether the transport takes something to write.
+    fn may_write(&self) -> bool {
+        let speaking = match self.state {
+            State::Handshaking | State::Ready => true,
+            State::Closing => self.rung() == Some(Rung::Drain),
+            State::Idle | State::Opening | State::Waiting | State::Parked | State::Closed => false,
+        };
+        let life = self.life.as_ref();
+        speaking && life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
+    }
+
+    /// The call to send next. While draining, only those that their server waits for.
+    fn next_call(&self) -> Option<CallId> {
+        if self.calls.in_flight() >= self.config.limits.calls_in_flight {
+            return None;
+        }
+        match self.state {
+            State::Ready => self.calls.first_waiting(),
+            State::Closing => self.calls.first_going_on(),
+            State::Idle
+            | State::Opening
+            | State::Handshaking
+            | State::Waiting
+            | State::Parked
+            | State::Closed => None,
+        }
+    }
+}

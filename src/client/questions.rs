@@ -1,0 +1,260 @@
+//! Questions of the server: how they are put, how answers go back, and what waits for them meanwhile.
+//! One thing to the application, two on the wire: requests of a legacy server, and rounds of a modern call.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::asks::{self, Origin};
+use super::calls::Round;
+use super::event::{Ask, Event, Withdrawn};
+use super::failure::FailureKind;
+use super::frame::Frame;
+use super::inbound::ResultHead;
+use super::{Client, Timer};
+use crate::id::{AskId, CallId};
+use crate::protocol::method::names;
+use crate::protocol::{Era, Version, code, method};
+use crate::wire::{ErrorObject, Id, Payload, object};
+
+/// Answers that may wait for a server that does not read them.
+const ANSWERS_KEPT: usize = 256;
+
+impl Client {
+    pub(super) fn requested(&mut self, id: Id, name: &str, params: Option<&RawValue>) {
+        if !self.speaks_legacy() {
+            // S-RPC-23, S-RPC-24: it must not ask, and we must not answer.
+            return self.noise("a request, which a modern server must not send", b"");
+        }
+        if name == names::PING {
+            return self.reply(id, Ok(None));
+        }
+        let Some(session) = &self.session else {
+            let text = "the handshake is not over";
+            return self.reply(id, Err(ErrorObject::new(code::INVALID_REQUEST, text)));
+        };
+        if self.asks.knows(&id) {
+            return self.noise("a request with the id of one that is open", b"");
+        }
+        // Room for an answer is made before the question is put.
+        if !self.server_reads() {
+            self.stats.answers_dropped += 1;
+            return;
+        }
+        let admitted = asks::admit(&self.config.capabilities, session.version, name, params);
+        let refused = match admitted {
+            Ok(()) if self.asks.len() < self.config.limits.asks => None,
+            Ok(()) => Some(ErrorObject::new(
+                code::INTERNAL_ERROR,
+                "too many questions are open; ask again when some are answered",
+            )),
+            Err(error) => Some(error),
+        };
+        match refused {
+            Some(error) => {
+                self.stats.asks_refused += 1;
+                self.reply(id, Err(error));
+            }
+            None => self.ask(Origin::Request(id), name, params),
+        }
+    }
+
+    /// The server wants something before it goes on (S-MRTR-09).
+    pub(super) fn input_required(&mut self, id: CallId, head: &ResultHead<'_>) {
+        let limits = &self.config.limits;
+        let Some(call) = self.calls.call_mut(id) else {
+            return;
+        };
+        let number = call.round.number + 1;
+        if number > limits.input_rounds {
+            let rounds = limits.input_rounds;
+            return self.fail(id, FailureKind::TooManyRounds { rounds });
+        }
+        let Some(questions) = questions(head.input_requests) else {
+            return self.invalid(id, "its questions cannot be read");
+        };
+        let state = head.request_state.filter(|state| state.get() != "null");
+        if state.is_none() && questions.is_empty() {
+            return self.invalid(id, "it wants input and does not say which");
+        }
+        if state.is_some_and(|state| !state.get().starts_with('"')) {
+            return self.invalid(id, "its state is no text");
+        }
+        if questions.len() > limits.asks.saturating_sub(self.asks.len()) {
+            return self.invalid(id, "it asks more at once than may be open");
+        }
+        call.round = Round {
+            number,
+            state: state.map(Payload::from),
+            missing: questions.len(),
+            ..Round::default()
+        };
+        let version = self
+            .session
+            .as_ref()
+            .map_or(Version::LATEST_MODERN, |s| s.version);
+        for question in &questions {
+            let declared = &self.config.capabilities;
+            let admitted = asks::admit(declared, version, &question.method, question.params);
+            if let Err(error) = admitted {
+                let why = format!("it asks what it may not: {}", error.message);
+                return self.invalid(id, &why);
+            }
+        }
+        self.calls.asked(id, self.now);
+        for question in questions {
+            let origin = Origin::Round(id, question.key.into());
+            self.ask(origin, &question.method, question.params);
+        }
+        self.go_on_if_answered(id);
+    }
+
+    fn ask(&mut self, origin: Origin, name: &str, params: Option<&RawValue>) {
+        let call = match &origin {
+            Origin::Request(_) => None,
+            Origin::Round(call, _) => Some(*call),
+        };
+        let ask = self.asks.open(origin, name);
+        let until = self.now + self.config.policy.ask_timeout;
+        self.stats.asks += 1;
+        self.timers.arm(Timer::Ask(ask), until);
+        let method = match method::find(name) {
+            Some(facts) => Cow::Borrowed(facts.name),
+            None => Cow::Owned(name.into()),
+        };
+        self.tell(Event::Ask(Ask {
+            ask,
+            call,
+            method,
+            params: params.map(Payload::from),
+            until,
+        }));
+        self.hold_calls();
+    }
+
+    /// Whether another answer has room among those that the server has not read yet.
+    fn server_reads(&self) -> bool {
+        self.frames.len() < ANSWERS_KEPT && self.frames.bytes() < self.config.limits.queued_bytes
+    }
+
+    /// The link answers by itself, unless the server has long ceased to read its answers.
+    pub(super) fn reply(&mut self, id: Id, answer: Result<Option<Payload>, ErrorObject>) {
+        if self.server_reads() {
+            self.frames.push(Frame::Answer(id, answer));
+        } else {
+            self.stats.answers_dropped += 1;
+        }
+    }
+
+    /// Whether requests of the server are legal, as far as is known.
+    pub(super) fn speaks_legacy(&self) -> bool {
+        let session = self.session.as_ref();
+        session.is_none_or(|session| session.version.era() == Era::Legacy)
+    }
+
+    /// The answer goes where the question came from.
+    pub(super) fn give(&mut self, open: asks::Open, answer: Result<Payload, ErrorObject>) {
+        match open.origin {
+            Origin::Request(id) => {
+                self.frames.push(Frame::Answer(id, answer.map(Some)));
+                self.hold_calls();
+            }
+            Origin::Round(call, key) => match (self.calls.call_mut(call), answer) {
+                (Some(asking), Ok(result)) => {
+                    asking.round.answers.insert(key, result);
+                    asking.round.missing -= 1;
+                    self.go_on_if_answered(call);
+                }
+                (Some(_), Err(_)) => self.fail(
+                    call,
+                    FailureKind::Declined {
+                        method: open.method,
+                    },
+                ),
+                (None, _) => {}
+            },
+        }
+    }
+
+    /// All answers are there, or none was asked for: the call is sent again with them.
+    pub(super) fn go_on_if_answered(&mut self, id: CallId) {
+        if self
+            .calls
+            .call(id)
+            .is_some_and(|call| call.round.missing == 0)
+        {
+            self.calls.answered(id, self.now);
+        }
+        self.arm_call(id);
+    }
+
+    /// Nobody answered in time: the server, or the call, is told.
+    pub(super) fn ask_unanswered(&mut self, ask: AskId) {
+        let Some(open) = self.asks.close(ask) else {
+            return;
+        };
+        self.tell(Event::AskWithdrawn {
+            ask,
+            why: Withdrawn::TimedOut,
+        });
+        let text = "the question was not answered in time";
+        self.give(open, Err(ErrorObject::new(code::INTERNAL_ERROR, text)));
+    }
+
+    /// The question needs no answer any more.
+    pub(super) fn withdrawn(&mut self, ask: AskId, why: Withdrawn) {
+        self.timers.disarm(Timer::Ask(ask));
+        self.tell(Event::AskWithdrawn { ask, why });
+        self.hold_calls();
+    }
+
+    pub(super) fn withdraw_all_asks(&mut self) {
+        for ask in self.asks.close_all() {
+            self.withdrawn(ask, Withdrawn::Ended);
+        }
+    }
+
+    /// The clocks of calls stand still exactly while a legacy server waits for an answer.
+    pub(super) fn hold_calls(&mut self) {
+        for id in self.calls.hold(self.asks.holds_calls(), self.now) {
+            self.arm_call(id);
+        }
+    }
+}
+
+/// What the server wants to know before it goes on: `None` if that cannot be read.
+fn questions(requests: Option<&RawValue>) -> Option<Vec<Question<'_>>> {
+    let Some(requests) = requests.filter(|requests| requests.get() != "null") else {
+        return Some(Vec::new());
+    };
+    let mut all = Vec::new();
+    let mut readable = true;
+    let read = object::members(requests.get(), |key, value| {
+        match serde_json::from_str::<Asked<'_>>(value.get()) {
+            Ok(asked) => all.push(Question {
+                key,
+                method: asked.method,
+                params: asked.params,
+            }),
+            Err(_) => readable = false,
+        }
+    });
+    (read.is_ok() && readable).then_some(all)
+}
+
+struct Question<'a> {
+    key: Cow<'a, str>,
+    method: Cow<'a, str>,
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Asked<'a> {
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
