@@ -2,7 +2,7 @@
 
 /// A short result: 200 bytes.
 pub(crate) fn result_200() -> Vec<u8> {
-    let text = "x".repeat(116);
+    let text = "x".repeat(110);
     line(format!(
         r#"{{"jsonrpc":"2.0","id":7,"result":{{"content":[{{"type":"text","text":"{text}"}}],"isError":false}}}}"#
     ))
@@ -15,7 +15,7 @@ pub(crate) fn tools_60k() -> Vec<u8> {
             r#"{{"name":"tool_{number}","title":"Tool {number}","description":"Does what tool {number} does, and says \"done\" when it is.","inputSchema":{{"type":"object","properties":{{"path":{{"type":"string","description":"Where to look"}},"depth":{{"type":"integer","minimum":0,"default":3}},"tags":{{"type":"array","items":{{"type":"string"}}}}}},"required":["path"]}},"annotations":{{"readOnlyHint":true}}}}"#
         )
     };
-    let tools: Vec<String> = (0..150).map(tool).collect();
+    let tools: Vec<String> = (0..163).map(tool).collect();
     let tools = tools.join(",");
     line(format!(
         r#"{{"jsonrpc":"2.0","id":7,"result":{{"tools":[{tools}]}}}}"#
