@@ -87,10 +87,10 @@ fn config() -> Config {
 
 /// The most that a link may hold because of what a server says.
 fn bound(limits: &Limits) -> usize {
-    // A line, a copy of what it carries, and what `serde_json` remembers of its nesting.
-    let reading = 3 * limits.message_bytes;
-    // Events, beyond the limit by what one chunk can hold; a queue has up to twice the room that it needs.
-    let telling = 2 * (limits.undelivered_bytes + 4 * CHUNK);
+    // A line, and a copy of what it carries or what `serde_json` remembers of its nesting.
+    let reading = 2 * limits.message_bytes;
+    // Events, beyond the limit by what one chunk can hold.
+    let telling = limits.undelivered_bytes + 2 * CHUNK;
     // Answers of the link itself, and open questions.
     let answering = limits.queued_bytes + 1_024 * limits.asks;
     reading + telling + answering + 2 * limits.stderr_tail
