@@ -6,7 +6,8 @@
 mod rig;
 
 use alloc_count::{Counting, Counts, count, live};
-use everlink::{Client, Event, Input, Output, Payload};
+use everlink::client::Event;
+use everlink::{Client, Input, Output, Payload};
 use rig::{ERAS, Rig, params};
 
 #[global_allocator]

@@ -5,8 +5,9 @@
 mod rig;
 
 use alloc_count::{Counting, count};
+use everlink::client::State;
 use everlink::protocol::{ClientCapabilities, Era, LogLevel};
-use everlink::{Config, Input, Limits, Output, State, StreamId, Watch};
+use everlink::{Config, Input, Limits, Output, StreamId, Watch};
 use rig::{ERAS, Rig, params};
 
 #[global_allocator]

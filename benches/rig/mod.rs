@@ -1,9 +1,9 @@
 //! A link that is ready, and the other end of its stream, for whatever measures a link. Measures nothing itself.
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 
-use everlink::client::{CallOptions, Client, Event, Outcome};
+use everlink::client::{CallOptions, Client, Event, Outcome, State};
 use everlink::protocol::Era;
-use everlink::{Config, Dialect, Epoch, Input, Instant, Output, Payload, State, StreamId};
+use everlink::{Config, Dialect, Epoch, Input, Instant, Output, Payload, StreamId};
 
 /// How every message of the link that has an id begins.
 const REQUEST: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
