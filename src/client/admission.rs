@@ -4,16 +4,14 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::calls::{Call, CallOptions, Phase};
-use super::clock::Clock;
+use super::calls::{Call, Phase};
 use super::event::Outcome;
 use super::failure::{FailureKind, Misuse};
+use super::frame::Frame;
 use super::lifecycle::State;
 use super::{Client, Timer};
-use crate::config::Policy;
 use crate::id::CallId;
-use crate::protocol::{Kind, Owner, meta, method};
-use crate::time::Instant;
+use crate::protocol::{Kind, Method, Owner, meta, method};
 use crate::wire::encode::Object;
 use crate::wire::{Payload, object};
 
@@ -37,20 +35,48 @@ impl Client {
             State::Parked if !self.is_about_to_look() => self.fail(id, FailureKind::Down),
             State::Opening
             | State::Handshaking
+            | State::Draining
             | State::Closing
             | State::Waiting
             | State::Parked
             | State::Closed => {}
         }
         if let Some(list) = list.filter(|_| self.calls.call(id).is_some()) {
-            match self.fresh(list) {
+            match self.fresh(list, self.now) {
                 Some(listing) => self.settle(id, Outcome::Listed(listing)),
                 None => self.catalog.want(list, id),
             }
-            self.fetch_lists();
         }
-        self.conclude();
         Ok(id)
+    }
+
+    /// A notification of the application is to be sent.
+    pub(super) fn announce(
+        &mut self,
+        method: Cow<'static, str>,
+        facts: Option<&'static Method>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        let Some(session) = self.session() else {
+            return Err(Misuse::NotReady { state: self.state });
+        };
+        if let Some(facts) = facts {
+            if !facts.to_server.contains(session.version) {
+                return Err(Misuse::NotInVersion { method });
+            }
+            // S-CAP-03: what was not declared is not said.
+            let gate = facts.client_gate(session.version);
+            if gate.is_some_and(|feature| !self.config.capabilities.declares(feature)) {
+                return Err(Misuse::NotDeclared { method });
+            }
+        }
+        if params.as_ref().is_some_and(|params| !params.is_object()) {
+            return Err(Misuse::NotAnObject { what: "parameters" });
+        }
+        let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
+        self.check_room(bytes)?;
+        self.frames.push(Frame::Notify(method, params));
+        Ok(())
     }
 
     /// Whether a parked link was told to look as soon as the floor allows.
@@ -59,7 +85,7 @@ impl Client {
         self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
     }
 
-    pub(super) fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
+    fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
         let limits = &self.config.limits;
         if bytes > limits.message_bytes {
             return Err(Misuse::TooLarge { bytes });
@@ -76,14 +102,14 @@ impl Client {
     }
 }
 
-/// Whether the application may send a method of this name as this kind of message.
-pub(super) fn check_kind(name: &str, kind: Kind) -> Result<(), Misuse> {
+/// What the protocol says of a method that the application wants to send as this kind of message, if it may.
+pub(super) fn check_kind(name: &str, kind: Kind) -> Result<Option<&'static Method>, Misuse> {
     let Some(facts) = method::find(name) else {
-        return Ok(());
+        return Ok(None);
     };
     let method = facts.name;
     match (facts.owner, facts.kind) {
-        (Owner::Application, actual) if actual == kind => Ok(()),
+        (Owner::Application, actual) if actual == kind => Ok(Some(facts)),
         (Owner::Application, Kind::Notification) => Err(Misuse::WrongVerb {
             method,
             instead: "notify",
@@ -122,24 +148,8 @@ const OWN_KEYS: [&str; 5] = [
 /// The members of parameters that the link writes (S-MRTR-11).
 const OWN_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
 
-/// A request as the caller wants it, checked and taken apart.
-pub(super) fn prepare(
-    now: Instant,
-    method: Cow<'static, str>,
-    params: Option<Payload>,
-    options: CallOptions,
-    policy: &Policy,
-) -> Result<Call, Misuse> {
-    let split = match params {
-        Some(params) => split_meta(params)?,
-        None => (None, None),
-    };
-    let clock = Clock::new(now, &options, policy);
-    Ok(Call::new(method, split, options, clock))
-}
-
 /// Takes `_meta` out of the parameters, where the link has something to add.
-fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
+pub(super) fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
     let mut own_member = None;
     let mut meta = None;
     let mut others = 0_usize;

@@ -1,0 +1,260 @@
+//! The end of a link, and planned ends on the way: what is waited for, for how long, and what every call is told.
+//! Rows F-102, F-103 and F-105 of the failures, as a client can show them.
+
+mod eras;
+mod world;
+
+use core::time::Duration;
+
+use everlink::client::{CallOptions, Delivery, Event, FailureKind, Misuse, State};
+use everlink::{Config, ExitStatus, Input, Instant};
+use serde_json::json;
+
+use eras::{BOTH, answering, legacy, ready};
+use world::{Act, Command, Peer, World, ask, config, dies, reply, seconds};
+
+/// When each command about the first life came, counted from `origin`.
+fn ladder(world: &World, origin: Instant) -> Vec<(Duration, Command)> {
+    let commands = world.timed_commands().iter();
+    commands
+        .filter(|(_, command)| !matches!(command, Command::Open(_)))
+        .map(|(at, command)| (at.since(origin), *command))
+        .collect()
+}
+
+#[test]
+fn f_102_a_planned_reconnect_lets_calls_in_flight_end() {
+    for server in BOTH {
+        let mut world = ready(config(), move || {
+            server().on("tools/call", |request| {
+                vec![reply(request, json!({"content": ["in time"]})).after(seconds(3))]
+            })
+        });
+        let call = world.tool("slow");
+        let began = world.now();
+        world.reconnect("new settings");
+        assert_eq!(world.state(), State::Closing);
+        assert!(ladder(&world, began).is_empty(), "nothing is cut yet");
+        // A call of this time waits for the next life.
+        let next = world.tool("later");
+        world.until_done(next);
+        assert_eq!(world.result(call)["content"], json!(["in time"]));
+        assert_eq!(world.result(next)["content"], json!(["in time"]));
+        let closed = (seconds(3), Command::CloseWrite(1));
+        assert_eq!(
+            ladder(&world, began)[0],
+            closed,
+            "as soon as the last is done"
+        );
+        assert_eq!(
+            world.lines_of(2).last().map(|l| &l["params"]["name"]),
+            Some(&json!("later"))
+        );
+        world.finish();
+    }
+}
+
+#[test]
+fn f_102_what_is_not_done_when_the_patience_ends_is_told_so_each() {
+    for server in BOTH {
+        let mut world = ready(config(), move || {
+            server()
+                .ignores("tools/call")
+                .on("prompts/get", |_| Vec::new())
+        });
+        let calls: Vec<_> = (0..10).map(|_| world.tool("stuck")).collect();
+        let safe = world.call("prompts/get", json!({"name": "hello"}));
+        world.reconnect("new settings");
+        world.pass(seconds(5));
+        for call in calls {
+            let failure = world.failure(call);
+            assert_eq!(failure.kind, FailureKind::Lost);
+            assert_eq!(failure.delivery, Delivery::Unknown);
+            assert_eq!(failure.after, seconds(5));
+            assert!(failure.to_string().contains("new settings"), "{failure}");
+        }
+        world.until_ready();
+        world.pass(seconds(1));
+        assert!(
+            !world.is_done(safe),
+            "what only reads goes to the next life"
+        );
+        assert_eq!(world.said("prompts/get").len(), 2);
+        assert_eq!(world.link().failures(), 0);
+        world.finish();
+    }
+}
+
+#[test]
+fn f_102_a_server_that_dies_while_it_is_waited_for_ends_the_wait() {
+    let mut world = ready(config(), || legacy().ignores("tools/call"));
+    let call = world.tool("stuck");
+    world.reconnect("new settings");
+    world.peer_all(dies(ExitStatus::Code(1)));
+    assert_eq!(world.failure(call).kind, FailureKind::Lost);
+    world.until_ready();
+    world.finish();
+}
+
+#[test]
+fn f_102_a_shutdown_tells_every_call_at_once() {
+    for server in BOTH {
+        let mut config = config();
+        config.limits.calls_in_flight = 3;
+        let mut world = ready(config, move || {
+            server().ignores("tools/call").ignores("tools/list")
+        });
+        let calls: Vec<_> = (0..5).map(|_| world.tool("stuck")).collect();
+        let list = world.list(everlink::List::Tools);
+        let began = world.now();
+        world.shutdown();
+        assert_eq!(world.now(), began);
+        for (number, call) in calls.into_iter().enumerate() {
+            let failure = world.failure(call);
+            assert_eq!(failure.kind, FailureKind::Closed);
+            let sent = if number < 3 {
+                Delivery::Unknown
+            } else {
+                Delivery::NotSent
+            };
+            assert_eq!(failure.delivery, sent);
+        }
+        assert_eq!(world.failure(list).kind, FailureKind::Closed);
+        let late = world.try_call("tools/call", json!({"name": "late"}), CallOptions::new());
+        assert_eq!(
+            late,
+            Err(Misuse::Closed),
+            "nothing new is taken while it closes"
+        );
+        world.finish();
+    }
+}
+
+#[test]
+fn f_103_closing_has_a_deadline_whatever_the_child_does() {
+    let mut world = ready(config(), || legacy().immortal());
+    let began = world.now();
+    world.shutdown();
+    world.until_state(State::Closed);
+    let rungs = [
+        (seconds(0), Command::CloseWrite(1)),
+        (seconds(2), Command::Terminate(1)),
+        (seconds(5), Command::Kill(1)),
+        (seconds(7), Command::Release(1)),
+    ];
+    assert_eq!(ladder(&world, began), rungs);
+    let ended = world.link().last_end().expect("a life has ended");
+    assert!(ended.abandoned);
+    assert!(ended.to_string().contains("may still run"), "{ended}");
+}
+
+#[test]
+fn f_103_a_socket_is_closed_and_then_cut() {
+    let mut world = ready(Config::socket("test", "1"), || legacy().immortal());
+    let began = world.now();
+    world.shutdown();
+    world.until_state(State::Closed);
+    let rungs = [
+        (seconds(0), Command::CloseWrite(1)),
+        (seconds(2), Command::Kill(1)),
+        (seconds(4), Command::Release(1)),
+    ];
+    assert_eq!(ladder(&world, began), rungs);
+}
+
+#[test]
+fn f_103_each_rung_that_works_is_the_last() {
+    for (server, rungs) in [
+        (legacy as fn() -> Peer, &[Command::CloseWrite(1)][..]),
+        (
+            || legacy().ignores_eof(),
+            &[Command::CloseWrite(1), Command::Terminate(1)],
+        ),
+        (
+            || legacy().ignores_terminate(),
+            &[
+                Command::CloseWrite(1),
+                Command::Terminate(1),
+                Command::Kill(1),
+            ],
+        ),
+    ] {
+        let mut world = ready(config(), server);
+        world.shutdown();
+        world.until_state(State::Closed);
+        let [Command::Open(1), climbed @ .., Command::Release(1)] = &world.commands_of(1)[..]
+        else {
+            panic!("a life begins with Open and ends with Release");
+        };
+        assert_eq!(climbed, rungs);
+    }
+}
+
+#[test]
+fn f_103_a_shutdown_does_not_wait_for_a_planned_reconnect_to_drain() {
+    let mut world = ready(config(), || legacy().ignores("tools/call"));
+    let call = world.tool("stuck");
+    world.reconnect("new settings");
+    let began = world.now();
+    world.shutdown();
+    assert_eq!(world.failure(call).kind, FailureKind::Closed);
+    world.until_state(State::Closed);
+    assert_eq!(world.now(), began);
+    assert_eq!(world.life(), 1);
+}
+
+#[test]
+fn f_103_the_last_event_is_the_last_and_comes_once() {
+    for server in BOTH {
+        let mut world = ready(config(), server);
+        world.shutdown();
+        world.shutdown();
+        world.until_state(State::Closed);
+        world.shutdown();
+        world.pass(seconds(100));
+        let last = world.events().last().map(|(_, event)| event);
+        assert!(matches!(last, Some(Event::Closed)));
+        let closed = |event: &Event| matches!(event, Event::Closed).then_some(());
+        assert_eq!(world.picked(closed).len(), 1);
+    }
+}
+
+#[test]
+fn f_105_an_answer_to_a_dead_server_is_dropped() {
+    let mut world = ready(answering(), legacy);
+    world.peer(ask("q", "roots/list", json!({})));
+    let question = world.asks()[0];
+    let epoch = world.link().epoch();
+    let answer = world::payload(&json!({"roots": []}));
+    // The server dies before the answer is on its way.
+    world.verb(|link, now| {
+        link.answer(now, question, Ok(answer.clone()))
+            .expect("the question is open");
+        link.handle(now, epoch, Input::end(Vec::new()));
+    });
+    let again = world.verb(|link, now| link.answer(now, question, Ok(answer)));
+    assert_eq!(again, Err(Misuse::UnknownAsk));
+    world.peer(Act::Exit(ExitStatus::Code(1)));
+    world.until_ready();
+    world.pass(seconds(1));
+    assert!(world.answers().is_empty(), "not to the next one either");
+    world.finish();
+}
+
+#[test]
+fn f_105_a_cancellation_for_a_dead_server_is_not_told_to_the_next() {
+    for server in BOTH {
+        let mut world = ready(config(), move || server().ignores("tools/call"));
+        let call = world.tool("slow");
+        let epoch = world.link().epoch();
+        world.verb(|link, now| {
+            link.cancel(now, call, None).expect("the call is under way");
+            link.handle(now, epoch, Input::end(Vec::new()));
+        });
+        world.peer(Act::Exit(ExitStatus::Code(1)));
+        world.until_ready();
+        world.pass(seconds(1));
+        assert!(world.said("notifications/cancelled").is_empty());
+        world.finish();
+    }
+}

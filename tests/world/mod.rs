@@ -1,0 +1,511 @@
+//! A scripted world around one client link: a virtual clock, a driver, and servers that do as they are told.
+//!
+//! ```ignore
+//! every_chunking(|chunking| {
+//!     let mut world = World::new(config()).chunked(chunking).served_by(|life| match life {
+//!         1 => Peer::legacy("2025-11-25").dies_of("tools/call", ExitStatus::Code(1)),
+//!         _ => Peer::legacy("2025-11-25"),
+//!     });
+//!     world.until_ready();
+//!     let call = world.tool("add");
+//!     assert_eq!(world.failure(call).delivery, Delivery::Unknown);
+//!     world.until_ready();
+//!     world
+//! });
+//! ```
+//!
+//! The driver in here does every output in its order, sleeps exactly to `poll_timeout`, and never polls without need,
+//! so that a deadline that comes late, or a link that spins, is a failed test. After every step it checks the rules
+//! that hold for all links (`rules`). What a server does is a `Peer`; how its bytes are cut into reads is a `Chunking`.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test file uses another part of the vocabulary"
+)]
+#![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
+
+mod chunking;
+mod driver;
+mod peer;
+mod rules;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use everlink::client::{CallOptions, Client, Event, Failure, Misuse, Outcome, State};
+use everlink::wire::ErrorObject;
+use everlink::{AskId, CallId, Config, Epoch, Input, Instant, List, Payload, Watch};
+use serde_json::{Value, json};
+
+pub(crate) use chunking::Chunking;
+pub(crate) use peer::{
+    Act, Peer, agreed, ask, dies, dies_exit_first, discovered, error, error_with, everything,
+    notify, progress, reply, stderr,
+};
+use rules::Rules;
+
+/// What does not happen within this time never will.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(crate) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A child process, the policy for a waiting person, and no jitter to think about but its fixed seed.
+pub(crate) fn config() -> Config {
+    Config::child("test", "1")
+}
+
+/// The same script under every way of cutting the server's bytes. What the link does must not differ.
+pub(crate) fn every_chunking(mut script: impl FnMut(Chunking) -> World) {
+    let mut first: Option<Record> = None;
+    for chunking in Chunking::ALL {
+        let record = script(chunking).finish();
+        let expected = first.get_or_insert_with(|| record.clone());
+        same(&record.told, &expected.told, chunking);
+        same(&record.written, &expected.written, chunking);
+    }
+}
+
+fn same(here: &[String], there: &[String], chunking: Chunking) {
+    for (line, (here, there)) in here.iter().zip(there).enumerate() {
+        assert_eq!(here, there, "{chunking:?} differs at line {line}");
+    }
+    assert_eq!(here.len(), there.len(), "{chunking:?} differs in length");
+}
+
+/// What a link did, with its times. How what it says and what it writes lie between each other may depend on the
+/// reads; the order within each may not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record {
+    /// The events, and the commands about transports.
+    pub(crate) told: Vec<String>,
+    /// The messages.
+    pub(crate) written: Vec<String>,
+}
+
+/// The same script with a server of either era, under every way of cutting its bytes.
+pub(crate) fn every_era(mut script: impl FnMut(Chunking, fn() -> Peer) -> World) {
+    for peer in [latest_legacy as fn() -> Peer, Peer::modern] {
+        every_chunking(|chunking| script(chunking, peer));
+    }
+}
+
+fn latest_legacy() -> Peer {
+    Peer::legacy("2025-11-25")
+}
+
+/// A command to the driver about a whole transport, with the number of its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    CloseWrite(u64),
+    Kill(u64),
+    Open(u64),
+    Release(u64),
+    Terminate(u64),
+}
+
+pub(crate) struct World {
+    link: Client,
+    now: Instant,
+    chunking: Chunking,
+    /// How far the random cuts have come.
+    drawn: u64,
+    cast: Box<dyn FnMut(u64) -> Peer>,
+    lives: BTreeMap<Epoch, Life>,
+    /// What servers will do, by time and then in the order in which they decided to.
+    calendar: BTreeMap<(Instant, u64), (Epoch, Act)>,
+    planned: u64,
+    rules: Rules,
+    steps: u32,
+    events: Vec<(Instant, Event)>,
+    outcomes: BTreeMap<CallId, usize>,
+    commands: Vec<(Instant, Command)>,
+    lines: Vec<(u64, Value)>,
+    record: Record,
+    /// Both together, for people.
+    transcript: Vec<String>,
+}
+
+/// One life of a server, as the system sees it.
+struct Life {
+    peer: Peer,
+    has_ended: bool,
+    has_exited: bool,
+}
+
+/// # Setting the scene
+impl World {
+    pub(crate) fn new(config: Config) -> World {
+        World {
+            rules: Rules::new(config.policy.retry.floor),
+            link: Client::new(config),
+            now: Instant::ZERO,
+            chunking: Chunking::Whole,
+            drawn: 0,
+            cast: Box::new(|_| Peer::legacy("2025-11-25")),
+            lives: BTreeMap::new(),
+            calendar: BTreeMap::new(),
+            planned: 0,
+            steps: 0,
+            events: Vec::new(),
+            outcomes: BTreeMap::new(),
+            commands: Vec::new(),
+            lines: Vec::new(),
+            record: Record::default(),
+            transcript: Vec::new(),
+        }
+    }
+
+    pub(crate) fn chunked(mut self, chunking: Chunking) -> World {
+        self.chunking = chunking;
+        self
+    }
+
+    /// Which server is met in the first life, the second, and so on. Without this: a legacy one.
+    pub(crate) fn served_by(mut self, cast: impl FnMut(u64) -> Peer + 'static) -> World {
+        self.cast = Box::new(cast);
+        self
+    }
+}
+
+/// # What the application does
+impl World {
+    pub(crate) fn connect(&mut self) {
+        self.link.connect(self.now);
+        self.turn();
+    }
+
+    pub(crate) fn call(&mut self, method: &'static str, params: Value) -> CallId {
+        self.call_with(method, params, CallOptions::new())
+    }
+
+    pub(crate) fn call_with(
+        &mut self,
+        method: &'static str,
+        params: Value,
+        options: CallOptions,
+    ) -> CallId {
+        self.try_call(method, params, options)
+            .expect("the link takes the call")
+    }
+
+    pub(crate) fn try_call(
+        &mut self,
+        method: &'static str,
+        params: Value,
+        options: CallOptions,
+    ) -> Result<CallId, Misuse> {
+        let params = (!params.is_null()).then(|| payload(&params));
+        let call = self.link.call(self.now, method, params, options)?;
+        self.rules.accepted(call);
+        self.turn();
+        Ok(call)
+    }
+
+    /// Calls a tool of this name.
+    pub(crate) fn tool(&mut self, name: &str) -> CallId {
+        self.call("tools/call", json!({"name": name, "arguments": {}}))
+    }
+
+    pub(crate) fn list(&mut self, list: List) -> CallId {
+        let call = self.link.list(self.now, list, CallOptions::new());
+        let call = call.expect("the link takes the call");
+        self.rules.accepted(call);
+        self.turn();
+        call
+    }
+
+    pub(crate) fn cancel(&mut self, call: CallId, reason: &str) {
+        let cancelled = self.link.cancel(self.now, call, Some(reason));
+        cancelled.expect("the call is under way");
+        self.turn();
+    }
+
+    pub(crate) fn answer(&mut self, ask: AskId, answer: Result<Value, ErrorObject>) {
+        let answer = answer.map(|answer| payload(&answer));
+        let answered = self.link.answer(self.now, ask, answer);
+        answered.expect("the question is open");
+        self.turn();
+    }
+
+    /// Wants the present transport replaced.
+    pub(crate) fn reconnect(&mut self, why: &str) {
+        self.reconnect_seen(self.link.epoch(), why);
+    }
+
+    /// Wants the transport `seen` replaced.
+    pub(crate) fn reconnect_seen(&mut self, seen: Epoch, why: &str) {
+        self.link.reconnect(self.now, seen, why);
+        self.turn();
+    }
+
+    pub(crate) fn shutdown(&mut self) {
+        self.link.shutdown(self.now);
+        self.turn();
+    }
+
+    pub(crate) fn wake(&mut self) {
+        self.link.wake(self.now);
+        self.turn();
+    }
+
+    pub(crate) fn watch(&mut self, wish: Watch) {
+        self.link.watch(self.now, wish);
+        self.turn();
+    }
+
+    /// Any other verb, also one that is refused.
+    pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Client, Instant) -> T) -> T {
+        let done = verb(&mut self.link, self.now);
+        self.turn();
+        done
+    }
+}
+
+/// # What the present server does by itself
+impl World {
+    /// One thing, now; the link then has its turn.
+    pub(crate) fn peer(&mut self, act: Act) {
+        self.peer_of(self.link.epoch(), act);
+    }
+
+    /// Several things, one after the other; the link has its turn after each.
+    pub(crate) fn peer_all(&mut self, acts: Vec<Act>) {
+        for act in acts {
+            self.peer(act);
+        }
+    }
+
+    /// It reads no more: its pipe fills up, and nothing that is written is reported as sent.
+    pub(crate) fn peer_stops_reading(&mut self) {
+        if let Some(life) = self.lives.get_mut(&self.link.epoch()) {
+            life.peer.reads = false;
+        }
+    }
+
+    /// One thing that the server of some life does, be it long gone.
+    pub(crate) fn peer_of(&mut self, epoch: Epoch, act: Act) {
+        self.plan(epoch, self.now, act);
+        self.turn();
+    }
+
+    /// One thing that the link is told and has no turn after. `turn` gives it one.
+    pub(crate) fn peer_unpolled(&mut self, act: &Act) {
+        self.feed(self.link.epoch(), act);
+    }
+
+    /// Hands an input to the link as it is, whatever the world thinks of it; the link has no turn after it.
+    pub(crate) fn force(&mut self, epoch: Epoch, input: Input<'_>) {
+        self.link.handle(self.now, epoch, input);
+    }
+}
+
+/// # Time
+impl World {
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Lets so much time pass.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let goal = self.now + span;
+        if !self.run(goal, |_| false) {
+            self.now = goal;
+            self.steps = 0;
+        }
+    }
+
+    /// Lets time pass until this is so.
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&World) -> bool) {
+        let goal = self.now + PATIENCE;
+        assert!(self.run(goal, |world| is_so(world)), "never: {what}");
+    }
+
+    /// Connects if need be, and lets time pass until the link is ready.
+    pub(crate) fn until_ready(&mut self) {
+        if self.state() == State::Idle {
+            self.connect();
+        }
+        self.until_state(State::Ready);
+    }
+
+    pub(crate) fn until_state(&mut self, state: State) {
+        self.until(&format!("the link is {state}"), |world| {
+            world.state() == state
+        });
+    }
+
+    pub(crate) fn until_done(&mut self, call: CallId) {
+        self.until(&format!("{call} is done"), |world| world.is_done(call));
+    }
+
+    /// Shuts the link down, checks that nothing is left, and gives the record of all that happened.
+    pub(crate) fn finish(mut self) -> Record {
+        self.shutdown();
+        self.until_state(State::Closed);
+        self.pass(PATIENCE);
+        let count = |wanted: fn(u64) -> Command| {
+            let of = |(_, command): &&(Instant, Command)| *command == wanted(number(command));
+            self.commands.iter().filter(of).count()
+        };
+        assert_eq!(
+            count(Command::Open),
+            count(Command::Release),
+            "every Open has its Release"
+        );
+        core::mem::take(&mut self.record)
+    }
+}
+
+/// # What came of it
+impl World {
+    pub(crate) const fn link(&self) -> &Client {
+        &self.link
+    }
+
+    pub(crate) const fn state(&self) -> State {
+        self.link.state()
+    }
+
+    /// The number of the newest life.
+    pub(crate) const fn life(&self) -> u64 {
+        self.link.epoch().number()
+    }
+
+    /// Every call that was made, in order.
+    pub(crate) fn calls(&self) -> Vec<CallId> {
+        self.rules.calls()
+    }
+
+    pub(crate) fn is_done(&self, call: CallId) -> bool {
+        self.outcomes.contains_key(&call)
+    }
+
+    #[track_caller]
+    pub(crate) fn outcome(&self, call: CallId) -> &Outcome {
+        let at = self.outcomes.get(&call).expect("the call is done");
+        match &self.events[*at].1 {
+            Event::Done { outcome, .. } => outcome,
+            other => panic!("{other:?} is no outcome"),
+        }
+    }
+
+    /// The result of a call that the server replied to.
+    #[track_caller]
+    pub(crate) fn result(&self, call: CallId) -> Value {
+        match self.outcome(call) {
+            Outcome::Reply(result) => result.parse().expect("a result is JSON"),
+            other => panic!("{call} has no reply: {}", told(other)),
+        }
+    }
+
+    /// The failure of a call that has no reply.
+    #[track_caller]
+    pub(crate) fn failure(&self, call: CallId) -> &Failure {
+        match self.outcome(call) {
+            Outcome::Failed(failure) => failure,
+            other => panic!("{call} did not fail: {}", told(other)),
+        }
+    }
+
+    /// Every event, with its time.
+    pub(crate) fn events(&self) -> &[(Instant, Event)] {
+        &self.events
+    }
+
+    /// What `pick` finds in the events, in order.
+    pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
+        self.events
+            .iter()
+            .map(|(_, event)| event)
+            .filter_map(pick)
+            .collect()
+    }
+
+    /// The commands about whole transports, with their times.
+    pub(crate) fn timed_commands(&self) -> &[(Instant, Command)] {
+        &self.commands
+    }
+
+    pub(crate) fn commands(&self) -> Vec<Command> {
+        self.commands.iter().map(|(_, command)| *command).collect()
+    }
+
+    /// The commands about one life.
+    pub(crate) fn commands_of(&self, life: u64) -> Vec<Command> {
+        let all = self.commands().into_iter();
+        all.filter(|command| number(command) == life).collect()
+    }
+
+    /// The messages that were written to the server of this life.
+    pub(crate) fn lines_of(&self, life: u64) -> Vec<&Value> {
+        let of = self.lines.iter().filter(|(of, _)| *of == life);
+        of.map(|(_, line)| line).collect()
+    }
+
+    /// The methods that were written to the server of this life, in order. An answer has none.
+    pub(crate) fn methods_of(&self, life: u64) -> Vec<&str> {
+        let lines = self.lines_of(life).into_iter();
+        lines
+            .map(|line| line["method"].as_str().unwrap_or(""))
+            .collect()
+    }
+
+    /// The questions of the server, in order.
+    pub(crate) fn asks(&self) -> Vec<AskId> {
+        self.picked(|event| match event {
+            Event::Ask(ask) => Some(ask.ask),
+            _ => None,
+        })
+    }
+}
+
+/// A failed script shows how it came to that.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let from = self.transcript.len().saturating_sub(60);
+            eprintln!("the last of what happened ({:?}):", self.chunking);
+            for line in &self.transcript[from..] {
+                eprintln!("  {line}");
+            }
+        }
+    }
+}
+
+pub(crate) fn payload(value: &Value) -> Payload {
+    Payload::of(value).expect("a value is JSON")
+}
+
+fn number(command: &Command) -> u64 {
+    match command {
+        Command::CloseWrite(life)
+        | Command::Kill(life)
+        | Command::Open(life)
+        | Command::Release(life)
+        | Command::Terminate(life) => *life,
+    }
+}
+
+/// An outcome with its content, which its `Debug` keeps to itself.
+fn told(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Error(error) => format!("error {error}"),
+        Outcome::Failed(failure) => format!("failure: {failure}"),
+        Outcome::Listed(listing) => {
+            let items = listing.items.iter().map(Payload::as_str);
+            format!("listed {:?}", items.collect::<Vec<_>>())
+        }
+        Outcome::Reply(result) => format!("reply {}", result.as_str()),
+        other => format!("{other:?}"),
+    }
+}
