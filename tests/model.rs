@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use everlink::client::{Delivery, FailureKind, Outcome};
+use everlink::client::{CallOptions, Delivery, Event, FailureKind, Outcome, State};
 use everlink::{
-    Binding, CallId, CallOptions, Client, Config, Dialect, Epoch, Event, ExitStatus, Fault,
-    FaultKind, Input, Instant, Keepalive, Limit, Output, Payload, State, Watch, WhenSpent,
+    Binding, CallId, Client, Config, Dialect, Epoch, ExitStatus, Fault, FaultKind, Input, Instant,
+    Keepalive, Limit, Output, Payload, Watch, WhenSpent,
 };
 use exercise::{Nap, Op, Reply, Setup, Speech, Whose};
 use proptest::collection::vec;

@@ -5,10 +5,11 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use everlink::client::{CallOptions, Event, State};
 use everlink::wire::ErrorObject;
 use everlink::{
-    AskId, CallId, CallOptions, Client, Config, Epoch, Event, ExitStatus, Fault, FaultKind, Input,
-    Instant, Limit, Output, Payload, State, StreamId, Wake, WhenSpent,
+    AskId, CallId, Client, Config, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, Limit,
+    Output, Payload, StreamId, Wake, WhenSpent,
 };
 use serde_json::Value;
 

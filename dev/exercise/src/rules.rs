@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use everlink::client::{Cause, Delivery, Ended, FailureKind, Misuse, Outcome};
+use everlink::client::{
+    CallOptions, Cause, Delivery, Ended, Event, FailureKind, Misuse, Outcome, State,
+};
 use everlink::protocol::{Era, Repeat, method};
 use everlink::{
-    Binding, CallId, CallOptions, Client, Config, Epoch, Event, Fault, Input, Instant, Limit, List,
-    Output, State, Stats, Wake, WhenSpent,
+    Binding, CallId, Client, Config, Epoch, Fault, Input, Instant, Limit, List, Output, Stats,
+    Wake, WhenSpent,
 };
 use serde_json::Value;
 
@@ -250,7 +252,7 @@ impl Rules {
             assert!(!believes, "(2) {state} after the end of {life:?}");
         }
         for list in List::ALL {
-            if client.is_fresh(list) {
+            if client.is_fresh(now, list) {
                 assert_eq!(state, State::Ready, "(8) {list} is fresh without a server");
                 let held = client.held(list).map(|listing| listing.epoch);
                 assert_eq!(
