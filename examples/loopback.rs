@@ -7,10 +7,9 @@
 
 use std::time::Duration;
 
+use everlink::client::{CallOptions, Client, Event, Outcome};
 use everlink::wire::{self, Inbound, Message, encode};
-use everlink::{
-    CallOptions, Client, Config, Epoch, Event, ExitStatus, Input, Instant, Outcome, Output, Payload,
-};
+use everlink::{Config, Epoch, ExitStatus, Input, Instant, Output, Payload};
 
 fn main() {
     let mut link = Client::new(Config::child("loopback", "1.0"));

@@ -310,6 +310,8 @@ pub struct Limits {
     pub asks: usize,
     /// Rounds of questions in one call. 10.
     pub input_rounds: u32,
+    /// Bytes of the state that a server gives a call to carry through a round. 64 KiB: it is a token, not a store.
+    pub request_state_bytes: usize,
     /// Useless lines in a row after which the server is given up. `None`: never, since a
     /// chatty server still works.
     pub noise_run: Option<u32>,
@@ -334,6 +336,7 @@ impl Default for Limits {
             undelivered_bytes: 4 << 20,
             asks: 64,
             input_rounds: 10,
+            request_state_bytes: 64 << 10,
             noise_run: None,
             noise_sample: 160,
             stderr_tail: 4 << 10,

@@ -65,6 +65,12 @@ impl Epoch {
 }
 
 impl StreamId {
+    /// The stream of this number, for a driver that finds streams by itself.
+    #[must_use]
+    pub const fn new(number: u64) -> StreamId {
+        StreamId(number)
+    }
+
     /// The one stream of a byte-stream binding: a child's stdin and stdout, or a socket.
     pub const DUPLEX: StreamId = StreamId(0);
 }

@@ -98,6 +98,21 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// The stream that it is about, if it is about one.
+    #[must_use]
+    pub const fn stream(&self) -> Option<StreamId> {
+        match self {
+            Input::Bytes { stream, .. }
+            | Input::End { stream, .. }
+            | Input::Sent { stream, .. }
+            | Input::WriteFailed { stream, .. } => Some(*stream),
+            Input::Exited { .. }
+            | Input::OpenFailed { .. }
+            | Input::Opened
+            | Input::Stderr { .. } => None,
+        }
+    }
+
     /// Bytes were handed to the operating system on the one stream of a child or a socket.
     #[must_use]
     pub const fn sent(len: usize) -> Input<'a> {
@@ -174,7 +189,8 @@ pub enum Output<E> {
         /// Which transport.
         epoch: Epoch,
     },
-    /// Write the last `len` bytes of the buffer that was passed to `poll_output`.
+    /// Write the last `len` bytes of the buffer that was passed to `poll_output`. The buffer is the driver's: it takes
+    /// them out, or clears it, when they are written.
     Write {
         /// To which transport.
         epoch: Epoch,

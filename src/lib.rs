@@ -37,7 +37,8 @@
 //! A server that dies of its first call, and the link that comes back. No I/O: the server is a function.
 //!
 //! ```
-//! use everlink::{CallOptions, Client, Config, Event, ExitStatus, Input, Instant, Outcome, Output, State};
+//! use everlink::client::{CallOptions, Client, Event, Outcome, State};
+//! use everlink::{Config, ExitStatus, Input, Instant, Output};
 //!
 //! let mut link = Client::new(Config::child("docs", "1.0"));
 //! let (mut now, mut buf, mut said) = (Instant::ZERO, Vec::new(), Vec::new());
@@ -123,7 +124,7 @@ mod timers;
 mod watch;
 pub mod wire;
 
-pub use client::{CallOptions, Client, Event, Outcome, State};
+pub use client::Client;
 pub use config::{Binding, Config, Dialect, Keepalive, Limit, Limits, Policy, Retry, WhenSpent};
 pub use fault::{ExitStatus, Fault, FaultKind};
 pub use id::{AskId, CallId, Epoch, StreamId};
@@ -131,7 +132,7 @@ pub use io::{Input, Output};
 pub use stats::Stats;
 pub use time::{Deadline, Instant, Wake};
 pub use watch::{Change, List, Watch};
-pub use wire::Payload;
+pub use wire::{ErrorObject, Payload};
 
 /// Runs the examples of the README.
 #[cfg(doctest)]

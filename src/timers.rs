@@ -41,6 +41,12 @@ impl<K: Copy + Ord> Timers<K> {
         self.armed.get(&key).copied()
     }
 
+    /// Only these remain due.
+    pub(crate) fn keep(&mut self, mut is_wanted: impl FnMut(K) -> bool) {
+        self.armed.retain(|key, _| is_wanted(*key));
+        self.due.retain(|(_, key)| self.armed.contains_key(key));
+    }
+
     pub(crate) fn clear(&mut self) {
         self.due.clear();
         self.armed.clear();

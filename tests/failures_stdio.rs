@@ -488,7 +488,7 @@ fn f_010_a_server_that_no_longer_reads_is_still_heard() {
         let wire = world.lines_of(1).last().expect("it was sent")["id"].clone();
         let lost = world.tool("lost");
         world.peer(broken_pipe());
-        assert_eq!(world.state(), State::Closing, "it is as good as dead");
+        assert_eq!(world.state(), State::Draining, "it is as good as dead");
         let late = world.tool("late");
         world.peer(reply(&json!({"id": wire}), json!({"content": []})));
         assert_eq!(world.result(answered)["content"], json!([]));

@@ -297,7 +297,7 @@ fn nothing_of_an_old_life_survives(chunking: Chunking) -> World {
     world.until_ready();
     let list = world.list(List::Tools);
     assert!(world.is_done(list));
-    assert!(world.link().is_fresh(List::Tools));
+    assert!(world.link().is_fresh(world.now(), List::Tools));
     world.peer(ask(
         7,
         "sampling/createMessage",
@@ -308,7 +308,7 @@ fn nothing_of_an_old_life_survives(chunking: Chunking) -> World {
 
     world.peer(Act::End(Vec::new()));
     assert!(world.link().session().is_none());
-    assert!(!world.link().is_fresh(List::Tools));
+    assert!(!world.link().is_fresh(world.now(), List::Tools));
     let withdrawn = world.picked(|event| match event {
         Event::AskWithdrawn { ask, why } => Some((*ask, *why)),
         _ => None,
@@ -320,7 +320,7 @@ fn nothing_of_an_old_life_survives(chunking: Chunking) -> World {
     let session = world.link().session().expect("the link is ready");
     assert_eq!(session.version, Version::V2024_11_05);
     assert_eq!(session.epoch, world.link().epoch());
-    assert!(!world.link().is_fresh(List::Tools));
+    assert!(!world.link().is_fresh(world.now(), List::Tools));
     let read_before = world.link().stats().messages_out;
     let list = world.list(List::Tools);
     assert!(world.is_done(list));
@@ -400,7 +400,7 @@ impl Picture {
             state: link.state(),
             epoch: link.epoch(),
             failures: link.failures(),
-            is_fresh: link.is_fresh(List::Tools),
+            is_fresh: link.is_fresh(world.now(), List::Tools),
             events: world.events().len(),
             lines: world.lines_of(2).len(),
             deadline: link.poll_timeout(),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use everlink::{CallOptions, Client, Epoch, Event, Instant, List, Outcome, Payload};
+use everlink::client::{CallOptions, Client, Event, Outcome};
+use everlink::{Epoch, Instant, List, Payload};
 
 pub(crate) struct Demo {
     request: Option<Payload>,

@@ -8,6 +8,7 @@ use super::calls::{Call, CallOptions, Phase};
 use super::clock::Clock;
 use super::event::Outcome;
 use super::failure::{FailureKind, Misuse};
+use super::frame::Frame;
 use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::config::Policy;
@@ -37,20 +38,47 @@ impl Client {
             State::Parked if !self.is_about_to_look() => self.fail(id, FailureKind::Down),
             State::Opening
             | State::Handshaking
+            | State::Draining
             | State::Closing
             | State::Waiting
             | State::Parked
             | State::Closed => {}
         }
         if let Some(list) = list.filter(|_| self.calls.call(id).is_some()) {
-            match self.fresh(list) {
+            match self.fresh(list, self.now) {
                 Some(listing) => self.settle(id, Outcome::Listed(listing)),
                 None => self.catalog.want(list, id),
             }
-            self.fetch_lists();
         }
-        self.conclude();
         Ok(id)
+    }
+
+    /// A notification of the application is to be sent.
+    pub(super) fn announce(
+        &mut self,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        let Some(session) = self.session() else {
+            return Err(Misuse::NotReady { state: self.state });
+        };
+        if let Some(facts) = method::find(&method) {
+            if !facts.to_server.contains(session.version) {
+                return Err(Misuse::NotInVersion { method });
+            }
+            // S-CAP-03: what was not declared is not said.
+            let gate = facts.client_gate(session.version);
+            if gate.is_some_and(|feature| !self.config.capabilities.declares(feature)) {
+                return Err(Misuse::NotDeclared { method });
+            }
+        }
+        if params.as_ref().is_some_and(|params| !params.is_object()) {
+            return Err(Misuse::NotAnObject { what: "parameters" });
+        }
+        let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
+        self.check_room(bytes)?;
+        self.frames.push(Frame::Notify(method, params));
+        Ok(())
     }
 
     /// Whether a parked link was told to look as soon as the floor allows.
@@ -59,7 +87,7 @@ impl Client {
         self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
     }
 
-    pub(super) fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
+    fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
         let limits = &self.config.limits;
         if bytes > limits.message_bytes {
             return Err(Misuse::TooLarge { bytes });

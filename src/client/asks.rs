@@ -3,18 +3,15 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::stdio::excerpt;
 use crate::id::{AskId, CallId};
 use crate::protocol::{ClientCapabilities, ClientFeature, Era, Version, code, method};
 use crate::wire::{ErrorObject, Id};
-
-/// As much of a method's name is repeated in a refusal; a peer can make it of any length.
-const NAME_SHOWN: usize = 64;
 
 /// Where a question came from, and so where its answer goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,8 +114,10 @@ pub(super) fn admit(
     params: Option<&RawValue>,
 ) -> Result<(), ErrorObject> {
     let unknown = || {
-        let name: String = name.chars().take(NAME_SHOWN).collect();
-        let text = alloc::format!("`{name}` is not something this client can be asked");
+        let text = alloc::format!(
+            "`{}` is not something this client can be asked",
+            excerpt(name)
+        );
         ErrorObject::new(code::METHOD_NOT_FOUND, text)
     };
     let facts = method::find(name).ok_or_else(unknown)?;

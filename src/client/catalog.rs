@@ -234,7 +234,7 @@ impl Fetch {
         now: Instant,
         limits: &Limits,
     ) -> Result<Option<Cursor>, Box<str>> {
-        let page = Page::read(list, result)?;
+        let page = Page::read(list, result, era)?;
         self.pages += 1;
         self.bytes = self.bytes.saturating_add(result.get().len());
         if self.bytes > limits.list_bytes {
@@ -280,15 +280,20 @@ struct Page {
 }
 
 impl Page {
-    fn read(list: List, result: &RawValue) -> Result<Page, Box<str>> {
+    fn read(list: List, result: &RawValue, era: Era) -> Result<Page, Box<str>> {
         let (mut items, mut next, mut ttl) = (None, None, None);
+        let mut is_complete = true;
         let visit = |key: Cow<'_, str>, value: &RawValue| match &*key {
             "nextCursor" => next = Some(Payload::from(value)),
+            "resultType" => is_complete = value.get() == "\"complete\"",
             "ttlMs" => ttl = i64::deserialize(value).ok(),
             key if key == list.member() => items = Vec::<Box<RawValue>>::deserialize(value).ok(),
             _ => {}
         };
         object::members(result.get(), visit).map_err(|_| "the page is no object")?;
+        if era == Era::Modern && !is_complete {
+            return Err("its result type means nothing for a list".into());
+        }
         let items = items.ok_or_else(|| format!("the page has no `{}`", list.member()))?;
         // S-CACHE-11: an empty cursor is a cursor. Some servers write null for none.
         let next = match next {

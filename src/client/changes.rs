@@ -17,7 +17,8 @@ use super::lifecycle::State;
 use super::watcher::Chore;
 use super::{Client, Timer};
 use crate::protocol::{Era, code, meta, method};
-use crate::watch::{Change, List};
+use crate::time::Instant;
+use crate::watch::{Change, List, Watch};
 use crate::wire::{Id, object};
 
 impl Client {
@@ -114,6 +115,16 @@ impl Client {
         }
     }
 
+    /// The application wishes to hear of this.
+    pub(super) fn wish(&mut self, wish: Watch) {
+        let session = self.session.clone().filter(|_| self.state == State::Ready);
+        let chores = self.watcher.wish_for(wish, session.as_deref());
+        if let Some(session) = session {
+            self.speak(session.version);
+        }
+        self.do_chores(chores);
+    }
+
     pub(super) fn watch_again(&mut self) {
         if let Some(session) = self.session.clone() {
             let chores = self.watcher.resume(&session);
@@ -139,11 +150,11 @@ impl Client {
         }
     }
 
-    pub(super) fn fresh(&self, list: List) -> Option<Arc<Listing>> {
+    pub(super) fn fresh(&self, list: List, now: Instant) -> Option<Arc<Listing>> {
         let session = self.session()?;
         let promise = catalog::announcement_of(list);
         let announced = session.capabilities.offers(promise);
-        self.catalog.fresh(list, self.now, announced)
+        self.catalog.fresh(list, now, announced)
     }
 
     /// Asks for the first page of every list that is wanted.
@@ -195,7 +206,6 @@ impl Client {
             }
             None => {}
         }
-        self.fetch_lists();
     }
 }
 

@@ -8,8 +8,6 @@ use crate::config::{Binding, Policy};
 /// How far the taking down has come. Each rung is harder than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rung {
-    /// Nothing new is sent; what is in flight may still be answered.
-    Drain,
     /// The server was told that no more input comes.
     CloseWrite,
     /// The process was asked to end.
@@ -24,7 +22,6 @@ impl Rung {
     /// The next harder one. A socket cannot be asked to end.
     pub(super) const fn next(self, binding: Binding) -> Rung {
         match (self, binding) {
-            (Rung::Drain, _) => Rung::CloseWrite,
             (Rung::CloseWrite, Binding::Child) => Rung::Terminate,
             (Rung::CloseWrite, Binding::Socket) | (Rung::Terminate, _) => Rung::Kill,
             (Rung::Kill | Rung::Release, _) => Rung::Release,
@@ -34,7 +31,6 @@ impl Rung {
     /// How long to wait here for the end before going on.
     pub(super) const fn grace(self, policy: &Policy) -> Duration {
         match self {
-            Rung::Drain => policy.drain,
             Rung::CloseWrite => policy.close_grace,
             Rung::Terminate => policy.terminate_grace,
             Rung::Kill => policy.kill_grace,
@@ -50,8 +46,8 @@ mod tests {
     #[test]
     fn the_ladder_only_gets_harder_and_ends() {
         for binding in [Binding::Child, Binding::Socket] {
-            let mut rung = Rung::Drain;
-            for _ in 0..4 {
+            let mut rung = Rung::CloseWrite;
+            for _ in 0..3 {
                 let next = rung.next(binding);
                 assert!(next > rung || next == Rung::Release);
                 rung = next;

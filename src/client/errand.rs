@@ -14,6 +14,8 @@ pub(super) enum Errand {
     Call(CallId),
     Discover,
     Initialize,
+    /// A `server/discover` that was not answered in time.
+    LateDiscover,
     Listen,
     Page(List),
     Probe,
@@ -84,6 +86,13 @@ impl Errands {
     pub(super) fn wire_for(&self, errand: &Errand) -> Option<u64> {
         let found = self.open.iter().find(|(_, open)| open == errand);
         found.map(|(wire, _)| *wire)
+    }
+
+    /// What was for the one is now for the other.
+    pub(super) fn rename(&mut self, from: &Errand, to: Errand) {
+        if let Some((_, errand)) = self.open.iter_mut().find(|(_, errand)| errand == from) {
+            *errand = to;
+        }
     }
 
     /// Only these are still waited for.

@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use super::catalog::Listing;
 use super::failure::{Cause, Ended, Failure};
+use super::lifecycle::State;
 use crate::id::{AskId, CallId, Epoch};
 use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version};
 use crate::queue::Weigh;
@@ -18,8 +19,9 @@ use crate::wire::{ErrorObject, Payload};
 
 /// Something that the application may want to know.
 ///
-/// Each change of [`State`](super::State) is told by exactly one of the first seven, in order, so that a
-/// listener's picture of the link is the link's own.
+/// Each change of the state is told by exactly one event, the one that [`Event::state`] knows a state for, so that a
+/// listener's picture of the link is the link's own. These come first, in the order of a life; the others follow by
+/// subject.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -37,6 +39,13 @@ pub enum Event {
     },
     /// The link is ready, for the first time or again.
     Ready(Arc<Session>),
+    /// The transport is to be taken down. Nothing new is sent; the calls in flight have a while to end.
+    Draining {
+        /// Which life.
+        epoch: Epoch,
+        /// Why.
+        cause: Cause,
+    },
     /// The transport is being taken down. Calls in flight were settled or wait for the next life.
     Closing {
         /// Which life.
@@ -130,6 +139,34 @@ pub enum Event {
     },
     /// The server wrote something of no use. A sample: the first few, then ever fewer.
     Noise(Noise),
+}
+
+impl Event {
+    /// The state that the link has entered, if that is what the event tells.
+    #[must_use]
+    pub const fn state(&self) -> Option<State> {
+        Some(match self {
+            Event::Opening { .. } => State::Opening,
+            Event::Handshaking { .. } => State::Handshaking,
+            Event::Ready(_) => State::Ready,
+            Event::Draining { .. } => State::Draining,
+            Event::Closing { .. } => State::Closing,
+            Event::Waiting { .. } => State::Waiting,
+            Event::Parked { .. } => State::Parked,
+            Event::Closed => State::Closed,
+            Event::Ended(_)
+            | Event::Slow { .. }
+            | Event::Done { .. }
+            | Event::Progress { .. }
+            | Event::Ask(_)
+            | Event::AskWithdrawn { .. }
+            | Event::Changed(_)
+            | Event::Watching { .. }
+            | Event::Log { .. }
+            | Event::Notified { .. }
+            | Event::Noise(_) => return None,
+        })
+    }
 }
 
 /// What came of a call.
@@ -238,6 +275,7 @@ impl Weigh for Event {
             | Event::Changed(Change::List(_))
             | Event::Closed
             | Event::Closing { .. }
+            | Event::Draining { .. }
             | Event::Ended(_)
             | Event::Handshaking { .. }
             | Event::Opening { .. }

@@ -151,7 +151,7 @@ impl fmt::Display for Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// It never left the machine: it did not run, and sending it again is safe.
+    /// It never left the machine, or it only reads a list: nothing was done, and sending it again is safe.
     NotSent,
     /// It was handed to the driver: it may or may not have run.
     Unknown,
@@ -188,7 +188,8 @@ pub struct Failure {
     pub delivery: Delivery,
     /// How long after it was accepted.
     pub after: Duration,
-    /// How the life that matters ended, where one did.
+    /// How the life that matters ended, where one did, as far as it was known when this was told;
+    /// [`Event::Ended`](super::Event::Ended) has the whole story.
     pub ended: Option<Arc<Ended>>,
 }
 
@@ -306,7 +307,7 @@ impl fmt::Display for FailureKind {
                     TimeLimit::Total => "it took longer than it may in all",
                 })?;
                 match state {
-                    State::Ready => Ok(()),
+                    State::Ready | State::Draining => Ok(()),
                     State::Idle
                     | State::Opening
                     | State::Handshaking

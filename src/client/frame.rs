@@ -33,6 +33,10 @@ pub(super) enum Frame {
 }
 
 impl Frame {
+    const fn is_answer(&self) -> bool {
+        matches!(self, Frame::Answer(..))
+    }
+
     fn bytes(&self) -> usize {
         let of = |payload: &Option<Payload>| payload.as_ref().map_or(0, |p| p.as_str().len());
         match self {
@@ -58,17 +62,20 @@ impl Frame {
 pub(super) struct Frames {
     waiting: VecDeque<Frame>,
     bytes: usize,
+    answers: usize,
 }
 
 impl Frames {
     pub(super) fn push(&mut self, frame: Frame) {
         self.bytes += frame.bytes();
+        self.answers += usize::from(frame.is_answer());
         self.waiting.push_back(frame);
     }
 
     pub(super) fn pop(&mut self) -> Option<Frame> {
         let frame = self.waiting.pop_front()?;
         self.bytes -= frame.bytes();
+        self.answers -= usize::from(frame.is_answer());
         Some(frame)
     }
 
@@ -96,12 +103,16 @@ impl Frames {
     }
 
     pub(super) fn clear(&mut self) {
-        self.waiting.clear();
-        self.bytes = 0;
+        *self = Frames::default();
     }
 
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// How many of them are answers.
+    pub(super) const fn answers(&self) -> usize {
+        self.answers
     }
 
     pub(super) const fn bytes(&self) -> usize {

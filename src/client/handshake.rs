@@ -52,11 +52,6 @@ pub(super) struct Handshake {
     probed: bool,
     /// In this life, the first choice was corrected. Once is enough (S-VER-02).
     corrected: bool,
-    /// In this life, the server was silent to the probe, and was spoken to in legacy. What it still says to the
-    /// probe changes nothing here any more, but it is remembered for the next life.
-    was_silent: bool,
-    /// In this life, it answered the probe after all: it is modern, and slow.
-    is_slow: bool,
 }
 
 /// What is believed of the server.
@@ -65,6 +60,12 @@ struct Verdict {
     era: Era,
     /// It has worked, so that one failure does not refute it.
     proven: bool,
+}
+
+impl Verdict {
+    fn is_known_modern(self) -> bool {
+        self.era == Era::Modern && self.proven
+    }
 }
 
 impl Handshake {
@@ -76,8 +77,6 @@ impl Handshake {
             has_spent_a_life: false,
             probed: false,
             corrected: false,
-            was_silent: false,
-            is_slow: false,
         }
     }
 
@@ -90,8 +89,6 @@ impl Handshake {
     pub(super) fn begin(&mut self) -> Move {
         self.probed = false;
         self.corrected = false;
-        self.was_silent = false;
-        self.is_slow = false;
         let legacy = match self.dialect {
             Dialect::Automatic => matches!(self.era(), Some(Era::Legacy)),
             Dialect::Legacy => true,
@@ -109,13 +106,9 @@ impl Handshake {
         first.unwrap_or_else(|| Move::Refused("no version to speak is configured".into()))
     }
 
-    /// The server answered `server/discover`. What to do, unless the answer comes too late (S-STDIO-26).
-    pub(super) fn discovered(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Option<Move> {
-        if core::mem::take(&mut self.was_silent) {
-            self.discovered_late(reply);
-            return None;
-        }
-        Some(match reply {
+    /// The server answered `server/discover`.
+    pub(super) fn discovered(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Move {
+        match reply {
             Ok(result) => match serde_json::from_str::<Discovered>(result.get()) {
                 Ok(found) => self.choose(found),
                 Err(_) => self.fall_back("its answer to server/discover is none"),
@@ -126,21 +119,34 @@ impl Handshake {
             }
             // S-STDIO-25: whatever else the error is, it says that the server is of the old kind.
             Err(error) => self.fall_back(&format!("the server said: {error}")),
-        })
+        }
     }
 
     /// The server did not answer the probe in time. What to say instead, if anything.
     pub(super) fn silence(&mut self) -> Option<Move> {
-        match (self.dialect, self.era()) {
-            // It is modern, and slow: there is nothing to do but to wait.
-            (Dialect::Automatic, Some(Era::Modern)) | (Dialect::Legacy | Dialect::Modern, _) => {
-                None
-            }
-            (Dialect::Automatic, Some(Era::Legacy) | None) => {
-                let instead = self.initialize()?;
-                self.was_silent = true;
-                Some(instead)
-            }
+        let is_known_modern = self.verdict.is_some_and(Verdict::is_known_modern);
+        match self.dialect {
+            // A modern one is only slow: there is nothing to do but to wait.
+            Dialect::Automatic if !is_known_modern => self.initialize(),
+            Dialect::Automatic | Dialect::Legacy | Dialect::Modern => None,
+        }
+    }
+
+    /// The server answered a probe after it was spoken to in legacy. That changes nothing in this life (S-STDIO-26);
+    /// but if it is a modern one that was only slow, the next life begins as it should.
+    pub(super) fn discovered_late(&mut self, reply: Result<&RawValue, &ErrorObject>) {
+        let found = reply
+            .ok()
+            .and_then(|result| serde_json::from_str::<Discovered>(result.get()).ok());
+        let Some(found) = found else {
+            return;
+        };
+        let offered = found.supported_versions.iter().map(String::as_str);
+        if self.versions.newest_common(offered, Era::Modern).is_some() {
+            self.verdict = Some(Verdict {
+                era: Era::Modern,
+                proven: true,
+            });
         }
     }
 
@@ -169,12 +175,10 @@ impl Handshake {
     /// The server died without agreement. Whether it died of the probe, and so free of charge: the
     /// next one is spoken to in the legacy era.
     pub(super) fn died(&mut self) -> bool {
-        let known_modern = self
-            .verdict
-            .is_some_and(|v| v.era == Era::Modern && v.proven);
+        let is_known_modern = self.verdict.is_some_and(Verdict::is_known_modern);
         let of_the_probe = self.dialect == Dialect::Automatic
             && self.probed
-            && !known_modern
+            && !is_known_modern
             && self.versions.newest_of(Era::Legacy).is_some();
         if !of_the_probe {
             self.failed();
@@ -193,24 +197,6 @@ impl Handshake {
         self.verdict = self.verdict.filter(|verdict| verdict.proven);
         if let Some(verdict) = &mut self.verdict {
             verdict.proven = false;
-        }
-    }
-
-    /// Whether it is a modern one that was only slow.
-    fn discovered_late(&mut self, reply: Result<&RawValue, &ErrorObject>) {
-        let found = reply
-            .ok()
-            .map(|result| serde_json::from_str::<Discovered>(result.get()));
-        let Some(Ok(found)) = found else {
-            return;
-        };
-        let offered = found.supported_versions.iter().map(String::as_str);
-        if self.versions.newest_common(offered, Era::Modern).is_some() {
-            self.is_slow = true;
-            self.verdict = Some(Verdict {
-                era: Era::Modern,
-                proven: false,
-            });
         }
     }
 
@@ -267,7 +253,9 @@ impl Handshake {
         }
     }
 
+    /// What the server says to the probe is not what a modern one would.
     fn fall_back(&mut self, why: &str) -> Move {
+        self.verdict = None;
         let refused = || Move::Refused(format!("this is no modern server: {why}").into());
         match self.dialect {
             Dialect::Automatic if !self.corrected => self.initialize().unwrap_or_else(refused),
@@ -291,11 +279,11 @@ impl Handshake {
     }
 
     fn agree(&mut self, terms: Terms) -> Move {
-        if !self.is_slow {
-            self.verdict = Some(Verdict {
-                era: terms.version.era(),
-                proven: true,
-            });
+        let era = terms.version.era();
+        // A legacy agreement with one that has since said that it is modern is for this life alone.
+        let is_for_now = era == Era::Legacy && self.verdict.is_some_and(Verdict::is_known_modern);
+        if !is_for_now {
+            self.verdict = Some(Verdict { era, proven: true });
         }
         self.has_spent_a_life = false;
         Move::Agreed(Box::new(terms))

@@ -8,7 +8,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Client;
-use super::closing::Rung;
 use super::errand::{Errand, Found, wire_of};
 use super::event::{Event, Noise, Outcome, Withdrawn};
 use super::failure::{Cause, FailureKind};
@@ -35,7 +34,7 @@ impl Client {
         let epoch = self.epoch;
         while let Some(line) = lines.next(&mut bytes) {
             self.line(line);
-            if !self.is_listening() || self.epoch != epoch {
+            if !self.is_in_touch() || self.epoch != epoch {
                 return;
             }
         }
@@ -62,18 +61,9 @@ impl Client {
     }
 
     fn take_lines(&mut self) -> Option<LineReader> {
-        let listening = self.is_listening();
-        let life = self.life.as_mut().filter(|_| listening)?;
+        let is_in_touch = self.is_in_touch();
+        let life = self.life.as_mut().filter(|_| is_in_touch)?;
         Some(core::mem::replace(&mut life.pipe.lines, LineReader::new(0)))
-    }
-
-    /// Whether what the server says still matters.
-    fn is_listening(&self) -> bool {
-        match self.state {
-            State::Handshaking | State::Ready => true,
-            State::Closing => self.rung() == Some(Rung::Drain),
-            State::Idle | State::Opening | State::Waiting | State::Parked | State::Closed => false,
-        }
     }
 
     fn line(&mut self, line: Line<'_>) {
@@ -84,6 +74,9 @@ impl Client {
                 Ok(Inbound::One(message)) => self.message(message),
                 Ok(Inbound::Batch(batch)) if self.allows_batches() => {
                     for element in batch {
+                        if !self.is_in_touch() {
+                            return;
+                        }
                         match element {
                             Ok(message) => self.message(message),
                             Err(malformed) => self.malformed(&malformed, text),
@@ -143,7 +136,6 @@ impl Client {
                 for call in self.catalog.give_up(list) {
                     self.fail(call, kind.clone());
                 }
-                self.fetch_lists();
             }
             Found::Open(wire, errand) => self.replied(wire, errand, Err(error)),
             Found::Late | Found::Unknown => {}
@@ -176,7 +168,7 @@ impl Client {
     /// Some servers answer a request that they cannot read with an error to nobody. During the handshake
     /// it is meant for the oldest request that is out.
     fn nameless_error(&mut self, outcome: Reply<'_>) {
-        let asked = [Errand::Discover, Errand::Initialize];
+        let asked = [Errand::LateDiscover, Errand::Discover, Errand::Initialize];
         let open = asked.into_iter().find_map(|errand| {
             let wire = self.errands.wire_for(&errand)?;
             Some((wire, errand))
@@ -193,13 +185,17 @@ impl Client {
     fn replied(&mut self, wire: u64, errand: Errand, outcome: Reply<'_>) {
         match errand {
             Errand::Call(call) => self.call_replied(call, outcome),
-            Errand::Discover => match self.handshake.discovered(as_ref(&outcome)) {
-                Some(then) => self.proceed(then),
-                None => self.stats.late_replies += 1,
-            },
+            Errand::Discover => {
+                let then = self.handshake.discovered(as_ref(&outcome));
+                self.proceed(then);
+            }
             Errand::Initialize => {
                 let then = self.handshake.initialized(as_ref(&outcome));
                 self.proceed(then);
+            }
+            Errand::LateDiscover => {
+                self.stats.late_replies += 1;
+                self.handshake.discovered_late(as_ref(&outcome));
             }
             Errand::Listen => self.listen_ended(wire, outcome.err().map(|error| error.code)),
             Errand::Page(list) => self.page(list, outcome),

@@ -14,7 +14,7 @@ use super::handshake::{Move, Say, Terms};
 use super::keepalive::{Beat, Pulse};
 use super::lifecycle::{Cue, Next, State, next};
 use super::retry::Verdict;
-use super::stdio::Pipe;
+use super::stdio::{Pipe, excerpt};
 use super::{Client, Timer};
 use crate::config::{Binding, Limits};
 use crate::fault::{ExitStatus, Fault};
@@ -59,7 +59,7 @@ impl Life {
             pipe: Pipe::new(limits),
             is_open: false,
             is_unwritable: false,
-            rung: Rung::Drain,
+            rung: Rung::CloseWrite,
             began: now,
             ready_at: None,
             cause: None,
@@ -175,6 +175,7 @@ impl Client {
 
     /// The stream ended.
     pub(super) fn ended(&mut self, faults: &[Fault]) {
+        self.last_line();
         if let Some(life) = &mut self.life {
             life.note(faults);
             life.has_ended = true;
@@ -189,7 +190,22 @@ impl Client {
             life.note(faults);
             life.is_unwritable = true;
         }
-        self.down(Cause::Died);
+        self.wind_down(Cause::Died, self.config.policy.close_grace);
+    }
+
+    /// The driver handed bytes to the system.
+    pub(super) fn sent(&mut self, len: usize) {
+        if let Some(life) = &mut self.life {
+            life.pipe.sent(len);
+        }
+    }
+
+    /// The child wrote to its standard error.
+    pub(super) fn stderr(&mut self, bytes: &[u8]) {
+        if let Some(life) = &mut self.life {
+            life.pipe.stderr.push(bytes);
+        }
+        self.heard();
     }
 
     /// The child was reaped.
@@ -203,10 +219,6 @@ impl Client {
 
     fn died(&mut self) {
         self.down(Cause::Died);
-        // What it might still have answered will not come.
-        if self.rung() == Some(Rung::Drain) {
-            self.climb();
-        }
         let life = self.life.as_ref();
         let survived = life.is_some_and(Life::is_survived_by_its_tree);
         if survived && self.rung() == Some(Rung::CloseWrite) {
@@ -219,8 +231,11 @@ impl Client {
     pub(super) fn proceed(&mut self, then: Move) {
         match then {
             Move::Agreed(terms) => self.agreed(*terms),
-            Move::Refused(why) => self.down(Cause::HandshakeRefused { why }),
+            Move::Refused(why) => self.down(Cause::HandshakeRefused {
+                why: excerpt(&why).into(),
+            }),
             Move::Say(Say::Discover(version)) => {
+                self.errands.keep(|errand| *errand != Errand::LateDiscover);
                 self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
                 let wire = self.errands.issue(Errand::Discover);
                 self.frames.push(Frame::Discover(wire));
@@ -271,7 +286,6 @@ impl Client {
         let chores = self.watcher.begin(&session);
         self.do_chores(chores);
         self.settle_what_is_not_offered();
-        self.fetch_lists();
     }
 
     /// From now on, requests are written for this version.
@@ -279,45 +293,47 @@ impl Client {
         self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
     }
 
-    /// Takes the transport down, whatever state it is in. Does nothing if that is happening.
+    /// Takes the transport down, but gives the calls in flight a while to end, if there are any.
+    pub(super) fn wind_down(&mut self, cause: Cause, grace: Duration) {
+        if self.state == State::Draining {
+            return;
+        }
+        let has_reason = self.calls.in_flight() > 0 && !grace.is_zero();
+        if !has_reason || !self.step(Cue::Drain) {
+            return self.down(cause);
+        }
+        self.leave_ready();
+        self.errands
+            .keep(|errand| matches!(errand, Errand::Call(_)));
+        self.frames.drop_requests();
+        if let Some(life) = &mut self.life {
+            life.cause = Some(cause.clone());
+        }
+        self.tell(Event::Draining {
+            epoch: self.epoch,
+            cause,
+        });
+        self.arm_in(Timer::Drain, grace);
+    }
+
+    /// Takes the transport down, whatever state it is in. Does nothing if that is happening. The first cause
+    /// is the cause.
     pub(super) fn down(&mut self, cause: Cause) {
         let state = self.state;
         if !self.step(Cue::Down) {
             return;
         }
-        // The timer says the same; a driver may be late with it.
-        let ready_at = self.life.as_ref().and_then(|life| life.ready_at);
-        let stable_after = self.config.policy.retry.stable_after;
-        if ready_at.is_some_and(|since| since + stable_after <= self.now) {
-            self.budget.forgive();
-        }
-        let cause = match (state, cause) {
-            (State::Handshaking, Cause::Died) if self.handshake.died() => Cause::EraProbe,
-            (State::Handshaking, cause) => {
-                if cause != Cause::Died && !cause.is_planned() {
-                    self.handshake.failed();
-                }
-                cause
-            }
-            (_, cause) => cause,
+        self.leave_ready();
+        let cause = if state == State::Handshaking {
+            self.judge(cause)
+        } else {
+            cause
         };
-        for timer in [
-            Timer::Handshake,
-            Timer::Notice,
-            Timer::Open,
-            Timer::Probe,
-            Timer::Pulse,
-            Timer::Stable,
-            Timer::WatchRetry,
-            Timer::WatchSetup,
-        ] {
-            self.timers.disarm(timer);
-        }
-        self.pulse = None;
-        let rung = self.first_rung(&cause);
-        if let Some(life) = &mut self.life {
-            life.cause = Some(cause.clone());
-        }
+        let Some(life) = &mut self.life else {
+            return;
+        };
+        let cause = life.cause.get_or_insert(cause).clone();
+        let rung = first_rung(&cause, life.is_open, self.config.binding);
         self.tell(Event::Closing {
             epoch: self.epoch,
             cause,
@@ -325,33 +341,35 @@ impl Client {
         self.stand_on(rung);
     }
 
-    /// How gently to begin.
-    fn first_rung(&self, cause: &Cause) -> Rung {
-        let Some(life) = &self.life else {
-            return Rung::Release;
-        };
-        let firm = match self.config.binding {
-            Binding::Child => Rung::Terminate,
-            Binding::Socket => Rung::Kill,
-        };
-        let drains = self.calls.in_flight() > 0 && !self.config.policy.drain.is_zero();
-        match cause {
-            Cause::AskedTo { .. } if drains => Rung::Drain,
-            Cause::Died if drains && life.is_unwritable && !life.has_ended => Rung::Drain,
-            _ if !life.is_open => firm,
-            Cause::AskedTo { .. }
-            | Cause::Died
-            | Cause::EraProbe
-            | Cause::HandshakeRefused { .. }
-            | Cause::OpenFailed
-            | Cause::Shutdown => Rung::CloseWrite,
-            Cause::HandshakeTimedOut | Cause::Noise | Cause::OpenTimedOut | Cause::Unresponsive => {
-                firm
-            }
+    /// What was due while the life was good is not due any more.
+    fn leave_ready(&mut self) {
+        // The timer says the same; a driver may be late with it.
+        let ready_at = self.life.as_ref().and_then(|life| life.ready_at);
+        let stable_after = self.config.policy.retry.stable_after;
+        if ready_at.is_some_and(|since| since + stable_after <= self.now) {
+            self.budget.forgive();
         }
+        self.timers.keep(|timer| !timer.is_of_life());
+        self.pulse = None;
     }
 
-    pub(super) fn rung(&self) -> Option<Rung> {
+    /// What the end of a handshake says of the era of the server.
+    fn judge(&mut self, cause: Cause) -> Cause {
+        if cause == Cause::Died {
+            let died_of_the_probe = self.handshake.died();
+            return if died_of_the_probe {
+                Cause::EraProbe
+            } else {
+                cause
+            };
+        }
+        if !cause.is_planned() {
+            self.handshake.failed();
+        }
+        cause
+    }
+
+    fn rung(&self) -> Option<Rung> {
         let life = self.life.as_ref()?;
         (self.state == State::Closing).then_some(life.rung)
     }
@@ -369,15 +387,8 @@ impl Client {
         };
         life.rung = rung;
         let epoch = life.epoch;
-        if rung != Rung::Drain {
-            self.part();
-        }
+        self.part();
         match rung {
-            Rung::Drain => {
-                self.errands
-                    .keep(|errand| matches!(errand, Errand::Call(_)));
-                self.frames.drop_requests();
-            }
             Rung::Release => return self.bury(true),
             // What is gone needs no telling.
             _ if self.is_gone() => return,
@@ -419,7 +430,9 @@ impl Client {
             return;
         };
         self.timers.disarm(Timer::Ladder);
-        self.outbox.drop_commands_to(life.epoch);
+        if !abandoned {
+            self.outbox.drop_commands_to(life.epoch);
+        }
         let ended = Arc::new(life.story(self.now, abandoned));
         let counted = ended.counted;
         self.stats.abandoned += u64::from(abandoned);
@@ -491,6 +504,7 @@ impl Client {
     /// The server is silent to the modern probe.
     pub(super) fn probe_unanswered(&mut self) {
         if let Some(then) = self.handshake.silence() {
+            self.errands.rename(&Errand::Discover, Errand::LateDiscover);
             self.proceed(then);
         }
     }
@@ -506,7 +520,16 @@ impl Client {
         }
     }
 
-    pub(super) fn beat(&mut self, beat: Beat) {
+    /// Something is suspicious: is anybody there?
+    pub(super) fn probe_now(&mut self) {
+        let now = self.now;
+        let pulse = self.pulse.as_mut().filter(|pulse| !pulse.is_probing());
+        if let Some(beat) = pulse.map(|pulse| pulse.probe(now)) {
+            self.beat(beat);
+        }
+    }
+
+    fn beat(&mut self, beat: Beat) {
         match beat {
             Beat::Dead => {
                 self.stats.probes_missed += 1;
@@ -540,5 +563,25 @@ impl Client {
             }
             None => false,
         }
+    }
+}
+
+/// How gently to begin.
+const fn first_rung(cause: &Cause, is_open: bool, binding: Binding) -> Rung {
+    let is_gentle = match cause {
+        Cause::AskedTo { .. }
+        | Cause::Died
+        | Cause::EraProbe
+        | Cause::HandshakeRefused { .. }
+        | Cause::OpenFailed
+        | Cause::Shutdown => is_open,
+        Cause::HandshakeTimedOut | Cause::Noise | Cause::OpenTimedOut | Cause::Unresponsive => {
+            false
+        }
+    };
+    match binding {
+        _ if is_gentle => Rung::CloseWrite,
+        Binding::Child => Rung::Terminate,
+        Binding::Socket => Rung::Kill,
     }
 }

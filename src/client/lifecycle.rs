@@ -19,6 +19,8 @@ pub enum State {
     Handshaking,
     /// Calls go out at once.
     Ready,
+    /// Nothing new is sent, and the calls in flight have a while to end before the transport is taken down.
+    Draining,
     /// The transport is being taken down, on purpose or because it failed.
     Closing,
     /// No transport; the next attempt has its time.
@@ -31,11 +33,12 @@ pub enum State {
 
 impl State {
     #[cfg(test)]
-    const ALL: [State; 8] = [
+    const ALL: [State; 9] = [
         State::Idle,
         State::Opening,
         State::Handshaking,
         State::Ready,
+        State::Draining,
         State::Closing,
         State::Waiting,
         State::Parked,
@@ -50,6 +53,7 @@ impl fmt::Display for State {
             State::Opening => "opening",
             State::Handshaking => "handshaking",
             State::Ready => "ready",
+            State::Draining => "draining",
             State::Closing => "closing",
             State::Waiting => "waiting",
             State::Parked => "parked",
@@ -67,6 +71,8 @@ pub(super) enum Cue {
     Attempt,
     /// The transport must be taken down.
     Down,
+    /// The transport is to be taken down, when what is in flight has ended.
+    Drain,
     /// Nothing is left of the transport, and this comes next.
     Gone(Next),
     /// The transport is open.
@@ -85,10 +91,11 @@ pub(super) enum Next {
 
 impl Cue {
     #[cfg(test)]
-    const ALL: [Cue; 8] = [
+    const ALL: [Cue; 9] = [
         Cue::Agreed,
         Cue::Attempt,
         Cue::Down,
+        Cue::Drain,
         Cue::Gone(Next::Close),
         Cue::Gone(Next::Park),
         Cue::Gone(Next::Wait),
@@ -99,32 +106,46 @@ impl Cue {
 
 /// The state that follows, or `None` where the cue means nothing.
 pub(super) const fn next(state: State, cue: Cue) -> Option<State> {
-    use State::{Closed, Closing, Handshaking, Idle, Opening, Parked, Ready, Waiting};
+    use State::{Closed, Closing, Draining, Handshaking, Idle, Opening, Parked, Ready, Waiting};
     Some(match (state, cue) {
         (Idle | Waiting | Parked, Cue::Attempt) => Opening,
         (Opening, Cue::Opened) => Handshaking,
         (Handshaking, Cue::Agreed) => Ready,
-        (Opening | Handshaking | Ready, Cue::Down) => Closing,
+        (Ready, Cue::Drain) => Draining,
+        (Opening | Handshaking | Ready | Draining, Cue::Down) => Closing,
         (Closing, Cue::Gone(Next::Wait)) => Waiting,
         (Closing, Cue::Gone(Next::Park)) => Parked,
         (Closing, Cue::Gone(Next::Close)) => Closed,
         (Idle | Waiting | Parked, Cue::Shutdown) => Closed,
 
         // Somebody is already at it, or it is over.
-        (Opening | Handshaking | Ready | Closing | Closed, Cue::Attempt) => return None,
-        // Only the transport that was asked for can open, once.
-        (Idle | Handshaking | Ready | Closing | Waiting | Parked | Closed, Cue::Opened) => {
+        (Opening | Handshaking | Ready | Draining | Closing | Closed, Cue::Attempt) => {
             return None;
         }
-        (Idle | Opening | Ready | Closing | Waiting | Parked | Closed, Cue::Agreed) => return None,
+        // Only the transport that was asked for can open, once.
+        (
+            Idle | Handshaking | Ready | Draining | Closing | Waiting | Parked | Closed,
+            Cue::Opened,
+        ) => return None,
+        (Idle | Opening | Ready | Draining | Closing | Waiting | Parked | Closed, Cue::Agreed) => {
+            return None;
+        }
+        // Only who is ready can have something in flight.
+        (
+            Idle | Opening | Handshaking | Draining | Closing | Waiting | Parked | Closed,
+            Cue::Drain,
+        ) => return None,
         // It is on its way down, or there is none.
         (Idle | Closing | Waiting | Parked | Closed, Cue::Down) => return None,
         // What is gone was closing first, be it for a moment.
-        (Idle | Opening | Handshaking | Ready | Waiting | Parked | Closed, Cue::Gone(_)) => {
+        (
+            Idle | Opening | Handshaking | Ready | Draining | Waiting | Parked | Closed,
+            Cue::Gone(_),
+        ) => return None,
+        // A transport is taken down first; a closed link stays closed.
+        (Opening | Handshaking | Ready | Draining | Closing | Closed, Cue::Shutdown) => {
             return None;
         }
-        // A transport is taken down first; a closed link stays closed.
-        (Opening | Handshaking | Ready | Closing | Closed, Cue::Shutdown) => return None,
     })
 }
 
@@ -163,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_entered_by_agreement_alone_and_left_for_closing_alone() {
+    fn ready_is_entered_by_agreement_alone_and_never_again_in_the_same_life() {
         for (from, cue, to) in edges() {
             if to == State::Ready {
                 assert_eq!((from, cue), (State::Handshaking, Cue::Agreed));
             }
             if from == State::Ready {
-                assert_eq!((cue, to), (Cue::Down, State::Closing));
+                assert!(matches!(to, State::Closing | State::Draining), "{cue:?}");
             }
         }
     }

@@ -46,9 +46,8 @@ use admission::{check_kind, prepare};
 use asks::Asks;
 use calls::{Calls, Phase};
 use catalog::Catalog;
-use closing::Rung;
 use errand::Errands;
-use frame::{Frame, Frames, Voice};
+use frame::{Frames, Voice};
 use handshake::Handshake;
 use keepalive::Pulse;
 use life::Life;
@@ -59,7 +58,7 @@ use watcher::Watcher;
 use crate::config::Config;
 use crate::id::{AskId, CallId, Epoch, StreamId};
 use crate::io::{Input, Output};
-use crate::protocol::{Era, Kind, Version, method};
+use crate::protocol::{Era, Kind, Version};
 use crate::queue::Outbox;
 use crate::stats::Stats;
 use crate::time::{Deadline, Instant, TICK, Wake};
@@ -113,6 +112,8 @@ enum Timer {
     Attempt,
     /// A call may be overdue.
     Call(CallId),
+    /// The calls in flight have had their while.
+    Drain,
     /// The handshake has failed.
     Handshake,
     /// The grace of a rung is over.
@@ -131,6 +132,24 @@ enum Timer {
     WatchRetry,
     /// The set-up of the watch takes too long.
     WatchSetup,
+}
+
+impl Timer {
+    /// Whether it is about a transport that is not being taken down.
+    const fn is_of_life(self) -> bool {
+        match self {
+            Timer::Drain
+            | Timer::Handshake
+            | Timer::Notice
+            | Timer::Open
+            | Timer::Probe
+            | Timer::Pulse
+            | Timer::Stable
+            | Timer::WatchRetry
+            | Timer::WatchSetup => true,
+            Timer::Ask(_) | Timer::Attempt | Timer::Call(_) | Timer::Ladder => false,
+        }
+    }
 }
 
 /// # The contract with the driver
@@ -168,57 +187,46 @@ impl Client {
     ///
     /// What concerns another transport than the present one is counted and dropped. Poll all outputs afterwards.
     pub fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
-        self.advance(now);
-        if self.life.as_ref().is_none_or(|life| life.epoch != epoch) {
+        let stream = input.stream().unwrap_or(StreamId::DUPLEX);
+        let life = self.life.as_ref().filter(|life| life.epoch == epoch);
+        if life.is_none() || stream != StreamId::DUPLEX {
             self.stats.stale_inputs += 1;
             return;
         }
-        match input {
-            Input::Bytes { bytes, .. } => self.bytes(&bytes),
-            Input::End { faults, .. } => {
-                self.last_line();
-                self.ended(&faults);
-            }
-            Input::Exited { status } => self.exited(status),
-            Input::OpenFailed { faults } => self.open_failed(&faults),
-            Input::Opened => self.opened(),
-            Input::Sent { len, .. } => {
-                if let Some(life) = &mut self.life {
-                    life.pipe.sent(len);
-                }
-            }
-            Input::WriteFailed { faults, .. } => self.write_failed(&faults),
-            Input::Stderr { bytes } => {
-                if let Some(life) = &mut self.life {
-                    life.pipe.stderr.push(&bytes);
-                }
-                self.heard();
-            }
-        }
-        self.conclude();
+        self.act(now, |link| match input {
+            Input::Bytes { bytes, .. } => link.bytes(&bytes),
+            Input::End { faults, .. } => link.ended(&faults),
+            Input::Exited { status } => link.exited(status),
+            Input::OpenFailed { faults } => link.open_failed(&faults),
+            Input::Opened => link.opened(),
+            Input::Sent { len, .. } => link.sent(len),
+            Input::Stderr { bytes } => link.stderr(&bytes),
+            Input::WriteFailed { faults, .. } => link.write_failed(&faults),
+        });
     }
 
     /// It is `now`. Early or late is harmless. Afterwards [`poll_timeout`](Client::poll_timeout) lies after `now`, or says
     /// that output waits.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.advance(now);
-        while let Some(timer) = self.timers.expire(self.now) {
-            match timer {
-                Timer::Ask(ask) => self.ask_unanswered(ask),
-                Timer::Attempt => self.attempt(),
-                Timer::Call(call) => self.call_due(call),
-                Timer::Handshake => self.down(Cause::HandshakeTimedOut),
-                Timer::Ladder => self.climb(),
-                Timer::Notice => self.notice(),
-                Timer::Open => self.down(Cause::OpenTimedOut),
-                Timer::Probe => self.probe_unanswered(),
-                Timer::Pulse => self.feel_pulse(),
-                Timer::Stable => self.budget.forgive(),
-                Timer::WatchRetry => self.watch_again(),
-                Timer::WatchSetup => self.stop_waiting_for_watch(),
+        self.act(now, |link| {
+            while let Some(timer) = link.timers.expire(link.now) {
+                match timer {
+                    Timer::Ask(ask) => link.ask_unanswered(ask),
+                    Timer::Attempt => link.attempt(),
+                    Timer::Call(call) => link.call_due(call),
+                    Timer::Drain => link.drained(),
+                    Timer::Handshake => link.down(Cause::HandshakeTimedOut),
+                    Timer::Ladder => link.climb(),
+                    Timer::Notice => link.notice(),
+                    Timer::Open => link.down(Cause::OpenTimedOut),
+                    Timer::Probe => link.probe_unanswered(),
+                    Timer::Pulse => link.feel_pulse(),
+                    Timer::Stable => link.budget.forgive(),
+                    Timer::WatchRetry => link.watch_again(),
+                    Timer::WatchSetup => link.stop_waiting_for_watch(),
+                }
             }
-        }
-        self.conclude();
+        });
     }
 
     /// What the driver must do next; `None` when there is nothing. Bytes to write are appended to `buf`.
@@ -253,7 +261,7 @@ impl Client {
             Timer::Attempt => Wake::Backoff,
             Timer::Call(_) => Wake::Call,
             Timer::Handshake | Timer::Notice | Timer::Probe => Wake::Handshake,
-            Timer::Ladder => Wake::Close,
+            Timer::Drain | Timer::Ladder => Wake::Close,
             Timer::Open => Wake::Open,
             Timer::Pulse => Wake::Keepalive,
             Timer::Stable => Wake::Stable,
@@ -274,9 +282,7 @@ impl Client {
     /// The link is wanted. Begins at once, or as soon as the floor between two attempts allows; does nothing
     /// where an attempt is under way, the link is ready, or it is closed.
     pub fn connect(&mut self, now: Instant) {
-        self.advance(now);
-        self.attempt();
-        self.conclude();
+        self.act(now, Client::attempt);
     }
 
     /// The transport `seen` is to be replaced, for the reason given. Free of charge.
@@ -285,42 +291,38 @@ impl Client {
     /// one any more, somebody else has seen to it, and nothing happens. So any number of callers who saw the same trouble
     /// cause one reconnect.
     pub fn reconnect(&mut self, now: Instant, seen: Epoch, why: &str) {
-        self.advance(now);
-        if self.life.as_ref().is_some_and(|life| life.epoch == seen) {
-            self.down(Cause::AskedTo { why: why.into() });
-        }
-        self.conclude();
+        self.act(now, |link| {
+            if link.life.as_ref().is_some_and(|life| life.epoch == seen) {
+                let grace = link.config.policy.drain;
+                link.wind_down(Cause::AskedTo { why: why.into() }, grace);
+            }
+        });
     }
 
     /// The link is not wanted any more. Every call ends at once; the transport is taken down by the ladder; then
     /// comes [`Event::Closed`], the last one.
     pub fn shutdown(&mut self, now: Instant) {
-        self.advance(now);
-        if self.state == State::Closed {
-            return;
-        }
-        self.is_shutting_down = true;
-        self.settle_all(&FailureKind::Closed);
-        self.down(Cause::Shutdown);
-        self.close(Cue::Shutdown);
-        self.conclude();
+        self.act(now, |link| {
+            link.is_shutting_down = true;
+            link.settle_all(&FailureKind::Closed);
+            link.down(Cause::Shutdown);
+            link.close(Cue::Shutdown);
+        });
     }
 
     /// The network is back, the laptop is awake: try now. A link that waits or is parked begins an attempt; a ready one is
     /// probed.
     pub fn wake(&mut self, now: Instant) {
-        self.advance(now);
-        if self.state != State::Idle {
-            self.attempt();
-        }
-        let beat = match &mut self.pulse {
-            Some(pulse) if !pulse.is_probing() => Some(pulse.probe(self.now)),
-            Some(_) | None => None,
-        };
-        if let Some(beat) = beat {
-            self.beat(beat);
-        }
-        self.conclude();
+        self.act(now, |link| match link.state {
+            State::Waiting | State::Parked => link.attempt(),
+            State::Ready => link.probe_now(),
+            State::Idle
+            | State::Opening
+            | State::Handshaking
+            | State::Draining
+            | State::Closing
+            | State::Closed => {}
+        });
     }
 
     /// Asks something of the server. The outcome comes as [`Event::Done`], exactly once, whatever happens below.
@@ -338,11 +340,13 @@ impl Client {
         params: Option<Payload>,
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
-        self.advance(now);
         let method = method.into();
         check_kind(&method, Kind::Request)?;
-        let call = prepare(self.now, method, params, options, &self.config.policy)?;
-        self.accept(call)
+        self.act(now, |link| {
+            let policy = &link.config.policy;
+            let call = prepare(link.now, method, params, options, policy)?;
+            link.accept(call)
+        })
     }
 
     /// Reads one of the server's lists, all pages of it. The outcome is [`Outcome::Listed`].
@@ -359,11 +363,13 @@ impl Client {
         list: List,
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
-        self.advance(now);
-        let method = catalog::method_of(list);
-        let mut call = prepare(self.now, method.into(), None, options, &self.config.policy)?;
-        call.phase = Phase::Listing(list);
-        self.accept(call)
+        self.act(now, |link| {
+            let method = catalog::method_of(list);
+            let policy = &link.config.policy;
+            let mut call = prepare(link.now, method.into(), None, options, policy)?;
+            call.phase = Phase::Listing(list);
+            link.accept(call)
+        })
     }
 
     /// A call is not wanted any more. It ends at once, and its server is told.
@@ -377,16 +383,16 @@ impl Client {
         call: CallId,
         reason: Option<&str>,
     ) -> Result<(), Misuse> {
-        self.advance(now);
-        if self.calls.call(call).is_none() {
-            return Err(Misuse::UnknownCall);
-        }
-        let kind = FailureKind::Cancelled {
-            reason: reason.map(Into::into),
-        };
-        self.abort(call, kind, reason);
-        self.conclude();
-        Ok(())
+        self.act(now, |link| {
+            if link.calls.call(call).is_none() {
+                return Err(Misuse::UnknownCall);
+            }
+            let kind = FailureKind::Cancelled {
+                reason: reason.map(Into::into),
+            };
+            link.abort(call, kind, reason);
+            Ok(())
+        })
     }
 
     /// Answers a question of the server: with a result, or with the reason why there is none.
@@ -402,64 +408,37 @@ impl Client {
         ask: AskId,
         answer: Result<Payload, ErrorObject>,
     ) -> Result<(), Misuse> {
-        self.advance(now);
         if answer.as_ref().is_ok_and(|result| !result.is_object()) {
             return Err(Misuse::NotAnObject { what: "an answer" });
         }
-        let open = self.asks.close(ask).ok_or(Misuse::UnknownAsk)?;
-        self.timers.disarm(Timer::Ask(ask));
-        self.give(open, answer);
-        self.conclude();
-        Ok(())
+        self.act(now, |link| {
+            let open = link.asks.close(ask).ok_or(Misuse::UnknownAsk)?;
+            link.timers.disarm(Timer::Ask(ask));
+            link.give(open, answer);
+            Ok(())
+        })
     }
 
     /// What the application wants to hear of, from now on and from every later server.
     pub fn watch(&mut self, now: Instant, wish: Watch) {
-        self.advance(now);
-        let session = self.session.clone().filter(|_| self.state == State::Ready);
-        let chores = self.watcher.wish_for(wish, session.as_deref());
-        if let Some(session) = session {
-            self.speak(session.version);
-        }
-        self.do_chores(chores);
-        self.conclude();
+        self.act(now, |link| link.wish(wish));
     }
 
     /// Tells the server something that has no answer, such as `notifications/roots/list_changed`.
     ///
     /// # Errors
     ///
-    /// When the link is not ready, the agreed version does not have it, the parameters are no object, or it is the
-    /// link's own business.
+    /// When the link is not ready, the agreed version does not have it, the capabilities do not declare what it is about,
+    /// the parameters are no object, the queue is full, or it is the link's own business.
     pub fn notify(
         &mut self,
         now: Instant,
         method: impl Into<Cow<'static, str>>,
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
-        self.advance(now);
         let method = method.into();
         check_kind(&method, Kind::Notification)?;
-        let Some(session) = self.session() else {
-            return Err(Misuse::NotReady { state: self.state });
-        };
-        if let Some(facts) = method::find(&method) {
-            if !facts.to_server.contains(session.version) {
-                return Err(Misuse::NotInVersion { method });
-            }
-            // S-CAP-03: what was not declared is not said.
-            let gate = facts.client_gate(session.version);
-            if gate.is_some_and(|feature| !self.config.capabilities.declares(feature)) {
-                return Err(Misuse::NotDeclared { method });
-            }
-        }
-        if params.as_ref().is_some_and(|params| !params.is_object()) {
-            return Err(Misuse::NotAnObject { what: "parameters" });
-        }
-        let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
-        self.check_room(bytes)?;
-        self.frames.push(Frame::Notify(method, params));
-        Ok(())
+        self.act(now, |link| link.announce(method, params))
     }
 
     /// Where the link stands.
@@ -482,6 +461,7 @@ impl Client {
             State::Idle
             | State::Opening
             | State::Handshaking
+            | State::Draining
             | State::Closing
             | State::Waiting
             | State::Parked
@@ -501,10 +481,10 @@ impl Client {
         self.catalog.listing(list).map(|listing| &**listing)
     }
 
-    /// Whether [`list`](Client::list) would answer from what is held.
+    /// Whether [`list`](Client::list) would answer at this time from what is held.
     #[must_use]
-    pub fn is_fresh(&self, list: List) -> bool {
-        self.fresh(list).is_some()
+    pub fn is_fresh(&self, now: Instant, list: List) -> bool {
+        self.fresh(list, self.now.max(now)).is_some()
     }
 
     /// How the last transport ended, if one did.
@@ -527,9 +507,20 @@ impl Client {
 }
 
 impl Client {
-    /// Time only moves on. A driver whose clock jumps back is not a reason to forget what was due.
-    fn advance(&mut self, now: Instant) {
+    /// Whatever happens to the machine happens in here: time moves on, it is done, and what follows from it follows.
+    ///
+    /// Time never goes back. A driver whose clock does is no reason to forget what was due.
+    fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Client) -> R) -> R {
         self.now = self.now.max(now);
+        let done = what(self);
+        if self.state == State::Draining && self.is_drained() {
+            self.drained();
+        }
+        self.fetch_lists();
+        if self.state == State::Ready && self.watcher.is_complete() {
+            self.tell_watching();
+        }
+        done
     }
 
     fn tell(&mut self, event: Event) {
@@ -544,14 +535,22 @@ impl Client {
         self.timers.arm(timer, at.max(self.now + TICK));
     }
 
-    /// What follows from the end of any input, timer or verb.
-    fn conclude(&mut self) {
-        if self.rung() == Some(Rung::Drain) && self.is_drained() {
-            self.climb();
+    /// Whether the two ends still talk to each other.
+    fn is_in_touch(&self) -> bool {
+        match self.state {
+            State::Handshaking | State::Ready | State::Draining => true,
+            State::Idle
+            | State::Opening
+            | State::Closing
+            | State::Waiting
+            | State::Parked
+            | State::Closed => false,
         }
-        if self.state == State::Ready && self.watcher.is_complete() {
-            self.tell_watching();
-        }
+    }
+
+    /// Nothing is in flight any more, or it has had its while. Why the life ends was said when the draining began.
+    fn drained(&mut self) {
+        self.down(Cause::Died);
     }
 
     fn is_drained(&self) -> bool {

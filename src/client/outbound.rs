@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 
 use super::Client;
-use super::closing::Rung;
 use super::errand::Errand;
 use super::event::Event;
 use super::lifecycle::State;
@@ -42,13 +41,8 @@ impl Client {
 
     /// Whether the transport takes something to write.
     fn may_write(&self) -> bool {
-        let speaking = match self.state {
-            State::Handshaking | State::Ready => true,
-            State::Closing => self.rung() == Some(Rung::Drain),
-            State::Idle | State::Opening | State::Waiting | State::Parked | State::Closed => false,
-        };
         let life = self.life.as_ref();
-        speaking && life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
+        self.is_in_touch() && life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
     }
 
     /// The call to send next. While draining, only those that their server waits for.
@@ -58,10 +52,11 @@ impl Client {
         }
         match self.state {
             State::Ready => self.calls.first_waiting(),
-            State::Closing => self.calls.first_going_on(),
+            State::Draining => self.calls.first_going_on(),
             State::Idle
             | State::Opening
             | State::Handshaking
+            | State::Closing
             | State::Waiting
             | State::Parked
             | State::Closed => None,

@@ -80,6 +80,11 @@ impl Client {
         if state.is_none() && questions.is_empty() {
             return self.invalid(id, "it wants input and does not say which");
         }
+        let bytes = state.map_or(0, |state| state.get().len());
+        if bytes > limits.request_state_bytes {
+            let bytes = bytes as u64;
+            return self.fail(id, FailureKind::TooLarge { bytes });
+        }
         if state.is_some_and(|state| !state.get().starts_with('"')) {
             return self.invalid(id, "its state is no text");
         }
@@ -137,7 +142,8 @@ impl Client {
 
     /// Whether another answer has room among those that the server has not read yet.
     fn server_reads(&self) -> bool {
-        self.frames.len() < ANSWERS_KEPT && self.frames.bytes() < self.config.limits.queued_bytes
+        self.frames.answers() < ANSWERS_KEPT
+            && self.frames.bytes() < self.config.limits.queued_bytes
     }
 
     /// The link answers by itself, unless the server has long ceased to read its answers.

@@ -40,7 +40,7 @@ impl Client {
             (_, _) => return None,
         }
         match self.state {
-            State::Ready => None,
+            State::Ready | State::Draining => None,
             State::Closing => {
                 let life = self.life.as_ref()?;
                 Some(Arc::new(life.story(self.now, false)))
@@ -137,6 +137,7 @@ impl Client {
             Errand::Call(call) => Some(call),
             Errand::Discover
             | Errand::Initialize
+            | Errand::LateDiscover
             | Errand::Listen
             | Errand::Page(_)
             | Errand::Probe

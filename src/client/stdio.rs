@@ -119,6 +119,18 @@ impl NoiseMeter {
     }
 }
 
+/// As many characters of a peer's own words are repeated in a text of ours.
+const WORDS_SHOWN: usize = 256;
+
+/// How words of a peer begin: it can make them of any length.
+pub(super) fn excerpt(words: &str) -> String {
+    let mut shown: String = words.chars().take(WORDS_SHOWN).collect();
+    if shown.len() < words.len() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// How a useless piece begins, made fit to be shown.
 pub(super) fn sample(bytes: &[u8], limit: usize) -> String {
     let shown = &bytes[..bytes.len().min(limit)];
@@ -164,6 +176,13 @@ mod tests {
         assert_eq!(meter.run(), 10_000);
         meter.made_sense();
         assert_eq!(meter.run(), 0);
+    }
+
+    #[test]
+    fn excerpts_are_short_and_whole_characters() {
+        assert_eq!(excerpt("short"), "short");
+        let long = "é".repeat(1_000);
+        assert_eq!(excerpt(&long).chars().count(), WORDS_SHOWN + 1);
     }
 
     #[test]

@@ -148,6 +148,7 @@ impl Rules {
             Event::Opening { .. } => State::Opening,
             Event::Handshaking { .. } => State::Handshaking,
             Event::Ready(_) => State::Ready,
+            Event::Draining { .. } => State::Draining,
             Event::Closing { .. } => State::Closing,
             Event::Waiting { .. } => State::Waiting,
             Event::Parked { .. } => State::Parked,
@@ -185,21 +186,22 @@ impl Rules {
 
 /// Whether the second state can follow the first, as the lifecycle is drawn.
 fn follows(from: State, to: State) -> bool {
-    matches!(
-        (from, to),
-        (State::Idle | State::Waiting | State::Parked, State::Opening)
-            | (State::Opening, State::Handshaking)
-            | (State::Handshaking, State::Ready)
-            | (
-                State::Opening | State::Handshaking | State::Ready,
-                State::Closing
-            )
-            | (
-                State::Closing,
-                State::Waiting | State::Parked | State::Closed
-            )
-            | (State::Idle | State::Waiting | State::Parked, State::Closed)
-    )
+    match to {
+        State::Opening => matches!(from, State::Idle | State::Waiting | State::Parked),
+        State::Handshaking => from == State::Opening,
+        State::Ready => from == State::Handshaking,
+        State::Draining => from == State::Ready,
+        State::Closing => matches!(
+            from,
+            State::Opening | State::Handshaking | State::Ready | State::Draining
+        ),
+        State::Waiting | State::Parked => from == State::Closing,
+        State::Closed => matches!(
+            from,
+            State::Idle | State::Closing | State::Waiting | State::Parked
+        ),
+        _ => false,
+    }
 }
 
 /// A failure names its call in words.
