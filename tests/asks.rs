@@ -8,10 +8,10 @@
 mod eras;
 mod world;
 
-use everlink::client::{Event, FailureKind, Misuse, State, Withdrawn};
+use everlink::client::{Event, FailureKind, Misuse, Outcome, State, Withdrawn};
 use everlink::protocol::{ClientCapabilities, code};
 use everlink::wire::ErrorObject;
-use everlink::{AskId, CallId, Config, List, Outcome};
+use everlink::{AskId, CallId, Config, List};
 use serde_json::{Value, json};
 
 use eras::{BOTH, answering, form, input_required, legacy, ready};

@@ -8,9 +8,9 @@
 mod eras;
 mod world;
 
-use everlink::client::{Event, FailureKind, State};
+use everlink::client::{Event, FailureKind, Outcome, State};
 use everlink::protocol::LogLevel;
-use everlink::{Change, Config, ExitStatus, List, Outcome, Watch};
+use everlink::{Change, Config, ExitStatus, List, Watch};
 use serde_json::{Value, json};
 
 use eras::{BOTH, legacy, ready};
@@ -51,7 +51,7 @@ fn listed(world: &World, call: everlink::CallId) -> Vec<String> {
 /// Whether a list would be given out from what is held, at the time that it is.
 fn is_fresh(world: &mut World, list: List) -> bool {
     world.verb(|link, now| link.handle_timeout(now));
-    world.link().is_fresh(list)
+    world.link().is_fresh(world.now(), list)
 }
 
 fn is_modern(world: &World) -> bool {

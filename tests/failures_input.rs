@@ -8,8 +8,8 @@
 mod eras;
 mod world;
 
-use everlink::client::{CallOptions, Cause, Event, FailureKind, Misuse, State};
-use everlink::{CallId, List, Outcome, StreamId};
+use everlink::client::{CallOptions, Cause, Event, FailureKind, Misuse, Outcome, State};
+use everlink::{CallId, List, StreamId};
 use serde_json::{Value, json};
 
 use eras::{BOTH, answering, legacy, ready};

@@ -434,8 +434,10 @@ fn f_080_an_error_that_the_server_replies_with_is_health() {
         for name in ["error", "is error"].into_iter().cycle().take(1_000) {
             let call = world.tool(name);
             match world.outcome(call) {
-                everlink::Outcome::Error(error) => assert_eq!(error.code, -32603),
-                everlink::Outcome::Reply(_) => assert_eq!(world.result(call)["isError"], true),
+                everlink::client::Outcome::Error(error) => assert_eq!(error.code, -32603),
+                everlink::client::Outcome::Reply(_) => {
+                    assert_eq!(world.result(call)["isError"], true)
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -646,7 +648,10 @@ fn f_083_a_slow_list_keeps_the_server_alive_too() {
         assert_eq!(world.life(), 1, "its own deadline still runs");
         let request = world.last("tools/list");
         world.peer(reply(&request, json!({"tools": []})));
-        assert!(matches!(world.outcome(list), everlink::Outcome::Listed(_)));
+        assert!(matches!(
+            world.outcome(list),
+            everlink::client::Outcome::Listed(_)
+        ));
         world.finish();
     }
 }

@@ -8,10 +8,10 @@
 mod eras;
 mod world;
 
-use everlink::client::{Blame, CallOptions, Cause, Event, FailureKind, State};
+use everlink::client::{Blame, CallOptions, Cause, Event, FailureKind, Outcome, State};
 use everlink::protocol::LogLevel;
 use everlink::wire::ErrorObject;
-use everlink::{Change, ExitStatus, Fault, FaultKind, Input, List, Outcome, Watch};
+use everlink::{Change, ExitStatus, Fault, FaultKind, Input, List, Watch};
 use serde_json::{Value, json};
 
 use eras::{BOTH, answering, form, input_required, legacy, ready};

@@ -4,17 +4,14 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::calls::{Call, CallOptions, Phase};
-use super::clock::Clock;
+use super::calls::{Call, Phase};
 use super::event::Outcome;
 use super::failure::{FailureKind, Misuse};
 use super::frame::Frame;
 use super::lifecycle::State;
 use super::{Client, Timer};
-use crate::config::Policy;
 use crate::id::CallId;
-use crate::protocol::{Kind, Owner, meta, method};
-use crate::time::Instant;
+use crate::protocol::{Kind, Method, Owner, meta, method};
 use crate::wire::encode::Object;
 use crate::wire::{Payload, object};
 
@@ -57,12 +54,13 @@ impl Client {
     pub(super) fn announce(
         &mut self,
         method: Cow<'static, str>,
+        facts: Option<&'static Method>,
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
         let Some(session) = self.session() else {
             return Err(Misuse::NotReady { state: self.state });
         };
-        if let Some(facts) = method::find(&method) {
+        if let Some(facts) = facts {
             if !facts.to_server.contains(session.version) {
                 return Err(Misuse::NotInVersion { method });
             }
@@ -104,14 +102,14 @@ impl Client {
     }
 }
 
-/// Whether the application may send a method of this name as this kind of message.
-pub(super) fn check_kind(name: &str, kind: Kind) -> Result<(), Misuse> {
+/// What the protocol says of a method that the application wants to send as this kind of message, if it may.
+pub(super) fn check_kind(name: &str, kind: Kind) -> Result<Option<&'static Method>, Misuse> {
     let Some(facts) = method::find(name) else {
-        return Ok(());
+        return Ok(None);
     };
     let method = facts.name;
     match (facts.owner, facts.kind) {
-        (Owner::Application, actual) if actual == kind => Ok(()),
+        (Owner::Application, actual) if actual == kind => Ok(Some(facts)),
         (Owner::Application, Kind::Notification) => Err(Misuse::WrongVerb {
             method,
             instead: "notify",
@@ -150,24 +148,8 @@ const OWN_KEYS: [&str; 5] = [
 /// The members of parameters that the link writes (S-MRTR-11).
 const OWN_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
 
-/// A request as the caller wants it, checked and taken apart.
-pub(super) fn prepare(
-    now: Instant,
-    method: Cow<'static, str>,
-    params: Option<Payload>,
-    options: CallOptions,
-    policy: &Policy,
-) -> Result<Call, Misuse> {
-    let split = match params {
-        Some(params) => split_meta(params)?,
-        None => (None, None),
-    };
-    let clock = Clock::new(now, &options, policy);
-    Ok(Call::new(method, split, options, clock))
-}
-
 /// Takes `_meta` out of the parameters, where the link has something to add.
-fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
+pub(super) fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
     let mut own_member = None;
     let mut meta = None;
     let mut others = 0_usize;

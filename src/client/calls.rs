@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use super::catalog::method_of;
 use super::clock::Clock;
 use super::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::config::Limit;
@@ -110,13 +111,14 @@ pub(super) struct Round {
 impl Call {
     pub(super) fn new(
         method: Cow<'static, str>,
+        facts: Option<&'static Method>,
         (params, meta): (Option<Payload>, Option<Payload>),
         options: CallOptions,
         clock: Clock,
     ) -> Call {
         Call {
-            facts: method::find(&method),
             method,
+            facts,
             params,
             meta,
             options,
@@ -125,6 +127,22 @@ impl Call {
             progress: None,
             resends: 0,
             clock,
+        }
+    }
+
+    /// One that wants a list.
+    pub(super) fn listing(list: List, options: CallOptions, clock: Clock) -> Call {
+        let method = method_of(list);
+        let call = Call::new(
+            method.into(),
+            method::find(method),
+            (None, None),
+            options,
+            clock,
+        );
+        Call {
+            phase: Phase::Listing(list),
+            ..call
         }
     }
 

@@ -42,10 +42,11 @@ pub use event::{Ask, Event, Noise, Outcome, Session, Withdrawn};
 pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, TimeLimit};
 pub use lifecycle::State;
 
-use admission::{check_kind, prepare};
+use admission::{check_kind, split_meta};
 use asks::Asks;
-use calls::{Calls, Phase};
+use calls::{Call, Calls};
 use catalog::Catalog;
+use clock::Clock;
 use errand::Errands;
 use frame::{Frames, Voice};
 use handshake::Handshake;
@@ -341,11 +342,11 @@ impl Client {
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
         let method = method.into();
-        check_kind(&method, Kind::Request)?;
+        let facts = check_kind(&method, Kind::Request)?;
         self.act(now, |link| {
-            let policy = &link.config.policy;
-            let call = prepare(link.now, method, params, options, policy)?;
-            link.accept(call)
+            let split = params.map(split_meta).transpose()?.unwrap_or_default();
+            let clock = Clock::new(link.now, &options, &link.config.policy);
+            link.accept(Call::new(method, facts, split, options, clock))
         })
     }
 
@@ -364,11 +365,8 @@ impl Client {
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
         self.act(now, |link| {
-            let method = catalog::method_of(list);
-            let policy = &link.config.policy;
-            let mut call = prepare(link.now, method.into(), None, options, policy)?;
-            call.phase = Phase::Listing(list);
-            link.accept(call)
+            let clock = Clock::new(link.now, &options, &link.config.policy);
+            link.accept(Call::listing(list, options, clock))
         })
     }
 
@@ -437,8 +435,8 @@ impl Client {
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
         let method = method.into();
-        check_kind(&method, Kind::Notification)?;
-        self.act(now, |link| link.announce(method, params))
+        let facts = check_kind(&method, Kind::Notification)?;
+        self.act(now, |link| link.announce(method, facts, params))
     }
 
     /// Where the link stands.
@@ -517,7 +515,7 @@ impl Client {
             self.drained();
         }
         self.fetch_lists();
-        if self.state == State::Ready && self.watcher.is_complete() {
+        if self.state == State::Ready && self.watcher.is_news() {
             self.tell_watching();
         }
         done

@@ -79,6 +79,11 @@ impl Watcher {
         !core::mem::replace(&mut self.settled, true) && self.wish != Watch::none()
     }
 
+    /// Whether the set-up is over and nobody was told.
+    pub(super) fn is_news(&self) -> bool {
+        !self.settled && self.is_complete()
+    }
+
     /// The answers that are missing are not waited for any more.
     pub(super) fn stop_waiting(&mut self) {
         self.missing = 0;

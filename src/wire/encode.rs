@@ -194,9 +194,8 @@ impl fmt::Debug for Object<'_> {
 }
 
 fn envelope(buf: &mut Vec<u8>) -> Object<'_> {
-    let mut message = Object::open(buf);
-    message.text("jsonrpc", "2.0");
-    message
+    buf.extend_from_slice(br#"{"jsonrpc":"2.0""#);
+    Object { buf, empty: false }
 }
 
 fn write_integer(buf: &mut Vec<u8>, value: i64) {
@@ -220,7 +219,10 @@ fn write_integer(buf: &mut Vec<u8>, value: i64) {
 fn write_text(buf: &mut Vec<u8>, text: &str) {
     buf.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|&byte| needs_escape(byte)) {
+    while let Some(at) = rest
+        .iter()
+        .position(|&byte| NEEDS_ESCAPE[usize::from(byte)])
+    {
         buf.extend_from_slice(&rest[..at]);
         write_escape(buf, rest[at]);
         rest = &rest[at + 1..];
@@ -229,9 +231,18 @@ fn write_text(buf: &mut Vec<u8>, text: &str) {
     buf.push(b'"');
 }
 
-fn needs_escape(byte: u8) -> bool {
-    byte < b' ' || byte == b'"' || byte == b'\\'
-}
+/// Which bytes cannot stand in a string as they are.
+const NEEDS_ESCAPE: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        table[byte] = true;
+        byte += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table
+};
 
 fn write_escape(buf: &mut Vec<u8>, byte: u8) {
     const HEX: &[u8; 16] = b"0123456789abcdef";

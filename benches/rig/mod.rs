@@ -1,0 +1,179 @@
+//! A link that is ready, and the other end of its stream, for whatever measures a link. Measures nothing itself.
+#![allow(dead_code, reason = "each program that measures uses its own part")]
+
+use everlink::client::{CallOptions, Client, Event, Outcome, State};
+use everlink::protocol::Era;
+use everlink::{Config, Dialect, Epoch, Input, Instant, Output, Payload, StreamId};
+
+/// How every message of the link that has an id begins.
+const REQUEST: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
+
+/// A result that makes a reply of about 100 bytes.
+pub(crate) const ECHO: &str = r#"{"content":[{"type":"text","text":"hello"}],"isError":false}"#;
+
+/// Both eras, for what must hold in each.
+pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+/// A link, and what its server needs to answer.
+pub(crate) struct Rig {
+    pub(crate) link: Client,
+    pub(crate) now: Instant,
+    pub(crate) epoch: Epoch,
+    /// What the link wrote last.
+    pub(crate) written: Vec<u8>,
+    /// What the server says next.
+    line: Vec<u8>,
+}
+
+impl Rig {
+    /// A link with a server of this era that has tools.
+    pub(crate) fn ready(era: Era) -> Rig {
+        Rig::with(era, Config::child("measured", "1.0"))
+    }
+
+    /// A link set up in this way, and ready.
+    pub(crate) fn with(era: Era, mut config: Config) -> Rig {
+        let agreement;
+        (config.dialect, agreement) = match era {
+            Era::Legacy => (
+                Dialect::Legacy,
+                r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}"#,
+            ),
+            Era::Modern => (
+                Dialect::Modern,
+                r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#,
+            ),
+            _ => unreachable!("there are two eras"),
+        };
+        let mut rig = Rig {
+            link: Client::new(config),
+            now: Instant::ZERO,
+            epoch: Epoch::NONE,
+            written: Vec::with_capacity(64 << 10),
+            line: Vec::with_capacity(64 << 10),
+        };
+        rig.link.connect(rig.now);
+        rig.epoch = rig.link.epoch();
+        rig.link.handle(rig.now, rig.epoch, Input::Opened);
+        let wire = rig.write();
+        rig.reply(wire, agreement);
+        rig.drain();
+        assert_eq!(rig.link.state(), State::Ready);
+        rig
+    }
+
+    /// Has the link accept a `tools/call`.
+    pub(crate) fn call(&mut self, params: Payload) {
+        self.link
+            .call(self.now, "tools/call", Some(params), CallOptions::new())
+            .expect("there is room for a call");
+    }
+
+    /// Polls up to the next request, has it sent, and returns its id.
+    pub(crate) fn write(&mut self) -> u64 {
+        self.written.clear();
+        loop {
+            match self.link.poll_output(&mut self.written) {
+                Some(Output::Write { len, .. }) => {
+                    self.feed(Input::sent(len));
+                    return wire_id(&self.written);
+                }
+                Some(_) => {}
+                None => panic!("the link has nothing to say"),
+            }
+        }
+    }
+
+    /// The server replies to the request with this id.
+    pub(crate) fn reply(&mut self, wire: u64, result: &str) {
+        self.prepare(wire, result);
+        self.deliver();
+    }
+
+    /// The server gets a reply ready.
+    pub(crate) fn prepare(&mut self, wire: u64, result: &str) {
+        use std::io::Write as _;
+
+        self.line.clear();
+        self.line.extend_from_slice(REQUEST);
+        write!(self.line, "{wire}").expect("a buffer takes what it is given");
+        self.line.extend_from_slice(br#","result":"#);
+        self.line.extend_from_slice(result.as_bytes());
+        self.line.extend_from_slice(b"}\n");
+    }
+
+    /// The reply that was got ready arrives.
+    pub(crate) fn deliver(&mut self) {
+        let input = Input::bytes(&*self.line);
+        self.link.handle(self.now, self.epoch, input);
+    }
+
+    /// Polls up to the next reply of the server.
+    pub(crate) fn outcome(&mut self) -> Payload {
+        loop {
+            match self.link.poll_output(&mut self.written) {
+                Some(Output::Event(Event::Done {
+                    outcome: Outcome::Reply(result),
+                    ..
+                })) => return result,
+                Some(Output::Event(Event::Done { outcome, .. })) => panic!("{outcome:?}"),
+                Some(_) => {}
+                None => panic!("no call is done"),
+            }
+        }
+    }
+
+    /// A call from its beginning to its end.
+    pub(crate) fn round_trip(&mut self, params: Payload, result: &str) -> Payload {
+        self.call(params);
+        let wire = self.write();
+        self.reply(wire, result);
+        self.outcome()
+    }
+
+    /// Puts calls in flight.
+    pub(crate) fn fly(&mut self, calls: usize) {
+        for _ in 0..calls {
+            self.call(params());
+            self.write();
+        }
+    }
+
+    /// Polls all there is and has it sent.
+    pub(crate) fn drain(&mut self) {
+        self.written.clear();
+        while let Some(output) = self.link.poll_output(&mut self.written) {
+            if let Output::Write { len, .. } = output {
+                self.feed(Input::sent(len));
+            }
+        }
+    }
+
+    /// Whatever a driver asks of a link in which nothing happens.
+    pub(crate) fn idle_poll(&mut self) -> bool {
+        self.link.handle_timeout(self.now);
+        let output = self.link.poll_output(&mut self.written);
+        let deadline = self.link.poll_timeout();
+        let wants_input = self.link.wants_input(StreamId::DUPLEX);
+        output.is_none() && wants_input && deadline.is_some_and(|deadline| deadline.at > self.now)
+    }
+
+    pub(crate) fn feed(&mut self, input: Input<'_>) {
+        self.link.handle(self.now, self.epoch, input);
+    }
+}
+
+/// Parameters that make a request of about 100 bytes.
+pub(crate) fn params() -> Payload {
+    r#"{"name":"echo","arguments":{"text":"hello"}}"#
+        .parse()
+        .expect("this is JSON")
+}
+
+/// The id of a request of the link.
+fn wire_id(request: &[u8]) -> u64 {
+    let rest = request.strip_prefix(REQUEST).expect("it is a request");
+    rest.iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0, |id, digit| 10 * id + u64::from(digit - b'0'))
+}

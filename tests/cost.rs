@@ -1,0 +1,183 @@
+//! What a link asks of the heap, and how large its values are: pinned, so that no change makes it dearer unseen.
+//!
+//! Allocations are counted, never timed, so the verdict is the same on every machine.
+
+#[path = "../benches/rig/mod.rs"]
+mod rig;
+
+use alloc_count::{Counting, Counts, count, live};
+use everlink::client::Event;
+use everlink::{Client, Input, Output, Payload};
+use rig::{ERAS, Rig, params};
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+/// Rounds before anything is counted: the queues and tables have then the size that they keep.
+const WARM_UP: usize = 100;
+
+const FLAT: &str = r#"{"isError":false}"#;
+const NESTED: &str = r#"{"content":[{"type":"text","text":"3","annotations":{"audience":["user"]}}],"structuredContent":{"sum":{"value":3}}}"#;
+
+/// How often memory was asked for, in whatever way.
+const fn requests(counts: Counts) -> usize {
+    counts.allocs + counts.reallocs
+}
+
+#[test]
+fn an_idle_poll_allocates_nothing() {
+    for era in ERAS {
+        for in_flight in [0, 500] {
+            let mut rig = Rig::ready(era);
+            rig.fly(in_flight);
+            let (idle, counts) = count(|| rig.idle_poll());
+            assert!(idle, "{era:?}, {in_flight} in flight");
+            assert_eq!(counts, Counts::default(), "{era:?}, {in_flight} in flight");
+        }
+    }
+}
+
+#[test]
+fn a_frame_allocates_nothing_beside_the_buffer_of_the_caller() {
+    for era in ERAS {
+        let mut rig = Rig::ready(era);
+        for round in 0..2 * WARM_UP {
+            rig.call(params());
+            let (wire, counts) = count(|| rig.write());
+            if round >= WARM_UP {
+                assert_eq!(requests(counts), 0, "{era:?}, round {round}");
+            }
+            rig.reply(wire, FLAT);
+            rig.outcome();
+        }
+    }
+}
+
+#[test]
+fn a_frame_allocates_nothing_with_many_calls_in_flight() {
+    for era in ERAS {
+        let mut rig = Rig::ready(era);
+        for round in 0..2 * WARM_UP {
+            for _ in 0..64 {
+                rig.call(params());
+            }
+            let (wires, counts) = count(|| [(); 64].map(|()| rig.write()));
+            if round >= WARM_UP {
+                assert_eq!(requests(counts), 0, "{era:?}, round {round}");
+            }
+            for wire in wires {
+                rig.reply(wire, FLAT);
+                rig.outcome();
+            }
+        }
+    }
+}
+
+/// One for the payload; one or two for what `serde_json` remembers of the nesting while it passes over a result, which
+/// the modern era reads twice.
+#[test]
+fn a_reply_allocates_three_times_at_most() {
+    for era in ERAS {
+        for (result, most) in [(FLAT, 1), (NESTED, 3)] {
+            for in_flight in [1, 64] {
+                let dearest = dearest_reply(&mut Rig::ready(era), result, in_flight);
+                assert!(
+                    dearest <= most,
+                    "{dearest} for {result}, {era:?}, {in_flight} in flight"
+                );
+            }
+        }
+    }
+}
+
+/// The most requests for memory that any reply took, when this many calls are in flight at a time.
+fn dearest_reply(rig: &mut Rig, result: &str, in_flight: usize) -> usize {
+    let mut dearest = 0;
+    for round in 0..2 * WARM_UP {
+        for _ in 0..in_flight {
+            rig.call(params());
+        }
+        let wires: Vec<u64> = (0..in_flight).map(|_| rig.write()).collect();
+        for wire in wires {
+            rig.prepare(wire, result);
+            let (reply, counts): (Payload, Counts) = count(|| {
+                rig.deliver();
+                rig.outcome()
+            });
+            assert_eq!(reply.as_str(), result);
+            if round >= WARM_UP {
+                dearest = dearest.max(requests(counts));
+            }
+        }
+    }
+    dearest
+}
+
+/// What a call takes beside its parameters is room in tables, which is there already, or is made for several at a time.
+#[test]
+fn accepting_a_call_allocates_less_than_once() {
+    for era in ERAS {
+        let mut rig = Rig::ready(era);
+        rig.round_trip(params(), FLAT);
+        let call = params();
+        let ((), alone) = count(|| rig.call(call));
+        assert_eq!(requests(alone), 0, "{era:?}, one at a time");
+
+        let calls = [(); 500].map(|()| params());
+        let ((), together) = count(|| calls.into_iter().for_each(|call| rig.call(call)));
+        assert!(requests(together) < 500, "{era:?}: {together:?}");
+    }
+}
+
+/// A platform holds thousands of links, most of them idle.
+#[test]
+fn an_idle_link_is_small() {
+    for era in ERAS {
+        let before = live();
+        let Rig { link, .. } = Rig::ready(era);
+        let heap = live() - before;
+        assert!(heap <= 4 << 10, "{heap} bytes, {era:?}, {link:?}");
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_a_call_that_is_over() {
+    for era in ERAS {
+        let mut rig = Rig::ready(era);
+        let round = |rig: &mut Rig| {
+            for _ in 0..64 {
+                rig.call(params());
+            }
+            let wires = [(); 64].map(|()| rig.write());
+            for wire in wires {
+                rig.reply(wire, NESTED);
+                rig.outcome();
+            }
+            live()
+        };
+        for _ in 0..WARM_UP {
+            round(&mut rig);
+        }
+        let before = round(&mut rig);
+        for _ in 0..WARM_UP {
+            assert_eq!(round(&mut rig), before, "{era:?}");
+        }
+    }
+}
+
+/// Events and outputs are moved into a queue, out of it and out of `poll_output`, so what is rare and large is boxed: a
+/// little more than one cache line. Inputs are passed by value: a name, and bytes that are owned or borrowed. A link may
+/// be a local variable.
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn values_are_small() {
+    for (what, size, most) in [
+        ("an event", size_of::<Event>(), 72),
+        ("an output", size_of::<Output<Event>>(), 72),
+        ("an input", size_of::<Input<'_>>(), 40),
+        ("a payload", size_of::<Payload>(), 16),
+        ("a link", size_of::<Client>(), 2_048),
+    ] {
+        assert!(size <= most, "{what} has {size} bytes, more than {most}");
+    }
+}

@@ -1,0 +1,259 @@
+//! A server that does nothing but hurt: a gigabyte of noise, in memory that the limits bound, and the link is ready
+//! and works when it is over.
+
+#[path = "../benches/rig/mod.rs"]
+mod rig;
+
+use alloc_count::{Counting, count};
+use everlink::client::State;
+use everlink::protocol::{ClientCapabilities, Era, LogLevel};
+use everlink::{Config, Input, Limits, Output, StreamId, Watch};
+use rig::{ERAS, Rig, params};
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+/// What a driver reads at a time.
+const CHUNK: usize = 64 << 10;
+
+const GIGABYTE: usize = 1 << 30;
+
+/// How a driver treats the link while noise arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Driver {
+    /// It does all it should.
+    Diligent,
+    /// Its application takes events only when the link wants no more input.
+    Slow,
+    /// Its server reads nothing, so that nothing can be sent.
+    Stuck,
+}
+
+#[test]
+fn a_gigabyte_of_noise_is_survived() {
+    for era in ERAS {
+        survive(era, Driver::Diligent, GIGABYTE / 2);
+    }
+}
+
+#[test]
+fn noise_is_survived_by_a_link_that_cannot_write() {
+    for era in ERAS {
+        survive(era, Driver::Stuck, GIGABYTE / 16);
+    }
+}
+
+#[test]
+fn noise_is_survived_by_a_link_whose_events_wait() {
+    for era in ERAS {
+        survive(era, Driver::Slow, GIGABYTE / 16);
+    }
+}
+
+/// Sends so many bytes, of every kind of noise the same share.
+fn survive(era: Era, driver: Driver, bytes: usize) {
+    let config = config();
+    let bound = bound(&config.limits);
+    let mut rig = Rig::with(era, config);
+    let kinds = kinds();
+    let share = bytes.div_ceil(kinds.len());
+    let mut held_too_much = Vec::new();
+    for noise in &kinds {
+        let ((), counts) = count(|| flood(&mut rig, noise, share, driver));
+        if counts.peak_live > bound {
+            held_too_much.push((noise.what, counts.peak_live));
+        }
+        // What the noise left behind must neither add up nor be in the way.
+        rig.drain();
+        assert_eq!(rig.link.state(), State::Ready, "{era:?}, {}", noise.what);
+        let reply = rig.round_trip(params(), r#"{"content":[]}"#);
+        assert_eq!(reply.as_str(), r#"{"content":[]}"#);
+    }
+    assert!(
+        held_too_much.is_empty(),
+        "{era:?}, {driver:?}: more than {bound} bytes for {held_too_much:?}"
+    );
+}
+
+/// Small limits, so that what is over them shows.
+fn config() -> Config {
+    let mut config = Config::child("flooded", "1.0");
+    config.capabilities = ClientCapabilities::default().with_sampling();
+    config.watch = Watch::lists().and_logs(LogLevel::Debug);
+    config.limits.message_bytes = 256 << 10;
+    config.limits.undelivered_bytes = 256 << 10;
+    config.limits.queued_bytes = 64 << 10;
+    config
+}
+
+/// The most that a link may hold because of what a server says.
+fn bound(limits: &Limits) -> usize {
+    // A line, and a copy of what it carries or what `serde_json` remembers of its nesting.
+    let reading = 2 * limits.message_bytes;
+    // Events, beyond the limit by what one chunk can hold.
+    let telling = limits.undelivered_bytes + 2 * CHUNK;
+    // Answers of the link itself, and open questions.
+    let answering = limits.queued_bytes + 1_024 * limits.asks;
+    reading + telling + answering + 2 * limits.stderr_tail
+}
+
+/// Sends at least so many bytes of one kind, and the end of the last line.
+fn flood(rig: &mut Rig, noise: &Noise, bytes: usize, driver: Driver) {
+    let mut unsent = 0;
+    for _ in 0..bytes.div_ceil(noise.chunk.len()) {
+        rig.feed(noise.input(&noise.chunk));
+        let polls = match driver {
+            Driver::Diligent | Driver::Stuck => true,
+            Driver::Slow => !rig.link.wants_input(StreamId::DUPLEX),
+        };
+        if polls {
+            unsent += poll(rig, driver);
+            assert!(rig.link.wants_input(StreamId::DUPLEX), "{}", noise.what);
+        }
+    }
+    rig.feed(noise.input(b"\n"));
+    rig.feed(Input::sent(unsent));
+}
+
+/// Does all outputs. Returns how many bytes were not sent.
+fn poll(rig: &mut Rig, driver: Driver) -> usize {
+    let mut unsent = 0;
+    rig.written.clear();
+    while let Some(output) = rig.link.poll_output(&mut rig.written) {
+        if let Output::Write { len, .. } = output {
+            rig.written.clear();
+            if driver == Driver::Stuck {
+                unsent += len;
+            } else {
+                rig.feed(Input::sent(len));
+            }
+        }
+    }
+    unsent
+}
+
+/// One kind of noise: bytes that are sent over and over.
+struct Noise {
+    what: &'static str,
+    is_stderr: bool,
+    chunk: Vec<u8>,
+}
+
+impl Noise {
+    fn input<'a>(&self, bytes: &'a [u8]) -> Input<'a> {
+        if self.is_stderr {
+            Input::stderr(bytes)
+        } else {
+            Input::bytes(bytes)
+        }
+    }
+
+    /// Lines of this pattern, with numbers in the place of `%`.
+    fn lines(what: &'static str, pattern: &str) -> Noise {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        for number in 0_usize.. {
+            let line = pattern.replace('%', &number.to_string());
+            if chunk.len() + line.len() + 1 > CHUNK {
+                break;
+            }
+            chunk.extend_from_slice(line.as_bytes());
+            chunk.push(b'\n');
+        }
+        Noise::bytes(what, chunk)
+    }
+
+    fn bytes(what: &'static str, chunk: Vec<u8>) -> Noise {
+        assert!((CHUNK / 2..=CHUNK).contains(&chunk.len()), "{what}");
+        let is_stderr = false;
+        Noise {
+            what,
+            is_stderr,
+            chunk,
+        }
+    }
+}
+
+fn kinds() -> Vec<Noise> {
+    let long = "x".repeat(20_000);
+    let half = r#"{"jsonrpc":"2.0","id":1,"result":{"content":"#;
+    let ask = request(r#""ask %""#, "sampling/createMessage");
+    let taken_back = notification("notifications/cancelled", r#"{"requestId":"ask %"}"#);
+    let progress = r#"{"progressToken":9%,"progress":%}"#;
+    let log = r#"{"level":"info","logger":"flood","data":{"line":%}}"#;
+    let updated = format!(r#"{{"uri":"file:///%/{long}"}}"#);
+    let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"%"}}"#;
+    let nested = ["[".repeat(500), "]".repeat(500)].concat();
+    vec![
+        Noise::lines("text", "[info] % requests served, all is well"),
+        Noise::bytes("a line without end", vec![b'x'; CHUNK]),
+        Noise::bytes("a message without end", without_end(half)),
+        Noise::bytes("nesting without end", vec![b'['; CHUNK]),
+        Noise::bytes("not UTF-8", b"h\xE9llo w\xF6rld\n".repeat(CHUNK / 12)),
+        Noise::bytes("binary", binary()),
+        Noise::lines("blank lines", "  \t\r"),
+        Noise::lines("JSON that is no message", r#"{"hello":["world",%]}"#),
+        Noise::lines("half a message", half),
+        Noise::lines("batches", &format!("[{}]", notification("n", "{}"))),
+        Noise::lines("replies to nobody", &reply("9%", "{}")),
+        Noise::lines("nested replies", &reply("9%", &nested)),
+        Noise::lines("errors to nobody", nameless),
+        Noise::lines("late replies", &reply("1", r#"{"n":%}"#)),
+        Noise::lines("pings", &request("%", "ping")),
+        Noise::lines(
+            "pings by name",
+            &request(&format!("\"%{}\"", &long[..999]), "ping"),
+        ),
+        Noise::lines("unknown requests", &request("%", &long)),
+        Noise::lines("asks", &ask),
+        Noise::lines("asks taken back", &format!("{ask}\n{taken_back}")),
+        Noise::lines("notifications", &notification("n", r#"{"n":%}"#)),
+        Noise::lines("long notifications", &notification(&long, "{}")),
+        Noise::lines("short notifications", r#"{"jsonrpc":"2.0","method":"n"}"#),
+        Noise::lines(
+            "progress",
+            &notification("notifications/progress", progress),
+        ),
+        Noise::lines("logs", &notification("notifications/message", log)),
+        Noise::lines(
+            "changed lists",
+            &notification("notifications/tools/list_changed", "{}"),
+        ),
+        Noise::lines(
+            "changed resources",
+            &notification("notifications/resources/updated", &updated),
+        ),
+        Noise {
+            is_stderr: true,
+            ..Noise::lines("standard error", "[debug] % and counting")
+        },
+    ]
+}
+
+fn request(id: &str, method: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#)
+}
+
+fn notification(method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
+}
+
+fn reply(id: &str, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"_":{result}}}}}"#)
+}
+
+/// A chunk that begins like this and ends in the middle of a text.
+fn without_end(start: &str) -> Vec<u8> {
+    let mut chunk = [start, "\""].concat().into_bytes();
+    chunk.resize(CHUNK, b'x');
+    chunk
+}
+
+/// Bytes without any order, the same in every run.
+fn binary() -> Vec<u8> {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    };
+    (0..CHUNK).map(|_| next()).collect()
+}
