@@ -107,7 +107,7 @@ pub struct Policy {
     /// 3 s: servers that ignore the probe never answer, and a slow modern one that starts
     /// answering later is still recognised.
     pub probe_timeout: Duration,
-    /// After how long of handshaking an [`Event::Slow`](crate::Event::Slow) says so, again and
+    /// After how long of handshaking an [`Event::Slow`](crate::client::Event::Slow) says so, again and
     /// again. 10 s: about when a person starts to wonder.
     pub handshake_notice: Duration,
     /// After how long a handshake has failed. Separate from the time of calls, and long: the

@@ -550,6 +550,22 @@ fn s_cache_10_a_cursor_that_became_invalid_starts_the_list_again_once() {
 }
 
 #[test]
+fn s_cache_10_a_server_that_forgets_every_cursor_is_believed_the_second_time() {
+    const PAGES: &[(&str, &str, u64)] = &[(
+        "first",
+        r#"{"tools":[{"name":"a"}],"nextCursor":"gone"}"#,
+        0,
+    )];
+    for server in BOTH {
+        let mut world = ready(config(), move || paged(server, PAGES));
+        let list = world.list(List::Tools);
+        assert!(matches!(world.outcome(list), Outcome::Error(error) if error.code == -32602));
+        assert_eq!(world.said("tools/list").len(), 4, "twice, two pages each");
+        world.finish();
+    }
+}
+
+#[test]
 fn f_093_a_list_that_never_ends_is_given_up() {
     for server in BOTH {
         let mut config = config();

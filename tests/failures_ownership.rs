@@ -126,7 +126,7 @@ fn every_state() -> Vec<(State, World)> {
             reaching(State::Ready, |_| legacy().ignores("tools/call")),
         ),
         (State::Closing, closing),
-        (State::Closing, draining),
+        (State::Draining, draining),
         (
             State::Waiting,
             reaching(State::Waiting, |_| unreachable_server()),

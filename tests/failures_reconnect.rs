@@ -157,6 +157,21 @@ fn f_072_one_real_fault_among_harmless_ones_costs_one() {
 }
 
 #[test]
+fn f_072_a_planned_end_that_never_comes_costs_one() {
+    let mut world = World::new(config()).served_by(|life| match life {
+        1 => legacy().immortal(),
+        _ => legacy(),
+    });
+    world.until_ready();
+    world.reconnect("new settings");
+    world.until_ready();
+    let ended = ends(&world)[0];
+    assert!(ended.abandoned && ended.counted);
+    assert_eq!(world.link().failures(), 1);
+    world.finish();
+}
+
+#[test]
 fn f_073_a_long_good_life_wipes_out_the_failures_before_it() {
     let mut world = World::new(config()).served_by(|_| lives_for(seconds(61)));
     world.connect();
@@ -242,6 +257,20 @@ fn f_075_a_good_life_resets_the_backoff_with_the_budget() {
     assert!(before[4].1 >= seconds(4), "it had grown: {:?}", before[4]);
     assert_eq!(after[0].0, 1);
     assert!(after[0].1 <= millis(500), "it starts anew: {:?}", after[0]);
+    world.finish();
+}
+
+#[test]
+fn f_075_the_pauses_grow_up_to_their_cap_and_no_further() {
+    let mut config = config();
+    config.policy.retry.budget = 40;
+    let mut world = World::new(config).served_by(|_| missing());
+    world.connect();
+    world.until_state(State::Parked);
+    let pauses = pauses(&world);
+    assert_eq!(pauses.len(), 40);
+    assert!(pauses.iter().all(|(_, pause)| *pause <= seconds(30)));
+    assert!(pauses[20..].iter().all(|(_, pause)| *pause >= seconds(15)));
     world.finish();
 }
 

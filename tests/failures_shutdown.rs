@@ -33,7 +33,7 @@ fn f_102_a_planned_reconnect_lets_calls_in_flight_end() {
         let call = world.tool("slow");
         let began = world.now();
         world.reconnect("new settings");
-        assert_eq!(world.state(), State::Closing);
+        assert_eq!(world.state(), State::Draining);
         assert!(ladder(&world, began).is_empty(), "nothing is cut yet");
         // A call of this time waits for the next life.
         let next = world.tool("later");

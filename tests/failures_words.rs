@@ -225,6 +225,7 @@ fn told_states(world: &World) -> Vec<State> {
             Event::Opening { .. } => State::Opening,
             Event::Handshaking { .. } => State::Handshaking,
             Event::Ready(_) => State::Ready,
+            Event::Draining { .. } => State::Draining,
             Event::Closing { .. } => State::Closing,
             Event::Waiting { .. } => State::Waiting,
             Event::Parked { .. } => State::Parked,
@@ -239,13 +240,14 @@ fn f_117_the_events_tell_every_change_of_state_and_nothing_else() {
     for server in BOTH {
         let mut world = World::new(config()).served_by(move |life| match life {
             2 => Peer::silent().opens_with(vec![Act::OpenFailed(vec![FaultKind::Refused.into()])]),
-            _ => server(),
+            _ => server().ignores("tools/call"),
         });
         world.until_ready();
         world.peer_all(dies(ExitStatus::Code(1)));
         assert_eq!(world.state(), State::Waiting);
         assert!(world.link().session().is_none());
         world.until_ready();
+        world.tool("slow");
         world.reconnect("again");
         world.until_ready();
         world.shutdown();
@@ -257,7 +259,7 @@ fn f_117_the_events_tell_every_change_of_state_and_nothing_else() {
             &[State::Closing, State::Waiting],
             &[State::Opening, State::Closing, State::Waiting],
             &up,
-            &[State::Closing, State::Waiting],
+            &[State::Draining, State::Closing, State::Waiting],
             &up,
             &[State::Closing, State::Closed],
         ];
