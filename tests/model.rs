@@ -138,6 +138,7 @@ impl ModelCall {
 enum Due {
     Attempt,
     Call(CallId),
+    Drain,
     Handshake,
     Ladder,
     Open,
@@ -161,7 +162,7 @@ struct Model {
     ended: bool,
     exited: bool,
     is_open: bool,
-    /// 0 drains, 1 to 3 are the graces, 4 lets go.
+    /// 1 to 3 have their graces, 4 lets go.
     rung: usize,
     calls: BTreeMap<CallId, ModelCall>,
     fates: BTreeMap<CallId, Fate>,
@@ -221,42 +222,57 @@ impl Model {
         (self.is_open, self.ready_at) = (false, None);
     }
 
-    /// The transport is to go: on purpose, or because it failed.
-    fn down(&mut self, planned: bool, gently: bool, drains: bool) {
-        if !matches!(
-            self.state,
-            State::Opening | State::Handshaking | State::Ready
-        ) {
-            return;
+    /// Another transport is wanted: what is in flight may end first.
+    fn wind_down(&mut self) {
+        match self.state {
+            State::Draining => {}
+            State::Ready if self.is_busy() => {
+                self.leave_ready();
+                self.planned = true;
+                self.due.insert(Due::Drain, self.now + DRAIN);
+                self.state = State::Draining;
+            }
+            _ => self.down(true, true),
         }
-        if self.ready_at.is_some_and(|at| at + STABLE <= self.now) {
+    }
+
+    /// The transport is to go: on purpose, or because it failed. The first reason counts.
+    fn down(&mut self, planned: bool, gently: bool) {
+        match self.state {
+            State::Opening | State::Handshaking | State::Ready => self.planned = planned,
+            State::Draining => {}
+            _ => return,
+        }
+        self.leave_ready();
+        self.state = State::Closing;
+        let firm = if self.binding == Binding::Child { 2 } else { 3 };
+        self.stand_on(if gently && self.is_open { 1 } else { firm });
+    }
+
+    fn leave_ready(&mut self) {
+        if self
+            .ready_at
+            .take()
+            .is_some_and(|at| at + STABLE <= self.now)
+        {
             self.failures = 0;
         }
-        for due in [Due::Handshake, Due::Open, Due::Stable] {
+        for due in [Due::Drain, Due::Handshake, Due::Open, Due::Stable] {
             self.due.remove(&due);
         }
-        self.state = State::Closing;
-        self.planned = planned;
-        let firm = if self.binding == Binding::Child { 2 } else { 3 };
-        let busy = self.calls.values().any(|call| call.is_out);
-        self.stand_on(match (gently && self.is_open, drains && busy) {
-            (_, true) => 0,
-            (true, false) => 1,
-            (false, false) => firm,
-        });
+    }
+
+    fn is_busy(&self) -> bool {
+        self.calls.values().any(|call| call.is_out)
     }
 
     fn stand_on(&mut self, rung: usize) {
         self.rung = rung;
-        if rung > 0 {
-            self.part();
+        self.part();
+        if rung == 4 {
+            return self.gone(true);
         }
-        let grace = match rung {
-            0 => DRAIN,
-            4 => return self.gone(true),
-            _ => GRACES[rung - 1],
-        };
-        self.due.insert(Due::Ladder, self.now + grace);
+        self.due.insert(Due::Ladder, self.now + GRACES[rung - 1]);
     }
 
     fn climb(&mut self) {
@@ -282,13 +298,7 @@ impl Model {
     }
 
     fn died(&mut self) {
-        self.down(false, true, false);
-        if self.state != State::Closing {
-            return;
-        }
-        if self.rung == 0 {
-            self.climb();
-        }
+        self.down(false, true);
         let reaped = self.exited || self.binding == Binding::Socket;
         if self.ended && reaped {
             self.gone(false);
@@ -352,9 +362,8 @@ impl Model {
                 call.sent += 1;
             }
         }
-        let busy = self.calls.values().any(|call| call.is_out);
-        if self.state == State::Closing && self.rung == 0 && !busy {
-            self.climb();
+        if self.state == State::Draining && !self.is_busy() {
+            self.down(true, true);
         }
     }
 
@@ -370,7 +379,8 @@ impl Model {
                     let delivery = self.calls[&id].delivery();
                     self.settle(id, Fate::TimedOut(delivery));
                 }
-                Due::Handshake | Due::Open => self.down(false, false, false),
+                Due::Drain => self.down(true, true),
+                Due::Handshake | Due::Open => self.down(false, false),
                 Due::Ladder => self.climb(),
                 Due::Stable => self.failures = 0,
             }
@@ -392,9 +402,10 @@ impl Pair {
     fn act(&mut self, act: Act) {
         let now = self.model.now;
         let epoch = self.client.epoch();
+        use State::{Closing, Draining, Handshaking, Opening, Ready};
         let alive = matches!(
             self.model.state,
-            State::Opening | State::Handshaking | State::Ready | State::Closing
+            Opening | Handshaking | Ready | Draining | Closing
         );
         match act {
             Act::Opens if self.model.state == State::Opening => {
@@ -408,7 +419,7 @@ impl Pair {
                 let refused = [Fault::new(FaultKind::Refused)];
                 self.client
                     .handle(now, epoch, Input::open_failed(&refused[..]));
-                self.model.down(false, true, false);
+                self.model.down(false, true);
                 self.model.gone(false);
             }
             Act::Agree if self.model.state == State::Handshaking => {
@@ -447,13 +458,13 @@ impl Pair {
             }
             Act::Reconnect => {
                 self.client.reconnect(now, epoch, "the model wants it");
-                self.model.down(true, true, true);
+                self.model.wind_down();
             }
             Act::Shutdown => {
                 self.client.shutdown(now);
                 self.model.shut_down = true;
                 self.model.settle_all(Fate::Closed);
-                self.model.down(true, true, false);
+                self.model.down(true, true);
                 if matches!(
                     self.model.state,
                     State::Idle | State::Waiting | State::Parked
@@ -525,8 +536,8 @@ impl Pair {
     }
 
     fn can_reply(&self) -> bool {
-        let draining = self.model.state == State::Closing && self.model.rung == 0;
-        (self.model.state == State::Ready || draining) && !self.requests.is_empty()
+        let is_heard = matches!(self.model.state, State::Ready | State::Draining);
+        is_heard && !self.requests.is_empty()
     }
 
     /// The server answers what it was asked first.

@@ -43,10 +43,8 @@ impl Before {
 
 /// Whether there is a transport in this state.
 pub(crate) fn is_alive(state: State) -> bool {
-    matches!(
-        state,
-        State::Opening | State::Handshaking | State::Ready | State::Closing
-    )
+    use State::{Closing, Draining, Handshaking, Opening, Ready};
+    matches!(state, Opening | Handshaking | Ready | Draining | Closing)
 }
 
 /// One life of the transport, as the driver saw it.
@@ -248,7 +246,7 @@ impl Rules {
             .get(&client.epoch())
             .filter(|life| life.is_over())
         {
-            let believes = matches!(state, State::Opening | State::Handshaking | State::Ready);
+            let believes = is_alive(state) && state != State::Closing;
             assert!(!believes, "(2) {state} after the end of {life:?}");
         }
         for list in List::ALL {
@@ -406,7 +404,7 @@ impl Rules {
                 let fits = match state {
                     State::Handshaking => early,
                     // What is in flight may go on; nothing new is asked of a server on its way down.
-                    State::Closing => is_another_round(&message["params"]),
+                    State::Draining => is_another_round(&message["params"]),
                     state => state == State::Ready,
                 };
                 assert!(fits, "{method} while {state}");
@@ -470,6 +468,10 @@ impl Rules {
                 self.era = Some(session.version.era());
                 self.enter(State::Ready);
             }
+            Event::Draining { epoch, cause } => {
+                self.enter(State::Draining);
+                self.closing(*epoch, cause);
+            }
             Event::Closing { epoch, cause } => {
                 self.enter(State::Closing);
                 self.closing(*epoch, cause);
@@ -532,13 +534,16 @@ impl Rules {
     }
 
     fn enter(&mut self, state: State) {
-        use State::{Closed, Closing, Handshaking, Idle, Opening, Parked, Ready, Waiting};
+        use State::{
+            Closed, Closing, Draining, Handshaking, Idle, Opening, Parked, Ready, Waiting,
+        };
         let from = self.state;
         let legal = match state {
             Opening => matches!(from, Idle | Waiting | Parked),
             Handshaking => from == Opening,
             Ready => from == Handshaking,
-            Closing => matches!(from, Opening | Handshaking | Ready),
+            Draining => from == Ready,
+            Closing => matches!(from, Opening | Handshaking | Ready | Draining),
             Waiting | Parked => from == Closing,
             Closed => matches!(from, Closing | Idle | Waiting | Parked),
             _ => false,
