@@ -66,7 +66,7 @@ impl<'s> World<'s> {
         World {
             setup,
             client: Client::new(setup.config.clone()),
-            rules: Rules::new(setup),
+            rules: Rules::new(&setup.config),
             peer: Peer::default(),
             now: Instant::ZERO,
             told: Instant::ZERO,

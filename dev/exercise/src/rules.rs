@@ -16,8 +16,6 @@ use everlink::{
 };
 use serde_json::Value;
 
-use crate::script::Setup;
-
 /// The resolution of the link's deadlines.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -97,8 +95,6 @@ struct Call {
 #[derive(Debug)]
 pub(crate) struct Rules {
     config: Config,
-    /// The driver polls when it likes, so that what has become pointless may be left out.
-    is_lazy: bool,
     /// The state as the events tell it.
     state: State,
     lives: BTreeMap<Epoch, Life>,
@@ -117,10 +113,9 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    pub(crate) fn new(setup: &Setup) -> Rules {
+    pub(crate) fn new(config: &Config) -> Rules {
         Rules {
-            config: setup.config.clone(),
-            is_lazy: setup.lazy,
+            config: config.clone(),
             state: State::Idle,
             lives: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -584,7 +579,7 @@ impl Rules {
     }
 
     fn ended(&mut self, ended: &Ended) {
-        let (binding, is_lazy) = (self.config.binding, self.is_lazy);
+        let binding = self.config.binding;
         let life = self.life(ended.epoch);
         assert!(!life.told, "{} ends twice", ended.epoch);
         life.told = true;
@@ -593,10 +588,7 @@ impl Rules {
         let reaped = life.exited || binding == Binding::Socket;
         let gone = life.stillborn || life.ended && reaped;
         if ended.abandoned {
-            assert!(
-                is_lazy || life.rung == Rung::Kill,
-                "(13) abandoned without a kill"
-            );
+            assert_eq!(life.rung, Rung::Kill, "(13) abandoned without a kill");
             assert!(!gone, "(13) abandoned what was gone");
         } else {
             assert!(gone, "(13) not gone: {life:?}");
