@@ -787,3 +787,29 @@ fn the_end_of_time_is_no_spin() {
     client.handle_timeout(Instant::MAX);
     assert_eq!(client.state(), State::Closing);
 }
+
+#[test]
+fn draining_is_no_part_of_a_good_life() {
+    let mut config = config(Binding::Child, PARK);
+    config.policy.retry.stable_after = DRAIN - Duration::from_secs(1);
+    let refused = Op::OpenFailed {
+        whose: Whose::Current,
+        faults: vec![FaultKind::Refused],
+    };
+    let call = Op::Call {
+        method: 0,
+        params: 0,
+        options: 0,
+    };
+    let to_deadline = Op::Nap(Nap::ToDeadline);
+    let ops = [
+        Op::Connect,
+        refused,
+        to_deadline.clone(),
+        Op::Serve(0),
+        call,
+        Op::Reconnect(Whose::Current),
+        to_deadline,
+    ];
+    exercise::run(&Setup::prompt(config), &ops);
+}
