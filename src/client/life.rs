@@ -302,7 +302,7 @@ impl Client {
         if !has_reason || !self.step(Cue::Drain) {
             return self.down(cause);
         }
-        self.leave_ready();
+        self.leave(State::Ready);
         self.errands
             .keep(|errand| matches!(errand, Errand::Call(_)));
         self.frames.drop_requests();
@@ -323,7 +323,7 @@ impl Client {
         if !self.step(Cue::Down) {
             return;
         }
-        self.leave_ready();
+        self.leave(state);
         let cause = if state == State::Handshaking {
             self.judge(cause)
         } else {
@@ -342,11 +342,12 @@ impl Client {
     }
 
     /// What was due while the life was good is not due any more.
-    fn leave_ready(&mut self) {
+    fn leave(&mut self, state: State) {
         // The timer says the same; a driver may be late with it.
         let ready_at = self.life.as_ref().and_then(|life| life.ready_at);
         let stable_after = self.config.policy.retry.stable_after;
-        if ready_at.is_some_and(|since| since + stable_after <= self.now) {
+        let was_good = ready_at.is_some_and(|since| since + stable_after <= self.now);
+        if state == State::Ready && was_good {
             self.budget.forgive();
         }
         self.timers.keep(|timer| !timer.is_of_life());
