@@ -24,6 +24,18 @@ impl Chunking {
         Chunking::Random(3),
     ];
 
+    /// How the bytes are cut where a script does not say: whole, or as the environment wants it, so that every script
+    /// can be played again in another way (`cargo xtask test` does).
+    pub(crate) fn usual() -> Chunking {
+        match std::env::var("EVERLINK_CHUNKING").as_deref() {
+            Err(_) | Ok("whole") => Chunking::Whole,
+            Ok("bytes") => Chunking::Bytes,
+            Ok("joined") => Chunking::Joined,
+            Ok("random") => Chunking::Random(4),
+            Ok(other) => panic!("EVERLINK_CHUNKING={other}: say whole, bytes, joined or random"),
+        }
+    }
+
     /// Cuts `bytes`; nothing is lost and no piece is empty. `drawn` is how far the random numbers have come.
     pub(crate) fn cut<'a>(self, bytes: &'a [u8], drawn: &mut u64) -> Vec<&'a [u8]> {
         match self {

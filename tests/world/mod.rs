@@ -149,7 +149,7 @@ impl World {
             rules: Rules::new(config.policy.retry.floor),
             link: Client::new(config),
             now: Instant::ZERO,
-            chunking: Chunking::Whole,
+            chunking: Chunking::usual(),
             drawn: 0,
             cast: Box::new(|_| Peer::legacy("2025-11-25")),
             lives: BTreeMap::new(),

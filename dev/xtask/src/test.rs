@@ -16,6 +16,8 @@ const STEPS: &[Step] = &[
     ("licences and sources of dependencies", licences),
     ("documentation", documentation),
     ("tests", tests),
+    ("scripts, byte by byte", || scripts_cut("bytes")),
+    ("scripts, cut at random", || scripts_cut("random")),
     ("tests in the documentation", || {
         cargo("test --workspace --all-features --doc")
     }),
@@ -51,21 +53,33 @@ fn documentation() -> Outcome {
 }
 
 fn tests() -> Outcome {
-    let runner = if has_cargo("nextest") {
-        "nextest run"
-    } else {
-        "test"
-    };
+    let runner = runner();
     cargo(&format!(
         "{runner} --workspace --all-features --lib --bins --tests --examples"
     ))
 }
 
+/// The scripts of the scripted world once more, with the server's bytes cut into other reads.
+fn scripts_cut(chunking: &str) -> Outcome {
+    let runner = runner();
+    cargo_with(
+        &format!("{runner} --all-features --test asks --test failures_* --test founding"),
+        |command| {
+            command.env("EVERLINK_CHUNKING", chunking);
+        },
+    )
+}
+
+fn runner() -> &'static str {
+    if has_cargo("nextest") {
+        "nextest run"
+    } else {
+        "test"
+    }
+}
+
 /// A program without std, in a workspace of its own because it needs its own way to panic.
 fn bare() -> Outcome {
-    if !step::root().join("dev/bare/Cargo.toml").exists() {
-        return Ok(Done::Skipped("dev/bare is not there"));
-    }
     // From its own directory, so that cargo finds its own configuration.
     cargo_with("run", |command| {
         command.current_dir(step::root().join("dev/bare"));
