@@ -77,46 +77,6 @@ impl ServerCapabilities {
             .with_if(list_changed, ServerFeature::ToolsListChanged)
     }
 
-    /// Offers an extension with its settings, where `{}` means none. Only modern versions carry it.
-    ///
-    /// # Errors
-    ///
-    /// If `id` is no extension identifier, or `settings` no object.
-    pub fn with_extension(
-        mut self,
-        id: &str,
-        settings: Box<RawValue>,
-    ) -> Result<Self, InvalidCapability> {
-        self.0.declare_extension(id, settings)?;
-        Ok(self)
-    }
-
-    /// Offers something outside the protocol, under a name of the server's choice.
-    ///
-    /// # Errors
-    ///
-    /// If `settings` is no object.
-    pub fn with_experimental(
-        mut self,
-        name: &str,
-        settings: Box<RawValue>,
-    ) -> Result<Self, InvalidCapability> {
-        self.0.declare_experimental(name, settings)?;
-        Ok(self)
-    }
-
-    /// The settings of an extension that the server offers.
-    #[must_use]
-    pub fn extension(&self, id: &str) -> Option<Box<RawValue>> {
-        self.0.extension(id)
-    }
-
-    /// The value of a member at the top, known here or not, as it was written.
-    #[must_use]
-    pub fn member(&self, name: &str) -> Option<&RawValue> {
-        self.0.members().member(name)
-    }
-
     /// The JSON object as `version` spells it: known members that it lacks are left out, and those of a wrong type
     /// put right. Settings and unknown members are written as they were given, line breaks included.
     #[must_use]
@@ -203,46 +163,6 @@ impl ClientCapabilities {
         self.with(ClientFeature::SamplingTools)
     }
 
-    /// Declares an extension with its settings, where `{}` means none. Only modern versions carry it.
-    ///
-    /// # Errors
-    ///
-    /// If `id` is no extension identifier, or `settings` no object.
-    pub fn with_extension(
-        mut self,
-        id: &str,
-        settings: Box<RawValue>,
-    ) -> Result<Self, InvalidCapability> {
-        self.0.declare_extension(id, settings)?;
-        Ok(self)
-    }
-
-    /// Declares something outside the protocol, under a name of the client's choice.
-    ///
-    /// # Errors
-    ///
-    /// If `settings` is no object.
-    pub fn with_experimental(
-        mut self,
-        name: &str,
-        settings: Box<RawValue>,
-    ) -> Result<Self, InvalidCapability> {
-        self.0.declare_experimental(name, settings)?;
-        Ok(self)
-    }
-
-    /// The settings of an extension that the client declares.
-    #[must_use]
-    pub fn extension(&self, id: &str) -> Option<Box<RawValue>> {
-        self.0.extension(id)
-    }
-
-    /// The value of a member at the top, known here or not, as it was written.
-    #[must_use]
-    pub fn member(&self, name: &str) -> Option<&RawValue> {
-        self.0.members().member(name)
-    }
-
     /// The JSON object as `version` spells it: known members that it lacks are left out, and those of a wrong type
     /// put right. Settings and unknown members are written as they were given, line breaks included.
     #[must_use]
@@ -257,47 +177,75 @@ impl ClientCapabilities {
     }
 }
 
-impl fmt::Debug for ServerCapabilities {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ServerCapabilities")
-            .field(self.0.members())
-            .finish()
-    }
+/// What the two have in common: a member is a member, whoever declares it.
+macro_rules! common {
+    ($capabilities:ident) => {
+        impl $capabilities {
+            /// Declares an extension with its settings, where `{}` means none. Only modern versions carry it.
+            ///
+            /// # Errors
+            ///
+            /// If `id` is no extension identifier, or `settings` no object.
+            pub fn with_extension(
+                mut self,
+                id: &str,
+                settings: Box<RawValue>,
+            ) -> Result<Self, InvalidCapability> {
+                self.0.declare_extension(id, settings)?;
+                Ok(self)
+            }
+
+            /// Declares something outside the protocol, under a name of its own.
+            ///
+            /// # Errors
+            ///
+            /// If `settings` is no object.
+            pub fn with_experimental(
+                mut self,
+                name: &str,
+                settings: Box<RawValue>,
+            ) -> Result<Self, InvalidCapability> {
+                self.0.declare_experimental(name, settings)?;
+                Ok(self)
+            }
+
+            /// The settings of an extension that is declared.
+            #[must_use]
+            pub fn extension(&self, id: &str) -> Option<Box<RawValue>> {
+                self.0.extension(id)
+            }
+
+            /// The value of a member at the top, known here or not, as it was written.
+            #[must_use]
+            pub fn member(&self, name: &str) -> Option<&RawValue> {
+                self.0.members().member(name)
+            }
+        }
+
+        impl fmt::Debug for $capabilities {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let name = stringify!($capabilities);
+                f.debug_tuple(name).field(self.0.members()).finish()
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $capabilities {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Members::deserialize(deserializer).map(|members| Self(Declared::new(members)))
+            }
+        }
+
+        /// As it was read or built, whatever the version; see `write_for` for one that fits a version.
+        impl Serialize for $capabilities {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.0.members().serialize(serializer)
+            }
+        }
+    };
 }
 
-impl fmt::Debug for ClientCapabilities {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClientCapabilities")
-            .field(self.0.members())
-            .finish()
-    }
-}
-
-impl<'de> Deserialize<'de> for ServerCapabilities {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Members::deserialize(deserializer).map(|members| Self(Declared::new(members)))
-    }
-}
-
-impl<'de> Deserialize<'de> for ClientCapabilities {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Members::deserialize(deserializer).map(|members| Self(Declared::new(members)))
-    }
-}
-
-/// As it was read or built, whatever the version; see [`ServerCapabilities::write_for`] for one that fits a version.
-impl Serialize for ServerCapabilities {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.members().serialize(serializer)
-    }
-}
-
-/// As it was read or built, whatever the version; see [`ClientCapabilities::write_for`] for one that fits a version.
-impl Serialize for ClientCapabilities {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.members().serialize(serializer)
-    }
-}
+common!(ServerCapabilities);
+common!(ClientCapabilities);
 
 #[cfg(test)]
 mod tests {

@@ -144,32 +144,25 @@ impl Rules {
     }
 
     fn event(&mut self, event: &Event) {
-        let next = match event {
-            Event::Opening { .. } => State::Opening,
-            Event::Handshaking { .. } => State::Handshaking,
-            Event::Ready(_) => State::Ready,
-            Event::Draining { .. } => State::Draining,
-            Event::Closing { .. } => State::Closing,
-            Event::Waiting { .. } => State::Waiting,
-            Event::Parked { .. } => State::Parked,
-            Event::Closed => State::Closed,
-            Event::Done { call, outcome } => return self.done(*call, outcome),
+        match event {
+            Event::Done { call, outcome } => self.done(*call, outcome),
             Event::Ended(ended) => {
                 let present = self.present.as_mut().filter(|p| p.epoch == ended.epoch);
                 let present = present.expect("an Ended tells of the transport that exists");
                 assert!(!present.has_story, "{} ended twice", ended.epoch);
                 present.has_story = true;
                 assert!(!ended.to_string().is_empty());
-                return;
             }
-            _ => return,
-        };
-        assert!(
-            follows(self.told, next),
-            "{next} was told right after {}",
-            self.told
-        );
-        self.told = next;
+            _ => {}
+        }
+        if let Some(next) = event.state() {
+            assert!(
+                follows(self.told, next),
+                "{next} was told right after {}",
+                self.told
+            );
+            self.told = next;
+        }
     }
 
     fn done(&mut self, call: CallId, outcome: &Outcome) {
