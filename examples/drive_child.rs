@@ -4,14 +4,10 @@
 //! It starts the server, lists its tools, calls one, kills the server with `kill -9` and calls again.
 //! What happens in between is the link's doing: the driver only carries.
 
-#![allow(
-    clippy::std_instead_of_alloc,
-    clippy::std_instead_of_core,
-    reason = "a program with std"
-)]
+#![allow(clippy::std_instead_of_core, reason = "a program with std")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only printed")]
 
-use std::io::{Read, Result, Write};
+use std::io::{ErrorKind, Read, Result, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::spawn;
@@ -109,6 +105,7 @@ fn read(mut pipe: impl Read, tell: impl Fn(Vec<u8>)) -> Option<Fault> {
         match pipe.read(&mut chunk) {
             Ok(0) => return None,
             Ok(len) => tell(chunk[..len].to_vec()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Some(error.into()),
         }
     }

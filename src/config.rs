@@ -104,8 +104,8 @@ pub struct Policy {
     /// How long a transport may take to open. 30 s: longer than any DNS and TCP timeout in use.
     pub open_timeout: Duration,
     /// How long a server may be silent to the modern probe before it is spoken to in legacy.
-    /// 3 s: servers that ignore the probe never answer, and a slow modern one that starts
-    /// answering later is still recognised.
+    /// 3 s: servers that ignore the probe never answer, and a modern one that was only slow is
+    /// spoken to as such in its next life. At most half of the time for the handshake.
     pub probe_timeout: Duration,
     /// After how long of handshaking an [`Event::Slow`](crate::client::Event::Slow) says so, again and
     /// again. 10 s: about when a person starts to wonder.
@@ -291,6 +291,8 @@ pub enum WhenSpent {
 }
 
 /// How much: every bound on what a peer, or the application, can make the machine hold.
+///
+/// Where nothing could happen at all with a limit of zero, it counts as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -323,6 +325,18 @@ pub struct Limits {
     pub pages: usize,
     /// Bytes of one list in all. 32 MiB.
     pub list_bytes: usize,
+}
+
+impl Limits {
+    /// With no limit that would bring everything to a halt.
+    pub(crate) fn workable(self) -> Limits {
+        Limits {
+            calls_in_flight: self.calls_in_flight.max(1),
+            write_window: self.write_window.max(1),
+            undelivered_bytes: self.undelivered_bytes.max(1),
+            ..self
+        }
+    }
 }
 
 impl Default for Limits {

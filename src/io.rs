@@ -21,16 +21,17 @@ pub enum Input<'a> {
         /// What arrived.
         bytes: Cow<'a, [u8]>,
     },
-    /// Nothing more will arrive on the stream.
+    /// Nothing more will arrive on the stream: its end was read, or reading failed.
     End {
         /// Which stream ended.
         stream: StreamId,
-        /// Every fault that was seen. Empty means an orderly end.
+        /// Every fault that was seen. Empty means an orderly end, as does [`FaultKind::Closed`](crate::FaultKind::Closed).
         faults: Cow<'a, [Fault]>,
     },
     /// The child was reaped. This is not the end of its output: a grandchild may hold the pipe.
     ///
-    /// Feed what can still be read without waiting before this, so that last words are heard.
+    /// Feed what can still be read without waiting before this, so that last words are heard. Where the status cannot be
+    /// had, report [`ExitStatus::Unknown`]: a child counts as gone only when this was reported.
     Exited {
         /// How it ended.
         status: ExitStatus,
@@ -45,7 +46,8 @@ pub enum Input<'a> {
     /// Bytes of earlier writes were handed to the operating system.
     ///
     /// The machine counts what is under way and holds back when it is much, so that a server
-    /// that stops reading costs bounded memory and its calls can still be told to be unsent.
+    /// that stops reading costs bounded memory and its calls can still be told to be unsent. Without these reports it
+    /// stops writing when the window is full.
     Sent {
         /// Where they went.
         stream: StreamId,
@@ -165,7 +167,8 @@ pub enum Output<E> {
     },
     /// For the application.
     Event(E),
-    /// End the transport at once: `SIGKILL` for a child and its whole tree, a hard close for a socket.
+    /// End the transport at once: `SIGKILL` for a child and its whole tree (`TerminateJobObject` on Windows), a hard close
+    /// for a socket. It may come after the child itself was reaped: somebody of its tree still holds its output.
     Kill {
         /// Which transport.
         epoch: Epoch,
@@ -184,7 +187,8 @@ pub enum Output<E> {
         /// Which transport.
         epoch: Epoch,
     },
-    /// Ask the child and its whole tree to end: `SIGTERM`.
+    /// Ask the child and its whole tree to end: `SIGTERM`. Where the system has no such request, do nothing:
+    /// [`Output::Kill`] follows. It may come after the child itself was reaped, and more than once.
     Terminate {
         /// Which transport.
         epoch: Epoch,

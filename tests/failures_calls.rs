@@ -241,16 +241,36 @@ fn s_canc_10_the_handshake_is_never_cancelled() {
 
 #[test]
 fn s_canc_11_a_call_that_asked_to_be_a_task_is_not_cancelled_by_notification() {
-    let mut world = ready(config(), || legacy().ignores("tools/call"));
-    let params = json!({"name": "long", "task": {"ttl": 60_000}});
-    let call = world.call("tools/call", params);
-    world.cancel(call, "never mind");
-    assert!(matches!(
-        world.failure(call).kind,
-        FailureKind::Cancelled { .. }
-    ));
-    assert!(world.said("notifications/cancelled").is_empty());
-    world.finish();
+    let with_tasks = |version: &'static str| {
+        move || {
+            Peer::legacy(version)
+                .ignores("tools/call")
+                .replies("initialize", move |_| {
+                    let tasks = json!({"requests": {"tools": {"call": {}}}});
+                    world::agreed(version, json!({"tools": {}, "tasks": tasks}))
+                })
+        }
+    };
+    // Only this version has such requests, and only with servers that said so (S-LTASK-03, S-TASKX-11).
+    let servers: [(Box<dyn Fn() -> Peer>, usize); 4] = [
+        (Box::new(with_tasks("2025-11-25")), 0),
+        (Box::new(with_tasks("2025-06-18")), 1),
+        (Box::new(|| legacy().ignores("tools/call")), 1),
+        (Box::new(|| Peer::modern().ignores("tools/call")), 1),
+    ];
+    for (server, cancels) in servers {
+        let mut world = World::new(config()).served_by(move |_| server());
+        world.until_ready();
+        let params = json!({"name": "long", "task": {"ttl": 60_000}});
+        let call = world.call("tools/call", params);
+        world.cancel(call, "never mind");
+        assert!(matches!(
+            world.failure(call).kind,
+            FailureKind::Cancelled { .. }
+        ));
+        assert_eq!(world.said("notifications/cancelled").len(), cancels);
+        world.finish();
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The application of the example: list, call, kill the server, call again. It knows the link and no pipe.
 
+#![allow(clippy::std_instead_of_alloc, reason = "a program with std")]
+
 use std::collections::BTreeMap;
 
 use everlink::client::{CallOptions, Client, Event, Outcome};

@@ -25,7 +25,7 @@ impl Client {
             Phase::Listing(list) => Some(list),
             Phase::Asking | Phase::Sent(_) | Phase::Waiting => None,
         };
-        let id = self.calls.accept(call);
+        let id = self.calls.accept(call, self.now);
         self.stats.calls += 1;
         self.arm_call(id);
         match self.state {
@@ -90,7 +90,7 @@ impl Client {
         if bytes > limits.message_bytes {
             return Err(Misuse::TooLarge { bytes });
         }
-        let calls = self.calls.queued() + self.frames.len();
+        let calls = self.calls.queued() + self.frames.notices();
         let queued = self.calls.waiting_bytes() + self.frames.bytes();
         if calls >= limits.queued_calls || queued + bytes > limits.queued_bytes {
             return Err(Misuse::QueueFull {

@@ -1,17 +1,17 @@
 //! Questions of the server, of either era, that wait for the application's answer.
 //! Sees no frames and no time; one life at a time.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::stdio::excerpt;
 use crate::id::{AskId, CallId};
 use crate::protocol::{ClientCapabilities, ClientFeature, Era, Version, code, method};
-use crate::wire::{ErrorObject, Id};
+use crate::wire::{ErrorObject, Id, object};
 
 /// Where a question came from, and so where its answer goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,43 +129,66 @@ pub(super) fn admit(
     if !exists || !gate.is_some_and(|feature| declared.declares(feature)) {
         return Err(unknown());
     }
-    match undeclared_form(declared, name, params) {
-        Some(what) => Err(ErrorObject::new(
-            code::INVALID_PARAMS,
-            alloc::format!("this client did not declare {what}"),
-        )),
-        None => Ok(()),
+    let manner = Manner::read(name, params).ok_or_else(|| {
+        let text = "this client knows no such way to be asked";
+        ErrorObject::new(code::INVALID_PARAMS, text)
+    })?;
+    match manner.needs() {
+        Some(feature) if !declared.declares(feature) => {
+            let text = alloc::format!("this client did not declare {feature}");
+            Err(ErrorObject::new(code::INVALID_PARAMS, text))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
-fn undeclared_form(
-    declared: &ClientCapabilities,
-    name: &str,
-    params: Option<&RawValue>,
-) -> Option<ClientFeature> {
-    let form: Form<'_> = params
-        .and_then(|params| serde_json::from_str(params.get()).ok())
-        .unwrap_or_default();
-    let needed = match name {
-        method::names::ELICITATION_CREATE => match form.mode {
-            Some("url") => ClientFeature::ElicitationUrl,
-            Some(_) | None => ClientFeature::ElicitationForm,
-        },
-        method::names::SAMPLING_CREATE_MESSAGE if form.tools.or(form.tool_choice).is_some() => {
-            ClientFeature::SamplingTools
-        }
-        _ => return None,
-    };
-    (!declared.declares(needed)).then_some(needed)
+/// In which manner a question is put.
+#[derive(Clone, Copy)]
+enum Manner {
+    ElicitationForm,
+    ElicitationUrl,
+    Plain,
+    SamplingTools,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Form<'a> {
-    #[serde(borrow)]
-    mode: Option<&'a str>,
-    #[serde(borrow)]
-    tools: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tool_choice: Option<&'a RawValue>,
+impl Manner {
+    /// `None` if it is none that there is.
+    fn read(name: &str, params: Option<&RawValue>) -> Option<Manner> {
+        let params = params.map_or("{}", RawValue::get);
+        let member = |key| object::member(params, key).ok();
+        match name {
+            method::names::ELICITATION_CREATE => {
+                let Some(at) = member("mode")? else {
+                    return Some(Manner::ElicitationForm);
+                };
+                match serde_json::from_str::<Cow<'_, str>>(&params[at])
+                    .ok()?
+                    .as_ref()
+                {
+                    "form" => Some(Manner::ElicitationForm),
+                    "url" => Some(Manner::ElicitationUrl),
+                    _ => None,
+                }
+            }
+            method::names::SAMPLING_CREATE_MESSAGE => {
+                let is_plain = member("tools")?.is_none() && member("toolChoice")?.is_none();
+                Some(if is_plain {
+                    Manner::Plain
+                } else {
+                    Manner::SamplingTools
+                })
+            }
+            _ => Some(Manner::Plain),
+        }
+    }
+
+    /// What the client must have declared for it.
+    const fn needs(self) -> Option<ClientFeature> {
+        match self {
+            Manner::ElicitationForm => Some(ClientFeature::ElicitationForm),
+            Manner::ElicitationUrl => Some(ClientFeature::ElicitationUrl),
+            Manner::Plain => None,
+            Manner::SamplingTools => Some(ClientFeature::SamplingTools),
+        }
+    }
 }

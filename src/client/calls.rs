@@ -161,8 +161,7 @@ impl Call {
         match self.phase {
             Phase::Waiting if self.resends == 0 && self.round.number == 0 => Delivery::NotSent,
             Phase::Asking | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
-            // Reading a list changes nothing: as far as its caller is concerned, it did not run.
-            Phase::Listing(_) => Delivery::NotSent,
+            Phase::Listing(_) => Delivery::Harmless,
         }
     }
 
@@ -186,8 +185,8 @@ impl Call {
         serde_json::from_str(&params[range]).ok()
     }
 
-    /// Whether it asked to run as a task, which is cancelled in another way (S-CANC-11).
-    pub(super) fn is_task(&self) -> bool {
+    /// Whether it asks to run as a task.
+    pub(super) fn asks_to_be_a_task(&self) -> bool {
         let params = self.params.as_ref().map_or("{}", Payload::as_str);
         matches!(object::member(params, "task"), Ok(Some(_)))
     }
@@ -258,17 +257,21 @@ impl Calls {
         found.map(|(id, _)| *id).collect()
     }
 
-    /// Whether the server is at work on something whose own deadline will end the wait.
-    pub(super) fn is_busy(&self) -> bool {
+    /// Whether the server may be at work on something that it was sent by this time, and whose own deadline will end the
+    /// wait.
+    pub(super) fn is_busy(&self, by: Instant) -> bool {
         self.table.values().any(|call| match call.phase {
-            Phase::Listing(_) | Phase::Sent(_) => call.clock.due().is_some(),
+            Phase::Listing(_) | Phase::Sent(_) => call.clock.is_running_since(by),
             Phase::Asking | Phase::Waiting => false,
         })
     }
 
-    pub(super) fn accept(&mut self, call: Call) -> CallId {
+    pub(super) fn accept(&mut self, mut call: Call, now: Instant) -> CallId {
         let id = CallId::from_number(self.next);
         self.next += 1;
+        if let (Phase::Listing(_), true) = (call.phase, self.held) {
+            call.clock.pause(now);
+        }
         if call.phase == Phase::Waiting {
             self.waiting.insert(id);
             self.waiting_bytes += call.bytes();
@@ -297,11 +300,20 @@ impl Calls {
         if let Some(call) = self.table.get_mut(&id) {
             // Each sending has a progress token of its own.
             call.progress = None;
-            call.clock.touch(now);
+            call.clock.start(now);
             if self.held {
                 call.clock.pause(now);
             }
         }
+    }
+
+    /// Its server ended while it read the list that this one waits for. Whether the next server may be asked.
+    pub(super) fn page_lost(&mut self, id: CallId, resends: u32) -> bool {
+        let Some(call) = self.table.get_mut(&id) else {
+            return false;
+        };
+        call.resends += 1;
+        call.resends <= resends
     }
 
     /// Its server ended. Whether it goes back to the queue to be sent again.

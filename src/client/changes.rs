@@ -16,7 +16,7 @@ use super::inbound::{Reply, read};
 use super::lifecycle::State;
 use super::watcher::Chore;
 use super::{Client, Timer};
-use crate::protocol::{Era, code, meta, method};
+use crate::protocol::{Era, meta, method};
 use crate::time::Instant;
 use crate::watch::{Change, List, Watch};
 use crate::wire::{Id, object};
@@ -74,14 +74,8 @@ impl Client {
     }
 
     /// The server ended a watch: gracefully, by cancelling it, or with an error.
-    pub(super) fn listen_ended(&mut self, wire: u64, error: Option<i64>) {
-        let retry = self.config.policy.watch_retry;
-        let pause = self.watcher.listening_ended(wire, self.now, retry);
-        // One that does not know how to watch will not learn it in this life.
-        let is_able = error != Some(code::METHOD_NOT_FOUND);
-        if let Some(pause) = pause.filter(|_| is_able && self.state == State::Ready) {
-            self.arm_in(Timer::WatchRetry, pause);
-        }
+    pub(super) fn listen_ended(&mut self, wire: u64, refusal: Option<i64>) {
+        self.watcher.listening_ended(wire, self.now, refusal);
     }
 
     /// Sends what the watch needs.
@@ -90,7 +84,7 @@ impl Client {
             let frame = match chore {
                 Chore::Listen(watch) => {
                     let wire = self.errands.issue(Errand::Listen);
-                    self.watcher.listens(wire);
+                    self.watcher.listens(wire, watch.clone());
                     Frame::Listen(wire, watch)
                 }
                 Chore::SetLevel(level) => {
@@ -125,28 +119,44 @@ impl Client {
         self.do_chores(chores);
     }
 
+    /// What was refused or ended a while ago is asked for again.
     pub(super) fn watch_again(&mut self) {
         if let Some(session) = self.session.clone() {
-            let chores = self.watcher.resume(&session);
+            let chores = self.watcher.pursue(&session);
             self.do_chores(chores);
         }
     }
 
-    /// Some answers did not come. What they would have said does not matter any more.
+    /// Some answers did not come. They are not waited for any more (S-TIME-02), and asked for again later.
     pub(super) fn stop_waiting_for_watch(&mut self) {
-        self.errands
-            .keep(|errand| !matches!(errand, Errand::SetLevel | Errand::Subscribe(_)));
+        let is_waited_for =
+            |errand: &Errand| matches!(errand, Errand::SetLevel | Errand::Subscribe(_));
+        for wire in self.errands.close_where(is_waited_for) {
+            self.withdraw_request(wire, None);
+        }
         self.watcher.stop_waiting();
         self.tell_watching();
     }
 
-    pub(super) fn tell_watching(&mut self) {
-        self.timers.disarm(Timer::WatchSetup);
-        if self.watcher.settle() {
-            self.tell(Event::Watching {
-                epoch: self.epoch,
-                granted: self.watcher.granted().clone(),
-            });
+    /// Tells what the server grants, as soon as that is known, and sees to what it does not.
+    pub(super) fn tend_watch(&mut self) {
+        if self.state != State::Ready || !self.watcher.is_complete() {
+            return;
+        }
+        self.tell_watching();
+        if self.watcher.is_unmet() && self.timers.at(Timer::WatchRetry).is_none() {
+            let retry = self.config.policy.watch_retry;
+            if let Some(pause) = self.watcher.setback(retry) {
+                self.arm_in(Timer::WatchRetry, pause);
+            }
+        }
+    }
+
+    fn tell_watching(&mut self) {
+        if let Some(granted) = self.watcher.news() {
+            self.timers.disarm(Timer::WatchSetup);
+            let epoch = self.epoch;
+            self.tell(Event::Watching { epoch, granted });
         }
     }
 

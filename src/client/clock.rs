@@ -11,6 +11,8 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct Clock {
     accepted: Instant,
+    /// When it was handed to a server last, or accepted.
+    started: Instant,
     idle: Option<Duration>,
     idle_at: Option<Instant>,
     total_at: Option<Instant>,
@@ -30,6 +32,7 @@ impl Clock {
         let total = span(options.total.unwrap_or(policy.call_total));
         Clock {
             accepted: now,
+            started: now,
             idle,
             idle_at: idle.map(|idle| now + idle),
             total_at: total.map(|total| now + total),
@@ -52,6 +55,17 @@ impl Clock {
                 (idle, total) => idle.or(total),
             },
         }
+    }
+
+    /// It is handed to a server.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.started = now;
+        self.touch(now);
+    }
+
+    /// Whether it was handed to its server by then, and will not be waited for without end.
+    pub(super) fn is_running_since(&self, by: Instant) -> bool {
+        self.started <= by && self.due().is_some()
     }
 
     /// Something came of it: the idle limit starts anew.

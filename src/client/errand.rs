@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::id::CallId;
 use crate::watch::List;
@@ -98,6 +99,14 @@ impl Errands {
     /// Only these are still waited for.
     pub(super) fn keep(&mut self, mut is_wanted: impl FnMut(&Errand) -> bool) {
         self.open.retain(|(_, errand)| is_wanted(errand));
+    }
+
+    /// These are not waited for any more: their wire ids.
+    pub(super) fn close_where(&mut self, is_over: impl Fn(&Errand) -> bool) -> Vec<u64> {
+        let closed = self.open.iter().filter(|(_, errand)| is_over(errand));
+        let closed = closed.map(|(wire, _)| *wire).collect();
+        self.open.retain(|(_, errand)| !is_over(errand));
+        closed
     }
 
     /// Every request that was waited for, in the order of sending. None is any more.

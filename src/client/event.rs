@@ -93,7 +93,7 @@ pub enum Event {
     Progress {
         /// Which call.
         call: CallId,
-        /// How far it is, in the server's own measure; it only grows.
+        /// How far it is, in the server's own measure. It only grows, until the call is sent anew.
         progress: f64,
         /// How far it will go, if the server knows.
         total: Option<f64>,
@@ -113,8 +113,8 @@ pub enum Event {
 
     /// Something that is watched has changed.
     Changed(Change),
-    /// The watch was set up, or repeated to a new server. What changed in between was not
-    /// heard: look again at what matters.
+    /// The watch was set up, was repeated to a new server, or is granted otherwise than before. What changed in between
+    /// was not heard: look again at what matters.
     Watching {
         /// Which life.
         epoch: Epoch,

@@ -151,7 +151,9 @@ impl fmt::Display for Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// It never left the machine, or it only reads a list: nothing was done, and sending it again is safe.
+    /// It only reads a list: sent or not, nothing was changed, and asking again is safe.
+    Harmless,
+    /// It never left the machine: it did not run, and sending it again is safe.
     NotSent,
     /// It was handed to the driver: it may or may not have run.
     Unknown,
@@ -198,9 +200,10 @@ impl Failure {
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match &self.kind {
-            FailureKind::Cancelled { .. } | FailureKind::Closed | FailureKind::Declined { .. } => {
-                Blame::Caller
-            }
+            FailureKind::Cancelled { .. }
+            | FailureKind::Closed
+            | FailureKind::Declined { .. }
+            | FailureKind::TooManyAsks { .. } => Blame::Caller,
             FailureKind::Invalid { .. }
             | FailureKind::NotOffered { .. }
             | FailureKind::TimedOut { .. }
@@ -227,6 +230,7 @@ impl fmt::Display for Failure {
             self.kind
         )?;
         f.write_str(match self.delivery {
+            Delivery::Harmless => "it only reads, so nothing was changed",
             Delivery::NotSent => "it was not sent, so it did not run",
             Delivery::Unknown => "it had been sent and may have run",
         })?;
@@ -279,6 +283,11 @@ pub enum FailureKind {
         /// How large.
         bytes: u64,
     },
+    /// The server asks something, and as many questions as may be are open already.
+    TooManyAsks {
+        /// How many.
+        open: usize,
+    },
     /// The server asked again and again.
     TooManyRounds {
         /// How often.
@@ -319,6 +328,12 @@ impl fmt::Display for FailureKind {
             }
             FailureKind::TooLarge { bytes } => {
                 write!(f, "the reply is too large ({bytes} bytes)")
+            }
+            FailureKind::TooManyAsks { open } => {
+                write!(
+                    f,
+                    "the server asks something, and {open} questions are open already"
+                )
             }
             FailureKind::TooManyRounds { rounds } => {
                 write!(f, "the server asked for input again after {rounds} rounds")

@@ -37,6 +37,10 @@ impl Frame {
         matches!(self, Frame::Answer(..))
     }
 
+    const fn is_notice(&self) -> bool {
+        matches!(self, Frame::Notify(..))
+    }
+
     fn bytes(&self) -> usize {
         let of = |payload: &Option<Payload>| payload.as_ref().map_or(0, |p| p.as_str().len());
         match self {
@@ -63,12 +67,14 @@ pub(super) struct Frames {
     waiting: VecDeque<Frame>,
     bytes: usize,
     answers: usize,
+    notices: usize,
 }
 
 impl Frames {
     pub(super) fn push(&mut self, frame: Frame) {
         self.bytes += frame.bytes();
         self.answers += usize::from(frame.is_answer());
+        self.notices += usize::from(frame.is_notice());
         self.waiting.push_back(frame);
     }
 
@@ -76,6 +82,7 @@ impl Frames {
         let frame = self.waiting.pop_front()?;
         self.bytes -= frame.bytes();
         self.answers -= usize::from(frame.is_answer());
+        self.notices -= usize::from(frame.is_notice());
         Some(frame)
     }
 
@@ -108,6 +115,11 @@ impl Frames {
 
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// How many of them are notifications of the application.
+    pub(super) const fn notices(&self) -> usize {
+        self.notices
     }
 
     /// How many of them are answers.

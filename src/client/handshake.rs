@@ -109,9 +109,9 @@ impl Handshake {
     /// The server answered `server/discover`.
     pub(super) fn discovered(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Move {
         match reply {
-            Ok(result) => match serde_json::from_str::<Discovered>(result.get()) {
-                Ok(found) => self.choose(found),
-                Err(_) => self.fall_back("its answer to server/discover is none"),
+            Ok(result) => match Discovered::read(result) {
+                Some(found) => self.choose(found),
+                None => self.fall_back("its answer to server/discover is none"),
             },
             Err(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => self.correct(error),
             Err(error) if code::is_modern_evidence(error.code) => {
@@ -135,10 +135,7 @@ impl Handshake {
     /// The server answered a probe after it was spoken to in legacy. That changes nothing in this life (S-STDIO-26);
     /// but if it is a modern one that was only slow, the next life begins as it should.
     pub(super) fn discovered_late(&mut self, reply: Result<&RawValue, &ErrorObject>) {
-        let found = reply
-            .ok()
-            .and_then(|result| serde_json::from_str::<Discovered>(result.get()).ok());
-        let Some(found) = found else {
+        let Some(found) = reply.ok().and_then(Discovered::read) else {
             return;
         };
         let offered = found.supported_versions.iter().map(String::as_str);
@@ -293,6 +290,8 @@ impl Handshake {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Discovered {
+    #[serde(default, deserialize_with = "leniently")]
+    result_type: Option<String>,
     supported_versions: Vec<String>,
     #[serde(default, deserialize_with = "leniently")]
     capabilities: ServerCapabilities,
@@ -300,6 +299,18 @@ struct Discovered {
     instructions: Option<Box<str>>,
     #[serde(default, rename = "_meta", deserialize_with = "leniently")]
     meta: DiscoveredMeta,
+}
+
+impl Discovered {
+    fn read(result: &RawValue) -> Option<Discovered> {
+        let found: Discovered = serde_json::from_str(result.get()).ok()?;
+        // S-RPC-19, S-RPC-20
+        let is_complete = found
+            .result_type
+            .as_deref()
+            .is_none_or(|kind| kind == "complete");
+        is_complete.then_some(found)
+    }
 }
 
 #[derive(Default, Deserialize)]

@@ -11,6 +11,7 @@ use super::Client;
 use super::errand::{Errand, Found, wire_of};
 use super::event::{Event, Noise, Outcome, Withdrawn};
 use super::failure::{Cause, FailureKind};
+use super::handshake::Move;
 use super::lifecycle::State;
 use super::stdio;
 use crate::id::CallId;
@@ -132,6 +133,15 @@ impl Client {
     fn broken_reply(&mut self, id: &Id, kind: FailureKind, error: ErrorObject) {
         match self.errands.take(id) {
             Found::Open(_, Errand::Call(call)) => self.fail(call, kind),
+            Found::Open(_, Errand::Initialize) => {
+                self.proceed(Move::Refused(
+                    format!("its answer to initialize: {kind}").into(),
+                ));
+            }
+            Found::Open(_, Errand::Discover) if matches!(kind, FailureKind::TooLarge { .. }) => {
+                let why = format!("its answer to server/discover: {kind}");
+                self.proceed(Move::Refused(why.into()));
+            }
             Found::Open(_, Errand::Page(list)) => {
                 for call in self.catalog.give_up(list) {
                     self.fail(call, kind.clone());
@@ -197,12 +207,12 @@ impl Client {
                 self.stats.late_replies += 1;
                 self.handshake.discovered_late(as_ref(&outcome));
             }
-            Errand::Listen => self.listen_ended(wire, outcome.err().map(|error| error.code)),
+            Errand::Listen => self.listen_ended(wire, refusal(&outcome)),
             Errand::Page(list) => self.page(list, outcome),
             // Any answer is a sign of life, an error too (-32601 from one that knows no ping).
             Errand::Probe | Errand::Unsubscribe => {}
-            Errand::SetLevel => self.watcher.answered(None, outcome.is_ok()),
-            Errand::Subscribe(uri) => self.watcher.answered(Some(&uri), outcome.is_ok()),
+            Errand::SetLevel => self.watcher.level_set(refusal(&outcome)),
+            Errand::Subscribe(uri) => self.watcher.subscribed(&uri, refusal(&outcome)),
         }
     }
 
@@ -313,7 +323,8 @@ impl Client {
         let Some(call) = self.calls.call_mut(id) else {
             return;
         };
-        if call.progress.is_some_and(|before| told.progress <= before) {
+        let is_old = call.progress.is_some_and(|before| told.progress <= before);
+        if is_old || call.options.no_progress {
             return;
         }
         call.progress = Some(told.progress);
@@ -347,6 +358,11 @@ impl Client {
             self.down(Cause::Noise);
         }
     }
+}
+
+/// The code of the error in the place of a result.
+fn refusal(outcome: &Reply<'_>) -> Option<i64> {
+    outcome.as_ref().err().map(|error| error.code)
 }
 
 fn as_ref<'a>(outcome: &'a Reply<'a>) -> Result<&'a RawValue, &'a ErrorObject> {

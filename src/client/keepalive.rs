@@ -46,6 +46,12 @@ impl Pulse {
         self.heard + self.policy.idle
     }
 
+    /// What was sent by this time may be what the server is silently at work on. What was sent later, into the silence,
+    /// is no excuse for it.
+    pub(super) fn excuse(&self) -> Instant {
+        self.first()
+    }
+
     /// The time has come. `busy`: a call is in flight whose own deadline still runs, so that
     /// silence may just be work.
     pub(super) fn due(&mut self, now: Instant, busy: bool) -> Beat {

@@ -27,6 +27,9 @@ use crate::time::Instant;
 /// two are reported apart, moments after one another.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
+/// Nobody wants to hear more often than this that a handshake takes long.
+const NOTICE_FLOOR: Duration = Duration::from_secs(1);
+
 /// As many faults of one life are kept word for word.
 const FAULTS_KEPT: usize = 16;
 
@@ -40,7 +43,9 @@ pub(super) struct Life {
     pub(super) is_unwritable: bool,
     pub(super) rung: Rung,
     began: Instant,
+    opened_at: Option<Instant>,
     ready_at: Option<Instant>,
+    left_ready_at: Option<Instant>,
     cause: Option<Cause>,
     faults: Vec<Fault>,
     more_faults: u32,
@@ -61,7 +66,9 @@ impl Life {
             is_unwritable: false,
             rung: Rung::CloseWrite,
             began: now,
+            opened_at: None,
             ready_at: None,
+            left_ready_at: None,
             cause: None,
             faults: Vec::new(),
             more_faults: 0,
@@ -112,7 +119,10 @@ impl Life {
             exit: self.exit,
             stderr: self.pipe.stderr.text(),
             lived: now.since(self.began),
-            ready_for: self.ready_at.map(|since| now.since(since)),
+            ready_for: self.ready_at.map(|since| {
+                let until = self.left_ready_at.unwrap_or(now);
+                until.since(since)
+            }),
             abandoned,
             counted: self.counts(abandoned),
         }
@@ -150,6 +160,7 @@ impl Client {
             return;
         };
         let opened_twice = core::mem::replace(&mut life.is_open, true);
+        life.opened_at.get_or_insert(self.now);
         if self.state == State::Closing && !opened_twice {
             // It was on its way down before it was up: say again how far.
             let rung = life.rung;
@@ -190,7 +201,12 @@ impl Client {
             life.note(faults);
             life.is_unwritable = true;
         }
-        self.wind_down(Cause::Died, self.config.policy.close_grace);
+        let grace = self.config.policy.close_grace;
+        let soon = self.now + grace;
+        if self.timers.at(Timer::Drain).is_some_and(|at| at > soon) {
+            self.arm_at(Timer::Drain, soon);
+        }
+        self.wind_down(Cause::Died, grace);
     }
 
     /// The driver handed bytes to the system.
@@ -239,7 +255,9 @@ impl Client {
                 self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
                 let wire = self.errands.issue(Errand::Discover);
                 self.frames.push(Frame::Discover(wire));
-                self.arm_in(Timer::Probe, self.config.policy.probe_timeout);
+                let policy = &self.config.policy;
+                let patience = policy.probe_timeout.min(policy.handshake_timeout / 2);
+                self.arm_in(Timer::Probe, patience);
             }
             Move::Say(Say::Initialize(version)) => {
                 self.timers.disarm(Timer::Probe);
@@ -347,8 +365,13 @@ impl Client {
         let ready_at = self.life.as_ref().and_then(|life| life.ready_at);
         let stable_after = self.config.policy.retry.stable_after;
         let was_good = ready_at.is_some_and(|since| since + stable_after <= self.now);
-        if state == State::Ready && was_good {
-            self.budget.forgive();
+        if state == State::Ready {
+            if let Some(life) = &mut self.life {
+                life.left_ready_at = Some(self.now);
+            }
+            if was_good {
+                self.budget.forgive();
+            }
         }
         self.timers.keep(|timer| !timer.is_of_life());
         self.pulse = None;
@@ -404,12 +427,13 @@ impl Client {
     /// back to the queue; what it said of itself is not believed any more.
     fn part(&mut self) {
         self.session = None;
-        self.frames.clear();
         self.watcher.end();
-        self.catalog.new_life();
         self.withdraw_all_asks();
-        let sent = self.errands.close_all();
+        let mut sent = self.errands.close_all();
+        sent.retain(|(wire, _)| !self.frames.retract_page(*wire));
+        self.frames.clear();
         self.settle_lost(sent);
+        self.catalog.new_life();
     }
 
     fn is_gone(&self) -> bool {
@@ -493,7 +517,9 @@ impl Client {
     pub(super) fn notice(&mut self) {
         let policy = &self.config.policy;
         let (notice, limit) = (policy.handshake_notice, policy.handshake_timeout);
-        let waited = self.life.as_ref().map(|life| self.now.since(life.began));
+        let notice = notice.max(NOTICE_FLOOR);
+        let opened_at = self.life.as_ref().and_then(|life| life.opened_at);
+        let waited = opened_at.map(|since| self.now.since(since));
         self.tell(Event::Slow {
             epoch: self.epoch,
             waited: waited.unwrap_or(Duration::ZERO),
@@ -513,12 +539,12 @@ impl Client {
     /// The pulse is due.
     pub(super) fn feel_pulse(&mut self) {
         // A server that waits for an answer of ours is not to blame for its silence.
-        let busy = self.calls.is_busy() || self.asks.len() > 0;
-        let now = self.now;
-        let beat = self.pulse.as_mut().map(|pulse| pulse.due(now, busy));
-        if let Some(beat) = beat {
-            self.beat(beat);
-        }
+        let Some(pulse) = &mut self.pulse else {
+            return;
+        };
+        let busy = self.calls.is_busy(pulse.excuse()) || self.asks.len() > 0;
+        let beat = pulse.due(self.now, busy);
+        self.beat(beat);
     }
 
     /// Something is suspicious: is anybody there?

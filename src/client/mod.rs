@@ -157,7 +157,8 @@ impl Timer {
 impl Client {
     /// A link that does nothing until it is wanted: by [`connect`](Client::connect), or by a call.
     #[must_use]
-    pub fn new(config: Config) -> Client {
+    pub fn new(mut config: Config) -> Client {
+        config.limits = config.limits.workable();
         Client {
             now: Instant::ZERO,
             state: State::Idle,
@@ -312,7 +313,7 @@ impl Client {
     }
 
     /// The network is back, the laptop is awake: try now. A link that waits or is parked begins an attempt; a ready one is
-    /// probed.
+    /// probed, if the policy watches over it at all.
     pub fn wake(&mut self, now: Instant) {
         self.act(now, |link| match link.state {
             State::Waiting | State::Parked => link.attempt(),
@@ -399,7 +400,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the question is not open any more, or the result is no object.
+    /// When the question is not open any more, or the result is no object or too large.
     pub fn answer(
         &mut self,
         now: Instant,
@@ -408,6 +409,10 @@ impl Client {
     ) -> Result<(), Misuse> {
         if answer.as_ref().is_ok_and(|result| !result.is_object()) {
             return Err(Misuse::NotAnObject { what: "an answer" });
+        }
+        let bytes = answer.as_ref().map_or(0, |result| result.as_str().len());
+        if bytes > self.config.limits.message_bytes {
+            return Err(Misuse::TooLarge { bytes });
         }
         self.act(now, |link| {
             let open = link.asks.close(ask).ok_or(Misuse::UnknownAsk)?;
@@ -423,6 +428,8 @@ impl Client {
     }
 
     /// Tells the server something that has no answer, such as `notifications/roots/list_changed`.
+    ///
+    /// It goes out before calls that wait, and not at all if the transport ends before it was polled.
     ///
     /// # Errors
     ///
@@ -515,9 +522,7 @@ impl Client {
             self.drained();
         }
         self.fetch_lists();
-        if self.state == State::Ready && self.watcher.is_news() {
-            self.tell_watching();
-        }
+        self.tend_watch();
         done
     }
 

@@ -88,8 +88,12 @@ impl Client {
         if state.is_some_and(|state| !state.get().starts_with('"')) {
             return self.invalid(id, "its state is no text");
         }
-        if questions.len() > limits.asks.saturating_sub(self.asks.len()) {
+        if questions.len() > limits.asks {
             return self.invalid(id, "it asks more at once than may be open");
+        }
+        let open = self.asks.len();
+        if questions.len() > limits.asks.saturating_sub(open) {
+            return self.fail(id, FailureKind::TooManyAsks { open });
         }
         call.round = Round {
             number,

@@ -14,7 +14,8 @@ use super::frame::Frame;
 use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::id::CallId;
-use crate::protocol::{ServerFeature, method};
+use crate::protocol::{ServerFeature, Version, method};
+use crate::watch::List;
 
 impl Client {
     /// The call has its outcome.
@@ -92,13 +93,24 @@ impl Client {
     /// The caller or the clock ends a call that may be under way: the server is told.
     pub(super) fn abort(&mut self, id: CallId, kind: FailureKind, reason: Option<&str>) {
         let sent = self.calls.call(id).and_then(|call| match call.phase {
-            Phase::Sent(wire) if !call.is_task() => Some(wire),
+            Phase::Sent(wire) if !self.runs_as_task(call) => Some(wire),
             Phase::Asking | Phase::Listing(_) | Phase::Sent(_) | Phase::Waiting => None,
         });
         self.fail(id, kind);
         if let Some(wire) = sent {
             self.withdraw_request(wire, reason);
         }
+    }
+
+    /// S-CANC-11: a request that runs as a task is cancelled in another way. Only 2025-11-25 has such requests, and only
+    /// with servers that said so.
+    fn runs_as_task(&self, call: &Call) -> bool {
+        let session = self.session.as_ref();
+        let has_tasks = session.is_some_and(|session| {
+            session.version == Version::V2025_11_25
+                && session.capabilities.offers(ServerFeature::TasksToolsCall)
+        });
+        has_tasks && call.asks_to_be_a_task()
     }
 
     pub(super) fn withdraw_request(&mut self, wire: u64, reason: Option<&str>) {
@@ -133,20 +145,23 @@ impl Client {
 
     /// The life that these were sent to has ended.
     pub(super) fn settle_lost(&mut self, sent: VecDeque<(u64, Errand)>) {
-        let calls = sent.into_iter().filter_map(|(_, errand)| match errand {
-            Errand::Call(call) => Some(call),
-            Errand::Discover
-            | Errand::Initialize
-            | Errand::LateDiscover
-            | Errand::Listen
-            | Errand::Page(_)
-            | Errand::Probe
-            | Errand::SetLevel
-            | Errand::Subscribe(_)
-            | Errand::Unsubscribe => None,
-        });
+        let mut calls = Vec::new();
+        for (_, errand) in sent {
+            match errand {
+                Errand::Call(call) => calls.push(call),
+                Errand::Page(list) => self.settle_lost_page(list),
+                Errand::Discover
+                | Errand::Initialize
+                | Errand::LateDiscover
+                | Errand::Listen
+                | Errand::Probe
+                | Errand::SetLevel
+                | Errand::Subscribe(_)
+                | Errand::Unsubscribe => {}
+            }
+        }
         let mid_round = self.calls.mid_round();
-        let lost: Vec<CallId> = calls.chain(mid_round).collect();
+        let lost: Vec<CallId> = calls.into_iter().chain(mid_round).collect();
         if lost.is_empty() {
             return;
         }
@@ -157,6 +172,16 @@ impl Client {
                 self.arm_call(id);
             } else {
                 self.fail_with(id, FailureKind::Lost, ended.clone());
+            }
+        }
+    }
+
+    /// The server ended while it was asked for a page of this list. A list that ends every server is given up.
+    fn settle_lost_page(&mut self, list: List) {
+        let resends = self.config.policy.resends;
+        for id in self.catalog.waiting(list).to_vec() {
+            if !self.calls.page_lost(id, resends) {
+                self.fail(id, FailureKind::Lost);
             }
         }
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event::Session;
-use crate::protocol::{Era, LogLevel, ServerFeature};
+use crate::protocol::{Era, LogLevel, ServerFeature, code};
 use crate::time::Instant;
 use crate::watch::Watch;
 
@@ -36,20 +36,25 @@ pub(super) enum Chore {
 pub(super) struct Watcher {
     wish: Watch,
     granted: Watch,
-    /// Legacy: answers that are missing until the set-up is complete.
-    missing: usize,
+    /// What was granted when the application was last told of it, in this life and for this wish.
+    told: Option<Watch>,
+    /// Something happened since; it saves a look at every input.
+    has_moved: bool,
+    /// Legacy: what was asked for one by one and is not answered yet.
+    asked: BTreeSet<Box<str>>,
+    asked_level: Option<LogLevel>,
     /// Modern: the listen requests that are open, the newest last.
     listening: Vec<Listening>,
-    settled: bool,
-    /// Modern: the server does not listen to the newest wish.
+    /// Something of the wish was refused or ended, and may be had later.
     is_unmet: bool,
-    /// How often in a row the server ended the watch by itself.
-    endings: u32,
+    /// How often in a row that was so.
+    setbacks: u32,
 }
 
 #[derive(Debug)]
 struct Listening {
     wire: u64,
+    filter: Watch,
     acknowledged: Option<Instant>,
 }
 
@@ -58,11 +63,13 @@ impl Watcher {
         Watcher {
             wish,
             granted: Watch::none(),
-            missing: 0,
+            told: None,
+            has_moved: true,
+            asked: BTreeSet::new(),
+            asked_level: None,
             listening: Vec::new(),
-            settled: false,
             is_unmet: false,
-            endings: 0,
+            setbacks: 0,
         }
     }
 
@@ -70,74 +77,71 @@ impl Watcher {
         &self.wish
     }
 
-    pub(super) const fn granted(&self) -> &Watch {
-        &self.granted
-    }
-
-    /// The set-up is over, one way or the other. Whether that is news.
-    pub(super) fn settle(&mut self) -> bool {
-        !core::mem::replace(&mut self.settled, true) && self.wish != Watch::none()
-    }
-
-    /// Whether the set-up is over and nobody was told.
-    pub(super) fn is_news(&self) -> bool {
-        !self.settled && self.is_complete()
-    }
-
-    /// The answers that are missing are not waited for any more.
-    pub(super) fn stop_waiting(&mut self) {
-        self.missing = 0;
+    /// What is granted, if the application has not been told so yet.
+    pub(super) fn news(&mut self) -> Option<Watch> {
+        let is_news = core::mem::take(&mut self.has_moved)
+            && self.wish != Watch::none()
+            && self.told.as_ref() != Some(&self.granted);
+        is_news.then(|| self.told.insert(self.granted.clone()).clone())
     }
 
     /// Whether every answer is there.
     pub(super) fn is_complete(&self) -> bool {
-        self.missing == 0
-            && self
-                .listening
-                .iter()
-                .all(|listening| listening.acknowledged.is_some())
+        let heard = |listening: &Listening| listening.acknowledged.is_some();
+        self.asked.is_empty() && self.asked_level.is_none() && self.listening.iter().all(heard)
+    }
+
+    /// How long to wait before what is not met is asked for again: the longer, the more often in a row it was in vain.
+    /// `None` where all is well.
+    pub(super) fn setback(&mut self, retry: Duration) -> Option<Duration> {
+        if !self.is_unmet {
+            return None;
+        }
+        let pause = retry.saturating_mul(1 << self.setbacks.min(16));
+        self.setbacks = self.setbacks.saturating_add(1);
+        Some(pause.min(RETRY_CAP))
+    }
+
+    pub(super) const fn is_unmet(&self) -> bool {
+        self.is_unmet
     }
 
     /// Another wish. What to send to the server of this session to get it.
     pub(super) fn wish_for(&mut self, wish: Watch, session: Option<&Session>) -> Vec<Chore> {
-        let before = core::mem::replace(&mut self.wish, wish);
-        match session {
-            Some(session) => self.pursue(&before, session),
-            None => Vec::new(),
-        }
+        self.wish = wish;
+        self.told = None;
+        self.setbacks = 0;
+        session.map_or_else(Vec::new, |session| self.pursue(session))
     }
 
     /// A new life: nothing is granted any more, and everything is to be asked for again.
     pub(super) fn begin(&mut self, session: &Session) -> Vec<Chore> {
         self.end();
-        self.endings = 0;
-        self.pursue(&Watch::none(), session)
+        self.pursue(session)
     }
 
     /// The life ended.
     pub(super) fn end(&mut self) {
-        self.granted = Watch::none();
-        self.missing = 0;
-        self.listening.clear();
+        *self = Watcher::new(core::mem::take(&mut self.wish));
+    }
+
+    /// What is not met is asked for again, now or with another wish.
+    pub(super) fn pursue(&mut self, session: &Session) -> Vec<Chore> {
+        self.has_moved = true;
         self.is_unmet = false;
-    }
-
-    /// The server ended the watch a while ago: it is asked for again.
-    pub(super) fn resume(&mut self, session: &Session) -> Vec<Chore> {
-        if self.is_unmet {
-            self.pursue(&Watch::none(), session)
-        } else {
-            Vec::new()
-        }
-    }
-
-    fn pursue(&mut self, before: &Watch, session: &Session) -> Vec<Chore> {
-        self.settled = false;
         let possible = self.possible(session);
         match session.version.era() {
-            Era::Legacy => self.subscribe(before, possible),
+            Era::Legacy => self.subscribe(possible),
             Era::Modern => self.listen(possible),
         }
+    }
+
+    /// The answers that are missing are not waited for any more; they are asked for again later.
+    pub(super) fn stop_waiting(&mut self) {
+        self.has_moved = true;
+        self.is_unmet |= !self.asked.is_empty() || self.asked_level.is_some();
+        self.asked.clear();
+        self.asked_level = None;
     }
 
     /// What of the wish this server can grant at all.
@@ -161,27 +165,25 @@ impl Watcher {
     }
 
     /// Legacy: changes of lists come unasked; the rest is asked for one by one.
-    fn subscribe(&mut self, before: &Watch, possible: Watch) -> Vec<Chore> {
+    fn subscribe(&mut self, possible: Watch) -> Vec<Chore> {
         let mut chores = Vec::new();
-        if let Some(level) = possible.logs.filter(|_| possible.logs != before.logs) {
-            chores.push(Chore::SetLevel(level));
+        let level = self.asked_level.or(self.granted.logs);
+        if possible.logs != level {
+            self.asked_level = possible.logs;
+            self.granted.logs = None;
+            chores.extend(possible.logs.map(Chore::SetLevel));
         }
-        let added = possible.uris.difference(&before.uris);
-        chores.extend(added.cloned().map(Chore::Subscribe));
-        self.missing += chores.len();
-        let removed = before.uris.difference(&possible.uris);
-        chores.extend(removed.cloned().map(Chore::Unsubscribe));
-        let kept = before.uris.intersection(&self.granted.uris).cloned();
-        let logs = if possible.logs == before.logs {
-            self.granted.logs
-        } else {
-            possible.logs
-        };
+        let held = &self.granted.uris | &self.asked;
+        let added = &possible.uris - &held;
+        let removed = &held - &possible.uris;
+        self.asked = &(&self.asked | &added) - &removed;
+        chores.extend(added.into_iter().map(Chore::Subscribe));
         self.granted = Watch {
-            logs,
-            uris: kept.filter(|uri| possible.uris.contains(uri)).collect(),
+            logs: self.granted.logs,
+            uris: &self.granted.uris - &removed,
             ..possible
         };
+        chores.extend(removed.into_iter().map(Chore::Unsubscribe));
         chores
     }
 
@@ -193,23 +195,24 @@ impl Watcher {
             ..possible
         };
         if filter == Watch::none() {
-            self.granted = Watch {
-                logs: self.granted.logs,
-                ..Watch::none()
-            };
+            self.nothing_granted();
             let open = self.listening.drain(..);
             return open
                 .map(|listening| Chore::Unlisten(listening.wire))
                 .collect();
         }
+        let newest = self.listening.last();
+        if newest.is_some_and(|listening| listening.filter == filter) {
+            return Vec::new();
+        }
         alloc::vec![Chore::Listen(filter)]
     }
 
-    /// The listen request has this wire id.
-    pub(super) fn listens(&mut self, wire: u64) {
-        self.is_unmet = false;
+    /// The listen request with this filter has this wire id.
+    pub(super) fn listens(&mut self, wire: u64, filter: Watch) {
         self.listening.push(Listening {
             wire,
+            filter,
             acknowledged: None,
         });
     }
@@ -231,8 +234,8 @@ impl Watcher {
         let Some(at) = self.listening.iter().position(|l| l.wire == wire) else {
             return Vec::new();
         };
+        self.has_moved = true;
         self.listening[at].acknowledged = Some(now);
-        self.settled = false;
         self.granted = Watch {
             logs: self.granted.logs,
             ..Filter::read(params)
@@ -243,49 +246,59 @@ impl Watcher {
             .collect()
     }
 
-    /// The server ended a listen request. If it was the one that counts, how long to wait before the next: the
-    /// longer, the more often in a row it ended soon.
-    pub(super) fn listening_ended(
-        &mut self,
-        wire: u64,
-        now: Instant,
-        retry: Duration,
-    ) -> Option<Duration> {
+    /// The server ended a listen request, or refused it with this error.
+    pub(super) fn listening_ended(&mut self, wire: u64, now: Instant, refusal: Option<i64>) {
+        self.has_moved = true;
         let newest = self.listening.last().filter(|l| l.wire == wire);
-        let lasted = newest.and_then(|l| l.acknowledged).map(|at| now.since(at));
-        let newest = newest.is_some();
+        if let Some(newest) = newest {
+            let lasted = newest.acknowledged.map(|at| now.since(at));
+            if lasted.is_some_and(|lasted| lasted >= RETRY_CAP) {
+                self.setbacks = 0;
+            }
+            // One that does not know how to watch will not learn it in this life.
+            self.is_unmet = refusal != Some(code::METHOD_NOT_FOUND);
+        }
         self.listening.retain(|listening| listening.wire != wire);
-        if newest {
-            self.is_unmet = true;
-            let was_good = lasted.is_some_and(|lasted| lasted >= RETRY_CAP);
-            self.endings = if was_good {
-                1
-            } else {
-                self.endings.saturating_add(1)
-            };
-        }
         if self.listening.is_empty() {
-            self.granted = Watch {
-                logs: self.granted.logs,
-                ..Watch::none()
-            };
+            self.nothing_granted();
         }
-        let pause = retry.saturating_mul(1 << self.endings.saturating_sub(1).min(16));
-        newest.then_some(pause.min(RETRY_CAP))
     }
 
-    /// The server answered one of the legacy requests.
-    pub(super) fn answered(&mut self, uri: Option<&str>, granted: bool) {
-        self.missing = self.missing.saturating_sub(1);
-        match uri {
-            Some(uri) if granted && self.wish.uris.contains(uri) => {
+    /// The server answered `resources/subscribe`, if with an error then with this one.
+    pub(super) fn subscribed(&mut self, uri: &str, refusal: Option<i64>) {
+        self.has_moved = true;
+        if !self.asked.remove(uri) {
+            return;
+        }
+        match refusal {
+            None => {
                 self.granted.uris.insert(uri.into());
             }
-            Some(_) => {}
-            None if granted => {}
-            None => self.granted.logs = None,
+            Some(code) => self.is_unmet |= !is_final(code),
         }
     }
+
+    /// The server answered `logging/setLevel`, if with an error then with this one.
+    pub(super) fn level_set(&mut self, refusal: Option<i64>) {
+        self.has_moved = true;
+        let level = self.asked_level.take();
+        match refusal {
+            None => self.granted.logs = level,
+            Some(code) => self.is_unmet |= !is_final(code),
+        }
+    }
+
+    fn nothing_granted(&mut self) {
+        self.granted = Watch {
+            logs: self.granted.logs,
+            ..Watch::none()
+        };
+    }
+}
+
+/// Whether asking again will not help.
+const fn is_final(refusal: i64) -> bool {
+    matches!(refusal, code::INVALID_PARAMS | code::METHOD_NOT_FOUND)
 }
 
 /// The filter of a listen request, as the server grants it.

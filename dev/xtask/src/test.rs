@@ -15,6 +15,9 @@ const STEPS: &[Step] = &[
     ("dependencies of the core", dependencies::check),
     ("licences and sources of dependencies", licences),
     ("documentation", documentation),
+    ("examples", || {
+        cargo("build --workspace --all-features --examples")
+    }),
     ("tests", tests),
     ("scripts, byte by byte", || scripts_cut("bytes")),
     ("scripts, cut at random", || scripts_cut("random")),
@@ -55,7 +58,7 @@ fn documentation() -> Outcome {
 fn tests() -> Outcome {
     let runner = runner();
     cargo(&format!(
-        "{runner} --workspace --all-features --lib --bins --tests --examples"
+        "{runner} --workspace --all-features --lib --bins --tests"
     ))
 }
 
