@@ -126,7 +126,8 @@ pub struct Policy {
     /// How often a call that may be repeated is sent again after its server died. Twice: a
     /// request that kills every server it meets must not do so for ever.
     pub resends: u32,
-    /// How long a planned reconnect waits for the calls in flight. 5 s: most calls end sooner.
+    /// How long a planned reconnect waits for the calls in flight. 5 s: most calls end sooner. Lists are not waited for:
+    /// the next server is asked for them.
     pub drain: Duration,
     /// How long a server may take to end by itself after its input was closed. 2 s.
     pub close_grace: Duration,

@@ -7,7 +7,8 @@ use core::time::Duration;
 /// A point in time: nanoseconds since an origin that the driver picks.
 ///
 /// The machine only compares and adds. A driver with a clock uses the moment it started as
-/// the origin; a test or a simulator counts by itself.
+/// the origin; a test or a simulator counts by itself. Where the clock stands still while the
+/// computer sleeps, tell the link with `wake` that it woke.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

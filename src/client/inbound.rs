@@ -35,7 +35,7 @@ impl Client {
         let epoch = self.epoch;
         while let Some(line) = lines.next(&mut bytes) {
             self.line(line);
-            if !self.is_in_touch() || self.epoch != epoch {
+            if !self.state.is_in_touch() || self.epoch != epoch {
                 return;
             }
         }
@@ -62,7 +62,7 @@ impl Client {
     }
 
     fn take_lines(&mut self) -> Option<LineReader> {
-        let is_in_touch = self.is_in_touch();
+        let is_in_touch = self.state.is_in_touch();
         let life = self.life.as_mut().filter(|_| is_in_touch)?;
         Some(core::mem::replace(&mut life.pipe.lines, LineReader::new(0)))
     }
@@ -75,7 +75,7 @@ impl Client {
                 Ok(Inbound::One(message)) => self.message(message),
                 Ok(Inbound::Batch(batch)) if self.allows_batches() => {
                     for element in batch {
-                        if !self.is_in_touch() {
+                        if !self.state.is_in_touch() {
                             return;
                         }
                         match element {

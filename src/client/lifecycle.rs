@@ -32,6 +32,19 @@ pub enum State {
 }
 
 impl State {
+    /// Whether the two ends talk to each other.
+    pub(super) const fn is_in_touch(self) -> bool {
+        match self {
+            State::Handshaking | State::Ready | State::Draining => true,
+            State::Idle
+            | State::Opening
+            | State::Closing
+            | State::Waiting
+            | State::Parked
+            | State::Closed => false,
+        }
+    }
+
     #[cfg(test)]
     const ALL: [State; 9] = [
         State::Idle,

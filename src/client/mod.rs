@@ -354,7 +354,7 @@ impl Client {
     /// Reads one of the server's lists, all pages of it. The outcome is [`Outcome::Listed`].
     ///
     /// What is held and still fresh is given out at once; callers that want the same list at the same time share one
-    /// reading of it.
+    /// reading of it. It may be repeated to the next server, whatever the options say, and reports no progress.
     ///
     /// # Errors
     ///
@@ -461,17 +461,8 @@ impl Client {
     /// What was agreed on with the server, while the link is ready.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
-        match self.state {
-            State::Ready => self.session.as_deref(),
-            State::Idle
-            | State::Opening
-            | State::Handshaking
-            | State::Draining
-            | State::Closing
-            | State::Waiting
-            | State::Parked
-            | State::Closed => None,
-        }
+        let session = self.session.as_deref();
+        session.filter(|_| self.state == State::Ready)
     }
 
     /// The era that the server is believed to speak, to be remembered for the next process.
@@ -536,19 +527,6 @@ impl Client {
 
     fn arm_at(&mut self, timer: Timer, at: Instant) {
         self.timers.arm(timer, at.max(self.now + TICK));
-    }
-
-    /// Whether the two ends still talk to each other.
-    fn is_in_touch(&self) -> bool {
-        match self.state {
-            State::Handshaking | State::Ready | State::Draining => true,
-            State::Idle
-            | State::Opening
-            | State::Closing
-            | State::Waiting
-            | State::Parked
-            | State::Closed => false,
-        }
     }
 
     /// Nothing is in flight any more, or it has had its while. Why the life ends was said when the draining began.

@@ -42,7 +42,8 @@ impl Client {
     /// Whether the transport takes something to write.
     fn may_write(&self) -> bool {
         let life = self.life.as_ref();
-        self.is_in_touch() && life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
+        self.state.is_in_touch()
+            && life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
     }
 
     /// The call to send next. While draining, only those that their server waits for.
@@ -50,16 +51,10 @@ impl Client {
         if self.calls.in_flight() >= self.config.limits.calls_in_flight {
             return None;
         }
-        match self.state {
-            State::Ready => self.calls.first_waiting(),
-            State::Draining => self.calls.first_going_on(),
-            State::Idle
-            | State::Opening
-            | State::Handshaking
-            | State::Closing
-            | State::Waiting
-            | State::Parked
-            | State::Closed => None,
+        if self.state == State::Ready {
+            return self.calls.first_waiting();
         }
+        let is_draining = self.state == State::Draining;
+        is_draining.then(|| self.calls.first_going_on()).flatten()
     }
 }

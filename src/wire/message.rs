@@ -22,7 +22,7 @@ use super::{
 };
 
 /// The most messages a batch may hold.
-pub const BATCH_LIMIT: usize = 1_000;
+pub const BATCH_LIMIT: usize = 4_096;
 
 /// What stands for the message of an error that came without one.
 const NO_MESSAGE: &str = "the peer gave no message";
