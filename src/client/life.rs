@@ -1,5 +1,5 @@
-//! One life of the transport: how it is asked for, how it comes to be ready, how it is taken down, and what
-//! follows. Sees faults and time; of calls it knows only that they must be told.
+//! One life of the transport: how it is asked for, how it is taken down, and what follows.
+//! Sees faults and time; of calls it knows only that they must be told.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,28 +7,21 @@ use core::time::Duration;
 
 use super::closing::Rung;
 use super::errand::Errand;
-use super::event::{Event, Session};
+use super::event::Event;
 use super::failure::{Cause, Ended, FailureKind};
-use super::frame::{Frame, Voice};
-use super::handshake::{Move, Say, Terms};
-use super::keepalive::{Beat, Pulse};
 use super::lifecycle::{Cue, Next, State, next};
 use super::retry::Verdict;
-use super::stdio::{Pipe, excerpt};
+use super::stdio::Pipe;
 use super::{Client, Timer};
 use crate::config::{Binding, Limits};
 use crate::fault::{ExitStatus, Fault};
 use crate::id::Epoch;
 use crate::io::Output;
-use crate::protocol::{Era, Version};
 use crate::time::Instant;
 
 /// How long the output of a process may stay open after its exit before what holds it is told to end: the
 /// two are reported apart, moments after one another.
 const LAST_WORDS: Duration = Duration::from_millis(100);
-
-/// Nobody wants to hear more often than this that a handshake takes long.
-const NOTICE_FLOOR: Duration = Duration::from_secs(1);
 
 /// As many faults of one life are kept word for word.
 const FAULTS_KEPT: usize = 16;
@@ -43,8 +36,8 @@ pub(super) struct Life {
     pub(super) is_unwritable: bool,
     pub(super) rung: Rung,
     began: Instant,
-    opened_at: Option<Instant>,
-    ready_at: Option<Instant>,
+    pub(super) opened_at: Option<Instant>,
+    pub(super) ready_at: Option<Instant>,
     left_ready_at: Option<Instant>,
     cause: Option<Cause>,
     faults: Vec<Fault>,
@@ -243,74 +236,6 @@ impl Client {
         self.bury_if_gone();
     }
 
-    /// The next word of the handshake.
-    pub(super) fn proceed(&mut self, then: Move) {
-        match then {
-            Move::Agreed(terms) => self.agreed(*terms),
-            Move::Refused(why) => self.down(Cause::HandshakeRefused {
-                why: excerpt(&why).into(),
-            }),
-            Move::Say(Say::Discover(version)) => {
-                self.errands.keep(|errand| *errand != Errand::LateDiscover);
-                self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
-                let wire = self.errands.issue(Errand::Discover);
-                self.frames.push(Frame::Discover(wire));
-                let policy = &self.config.policy;
-                let patience = policy.probe_timeout.min(policy.handshake_timeout / 2);
-                self.arm_in(Timer::Probe, patience);
-            }
-            Move::Say(Say::Initialize(version)) => {
-                self.timers.disarm(Timer::Probe);
-                self.voice = Voice::new(&self.config, version, None);
-                let wire = self.errands.issue(Errand::Initialize);
-                self.frames.push(Frame::Initialize(wire, version));
-            }
-        }
-    }
-
-    fn agreed(&mut self, terms: Terms) {
-        if !self.step(Cue::Agreed) {
-            return;
-        }
-        for timer in [Timer::Handshake, Timer::Notice, Timer::Probe] {
-            self.timers.disarm(timer);
-        }
-        let session = Arc::new(Session {
-            epoch: self.epoch,
-            version: terms.version,
-            server: terms.server,
-            capabilities: terms.capabilities,
-            instructions: terms.instructions,
-        });
-        self.speak(terms.version);
-        if terms.version.era() == Era::Legacy {
-            self.frames.push(Frame::Initialized);
-        }
-        if let Some(life) = &mut self.life {
-            life.ready_at = Some(self.now);
-        }
-        self.stats.readies += 1;
-        self.session = Some(session.clone());
-        self.tell(Event::Ready(session.clone()));
-        self.arm_in(Timer::Stable, self.config.policy.retry.stable_after);
-        self.pulse = self
-            .config
-            .policy
-            .keepalive
-            .map(|k| Pulse::new(k, self.now));
-        if let Some(pulse) = &self.pulse {
-            self.timers.arm(Timer::Pulse, pulse.first());
-        }
-        let chores = self.watcher.begin(&session);
-        self.do_chores(chores);
-        self.settle_what_is_not_offered();
-    }
-
-    /// From now on, requests are written for this version.
-    pub(super) fn speak(&mut self, version: Version) {
-        self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
-    }
-
     /// Takes the transport down, but gives the calls in flight a while to end, if there are any.
     pub(super) fn wind_down(&mut self, cause: Cause, grace: Duration) {
         if self.state == State::Draining {
@@ -375,22 +300,6 @@ impl Client {
         }
         self.timers.keep(|timer| !timer.is_of_life());
         self.pulse = None;
-    }
-
-    /// What the end of a handshake says of the era of the server.
-    fn judge(&mut self, cause: Cause) -> Cause {
-        if cause == Cause::Died {
-            let died_of_the_probe = self.handshake.died();
-            return if died_of_the_probe {
-                Cause::EraProbe
-            } else {
-                cause
-            };
-        }
-        if !cause.is_planned() {
-            self.handshake.failed();
-        }
-        cause
     }
 
     fn rung(&self) -> Option<Rung> {
@@ -513,76 +422,8 @@ impl Client {
         self.tell(Event::Closed);
     }
 
-    /// The handshake takes long; it is said, and waited on.
-    pub(super) fn notice(&mut self) {
-        let policy = &self.config.policy;
-        let (notice, limit) = (policy.handshake_notice, policy.handshake_timeout);
-        let notice = notice.max(NOTICE_FLOOR);
-        let opened_at = self.life.as_ref().and_then(|life| life.opened_at);
-        let waited = opened_at.map(|since| self.now.since(since));
-        self.tell(Event::Slow {
-            epoch: self.epoch,
-            waited: waited.unwrap_or(Duration::ZERO),
-            limit,
-        });
-        self.arm_in(Timer::Notice, notice);
-    }
-
-    /// The server is silent to the modern probe.
-    pub(super) fn probe_unanswered(&mut self) {
-        if let Some(then) = self.handshake.silence() {
-            self.errands.rename(&Errand::Discover, Errand::LateDiscover);
-            self.proceed(then);
-        }
-    }
-
-    /// The pulse is due.
-    pub(super) fn feel_pulse(&mut self) {
-        // A server that waits for an answer of ours is not to blame for its silence.
-        let Some(pulse) = &mut self.pulse else {
-            return;
-        };
-        let busy = self.calls.is_busy(pulse.excuse()) || self.asks.len() > 0;
-        let beat = pulse.due(self.now, busy);
-        self.beat(beat);
-    }
-
-    /// Something is suspicious: is anybody there?
-    pub(super) fn probe_now(&mut self) {
-        let now = self.now;
-        let pulse = self.pulse.as_mut().filter(|pulse| !pulse.is_probing());
-        if let Some(beat) = pulse.map(|pulse| pulse.probe(now)) {
-            self.beat(beat);
-        }
-    }
-
-    fn beat(&mut self, beat: Beat) {
-        match beat {
-            Beat::Dead => {
-                self.stats.probes_missed += 1;
-                self.down(Cause::Unresponsive);
-            }
-            Beat::Probe(look_at) => {
-                let missed = self.errands.wire_for(&Errand::Probe);
-                if let Some(wire) = missed {
-                    self.errands.close(wire);
-                    self.stats.probes_missed += 1;
-                }
-                self.stats.probes += 1;
-                let wire = self.errands.issue(Errand::Probe);
-                let era = self.session.as_ref().map(|session| session.version.era());
-                self.frames.push(match era {
-                    Some(Era::Modern) => Frame::Discover(wire),
-                    Some(_) | None => Frame::Ping(wire),
-                });
-                self.arm_at(Timer::Pulse, look_at);
-            }
-            Beat::Sleep(look_at) => self.arm_at(Timer::Pulse, look_at),
-        }
-    }
-
     /// Moves to the state that follows on this cue. Whether there is one.
-    fn step(&mut self, cue: Cue) -> bool {
+    pub(super) fn step(&mut self, cue: Cue) -> bool {
         match next(self.state, cue) {
             Some(state) => {
                 self.state = state;

@@ -1,12 +1,13 @@
 //! The client end of a link: the verbs of the application, the contract with the driver, and what is due when.
 //!
-//! The machine itself is one `impl Client` by subject: `life` for one life of the transport, `inbound` and `outbound` for what is
+//! The machine itself is one `impl Client` by subject: `life` for one life of the transport, `agreement` and `liveness` for how it becomes and stays ready, `inbound` and `outbound` for what is
 //! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces. They
 //! alone carry decisions between the children, which know neither the machine nor each other: `lifecycle` the transition
 //! table, `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls`, `clock` and `errand` the
 //! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stdio` the byte stream, `frame` the words.
 
 mod admission;
+mod agreement;
 mod asks;
 mod calls;
 mod catalog;
@@ -22,6 +23,7 @@ mod inbound;
 mod keepalive;
 mod life;
 mod lifecycle;
+mod liveness;
 mod outbound;
 mod questions;
 mod retry;

@@ -1,0 +1,127 @@
+//! How a life comes to be ready: what is said in the handshake, how long it may take, and what begins with agreement.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use super::errand::Errand;
+use super::event::{Event, Session};
+use super::failure::Cause;
+use super::frame::{Frame, Voice};
+use super::handshake::{Move, Say, Terms};
+use super::keepalive::Pulse;
+use super::lifecycle::Cue;
+use super::stdio::excerpt;
+use super::{Client, Timer};
+use crate::protocol::{Era, Version};
+
+/// Nobody wants to hear more often than this that a handshake takes long.
+const NOTICE_FLOOR: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// The next word of the handshake.
+    pub(super) fn proceed(&mut self, then: Move) {
+        match then {
+            Move::Agreed(terms) => self.agreed(*terms),
+            Move::Refused(why) => self.down(Cause::HandshakeRefused {
+                why: excerpt(&why).into(),
+            }),
+            Move::Say(Say::Discover(version)) => {
+                self.errands.keep(|errand| *errand != Errand::LateDiscover);
+                self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
+                let wire = self.errands.issue(Errand::Discover);
+                self.frames.push(Frame::Discover(wire));
+                let policy = &self.config.policy;
+                let patience = policy.probe_timeout.min(policy.handshake_timeout / 2);
+                self.arm_in(Timer::Probe, patience);
+            }
+            Move::Say(Say::Initialize(version)) => {
+                self.timers.disarm(Timer::Probe);
+                self.voice = Voice::new(&self.config, version, None);
+                let wire = self.errands.issue(Errand::Initialize);
+                self.frames.push(Frame::Initialize(wire, version));
+            }
+        }
+    }
+
+    fn agreed(&mut self, terms: Terms) {
+        if !self.step(Cue::Agreed) {
+            return;
+        }
+        for timer in [Timer::Handshake, Timer::Notice, Timer::Probe] {
+            self.timers.disarm(timer);
+        }
+        let session = Arc::new(Session {
+            epoch: self.epoch,
+            version: terms.version,
+            server: terms.server,
+            capabilities: terms.capabilities,
+            instructions: terms.instructions,
+        });
+        self.speak(terms.version);
+        if terms.version.era() == Era::Legacy {
+            self.frames.push(Frame::Initialized);
+        }
+        if let Some(life) = &mut self.life {
+            life.ready_at = Some(self.now);
+        }
+        self.stats.readies += 1;
+        self.session = Some(session.clone());
+        self.tell(Event::Ready(session.clone()));
+        self.arm_in(Timer::Stable, self.config.policy.retry.stable_after);
+        self.pulse = self
+            .config
+            .policy
+            .keepalive
+            .map(|k| Pulse::new(k, self.now));
+        if let Some(pulse) = &self.pulse {
+            self.timers.arm(Timer::Pulse, pulse.first());
+        }
+        let chores = self.watcher.begin(&session);
+        self.do_chores(chores);
+        self.settle_what_is_not_offered();
+    }
+
+    /// From now on, requests are written for this version.
+    pub(super) fn speak(&mut self, version: Version) {
+        self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
+    }
+
+    /// The server is silent to the modern probe.
+    pub(super) fn probe_unanswered(&mut self) {
+        if let Some(then) = self.handshake.silence() {
+            self.errands.rename(&Errand::Discover, Errand::LateDiscover);
+            self.proceed(then);
+        }
+    }
+
+    /// The handshake takes long; it is said, and waited on.
+    pub(super) fn notice(&mut self) {
+        let policy = &self.config.policy;
+        let (notice, limit) = (policy.handshake_notice, policy.handshake_timeout);
+        let notice = notice.max(NOTICE_FLOOR);
+        let opened_at = self.life.as_ref().and_then(|life| life.opened_at);
+        let waited = opened_at.map(|since| self.now.since(since));
+        self.tell(Event::Slow {
+            epoch: self.epoch,
+            waited: waited.unwrap_or(Duration::ZERO),
+            limit,
+        });
+        self.arm_in(Timer::Notice, notice);
+    }
+
+    /// What the end of a handshake says of the era of the server.
+    pub(super) fn judge(&mut self, cause: Cause) -> Cause {
+        if cause == Cause::Died {
+            let died_of_the_probe = self.handshake.died();
+            return if died_of_the_probe {
+                Cause::EraProbe
+            } else {
+                cause
+            };
+        }
+        if !cause.is_planned() {
+            self.handshake.failed();
+        }
+        cause
+    }
+}
