@@ -114,8 +114,14 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) fn new(config: &Config) -> Rules {
+        let mut config = config.clone();
+        // As the docs of `Limits` say of a zero that would stop everything.
+        let limits = &mut config.limits;
+        limits.calls_in_flight = limits.calls_in_flight.max(1);
+        limits.write_window = limits.write_window.max(1);
+        limits.undelivered_bytes = limits.undelivered_bytes.max(1);
         Rules {
-            config: config.clone(),
+            config,
             state: State::Idle,
             lives: BTreeMap::new(),
             calls: BTreeMap::new(),
