@@ -38,6 +38,7 @@ impl Client {
                 let missed = self.errands.wire_for(&Errand::Probe);
                 if let Some(wire) = missed {
                     self.errands.close(wire);
+                    self.withdraw_request(wire, None);
                     self.stats.probes_missed += 1;
                 }
                 self.stats.probes += 1;
