@@ -8,14 +8,14 @@
 mod eras;
 mod world;
 
-use everlink::client::{Event, FailureKind, Misuse, Outcome, State, Withdrawn};
-use everlink::protocol::{ClientCapabilities, code};
+use everlink::client::{Blame, Event, FailureKind, Misuse, Outcome, State, Withdrawn};
+use everlink::protocol::{ClientCapabilities, ClientFeature, code};
 use everlink::wire::ErrorObject;
 use everlink::{AskId, CallId, Config, List};
 use serde_json::{Value, json};
 
 use eras::{BOTH, answering, form, input_required, legacy, ready};
-use world::{Act, Peer, World, ask, config, dies, notify, reply, seconds};
+use world::{Act, Peer, World, ask, config, dies, notify, payload, reply, seconds};
 
 fn withdrawn(world: &World) -> Vec<(AskId, Withdrawn)> {
     world.picked(|event| match event {
@@ -143,6 +143,34 @@ fn s_s2c_03_a_form_of_question_that_was_not_declared_is_invalid() {
         world.peer(ask(1, method, params));
         assert!(world.asks().is_empty());
         assert_eq!(refusal(&world), code::INVALID_PARAMS);
+        world.finish();
+    }
+}
+
+/// Ways to ask that nobody declared, some of them hard to read: the method and its parameters, as they are written.
+const ODD_WAYS: [(&str, &str); 7] = [
+    ("elicitation/create", r#"{"mode":"banana","message":"x"}"#),
+    ("elicitation/create", r#"{"mode":5,"message":"x"}"#),
+    ("elicitation/create", r#"{"mode":null,"message":"x"}"#),
+    ("elicitation/create", r#"{"mode":"\u0075rl","message":"x"}"#),
+    (
+        "elicitation/create",
+        r#"{"mode":"url","mode":"url","message":"x"}"#,
+    ),
+    ("sampling/createMessage", r#"{"mode":5,"tools":[{}]}"#),
+    ("sampling/createMessage", r#"{"\u0074ools":[{}]}"#),
+];
+
+#[test]
+fn s_s2c_03_a_way_to_ask_that_nobody_declared_is_invalid_however_it_is_written() {
+    for (method, params) in ODD_WAYS {
+        let mut world = ready(answering(), legacy);
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":{params}}}\n"
+        );
+        world.peer(Act::Raw(line.into_bytes()));
+        assert!(world.asks().is_empty(), "{params} was asked");
+        assert_eq!(refusal(&world), code::INVALID_PARAMS, "{params}");
         world.finish();
     }
 }
@@ -279,6 +307,23 @@ fn an_answer_is_an_object_or_the_caller_hears_so() {
     let bad = world::payload(&json!([]));
     let refused = world.verb(|link, now| link.answer(now, question, Ok(bad)));
     assert!(matches!(refused, Err(Misuse::NotAnObject { .. })));
+    world.answer(question, Ok(json!({"roots": []})));
+    assert_eq!(world.answers().len(), 1);
+    world.finish();
+}
+
+#[test]
+fn an_answer_that_no_server_should_get_is_the_callers_mistake() {
+    let mut config = answering();
+    config.limits.message_bytes = 2_000;
+    let mut world = ready(config, legacy);
+    world.peer(ask(1, "roots/list", json!({})));
+    let question = world.asks()[0];
+    let large = payload(&json!({"roots": ["x".repeat(4_000)]}));
+    let refused = world.verb(|link, now| link.answer(now, question, Ok(large)));
+    assert!(matches!(refused, Err(Misuse::TooLarge { bytes }) if bytes > 4_000));
+    assert!(world.answers().is_empty());
+    // The question is still open for a better one.
     world.answer(question, Ok(json!({"roots": []})));
     assert_eq!(world.answers().len(), 1);
     world.finish();
@@ -616,6 +661,55 @@ fn s_mrtr_06_a_question_that_was_not_declared_costs_the_call() {
 }
 
 #[test]
+fn s_mrtr_06_a_way_to_ask_that_nobody_declared_costs_the_call_however_it_is_written() {
+    for (method, params) in ODD_WAYS {
+        let mut world = ready(answering(), move || {
+            Peer::modern().on("tools/call", move |request| {
+                let id = &request["id"];
+                let question = format!("{{\"method\":\"{method}\",\"params\":{params}}}");
+                let line = format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"resultType\":\"input_required\",\"inputRequests\":{{\"k\":{question}}}}}}}\n"
+                );
+                vec![Act::Raw(line.into_bytes())]
+            })
+        });
+        let call = world.tool("nosy");
+        assert!(world.asks().is_empty(), "{params} was asked");
+        assert_ne!(why_invalid(&world, call), "");
+        world.finish();
+    }
+}
+
+#[test]
+fn s_mrtr_05_what_is_no_question_costs_the_call_even_if_its_feature_was_declared() {
+    let tasks = ClientCapabilities::default().with(ClientFeature::TasksExtension);
+    let mut world = ready(declaring(tasks), || {
+        let question = json!({"k": {"method": "tasks/get", "params": {"taskId": "t"}}});
+        rounds(vec![input_required(question, None)])
+    });
+    let call = world.tool("nosy");
+    assert_ne!(why_invalid(&world, call), "");
+    assert!(world.asks().is_empty());
+    world.finish();
+}
+
+#[test]
+fn s_taskx_03_a_task_is_no_answer_to_what_cannot_be_one() {
+    let tasks = ClientCapabilities::default().with(ClientFeature::TasksExtension);
+    for (method, params) in [
+        ("prompts/get", json!({"name": "p"})),
+        ("resources/read", json!({"uri": "file:///a"})),
+    ] {
+        let mut world = ready(declaring(tasks.clone()), move || {
+            Peer::modern().replies(method, |_| json!({"resultType": "task", "taskId": "t"}))
+        });
+        let call = world.call(method, params);
+        assert_ne!(why_invalid(&world, call), "");
+        world.finish();
+    }
+}
+
+#[test]
 fn a_round_of_more_questions_than_may_be_open_costs_the_call() {
     let mut config = answering();
     config.limits.asks = 3;
@@ -628,6 +722,25 @@ fn a_round_of_more_questions_than_may_be_open_costs_the_call() {
     let call = world.tool("nosy");
     assert_ne!(why_invalid(&world, call), "");
     assert!(world.asks().is_empty());
+    world.finish();
+}
+
+#[test]
+fn a_call_is_not_blamed_on_the_server_for_the_questions_of_others() {
+    let mut config = answering();
+    config.limits.asks = 1;
+    let mut world = ready(config, || {
+        Peer::modern().replies("tools/call", |_| {
+            input_required(json!({"k": {"method": "roots/list"}}), None)
+        })
+    });
+    let (first, second) = (world.tool("first"), world.tool("second"));
+    assert!(!world.is_done(first));
+    let failure = world.failure(second);
+    assert_eq!(failure.kind, FailureKind::TooManyAsks { open: 1 });
+    assert_eq!(failure.blame(), Blame::Caller);
+    let text = failure.to_string();
+    assert!(text.contains("open already"), "{text}");
     world.finish();
 }
 

@@ -9,7 +9,7 @@ mod eras;
 mod world;
 
 use everlink::client::{CallOptions, Delivery, Event, FailureKind, Misuse, State, TimeLimit};
-use everlink::{CallId, Config, Limit};
+use everlink::{CallId, Config, Limit, List};
 use serde_json::{Value, json};
 
 use eras::{BOTH, answering, form, input_required, legacy, ready};
@@ -423,6 +423,25 @@ fn s_prog_09_progress_that_does_not_grow_or_belongs_to_nobody_is_dropped() {
 }
 
 #[test]
+fn s_prog_09_progress_of_a_call_that_wants_none_is_dropped() {
+    for server in BOTH {
+        let mut world = ready(config(), move || {
+            // It has no token to name, and takes the id of the request for one.
+            server().on("tools/call", |request| {
+                let params = json!({"progressToken": request["id"], "progress": 1});
+                vec![notify("notifications/progress", params).after(seconds(30))]
+            })
+        });
+        let quiet = CallOptions::new().without_progress();
+        let call = world.call_with("tools/call", json!({"name": "slow"}), quiet);
+        world.until_done(call);
+        assert!(progress_of(&world, call).is_empty());
+        assert_eq!(world.failure(call).after, seconds(60), "nor is it extended");
+        world.finish();
+    }
+}
+
+#[test]
 fn s_prog_09_each_round_of_a_call_begins_its_progress_anew() {
     let mut round = 0;
     let mut world = ready(answering(), move || {
@@ -507,6 +526,49 @@ fn f_067_the_total_limit_stands_still_too() {
     world.until_done(call);
     assert_eq!(limit_of(&world, call), TimeLimit::Total);
     assert_eq!(world.failure(call).after, seconds(230));
+    world.finish();
+}
+
+#[test]
+fn f_067_what_is_asked_of_a_server_that_waits_for_a_person_stands_still_too() {
+    let mut world = ready(answering(), || {
+        legacy().ignores("tools/call").ignores("tools/list")
+    });
+    world.peer(ask("q", "elicitation/create", form("which seat?")));
+    let calls = [world.tool("book a flight"), world.list(List::Tools)];
+    world.pass(seconds(300));
+    assert!(!calls.iter().any(|call| world.is_done(*call)));
+    world.answer(
+        world.asks()[0],
+        Ok(json!({"action": "accept", "content": {}})),
+    );
+    for call in calls {
+        world.until_done(call);
+        assert_eq!(limit_of(&world, call), TimeLimit::Idle);
+        assert_eq!(world.failure(call).after, seconds(360));
+    }
+    world.finish();
+}
+
+#[test]
+fn f_067_progress_while_the_clock_stands_still_gives_the_idle_limit_once() {
+    let mut world = ready(answering(), || legacy().ignores("tools/call"));
+    let call = world.tool("book a flight");
+    world.pass(seconds(10));
+    world.peer(ask("q", "elicitation/create", form("which seat?")));
+    world.pass(seconds(490));
+    let request = world.last("tools/call");
+    world.peer(progress(&request, 1.0));
+    assert_eq!(progress_of(&world, call), [1.0]);
+    world.pass(seconds(90));
+    world.answer(
+        world.asks()[0],
+        Ok(json!({"action": "accept", "content": {}})),
+    );
+    world.until_done(call);
+    assert_eq!(limit_of(&world, call), TimeLimit::Idle);
+    // Answered at 590 s, and then a minute.
+    assert_eq!(world.failure(call).after, seconds(650));
     world.finish();
 }
 

@@ -347,6 +347,19 @@ fn f_091_a_server_that_never_confirms_the_watch_is_used_without_it() {
     world.finish();
 }
 
+#[test]
+fn f_091_the_end_of_a_watch_is_told_even_if_it_is_for_good() {
+    let mut world = ready(config(), Peer::modern);
+    assert_eq!(granted(&world), [Watch::lists()]);
+    let listen = world.last("subscriptions/listen");
+    world.peer(error(&listen, -32601, "not any more"));
+    assert_eq!(granted(&world), [Watch::lists(), Watch::none()]);
+    world.pass(seconds(3_600));
+    assert_eq!(world.said("subscriptions/listen").len(), 1);
+    assert_eq!(granted(&world).len(), 2);
+    world.finish();
+}
+
 fn confirmed(listen: &Value, notifications: &Value) -> Act {
     notify(
         "notifications/subscriptions/acknowledged",
@@ -457,6 +470,26 @@ fn s_cap_09_a_legacy_server_is_told_the_level_of_its_logs_in_every_life() {
     assert_eq!(said.len(), 2);
     assert!(said.iter().all(|said| said["params"]["level"] == "warning"));
     world.finish();
+}
+
+#[test]
+fn s_cap_06_a_log_of_just_the_wished_level_is_told() {
+    for server in BOTH {
+        let wish = Watch::none().and_logs(LogLevel::Warning);
+        let mut world = ready(wishing(wish), move || {
+            server().replies("logging/setLevel", |_| json!({}))
+        });
+        for level in ["notice", "warning"] {
+            let params = json!({"level": level, "data": "x"});
+            world.peer(notify("notifications/message", params));
+        }
+        let heard = world.picked(|event| match event {
+            Event::Log { level, .. } => Some(*level),
+            _ => None,
+        });
+        assert_eq!(heard, [LogLevel::Warning]);
+        world.finish();
+    }
 }
 
 #[test]
@@ -828,6 +861,117 @@ fn s_sub_06_the_application_hears_what_of_its_wish_was_granted() {
 }
 
 #[test]
+fn s_sub_06_a_legacy_subscription_that_is_refused_for_now_is_asked_for_again() {
+    let wish = Watch::none().and_uri("file:///a");
+    let mut world = ready(wishing(wish.clone()), || {
+        let mut refusals = 2;
+        legacy().on("resources/subscribe", move |request| {
+            if refusals == 0 {
+                return vec![reply(request, json!({}))];
+            }
+            refusals -= 1;
+            vec![error(request, -32603, "busy")]
+        })
+    });
+    let asked = |world: &World| world.said("resources/subscribe").len();
+    world.pass(millis(4_999));
+    assert_eq!(asked(&world), 1);
+    world.pass(millis(1));
+    assert_eq!(asked(&world), 2, "after 5 s");
+    world.pass(millis(9_999));
+    assert_eq!(asked(&world), 2);
+    assert_eq!(granted(&world), [Watch::none()], "the application knows");
+    world.pass(millis(1));
+    assert_eq!(asked(&world), 3, "and after 10 s more");
+    assert_eq!(granted(&world), [Watch::none(), wish]);
+    world.pass(seconds(3_600));
+    assert_eq!(asked(&world), 3);
+    world.finish();
+}
+
+#[test]
+fn s_sub_06_a_legacy_subscription_that_is_refused_for_good_is_not_asked_for_again() {
+    for code in [-32601, -32602] {
+        let wish = Watch::none().and_uri("file:///a");
+        let mut world = ready(wishing(wish), move || {
+            legacy().refuses("resources/subscribe", code)
+        });
+        world.pass(seconds(3_600));
+        assert_eq!(world.said("resources/subscribe").len(), 1);
+        assert_eq!(granted(&world), [Watch::none()]);
+        world.finish();
+    }
+}
+
+#[test]
+fn s_sub_06_a_legacy_subscription_that_is_not_answered_is_asked_for_again() {
+    let wish = Watch::none().and_uri("file:///a");
+    let mut world = ready(wishing(wish.clone()), || {
+        let mut silent = true;
+        legacy().on("resources/subscribe", move |request| {
+            if core::mem::take(&mut silent) {
+                return Vec::new();
+            }
+            vec![reply(request, json!({}))]
+        })
+    });
+    // Ten seconds for the answer, and five until it is asked for again.
+    world.pass(seconds(14));
+    assert_eq!(granted(&world), [Watch::none()]);
+    assert_eq!(world.said("resources/subscribe").len(), 1);
+    world.pass(seconds(1));
+    assert_eq!(world.said("resources/subscribe").len(), 2);
+    assert_eq!(granted(&world), [Watch::none(), wish]);
+    world.finish();
+}
+
+#[test]
+fn s_sub_06_the_same_wish_again_asks_a_legacy_server_for_what_is_missing() {
+    let wish = Watch::none().and_uri("file:///a").and_uri("file:///b");
+    let mut world = ready(wishing(wish.clone()), || {
+        let mut refused = false;
+        legacy().on("resources/subscribe", move |request| {
+            let is_first_b =
+                request["params"]["uri"] == "file:///b" && !core::mem::replace(&mut refused, true);
+            vec![if is_first_b {
+                error(request, -32602, "not yet")
+            } else {
+                reply(request, json!({}))
+            }]
+        })
+    });
+    assert_eq!(granted(&world), [Watch::none().and_uri("file:///a")]);
+    world.watch(wish.clone());
+    assert_eq!(granted(&world).last(), Some(&wish));
+    assert_eq!(world.said("resources/subscribe").len(), 3);
+    world.watch(wish);
+    assert_eq!(world.said("resources/subscribe").len(), 3);
+    world.finish();
+}
+
+#[test]
+fn s_time_02_what_a_legacy_watch_asked_for_in_vain_is_cancelled() {
+    let wish = Watch::none()
+        .and_uri("file:///a")
+        .and_logs(LogLevel::Warning);
+    let mut world = ready(wishing(wish), || {
+        legacy()
+            .ignores("resources/subscribe")
+            .ignores("logging/setLevel")
+    });
+    let asked = ["logging/setLevel", "resources/subscribe"];
+    let asked = asked.map(|method| world.last(method)["id"].clone());
+    world.pass(seconds(10));
+    let cancelled: Vec<Value> = world
+        .said("notifications/cancelled")
+        .into_iter()
+        .map(|said| said["params"]["requestId"].clone())
+        .collect();
+    assert_eq!(cancelled, asked);
+    world.finish();
+}
+
+#[test]
 fn s_sub_08_what_belongs_to_another_subscription_is_noise() {
     let mut world = ready(config(), || counting(Peer::modern));
     world.list(List::Tools);
@@ -866,6 +1010,22 @@ fn s_sub_09_a_new_wish_takes_over_from_the_old_without_a_gap() {
     assert_eq!(cancel["params"]["requestId"], old["id"]);
     assert_eq!(world.said("notifications/cancelled").len(), 1);
     world.finish();
+}
+
+#[test]
+fn s_sub_09_the_same_wish_again_sends_nothing() {
+    // Confirmed or not.
+    for server in [Peer::modern, || {
+        Peer::modern().ignores("subscriptions/listen")
+    }] {
+        let mut world = ready(config(), server);
+        for _ in 0..5 {
+            world.watch(Watch::lists());
+        }
+        assert_eq!(world.said("subscriptions/listen").len(), 1);
+        assert!(world.said("notifications/cancelled").is_empty());
+        world.finish();
+    }
 }
 
 #[test]
@@ -910,6 +1070,18 @@ fn s_sub_11_12_14_a_watch_that_the_server_ends_is_set_up_again_however_it_ends()
 }
 
 #[test]
+fn f_118_the_gap_in_a_watch_is_told_and_then_its_end() {
+    let mut world = ready(config(), Peer::modern);
+    let listen = world.last("subscriptions/listen");
+    world.peer(reply(&listen, json!({"resultType": "complete"})));
+    assert_eq!(granted(&world), [Watch::lists(), Watch::none()]);
+    world.pass(seconds(5));
+    let told = [Watch::lists(), Watch::none(), Watch::lists()];
+    assert_eq!(granted(&world), told);
+    world.finish();
+}
+
+#[test]
 fn s_sub_14_a_server_that_ends_every_watch_is_asked_ever_less_often() {
     let mut world = ready(config(), || {
         Peer::modern().refuses("subscriptions/listen", -32603)
@@ -934,6 +1106,34 @@ fn s_sub_14_a_server_that_confirms_and_ends_every_watch_is_asked_ever_less_often
     world.pass(seconds(3_600));
     let times = world.said("subscriptions/listen").len();
     assert!((50..80).contains(&times), "{times} times in an hour");
+    world.finish();
+}
+
+/// The server ends the watch that it confirmed. How long until it is asked for the next?
+fn pause_after_an_ending(world: &mut World) -> core::time::Duration {
+    let listen = world.last("subscriptions/listen");
+    let asked = world.said("subscriptions/listen").len();
+    let ended = world.now();
+    world.peer(reply(&listen, json!({"resultType": "complete"})));
+    world.until("it is asked again", |world| {
+        world.said("subscriptions/listen").len() > asked
+    });
+    world.now().since(ended)
+}
+
+#[test]
+fn s_sub_14_a_watch_that_lasted_and_a_new_life_begin_the_pauses_anew() {
+    let mut world = ready(config(), Peer::modern);
+    let often = |world: &mut World| {
+        let pauses: Vec<_> = (0..6).map(|_| pause_after_an_ending(world)).collect();
+        assert_eq!(pauses, [5, 10, 20, 40, 60, 60].map(seconds));
+    };
+    often(&mut world);
+    world.pass(seconds(120));
+    often(&mut world);
+    world.peer_all(dies(CRASH));
+    world.until_ready();
+    often(&mut world);
     world.finish();
 }
 

@@ -229,6 +229,25 @@ fn f_055_the_era_of_an_earlier_process_is_used_and_dropped_when_wrong() {
     });
 }
 
+/// A handshake that the application itself broke off says nothing about the server.
+#[test]
+fn f_055_a_reconnect_in_the_handshake_does_not_refute_the_era() {
+    every_chunking(|chunking| {
+        let mut world = world(config(), chunking, |life| match life {
+            2 => Peer::silent(),
+            _ => Peer::legacy("2025-11-25"),
+        });
+        world.until_ready();
+        world.reconnect("new settings");
+        world.until_state(State::Handshaking);
+        assert_eq!(world.methods_of(2), [INITIALIZE]);
+        world.reconnect("newer settings");
+        world.until_ready();
+        assert_eq!(world.methods_of(3)[0], INITIALIZE);
+        world
+    });
+}
+
 /// S-STDIO-24, S-STDIO-26: silence is an answer, and a late one after that is dropped.
 #[test]
 fn f_056_a_probe_that_is_ignored_falls_back_in_time() {
@@ -382,6 +401,23 @@ fn f_058_the_probe_lies_within_the_time_of_the_handshake_and_leaves_room_for_the
         assert_eq!(world.now(), at(up), "and asked once more, it says so");
         world
     });
+}
+
+#[test]
+fn f_058_an_impatient_handshake_leaves_room_for_the_fallback_too() {
+    for timeout in [seconds(3), seconds(1)] {
+        every_chunking(|chunking| {
+            let mut config = config();
+            config.policy.handshake_timeout = timeout;
+            let mut world = world(config, chunking, |_| {
+                Peer::legacy("2025-11-25").ignores(DISCOVER)
+            });
+            world.until_ready();
+            assert_eq!(world.life(), 1);
+            assert_eq!(world.now(), at(timeout / 2));
+            world
+        });
+    }
 }
 
 /// S-LIFE-07: a server counters with a version of its own, and any that is spoken here will do.
@@ -602,6 +638,48 @@ fn s_ver_02_a_refused_version_is_corrected_once() {
     });
 }
 
+#[test]
+fn s_ver_02_a_life_is_initialized_once_even_if_the_probe_does_not_help() {
+    every_chunking(|chunking| {
+        let mut config = config();
+        config.remembered_era = Some(Era::Legacy);
+        let mut world = world(config, chunking, |_| {
+            Peer::silent()
+                .refuses(INITIALIZE, -32601)
+                .refuses(DISCOVER, -32601)
+        });
+        world.connect();
+        assert_eq!(world.methods_of(1), [INITIALIZE, DISCOVER]);
+        assert!(matches!(causes(&world)[0], Cause::HandshakeRefused { .. }));
+        world
+    });
+}
+
+/// S-RPC-20: a result of a kind that nobody knows is no agreement.
+#[test]
+fn s_rpc_20_an_unknown_kind_of_discovery_is_none() {
+    for (kind, expected) in [
+        (json!("riddle"), Version::V2025_11_25),
+        (json!("input_required"), Version::V2025_11_25),
+        (json!("complete"), Version::V2026_07_28),
+    ] {
+        every_chunking(|chunking| {
+            let kind = kind.clone();
+            let mut world = world(config(), chunking, move |_| {
+                let kind = kind.clone();
+                Peer::legacy("2025-11-25").replies(DISCOVER, move |_| {
+                    let mut result = discovered(everything());
+                    result["resultType"] = kind.clone();
+                    result
+                })
+            });
+            world.until_ready();
+            assert_eq!(version(&world), expected);
+            world
+        });
+    }
+}
+
 /// S-VER-09: an error that only a modern server can give proves one, and is never answered with `initialize`.
 #[test]
 fn s_ver_09_a_modern_error_is_never_answered_with_initialize() {
@@ -718,6 +796,54 @@ fn s_life_09_an_error_to_initialize_is_told() {
         world.connect();
         assert!(refusal(&world).contains("Unsupported protocol version"));
         assert!(refusal(&world).contains("-32602"), "{}", refusal(&world));
+        world
+    });
+}
+
+/// What the link found wrong with an answer is not put into the mouth of the server.
+#[test]
+fn s_life_09_an_answer_that_is_too_large_is_told_as_that() {
+    let servers: [(fn() -> Peer, &[&str], &str); 2] = [
+        (
+            || Peer::legacy("2025-11-25"),
+            &[DISCOVER, INITIALIZE],
+            "its answer to initialize: the reply is too large",
+        ),
+        // It is no proof of the legacy era either.
+        (
+            Peer::modern,
+            &[DISCOVER],
+            "its answer to server/discover: the reply is too large",
+        ),
+    ];
+    for (server, said, why) in servers {
+        every_chunking(|chunking| {
+            let mut config = config();
+            config.limits.message_bytes = 200;
+            let mut world = world(config, chunking, move |_| server());
+            world.connect();
+            assert_eq!(world.methods_of(1), said);
+            let told = refusal(&world);
+            assert!(told.contains(why), "{told}");
+            assert!(!told.contains("-32603"), "{told}");
+            world
+        });
+    }
+}
+
+#[test]
+fn s_life_09_an_answer_that_is_none_is_told_as_that() {
+    every_chunking(|chunking| {
+        let mut world = world(config(), chunking, |_| {
+            Peer::legacy("2025-11-25").on(INITIALIZE, |request| {
+                let answer = json!({"jsonrpc": "2.0", "id": request["id"], "error": "what?"});
+                vec![Act::Say(answer)]
+            })
+        });
+        world.connect();
+        let told = refusal(&world);
+        assert!(told.contains("its answer to initialize: "), "{told}");
+        assert!(!told.contains("-326"), "{told}");
         world
     });
 }

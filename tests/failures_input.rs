@@ -9,7 +9,7 @@ mod eras;
 mod world;
 
 use everlink::client::{CallOptions, Cause, Event, FailureKind, Misuse, Outcome, State};
-use everlink::{CallId, List, StreamId};
+use everlink::{CallId, Input, Limits, List, StreamId, Watch};
 use serde_json::{Value, json};
 
 use eras::{BOTH, answering, legacy, ready};
@@ -391,6 +391,39 @@ fn what_is_too_large_and_answers_nothing_is_reported_and_passed_over() {
 }
 
 #[test]
+fn what_belongs_to_another_stream_is_counted_and_dropped() {
+    for server in BOTH {
+        let mut world = ready(config(), server);
+        let epoch = world.link().epoch();
+        let stream = StreamId::new(7);
+        let bytes = b"{\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n";
+        for input in [
+            Input::Bytes {
+                stream,
+                bytes: bytes.into(),
+            },
+            Input::End {
+                stream,
+                faults: (&[]).into(),
+            },
+            Input::WriteFailed {
+                stream,
+                faults: (&[]).into(),
+            },
+        ] {
+            let heard = world.events().len();
+            world.force(epoch, input);
+            world.turn();
+            assert_eq!(world.state(), State::Ready);
+            assert_eq!(world.events().len(), heard);
+        }
+        assert_eq!(world.link().stats().stale_inputs, 3);
+        is_well(&mut world);
+        world.finish();
+    }
+}
+
+#[test]
 fn a_line_that_never_ends_is_not_kept() {
     let mut world = ready(short_lines(2_000), || legacy().ignores("tools/call"));
     let call = world.tool("endless");
@@ -462,6 +495,47 @@ fn f_109_the_queue_is_bounded_by_bytes_and_by_number() {
     world.cancel(calls[0].clone().expect("it was taken"), "never mind");
     assert!(take(&mut world, &small).is_ok());
     world.finish();
+}
+
+#[test]
+fn f_109_what_the_link_itself_has_to_say_takes_no_place_of_a_call() {
+    let mut config = config();
+    config.limits.queued_calls = 20;
+    config.limits.write_window = 1_000;
+    let mut world = ready(config, || {
+        legacy().replies("resources/subscribe", |_| json!({}))
+    });
+    world.peer_stops_reading();
+    let uris = (0..100).map(|n| format!("file:///{n}"));
+    world.watch(uris.fold(Watch::none(), Watch::and_uri));
+    assert!(world.said("resources/subscribe").len() < 20, "they wait");
+    let taken = world.try_call("tools/call", json!({"name": "add"}), CallOptions::new());
+    assert!(taken.is_ok(), "{taken:?}");
+    world.finish();
+}
+
+#[test]
+fn f_109_a_limit_of_zero_brings_nothing_to_a_halt() {
+    let zeros: [fn(&mut Limits); 3] = [
+        |limits| limits.calls_in_flight = 0,
+        |limits| limits.undelivered_bytes = 0,
+        |limits| limits.write_window = 0,
+    ];
+    for server in BOTH {
+        for zero in zeros {
+            let mut config = config();
+            zero(&mut config.limits);
+            let mut world = ready(config, server);
+            assert!(world.link().wants_input(StreamId::DUPLEX));
+            let calls: Vec<CallId> = (0..3).map(|_| world.tool("add")).collect();
+            let list = world.list(List::Tools);
+            for call in calls {
+                assert_eq!(world.result(call)["content"][0]["text"], "add");
+            }
+            assert!(matches!(world.outcome(list), Outcome::Listed(_)));
+            world.finish();
+        }
+    }
 }
 
 #[test]

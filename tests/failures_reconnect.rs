@@ -157,6 +157,20 @@ fn f_072_one_real_fault_among_harmless_ones_costs_one() {
 }
 
 #[test]
+fn f_072_a_real_fault_counts_however_late_it_is_seen() {
+    // As many harmless ones as are kept word for word come first.
+    let mut faults = vec![Fault::new(FaultKind::Closed); 16];
+    faults.push(Fault::new(FaultKind::Tls));
+    let mut world = ready(config(), move || ends_with(&faults));
+    world.reconnect("new settings");
+    world.until_ready();
+    let ended = ends(&world)[0];
+    assert_eq!((ended.counted, ended.more_faults), (true, 1));
+    assert_eq!(world.link().failures(), 1);
+    world.finish();
+}
+
+#[test]
 fn f_072_a_planned_end_that_never_comes_costs_one() {
     let mut world = World::new(config()).served_by(|life| match life {
         1 => legacy().immortal(),
@@ -210,6 +224,22 @@ fn f_073_a_good_life_counts_even_if_the_driver_was_asleep() {
         link.handle(later, epoch, Input::exited(CRASH));
     });
     assert_eq!(world.link().failures(), 1, "the first one was forgiven");
+}
+
+#[test]
+fn f_073_the_time_of_dying_is_no_part_of_the_time_that_it_was_ready() {
+    let mut world = World::new(config()).served_by(|life| match life {
+        1 => legacy().ignores_terminate(),
+        _ => legacy(),
+    });
+    world.until_ready();
+    world.pass(seconds(10));
+    world.reconnect("new settings");
+    world.until_ready();
+    let ended = ends(&world)[0];
+    assert_eq!(ended.ready_for, Some(seconds(10)));
+    assert_eq!(ended.lived, seconds(15), "it had to be killed");
+    world.finish();
 }
 
 #[test]
@@ -372,6 +402,19 @@ fn f_078_a_call_right_after_a_look_is_told_why_instead() {
 }
 
 #[test]
+fn f_078_a_call_to_a_parked_link_that_is_about_to_look_waits_for_it() {
+    // Woken so soon after the last attempt that the floor between two of them is not over yet.
+    let mut world = parked_world(|_| legacy());
+    world.wake();
+    assert_eq!(world.life(), 6);
+    let call = world.tool("add");
+    assert!(!world.is_done(call));
+    world.until_done(call);
+    assert_eq!(world.result(call)["content"][0]["text"], "add");
+    world.finish();
+}
+
+#[test]
 fn f_078_a_call_in_a_pause_waits_for_the_next_life() {
     for server in BOTH {
         let mut world = ready(config(), server);
@@ -519,6 +562,23 @@ fn f_081_what_kills_every_server_is_not_sent_for_ever() {
 }
 
 #[test]
+fn f_081_a_list_that_kills_every_server_is_not_read_for_ever() {
+    for server in BOTH {
+        let mut world = ready(config(), move || server().dies_of("tools/list", CRASH));
+        let list = world.list(List::Tools);
+        world.until_done(list);
+        let failure = world.failure(list);
+        assert_eq!(failure.kind, FailureKind::Lost);
+        assert_eq!(failure.delivery, Delivery::Harmless);
+        assert_eq!(world.said("tools/list").len(), 3, "once, and two resends");
+        // It does not drag the link down with it.
+        world.until_ready();
+        assert_eq!(world.life(), 4);
+        world.finish();
+    }
+}
+
+#[test]
 fn f_081_the_caller_can_say_that_twice_is_harmless() {
     for server in BOTH {
         let mut world = World::new(config()).served_by(move |life| match life {
@@ -640,6 +700,63 @@ fn f_083_a_busy_server_is_neither_probed_nor_killed() {
 }
 
 #[test]
+fn f_083_a_frozen_server_is_found_out_under_steady_traffic() {
+    for server in BOTH {
+        let mut world = ready(config(), move || deaf(server));
+        // There is always a call whose deadline still runs, but those sent into the silence are no excuse for it.
+        for _ in 0..10 {
+            world.tool("add");
+            world.pass(seconds(30));
+        }
+        let ended = ends(&world)[0];
+        assert_eq!(ended.cause, Cause::Unresponsive);
+        // The last call that excuses the silence is sent at 30 s and has run out at 90 s.
+        assert_eq!(ended.lived, seconds(110));
+        world.finish();
+    }
+}
+
+#[test]
+fn f_083_other_calls_that_run_out_of_time_do_not_kill_a_server_at_work() {
+    for server in BOTH {
+        let mut world = ready(config(), move || deaf(server));
+        world.peer(stderr("hello"));
+        let patient = CallOptions::new().with_idle(everlink::Limit::After(seconds(500)));
+        let call = world.call_with("tools/call", json!({"name": "crunch"}), patient);
+        for _ in 0..16 {
+            world.tool("add");
+            world.pass(seconds(31));
+        }
+        assert_eq!((world.state(), world.life()), (State::Ready, 1));
+        assert!(!world.is_done(call), "its own deadline still runs");
+        world.until_done(call);
+        world.pass(seconds(20));
+        assert_eq!(ends(&world)[0].cause, Cause::Unresponsive);
+        assert_eq!(ends(&world)[0].lived, seconds(520));
+        world.finish();
+    }
+}
+
+#[test]
+fn f_083_a_probe_that_was_missed_by_a_busy_server_does_not_count_later() {
+    for server in BOTH {
+        let mut world = ready(config(), move || deaf(server));
+        let patient = CallOptions::new().with_idle(everlink::Limit::After(seconds(500)));
+        let call = world.call_with("tools/call", json!({"name": "crunch"}), patient);
+        world.wake();
+        assert_eq!(world.link().stats().probes, 1);
+        world.pass(seconds(41));
+        world.cancel(call, "never mind");
+        world.until("it is given up", |world| {
+            !world.picked(is_unresponsive).is_empty()
+        });
+        // Looked at again at 70 s, and then two probes are missed.
+        assert_eq!(ends(&world)[0].lived, seconds(90));
+        world.finish();
+    }
+}
+
+#[test]
 fn f_083_a_slow_list_keeps_the_server_alive_too() {
     for server in BOTH {
         let mut world = ready(config(), move || deaf(server));
@@ -718,6 +835,33 @@ fn f_083_a_call_out_of_time_makes_the_link_look_whether_anybody_is_there() {
         assert_eq!(world.link().stats().probes, 1);
         world.pass(seconds(20));
         assert_eq!(world.picked(is_unresponsive).len(), 1);
+        world.finish();
+    }
+}
+
+#[test]
+fn f_083_that_look_does_not_wait_until_the_pulse_is_due() {
+    for server in BOTH {
+        let mut world = ready(config(), move || deaf(server));
+        world.pass(seconds(10));
+        let call = world.tool("slow");
+        world.pass(seconds(59));
+        assert_eq!(world.link().stats().probes, 0);
+        world.until_done(call);
+        assert_eq!(world.link().stats().probes, 1, "at 70 s and not at 90 s");
+        world.finish();
+    }
+}
+
+#[test]
+fn s_time_02_a_probe_that_was_missed_is_cancelled() {
+    for (server, probe) in [(BOTH[0], "ping"), (BOTH[1], "server/discover")] {
+        let mut world = ready(config(), move || deaf(server));
+        world.pass(seconds(30));
+        let missed = world.last(probe);
+        world.pass(seconds(10));
+        let cancel = world.last("notifications/cancelled");
+        assert_eq!(cancel["params"]["requestId"], missed["id"]);
         world.finish();
     }
 }

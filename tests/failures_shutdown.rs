@@ -7,7 +7,7 @@ mod world;
 use core::time::Duration;
 
 use everlink::client::{CallOptions, Delivery, Event, FailureKind, Misuse, State};
-use everlink::{Config, ExitStatus, Input, Instant};
+use everlink::{Config, ExitStatus, FaultKind, Input, Instant, List, Policy};
 use serde_json::json;
 
 use eras::{BOTH, answering, legacy, ready};
@@ -94,6 +94,68 @@ fn f_102_a_server_that_dies_while_it_is_waited_for_ends_the_wait() {
     assert_eq!(world.failure(call).kind, FailureKind::Lost);
     world.until_ready();
     world.finish();
+}
+
+#[test]
+fn f_102_a_server_that_no_longer_reads_is_not_waited_for_so_long() {
+    for server in BOTH {
+        let mut config = config();
+        config.policy = Policy::background();
+        let mut world = ready(config, move || server().ignores("tools/call").immortal());
+        let call = world.tool("stuck");
+        world.reconnect("new settings");
+        assert_eq!(world.state(), State::Draining);
+        world.pass(seconds(1));
+        world.peer(Act::WriteFailed(vec![FaultKind::BrokenPipe.into()]));
+        world.until_done(call);
+        // The grace of a close, and not the minute of a planned drain.
+        assert_eq!(world.failure(call).after, seconds(3));
+        world.finish();
+    }
+}
+
+#[test]
+fn f_102_a_broken_pipe_does_not_lengthen_the_wait() {
+    let mut world = ready(config(), || legacy().ignores("tools/call").immortal());
+    let call = world.tool("stuck");
+    world.reconnect("new settings");
+    world.pass(seconds(4));
+    world.peer(Act::WriteFailed(vec![FaultKind::BrokenPipe.into()]));
+    world.until_done(call);
+    assert_eq!(world.failure(call).after, seconds(5));
+    world.finish();
+}
+
+#[test]
+fn f_102_nothing_new_is_asked_of_a_server_that_is_on_its_way_out() {
+    for server in BOTH {
+        let mut world = ready(config(), move || server().ignores("tools/call"));
+        world.tool("stuck");
+        let said = world.lines_of(1).len();
+        let list = world.list_unpolled(List::Tools);
+        world.reconnect("new settings");
+        world.pass(seconds(4));
+        assert_eq!(world.state(), State::Draining);
+        assert_eq!(world.lines_of(1).len(), said);
+        world.until_done(list);
+        assert_eq!(world.life(), 2, "the next one is asked");
+        world.finish();
+    }
+}
+
+#[test]
+fn f_102_no_patience_means_no_draining_at_all() {
+    for server in BOTH {
+        let mut config = config();
+        config.policy.drain = Duration::ZERO;
+        let mut world = ready(config, move || server().ignores("tools/call"));
+        let call = world.tool("stuck");
+        world.reconnect("new settings");
+        assert_eq!(world.failure(call).kind, FailureKind::Lost);
+        let drained = world.picked(|event| matches!(event, Event::Draining { .. }).then_some(()));
+        assert!(drained.is_empty());
+        world.finish();
+    }
 }
 
 #[test]
@@ -187,6 +249,27 @@ fn f_103_each_rung_that_works_is_the_last() {
             panic!("a life begins with Open and ends with Release");
         };
         assert_eq!(climbed, rungs);
+    }
+}
+
+#[test]
+fn f_103_what_is_gone_is_told_nothing_any_more() {
+    // Up or still on its way up, it ends before the driver has looked.
+    for acts in [vec![Act::Opened], Vec::new()] {
+        let mut world = World::new(config()).served_by(move |_| {
+            let acts = acts.clone();
+            legacy().opens_with(acts)
+        });
+        world.connect();
+        world.verb(|link, now| {
+            let epoch = link.epoch();
+            link.shutdown(now);
+            link.handle(now, epoch, Input::exited(ExitStatus::Code(0)));
+            link.handle(now, epoch, Input::end(&[]));
+        });
+        assert_eq!(world.state(), State::Closed);
+        assert_eq!(world.commands(), [Command::Open(1), Command::Release(1)]);
+        world.finish();
     }
 }
 

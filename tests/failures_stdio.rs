@@ -14,8 +14,8 @@ use everlink::client::{
 use everlink::{Dialect, ExitStatus, FaultKind, Input, Limit, WhenSpent};
 use serde_json::{Value, json};
 use world::{
-    Act, Command, Peer, World, config, dies, dies_exit_first, every_chunking, every_era, millis,
-    notify, reply, seconds, stderr,
+    Act, Command, Peer, World, ask, config, dies, dies_exit_first, every_chunking, every_era,
+    millis, notify, reply, seconds, stderr,
 };
 
 /// How long the output may outlive the process before somebody is told to end it.
@@ -503,6 +503,24 @@ fn f_010_a_server_that_no_longer_reads_is_still_heard() {
 }
 
 #[test]
+fn f_010_a_server_that_no_longer_reads_is_not_written_to() {
+    every_chunking(|chunking| {
+        let mut world = World::new(config())
+            .chunked(chunking)
+            .served_by(|_| Peer::legacy("2025-11-25").ignores("tools/call"));
+        world.until_ready();
+        world.tool("lost");
+        world.peer(broken_pipe());
+        let said = world.lines_of(1).len();
+        // It wants an answer that it will not read.
+        world.peer(ask(1, "ping", json!({})));
+        assert_eq!(world.state(), State::Draining);
+        assert_eq!(world.lines_of(1).len(), said);
+        world
+    });
+}
+
+#[test]
 fn f_011_a_server_that_ignores_the_end_of_its_input_climbs_the_ladder() {
     let ladder = |peer: fn() -> Peer, chunking| {
         let mut world = World::new(config())
@@ -656,6 +674,30 @@ fn f_014_a_child_that_is_still_starting_is_taken_down_too() {
                 Command::Open(1),
                 Command::CloseWrite(1),
                 Command::Release(1)
+            ]
+        );
+        world
+    });
+}
+
+/// The driver had nothing to terminate when it was told to, so it is told again.
+#[test]
+fn f_014_a_child_that_opens_while_it_is_taken_down_is_told_so_again() {
+    every_chunking(|chunking| {
+        let mut world = World::new(config()).chunked(chunking).served_by(|_| {
+            Peer::silent()
+                .opens_with(Vec::new())
+                .on_terminate(Vec::new())
+        });
+        world.connect();
+        world.shutdown();
+        world.peer(Act::Opened);
+        assert_eq!(
+            world.commands_of(1),
+            [
+                Command::Open(1),
+                Command::Terminate(1),
+                Command::Terminate(1)
             ]
         );
         world

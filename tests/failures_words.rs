@@ -8,6 +8,8 @@
 mod eras;
 mod world;
 
+use core::time::Duration;
+
 use everlink::client::{Blame, CallOptions, Cause, Event, FailureKind, Outcome, State};
 use everlink::protocol::LogLevel;
 use everlink::wire::ErrorObject;
@@ -114,6 +116,26 @@ fn f_116_a_call_that_runs_out_of_time_says_where_the_link_stood() {
         ],
     );
     world.finish();
+}
+
+#[test]
+fn f_116_a_list_that_fails_does_not_claim_to_be_unsent() {
+    for server in BOTH {
+        let mut world = ready(config(), move || server().ignores("tools/list"));
+        let list = world.list(List::Tools);
+        world.until_done(list);
+        let text = world.failure(list).to_string();
+        says(
+            &text,
+            &[
+                "tools/list",
+                "1 min",
+                "it only reads, so nothing was changed",
+            ],
+        );
+        assert!(!text.contains("not sent"), "{text}");
+        world.finish();
+    }
 }
 
 /// One script for every way in which a call can end without a reply.
@@ -291,6 +313,14 @@ fn f_118_every_trouble_that_is_told_has_its_recovery_told() {
     }
 }
 
+/// How long the handshake took each time that it was told to be slow, and how long it may.
+fn slow(world: &World) -> Vec<(Duration, Duration)> {
+    world.picked(|event| match event {
+        Event::Slow { waited, limit, .. } => Some((*waited, *limit)),
+        _ => None,
+    })
+}
+
 #[test]
 fn f_118_a_slow_start_is_told_and_then_its_end() {
     let mut world = World::new(config()).served_by(|_| {
@@ -300,13 +330,33 @@ fn f_118_a_slow_start_is_told_and_then_its_end() {
         })
     });
     world.until_ready();
-    let slow = world.picked(|event| match event {
-        Event::Slow { waited, limit, .. } => Some((*waited, *limit)),
-        _ => None,
-    });
     let limit = seconds(120);
     let waited = [10, 20, 30].map(|waited| (seconds(waited), limit));
-    assert_eq!(slow, waited);
+    assert_eq!(slow(&world), waited);
+    world.finish();
+}
+
+#[test]
+fn f_118_a_slow_start_and_its_limit_count_from_the_same_moment() {
+    let mut world = World::new(config())
+        .served_by(|_| Peer::silent().opens_with(vec![Act::Opened.after(seconds(25))]));
+    world.connect();
+    world.pass(seconds(144));
+    assert_eq!(world.state(), State::Handshaking);
+    let waited: Vec<_> = (1..=11).map(|n| (seconds(10 * n), seconds(120))).collect();
+    assert_eq!(slow(&world), waited);
+    world.finish();
+}
+
+#[test]
+fn f_118_a_slow_start_is_told_no_more_than_once_a_second() {
+    let mut config = config();
+    config.policy.handshake_notice = Duration::ZERO;
+    let mut world = World::new(config).served_by(|_| Peer::silent());
+    world.connect();
+    world.pass(seconds(10));
+    let times = slow(&world).len();
+    assert!((9..=11).contains(&times), "{times} times in 10 s");
     world.finish();
 }
 

@@ -217,10 +217,16 @@ impl World {
     }
 
     pub(crate) fn list(&mut self, list: List) -> CallId {
+        let call = self.list_unpolled(list);
+        self.turn();
+        call
+    }
+
+    /// Asks for a list, and the link has no turn after it. `turn` gives it one, and so does the next verb.
+    pub(crate) fn list_unpolled(&mut self, list: List) -> CallId {
         let call = self.link.list(self.now, list, CallOptions::new());
         let call = call.expect("the link takes the call");
         self.rules.accepted(call);
-        self.turn();
         call
     }
 
