@@ -119,6 +119,17 @@ fn s_err_15_what_was_not_declared_is_refused_by_the_link() {
 }
 
 #[test]
+fn s_err_15_a_notification_with_an_id_is_no_question() {
+    let declared = ClientCapabilities::default().with_elicitation_url();
+    let mut world = ready(declaring(declared), legacy);
+    let params = json!({"elicitationId": "e"});
+    world.peer(ask(1, "notifications/elicitation/complete", params));
+    assert!(world.asks().is_empty());
+    assert_eq!(refusal(&world), code::METHOD_NOT_FOUND);
+    world.finish();
+}
+
+#[test]
 fn s_err_15_a_refusal_of_the_user_goes_to_the_server_as_it_is() {
     let mut world = ready(answering(), legacy);
     world.peer(ask(7, "sampling/createMessage", json!({"messages": []})));
@@ -682,15 +693,19 @@ fn s_mrtr_06_a_way_to_ask_that_nobody_declared_costs_the_call_however_it_is_writ
 
 #[test]
 fn s_mrtr_05_what_is_no_question_costs_the_call_even_if_its_feature_was_declared() {
-    let tasks = ClientCapabilities::default().with(ClientFeature::TasksExtension);
-    let mut world = ready(declaring(tasks), || {
-        let question = json!({"k": {"method": "tasks/get", "params": {"taskId": "t"}}});
-        rounds(vec![input_required(question, None)])
-    });
-    let call = world.tool("nosy");
-    assert_ne!(why_invalid(&world, call), "");
-    assert!(world.asks().is_empty());
-    world.finish();
+    let declared = ClientCapabilities::default()
+        .with_elicitation_url()
+        .with(ClientFeature::TasksExtension);
+    for method in ["notifications/elicitation/complete", "tasks/get"] {
+        let mut world = ready(declaring(declared.clone()), move || {
+            let question = json!({"k": {"method": method, "params": {"elicitationId": "e"}}});
+            rounds(vec![input_required(question, None)])
+        });
+        let call = world.tool("nosy");
+        assert_ne!(why_invalid(&world, call), "");
+        assert!(world.asks().is_empty());
+        world.finish();
+    }
 }
 
 #[test]
