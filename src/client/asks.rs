@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::stdio::excerpt;
 use crate::id::{AskId, CallId};
-use crate::protocol::{ClientCapabilities, ClientFeature, Era, Version, code, method};
+use crate::protocol::{ClientCapabilities, ClientFeature, Era, Kind, Version, code, method};
 use crate::wire::{ErrorObject, Id, object};
 
 /// Where a question came from, and so where its answer goes.
@@ -120,7 +120,8 @@ pub(super) fn admit(
         );
         ErrorObject::new(code::METHOD_NOT_FOUND, text)
     };
-    let facts = method::find(name).ok_or_else(unknown)?;
+    let facts = method::find(name).filter(|facts| facts.kind == Kind::Request);
+    let facts = facts.ok_or_else(unknown)?;
     let exists = match version.era() {
         Era::Legacy => facts.to_client.contains(version),
         Era::Modern => facts.embedded,

@@ -332,7 +332,7 @@ impl fmt::Display for FailureKind {
             FailureKind::TooManyAsks { open } => {
                 write!(
                     f,
-                    "the server asks something, and {open} questions are open already"
+                    "the server asks something, and as many questions as may be are open already ({open})"
                 )
             }
             FailureKind::TooManyRounds { rounds } => {
