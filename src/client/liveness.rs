@@ -10,10 +10,10 @@ use crate::protocol::Era;
 impl Client {
     /// The pulse is due.
     pub(super) fn feel_pulse(&mut self) {
-        // A server that waits for an answer of ours is not to blame for its silence.
         let Some(pulse) = &mut self.pulse else {
             return;
         };
+        // A server that waits for an answer of ours is not to blame for its silence.
         let busy = self.calls.is_busy(pulse.excuse()) || self.asks.len() > 0;
         let beat = pulse.due(self.now, busy);
         self.beat(beat);
