@@ -942,6 +942,17 @@ fn f_085_every_life_has_its_pulse_felt() {
     world.finish();
 }
 
+#[test]
+fn f_085_many_who_wake_a_ready_link_send_one_probe() {
+    let mut world = ready(config(), || deaf(legacy));
+    for _ in 0..10 {
+        world.wake();
+    }
+    assert_eq!(world.link().stats().probes, 1);
+    assert_eq!(world.said("ping").len(), 1);
+    world.finish();
+}
+
 fn closed(config: Config) -> World {
     let mut world = ready(config, legacy);
     world.shutdown();

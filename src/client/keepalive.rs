@@ -113,6 +113,18 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_has_its_whole_time_however_often_one_looks() {
+        let mut pulse = pulse();
+        assert_eq!(pulse.due(at(30), false), Beat::Probe(at(40)));
+        assert!(pulse.is_probing());
+        assert_eq!(pulse.due(at(35), false), Beat::Sleep(at(40)));
+        assert_eq!(pulse.due(at(39), false), Beat::Sleep(at(40)));
+        assert_eq!(pulse.due(at(40), false), Beat::Probe(at(50)));
+        pulse.heard(at(41));
+        assert!(!pulse.is_probing());
+    }
+
+    #[test]
     fn any_byte_is_life() {
         let mut pulse = pulse();
         assert_eq!(pulse.due(at(30), false), Beat::Probe(at(40)));

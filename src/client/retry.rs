@@ -166,6 +166,19 @@ mod tests {
     }
 
     #[test]
+    fn the_generator_draws_what_is_published_for_it() {
+        let mut random = SplitMix(0);
+        assert_eq!(random.draw(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(random.draw(), 0x6e78_9e6a_a1b9_65f4);
+        assert_eq!(random.draw(), 0x06c4_5d18_8009_454f);
+    }
+
+    #[test]
+    fn the_size_of_the_budget_is_the_policys() {
+        assert_eq!(budget(1).size(), Policy::interactive().retry.budget);
+    }
+
+    #[test]
     fn links_with_other_seeds_do_not_come_back_in_step() {
         let (mut one, mut other) = (budget(1), budget(2));
         assert_ne!(one.failed(Instant::ZERO), other.failed(Instant::ZERO));
