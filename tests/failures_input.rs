@@ -8,8 +8,8 @@
 mod eras;
 mod world;
 
-use everlink::client::{CallOptions, Cause, Event, FailureKind, Misuse, Outcome, State};
-use everlink::{CallId, Input, Limits, List, StreamId, Watch};
+use everlink::client::{CallOptions, Cause, Client, Event, FailureKind, Misuse, Outcome, State};
+use everlink::{CallId, Input, Instant, Limits, List, Payload, StreamId, Watch};
 use serde_json::{Value, json};
 
 use eras::{BOTH, answering, legacy, ready};
@@ -755,4 +755,39 @@ fn chunking_never_matters_for_a_whole_conversation_with_noise() {
         assert_eq!(world.link().stats().noise, 6);
         world
     });
+}
+
+#[test]
+fn f_109_calls_in_flight_take_no_place_in_the_queue() {
+    let mut config = config();
+    config.limits.queued_calls = 3;
+    let mut world = ready(config, || legacy().ignores("tools/call"));
+    for _ in 0..10 {
+        world.tool("sent at once");
+    }
+    world.finish();
+}
+
+/// A call that leaves the queue gives back its own bytes and no others.
+#[test]
+fn f_109_the_bytes_of_a_call_that_left_the_queue_are_free_again() {
+    let mut config = config();
+    config.limits.queued_bytes = 130;
+    let mut link = Client::new(config);
+    let now = Instant::ZERO;
+    // With its method, each weighs 60 bytes.
+    let params = || format!("{{\"name\":\"{}\"}}", "x".repeat(39)).parse::<Payload>();
+    let mut call = || {
+        let params = params().expect("this is JSON");
+        link.call(now, "tools/call", Some(params), CallOptions::new())
+    };
+    let (first, _second) = (call().expect("60 fit"), call().expect("120 fit"));
+    assert!(matches!(call(), Err(Misuse::QueueFull { .. })));
+    link.cancel(now, first, None).expect("it waits");
+    let mut call = || {
+        let params = params().expect("this is JSON");
+        link.call(now, "tools/call", Some(params), CallOptions::new())
+    };
+    call().expect("120 fit again");
+    assert!(matches!(call(), Err(Misuse::QueueFull { bytes: 120, .. })));
 }

@@ -1033,3 +1033,19 @@ fn f_087_each_attempt_has_a_transport_of_its_own() {
     assert_eq!(opens_and_releases, in_turn);
     world.finish();
 }
+
+/// What one server gave a call to carry means nothing to the next, even if the call had not gone out with it yet.
+#[test]
+fn f_081_a_call_between_its_rounds_is_lost_with_its_server() {
+    let mut world = ready(config(), || Peer::modern().ignores("tools/call"));
+    let call = world.tool("in two rounds");
+    let request = world.said("tools/call")[0].clone();
+    let round = json!({"resultType": "input_required", "requestState": "s"});
+    world.peer_unpolled(&reply(&request, round));
+    world.peer_unpolled(&Act::End(Vec::new()));
+    world.turn();
+    let failure = world.failure(call);
+    assert_eq!(failure.kind, FailureKind::Lost);
+    assert_eq!(failure.delivery, Delivery::Unknown);
+    world.finish();
+}

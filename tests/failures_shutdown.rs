@@ -341,3 +341,25 @@ fn f_105_a_cancellation_for_a_dead_server_is_not_told_to_the_next() {
         world.finish();
     }
 }
+
+/// While draining, a server that asked for its own state back gets it: the call is one that was in flight.
+#[test]
+fn f_102_a_call_between_its_rounds_may_end_while_draining() {
+    let mut world = ready(config(), || {
+        Peer::modern().on("tools/call", |request| {
+            if request["params"].get("requestState").is_some() {
+                return vec![reply(request, json!({"content": ["in time"]}))];
+            }
+            let round = json!({"resultType": "input_required", "requestState": "s"});
+            vec![reply(request, round).after(seconds(1))]
+        })
+    });
+    let call = world.tool("in two rounds");
+    world.reconnect("new settings");
+    world.until_done(call);
+    assert_eq!(world.result(call)["content"], json!(["in time"]));
+    let asked = world.methods_of(1);
+    let rounds = asked.iter().filter(|method| **method == "tools/call");
+    assert_eq!(rounds.count(), 2, "both of the same server");
+    world.finish();
+}
