@@ -9,7 +9,7 @@ mod eras;
 mod world;
 
 use everlink::client::{CallOptions, Cause, Client, Event, FailureKind, Misuse, Outcome, State};
-use everlink::{CallId, Input, Instant, Limits, List, Payload, StreamId, Watch};
+use everlink::{CallId, Input, Instant, Limits, List, StreamId, Watch};
 use serde_json::{Value, json};
 
 use eras::{BOTH, answering, legacy, ready};
@@ -776,18 +776,14 @@ fn f_109_the_bytes_of_a_call_that_left_the_queue_are_free_again() {
     let mut link = Client::new(config);
     let now = Instant::ZERO;
     // With its method, each weighs 60 bytes.
-    let params = || format!("{{\"name\":\"{}\"}}", "x".repeat(39)).parse::<Payload>();
-    let mut call = || {
-        let params = params().expect("this is JSON");
-        link.call(now, "tools/call", Some(params), CallOptions::new())
-    };
-    let (first, _second) = (call().expect("60 fit"), call().expect("120 fit"));
-    assert!(matches!(call(), Err(Misuse::QueueFull { .. })));
+    let params = payload(&json!({"name": "x".repeat(39)}));
+    let call =
+        |link: &mut Client| link.call(now, "tools/call", Some(params.clone()), CallOptions::new());
+    let first = call(&mut link).expect("60 fit");
+    call(&mut link).expect("120 fit");
+    assert!(matches!(call(&mut link), Err(Misuse::QueueFull { .. })));
     link.cancel(now, first, None).expect("it waits");
-    let mut call = || {
-        let params = params().expect("this is JSON");
-        link.call(now, "tools/call", Some(params), CallOptions::new())
-    };
-    call().expect("120 fit again");
-    assert!(matches!(call(), Err(Misuse::QueueFull { bytes: 120, .. })));
+    call(&mut link).expect("120 fit again");
+    let refused = call(&mut link);
+    assert!(matches!(refused, Err(Misuse::QueueFull { bytes: 120, .. })));
 }

@@ -185,6 +185,11 @@ impl Call {
         serde_json::from_str(&params[range]).ok()
     }
 
+    /// Whether what it sends next is another round, not the first.
+    const fn goes_on(&self) -> bool {
+        self.round.number > 0
+    }
+
     /// Whether it asks to run as a task.
     pub(super) fn asks_to_be_a_task(&self) -> bool {
         let params = self.params.as_ref().map_or("{}", Payload::as_str);
@@ -250,7 +255,7 @@ impl Calls {
     pub(super) fn mid_round(&self) -> Vec<CallId> {
         let is_mid_round = |call: &Call| match call.phase {
             Phase::Asking => true,
-            Phase::Waiting => call.round.number > 0,
+            Phase::Waiting => call.goes_on(),
             Phase::Listing(_) | Phase::Sent(_) => false,
         };
         let found = self.table.iter().filter(|(_, call)| is_mid_round(call));
@@ -287,11 +292,8 @@ impl Calls {
 
     /// The oldest that is to be sent again, with the answers that its server wanted.
     pub(super) fn first_going_on(&self) -> Option<CallId> {
-        let is_mid_round = |id: &&CallId| {
-            let call = self.table.get(id);
-            call.is_some_and(|call| call.round.number > 0)
-        };
-        self.waiting.iter().find(is_mid_round).copied()
+        let goes_on = |id: &&CallId| self.table.get(id).is_some_and(Call::goes_on);
+        self.waiting.iter().find(goes_on).copied()
     }
 
     /// It is handed to the driver.

@@ -145,10 +145,8 @@ impl Client {
         }
         self.tell_watching();
         if self.watcher.is_unmet() && self.timers.at(Timer::WatchRetry).is_none() {
-            let retry = self.config.policy.watch_retry;
-            if let Some(pause) = self.watcher.setback(retry) {
-                self.arm_in(Timer::WatchRetry, pause);
-            }
+            let pause = self.watcher.setback(self.config.policy.watch_retry);
+            self.arm_in(Timer::WatchRetry, pause);
         }
     }
 

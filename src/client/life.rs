@@ -31,7 +31,6 @@ const FAULTS_KEPT: usize = 16;
 pub(super) struct Life {
     pub(super) epoch: Epoch,
     pub(super) pipe: Pipe,
-    pub(super) is_open: bool,
     /// The server does not take any more; what it still says is heard.
     pub(super) is_unwritable: bool,
     pub(super) rung: Rung,
@@ -55,7 +54,6 @@ impl Life {
         Life {
             epoch,
             pipe: Pipe::new(limits),
-            is_open: false,
             is_unwritable: false,
             rung: Rung::CloseWrite,
             began: now,
@@ -152,7 +150,7 @@ impl Client {
         let Some(life) = &mut self.life else {
             return;
         };
-        let opened_twice = core::mem::replace(&mut life.is_open, true);
+        let opened_twice = life.opened_at.is_some();
         life.opened_at.get_or_insert(self.now);
         if self.state == State::Closing && !opened_twice {
             // It was on its way down before it was up: say again how far.
@@ -276,7 +274,7 @@ impl Client {
             return;
         };
         let cause = life.cause.get_or_insert(cause).clone();
-        let rung = first_rung(&cause, life.is_open, self.config.binding);
+        let rung = first_rung(&cause, life.opened_at.is_some(), self.config.binding);
         self.tell(Event::Closing {
             epoch: self.epoch,
             cause,

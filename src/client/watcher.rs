@@ -92,14 +92,10 @@ impl Watcher {
     }
 
     /// How long to wait before what is not met is asked for again: the longer, the more often in a row it was in vain.
-    /// `None` where all is well.
-    pub(super) fn setback(&mut self, retry: Duration) -> Option<Duration> {
-        if !self.is_unmet {
-            return None;
-        }
+    pub(super) fn setback(&mut self, retry: Duration) -> Duration {
         let pause = retry.saturating_mul(1 << self.setbacks.min(16));
         self.setbacks = self.setbacks.saturating_add(1);
-        Some(pause.min(RETRY_CAP))
+        pause.min(RETRY_CAP)
     }
 
     pub(super) const fn is_unmet(&self) -> bool {
