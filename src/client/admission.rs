@@ -1,8 +1,6 @@
 //! Whether what the application wants to send may be sent, and whether there is room for it.
 
 use alloc::borrow::Cow;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 use super::calls::{Call, Phase};
 use super::event::Outcome;
@@ -11,8 +9,7 @@ use super::frame::Frame;
 use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::id::CallId;
-use crate::protocol::{Kind, Method, Owner, meta, method};
-use crate::wire::encode::Object;
+use crate::protocol::{Kind, Method, Owner, meta, method, round};
 use crate::wire::{Payload, object};
 
 impl Client {
@@ -136,18 +133,6 @@ fn instead_of(method: &str) -> &'static str {
     }
 }
 
-/// The `_meta` keys that the link writes.
-const OWN_KEYS: [&str; 5] = [
-    meta::PROGRESS_TOKEN,
-    meta::PROTOCOL_VERSION,
-    meta::CLIENT_CAPABILITIES,
-    meta::CLIENT_INFO,
-    meta::LOG_LEVEL,
-];
-
-/// The members of parameters that the link writes (S-MRTR-11).
-const OWN_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
-
 /// Takes `_meta` out of the parameters, where the link has something to add.
 pub(super) fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
     let mut own_member = None;
@@ -157,7 +142,7 @@ pub(super) fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Pay
         "_meta" => meta = Some(value),
         key => {
             others += 1;
-            own_member = own_member.or(OWN_MEMBERS.into_iter().find(|own| *own == key));
+            own_member = own_member.or(round::MEMBERS.into_iter().find(|own| *own == key));
         }
     })
     .map_err(|_| Misuse::NotAnObject { what: "parameters" })?;
@@ -168,26 +153,13 @@ pub(super) fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Pay
         };
     };
     object::members(meta.get(), |key, _| {
-        own_member = own_member.or(OWN_KEYS.into_iter().find(|own| *own == key));
+        own_member = own_member.or(meta::OF_THE_LINK.into_iter().find(|own| *own == key));
     })
     .map_err(|_| Misuse::NotAnObject { what: "`_meta`" })?;
     if let Some(member) = own_member {
         return Err(Misuse::ReservedMember { member });
     }
     let meta = Payload::from(meta);
-    let rest = (others > 0).then(|| without_meta(&params));
-    Ok((rest.flatten(), Some(meta)))
-}
-
-fn without_meta(params: &Payload) -> Option<Payload> {
-    let mut buf = Vec::with_capacity(params.as_str().len());
-    let mut object = Object::open(&mut buf);
-    let copied = object::members(params.as_str(), |key, value| {
-        if key != "_meta" {
-            object.raw(&key, value.get());
-        }
-    });
-    object.close();
-    copied.ok()?;
-    Payload::from_text(String::from_utf8(buf).ok()?).ok()
+    let rest = (others > 0).then(|| object::without(params.as_str(), |key| key == "_meta"));
+    Ok((rest.and_then(Result::ok), Some(meta)))
 }

@@ -10,8 +10,8 @@ use super::frame::{Frame, Voice};
 use super::handshake::{Move, Say, Terms};
 use super::keepalive::Pulse;
 use super::lifecycle::Cue;
-use super::stdio::excerpt;
 use super::{Client, Timer};
+use crate::noise::excerpt;
 use crate::protocol::{Era, Version};
 
 /// Nobody wants to hear more often than this that a handshake takes long.

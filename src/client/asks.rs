@@ -1,17 +1,17 @@
 //! Questions of the server, of either era, that wait for the application's answer.
 //! Sees no frames and no time; one life at a time.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use serde_json::value::RawValue;
 
-use super::stdio::excerpt;
 use crate::id::{AskId, CallId};
-use crate::protocol::{ClientCapabilities, ClientFeature, Era, Kind, Version, code, method};
-use crate::wire::{ErrorObject, Id, object};
+use crate::noise::excerpt;
+use crate::protocol::question::{self, Unaskable};
+use crate::protocol::{ClientCapabilities, Version, code};
+use crate::wire::{ErrorObject, Id};
 
 /// Where a question came from, and so where its answer goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,90 +106,21 @@ impl Asks {
     }
 }
 
-/// Whether the client may be asked this: it was declared, in this very form (S-S2C-03).
+/// Whether this client may be asked: what to say to a server that may not.
 pub(super) fn admit(
     declared: &ClientCapabilities,
     version: Version,
     name: &str,
     params: Option<&RawValue>,
 ) -> Result<(), ErrorObject> {
-    let unknown = || {
-        let text = alloc::format!(
-            "`{}` is not something this client can be asked",
-            excerpt(name)
-        );
-        ErrorObject::new(code::METHOD_NOT_FOUND, text)
-    };
-    let facts = method::find(name).filter(|facts| facts.kind == Kind::Request);
-    let facts = facts.ok_or_else(unknown)?;
-    let exists = match version.era() {
-        Era::Legacy => facts.to_client.contains(version),
-        Era::Modern => facts.embedded,
-    };
-    let gate = facts.client_gate(version);
-    if !exists || !gate.is_some_and(|feature| declared.declares(feature)) {
-        return Err(unknown());
-    }
-    let manner = Manner::read(name, params).ok_or_else(|| {
-        let text = "this client knows no such way to be asked";
-        ErrorObject::new(code::INVALID_PARAMS, text)
-    })?;
-    match manner.needs() {
-        Some(feature) if !declared.declares(feature) => {
-            let text = alloc::format!("this client did not declare {feature}");
-            Err(ErrorObject::new(code::INVALID_PARAMS, text))
+    question::check(declared, version, name, params).map_err(|why| match why {
+        Unaskable::Unknown | Unaskable::Undeclared(_) => {
+            let name = excerpt(name);
+            let text = alloc::format!("`{name}` is not something this client can be asked");
+            ErrorObject::new(code::METHOD_NOT_FOUND, text)
         }
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// In which manner a question is put.
-#[derive(Clone, Copy)]
-enum Manner {
-    ElicitationForm,
-    ElicitationUrl,
-    Plain,
-    SamplingTools,
-}
-
-impl Manner {
-    /// `None` if it is none that there is.
-    fn read(name: &str, params: Option<&RawValue>) -> Option<Manner> {
-        let params = params.map_or("{}", RawValue::get);
-        let member = |key| object::member(params, key).ok();
-        match name {
-            method::names::ELICITATION_CREATE => {
-                let Some(at) = member("mode")? else {
-                    return Some(Manner::ElicitationForm);
-                };
-                match serde_json::from_str::<Cow<'_, str>>(&params[at])
-                    .ok()?
-                    .as_ref()
-                {
-                    "form" => Some(Manner::ElicitationForm),
-                    "url" => Some(Manner::ElicitationUrl),
-                    _ => None,
-                }
-            }
-            method::names::SAMPLING_CREATE_MESSAGE => {
-                let is_plain = member("tools")?.is_none() && member("toolChoice")?.is_none();
-                Some(if is_plain {
-                    Manner::Plain
-                } else {
-                    Manner::SamplingTools
-                })
-            }
-            _ => Some(Manner::Plain),
+        Unaskable::UnknownManner | Unaskable::UndeclaredManner(_) => {
+            ErrorObject::new(code::INVALID_PARAMS, alloc::format!("{why}"))
         }
-    }
-
-    /// What the client must have declared for it.
-    const fn needs(self) -> Option<ClientFeature> {
-        match self {
-            Manner::ElicitationForm => Some(ClientFeature::ElicitationForm),
-            Manner::ElicitationUrl => Some(ClientFeature::ElicitationUrl),
-            Manner::Plain => None,
-            Manner::SamplingTools => Some(ClientFeature::SamplingTools),
-        }
-    }
+    })
 }

@@ -2,15 +2,14 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
-use core::fmt;
 use core::time::Duration;
 
 use super::catalog::Listing;
 use super::failure::{Cause, Ended, Failure};
 use super::lifecycle::State;
 use crate::id::{AskId, CallId, Epoch};
+use crate::noise::Noise;
 use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version};
 use crate::queue::Weigh;
 use crate::time::Instant;
@@ -227,30 +226,6 @@ pub enum Withdrawn {
     Ended,
     /// It was not answered in time; the server was told so.
     TimedOut,
-}
-
-/// Something of no use that the server wrote.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Noise {
-    /// In which life.
-    pub epoch: Epoch,
-    /// What is wrong with it.
-    pub what: Box<str>,
-    /// How many there were in this life, this one included.
-    pub count: u64,
-    /// How it begins. Not part of the debug output: it may be anything.
-    pub sample: String,
-}
-
-impl fmt::Debug for Noise {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Noise")
-            .field("epoch", &self.epoch)
-            .field("what", &self.what)
-            .field("count", &self.count)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Weigh for Event {

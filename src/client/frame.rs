@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 use super::calls::Call;
 use super::catalog::{Cursor, method_of};
 use crate::config::Config;
+use crate::filter;
 use crate::protocol::method::names;
-use crate::protocol::{Era, LogLevel, Version, meta};
+use crate::protocol::{Era, LogLevel, Version, meta, round};
 use crate::watch::{List, Watch};
 use crate::wire::encode::{self, Object};
 use crate::wire::{ErrorObject, Id, Payload};
@@ -198,7 +199,7 @@ impl Voice {
             }
             Frame::Listen(wire, watch) => {
                 self.request(buf, *wire, names::SUBSCRIPTIONS_LISTEN, |params| {
-                    params.object("notifications", |filter| write_filter(filter, watch));
+                    params.object(filter::MEMBER, |members| filter::write(members, watch));
                 });
             }
             Frame::Notify(method, params) => encode::notification(buf, method, |members| {
@@ -285,28 +286,14 @@ fn write_round(
     state: Option<&Payload>,
 ) {
     if !answers.is_empty() {
-        params.object("inputResponses", |responses| {
+        params.object(round::INPUT_RESPONSES, |responses| {
             for (key, answer) in answers {
                 responses.raw(key, answer.as_str());
             }
         });
     }
     if let Some(state) = state {
-        params.raw("requestState", state.as_str());
-    }
-}
-
-fn write_filter(filter: &mut Object<'_>, watch: &Watch) {
-    let lists = [
-        ("toolsListChanged", watch.tools),
-        ("promptsListChanged", watch.prompts),
-        ("resourcesListChanged", watch.resources),
-    ];
-    for (member, _) in lists.into_iter().filter(|(_, wanted)| *wanted) {
-        filter.boolean(member, true);
-    }
-    if !watch.uris.is_empty() {
-        filter.texts("resourceSubscriptions", watch.uris.iter().map(|uri| &**uri));
+        params.raw(round::REQUEST_STATE, state.as_str());
     }
 }
 

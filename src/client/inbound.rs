@@ -9,14 +9,14 @@ use serde_json::value::RawValue;
 
 use super::Client;
 use super::errand::{Errand, Found, wire_of};
-use super::event::{Event, Noise, Outcome, Withdrawn};
+use super::event::{Event, Outcome, Withdrawn};
 use super::failure::{Cause, FailureKind};
 use super::handshake::Move;
 use super::lifecycle::State;
-use super::stdio;
 use crate::id::CallId;
+use crate::noise::{self, Noise};
 use crate::protocol::method::names;
-use crate::protocol::{ClientFeature, Era, LogLevel, code, method};
+use crate::protocol::{ClientFeature, Era, LogLevel, code, method, round};
 use crate::watch::List;
 use crate::wire::{
     self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed,
@@ -234,13 +234,13 @@ impl Client {
         let facts = self.calls.call(id).and_then(|call| call.facts);
         match head.result_type.as_deref() {
             // S-RPC-19: absent means complete.
-            None | Some("complete") => {
+            None | Some(round::COMPLETE) => {
                 self.settle(id, Outcome::Reply(Payload::from(result)));
             }
-            Some("input_required") if facts.is_some_and(|facts| facts.may_need_input) => {
+            Some(round::INPUT_REQUIRED) if facts.is_some_and(|facts| facts.may_need_input) => {
                 self.input_required(id, &head);
             }
-            Some("task") if self.expects_task(facts) => {
+            Some(round::TASK) if self.expects_task(facts) => {
                 self.settle(id, Outcome::Reply(Payload::from(result)));
             }
             // S-RPC-20, S-MRTR-03
@@ -346,7 +346,7 @@ impl Client {
         let shown = life.pipe.noise.heard();
         let run = life.pipe.noise.run();
         if let Some(count) = shown {
-            let sample = stdio::sample(bytes, self.config.limits.noise_sample);
+            let sample = noise::sample(bytes, self.config.limits.noise_sample);
             self.tell(Event::Noise(Noise {
                 epoch: self.epoch,
                 what: what.into(),

@@ -11,12 +11,13 @@ use super::event::Event;
 use super::failure::{Cause, Ended, FailureKind};
 use super::lifecycle::{Cue, Next, State, next};
 use super::retry::Verdict;
-use super::stdio::Pipe;
+use super::stderr::Tail;
 use super::{Client, Timer};
 use crate::config::{Binding, Limits};
 use crate::fault::{ExitStatus, Fault};
 use crate::id::Epoch;
 use crate::io::Output;
+use crate::pipe::Pipe;
 use crate::time::Instant;
 
 /// How long the output of a process may stay open after its exit before what holds it is told to end: the
@@ -31,6 +32,7 @@ const FAULTS_KEPT: usize = 16;
 pub(super) struct Life {
     pub(super) epoch: Epoch,
     pub(super) pipe: Pipe,
+    stderr: Tail,
     /// The server does not take any more; what it still says is heard.
     pub(super) is_unwritable: bool,
     pub(super) rung: Rung,
@@ -53,7 +55,8 @@ impl Life {
     fn new(epoch: Epoch, now: Instant, limits: &Limits) -> Life {
         Life {
             epoch,
-            pipe: Pipe::new(limits),
+            pipe: Pipe::new(limits.message_bytes, limits.write_window),
+            stderr: Tail::new(limits.stderr_tail),
             is_unwritable: false,
             rung: Rung::CloseWrite,
             began: now,
@@ -108,7 +111,7 @@ impl Life {
             faults: self.faults.clone(),
             more_faults: self.more_faults,
             exit: self.exit,
-            stderr: self.pipe.stderr.text(),
+            stderr: self.stderr.text(),
             lived: now.since(self.began),
             ready_for: self.ready_at.map(|since| {
                 let until = self.left_ready_at.unwrap_or(now);
@@ -210,7 +213,7 @@ impl Client {
     /// The child wrote to its standard error.
     pub(super) fn stderr(&mut self, bytes: &[u8]) {
         if let Some(life) = &mut self.life {
-            life.pipe.stderr.push(bytes);
+            life.stderr.push(bytes);
         }
         self.heard();
     }

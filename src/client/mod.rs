@@ -4,7 +4,7 @@
 //! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces. They
 //! alone carry decisions between the children, which know neither the machine nor each other: `lifecycle` the transition
 //! table, `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls`, `clock` and `errand` the
-//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stdio` the byte stream, `frame` the words.
+//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stderr` the last words, `frame` the words.
 
 mod admission;
 mod agreement;
@@ -28,7 +28,7 @@ mod outbound;
 mod questions;
 mod retry;
 mod settle;
-mod stdio;
+mod stderr;
 mod watcher;
 
 use alloc::borrow::Cow;
@@ -40,9 +40,11 @@ use core::time::Duration;
 
 pub use calls::CallOptions;
 pub use catalog::Listing;
-pub use event::{Ask, Event, Noise, Outcome, Session, Withdrawn};
+pub use event::{Ask, Event, Outcome, Session, Withdrawn};
 pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, TimeLimit};
 pub use lifecycle::State;
+
+pub use crate::noise::Noise;
 
 use admission::{check_kind, split_meta};
 use asks::Asks;

@@ -6,10 +6,10 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event::Session;
+use crate::filter;
 use crate::protocol::{Era, LogLevel, ServerFeature, code};
 use crate::time::Instant;
 use crate::watch::Watch;
@@ -234,7 +234,7 @@ impl Watcher {
         self.listening[at].acknowledged = Some(now);
         self.granted = Watch {
             logs: self.granted.logs,
-            ..Filter::read(params)
+            ..granted(params)
         };
         let older = self.listening.drain(..at);
         older
@@ -297,32 +297,7 @@ const fn is_final(refusal: i64) -> bool {
     matches!(refusal, code::INVALID_PARAMS | code::METHOD_NOT_FOUND)
 }
 
-/// The filter of a listen request, as the server grants it.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Filter {
-    tools_list_changed: bool,
-    prompts_list_changed: bool,
-    resources_list_changed: bool,
-    resource_subscriptions: BTreeSet<Box<str>>,
-}
-
-#[derive(Deserialize)]
-struct Acknowledgement {
-    #[serde(default)]
-    notifications: Filter,
-}
-
-impl Filter {
-    fn read(params: &RawValue) -> Watch {
-        let granted = serde_json::from_str::<Acknowledgement>(params.get())
-            .map_or_else(|_| Filter::default(), |params| params.notifications);
-        Watch {
-            tools: granted.tools_list_changed,
-            prompts: granted.prompts_list_changed,
-            resources: granted.resources_list_changed,
-            uris: granted.resource_subscriptions,
-            logs: None,
-        }
-    }
+/// What an acknowledgement grants; nothing, if that cannot be read.
+fn granted(params: &RawValue) -> Watch {
+    filter::read(params).unwrap_or_default().into()
 }

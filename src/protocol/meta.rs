@@ -27,6 +27,15 @@ pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// Result that created a task: what to tell the model meanwhile. Only in 2025-11-25, provisional.
 pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
 
+/// What the `_meta` of a request holds that is between the two ends of a link, and not of the applications.
+pub const OF_THE_LINK: [&str; 5] = [
+    PROGRESS_TOKEN,
+    PROTOCOL_VERSION,
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+];
+
 /// The identifier of the tasks extension of the modern era.
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 

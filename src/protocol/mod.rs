@@ -12,6 +12,8 @@ mod log;
 mod members;
 pub mod meta;
 pub mod method;
+pub mod question;
+pub mod round;
 mod version;
 
 pub use capability::{ClientCapabilities, ServerCapabilities};

@@ -6,7 +6,7 @@
 //! every transport wants one: see [`line_end`].
 
 use alloc::vec::Vec;
-use core::fmt;
+use core::fmt::{self, Write as _};
 
 use memchr::memchr2;
 use serde_json::value::RawValue;
@@ -103,6 +103,18 @@ impl<'b> Object<'b> {
     pub fn integer(&mut self, key: &str, value: i64) -> &mut Self {
         self.key(key);
         write_integer(self.buf, value);
+        self
+    }
+
+    /// Adds a number, which must be finite.
+    pub fn number(&mut self, key: &str, value: f64) -> &mut Self {
+        let whole = value as i64;
+        if whole as f64 == value && whole.unsigned_abs() < 1 << 53 {
+            return self.integer(key, whole);
+        }
+        self.key(key);
+        // Writing to memory cannot fail, and the shortest text that reads back as the same number is JSON.
+        let _ = write!(Digits(self.buf), "{value:?}");
         self
     }
 
@@ -214,6 +226,15 @@ fn write_integer(buf: &mut Vec<u8>, value: i64) {
         }
     }
     buf.extend_from_slice(&digits[start..]);
+}
+
+struct Digits<'b>(&'b mut Vec<u8>);
+
+impl fmt::Write for Digits<'_> {
+    fn write_str(&mut self, digits: &str) -> fmt::Result {
+        self.0.extend_from_slice(digits.as_bytes());
+        Ok(())
+    }
 }
 
 fn write_text(buf: &mut Vec<u8>, text: &str) {

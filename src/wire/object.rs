@@ -1,10 +1,13 @@
 //! The members of a JSON object that is kept as text; knows no member by name.
 
-use alloc::{borrow::Cow, string::String};
+use alloc::{borrow::Cow, string::String, vec::Vec};
 use core::{fmt, ops::Range};
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
+
+use super::payload::Payload;
 
 /// Why the members of a text cannot be told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -58,6 +61,33 @@ pub fn members<'a>(
         visit(key, members.value()?);
     }
     Ok(())
+}
+
+/// The object without the members whose keys `is_unwanted` picks, in the order of the text.
+///
+/// # Errors
+///
+/// When the text is not one JSON object.
+pub fn without(
+    object: &str,
+    mut is_unwanted: impl FnMut(&str) -> bool,
+) -> Result<Payload, ObjectError> {
+    let mut kept = Vec::new();
+    members(object, |key, value| {
+        if !is_unwanted(&key) {
+            kept.push((key, value));
+        }
+    })?;
+    // Serialised rather than pasted: what comes out of a serialiser need not be checked once more.
+    Payload::of(&Kept(kept)).map_err(|_| ObjectError::NotAnObject)
+}
+
+struct Kept<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl Serialize for Kept<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
 }
 
 /// A walk over the members of an object: a key, its value, the next key.

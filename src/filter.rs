@@ -1,0 +1,64 @@
+//! How a watch is spelled in `subscriptions/listen` and in its acknowledgement: read and written, by both ends.
+//! Knows neither who watches nor what is granted.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::watch::Watch;
+use crate::wire::encode::Object;
+
+/// The member that holds the filter.
+pub(crate) const MEMBER: &str = "notifications";
+
+/// Adds the members of the filter (S-SUB-01). Log levels have no place in it.
+pub(crate) fn write(filter: &mut Object<'_>, watch: &Watch) {
+    let lists = [
+        ("toolsListChanged", watch.tools),
+        ("promptsListChanged", watch.prompts),
+        ("resourcesListChanged", watch.resources),
+    ];
+    for (member, _) in lists.into_iter().filter(|(_, wanted)| *wanted) {
+        filter.boolean(member, true);
+    }
+    if !watch.uris.is_empty() {
+        filter.texts("resourceSubscriptions", watch.uris.iter().map(|uri| &**uri));
+    }
+}
+
+/// The filter in these params. `None` if there is none, or it cannot be read.
+pub(crate) fn read(params: &RawValue) -> Option<Filter> {
+    serde_json::from_str::<Params>(params.get())
+        .ok()
+        .map(|params| params.notifications)
+}
+
+#[derive(Deserialize)]
+struct Params {
+    notifications: Filter,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Filter {
+    tools_list_changed: bool,
+    prompts_list_changed: bool,
+    resources_list_changed: bool,
+    resource_subscriptions: BTreeSet<Box<str>>,
+    /// Of the tasks extension.
+    pub(crate) task_ids: Option<serde::de::IgnoredAny>,
+}
+
+impl From<Filter> for Watch {
+    fn from(filter: Filter) -> Watch {
+        Watch {
+            tools: filter.tools_list_changed,
+            prompts: filter.prompts_list_changed,
+            resources: filter.resources_list_changed,
+            uris: filter.resource_subscriptions,
+            logs: None,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a server may ask of a client, and what the client must have declared for it. Knows not who asks, nor how.
+
+use alloc::borrow::Cow;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::capability::ClientCapabilities;
+use super::feature::ClientFeature;
+use super::method::{self, Kind, names};
+use super::version::{Era, Version};
+
+/// Why a client cannot be asked something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unaskable {
+    /// The version has no such question for a client.
+    #[error("the version knows no such question to a client")]
+    Unknown,
+    /// There is such a question, but not in this manner.
+    #[error("a client cannot be asked in this manner")]
+    UnknownManner,
+    /// The client did not declare this.
+    #[error("the client did not declare {0}")]
+    Undeclared(ClientFeature),
+    /// The client did not declare the manner in which it is asked.
+    #[error("the client did not declare {0}")]
+    UndeclaredManner(ClientFeature),
+}
+
+impl Unaskable {
+    /// What the client would have had to declare, where that is the reason.
+    #[must_use]
+    pub const fn missing(self) -> Option<ClientFeature> {
+        match self {
+            Self::Undeclared(feature) | Self::UndeclaredManner(feature) => Some(feature),
+            Self::Unknown | Self::UnknownManner => None,
+        }
+    }
+}
+
+/// Whether a client that declared this may be asked: in this version, and in this very form (S-S2C-02, S-S2C-03).
+///
+/// # Errors
+///
+/// Why not.
+pub fn check(
+    declared: &ClientCapabilities,
+    version: Version,
+    name: &str,
+    params: Option<&RawValue>,
+) -> Result<(), Unaskable> {
+    let facts = method::find(name).filter(|facts| facts.kind == Kind::Request);
+    let facts = facts.ok_or(Unaskable::Unknown)?;
+    let exists = match version.era() {
+        Era::Legacy => facts.to_client.contains(version),
+        Era::Modern => facts.embedded,
+    };
+    let gate = facts.client_gate(version).filter(|_| exists);
+    let gate = gate.ok_or(Unaskable::Unknown)?;
+    if !declared.declares(gate) {
+        return Err(Unaskable::Undeclared(gate));
+    }
+    let manner = Manner::read(name, params).ok_or(Unaskable::UnknownManner)?;
+    match manner.needs() {
+        Some(feature) if !declared.declares(feature) => Err(Unaskable::UndeclaredManner(feature)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// In which manner a question is put.
+#[derive(Clone, Copy)]
+enum Manner {
+    ElicitationForm,
+    ElicitationUrl,
+    Plain,
+    SamplingTools,
+}
+
+/// What of the params tells the manner. A `null` is there, too.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Signs<'a> {
+    #[serde(borrow, deserialize_with = "present")]
+    mode: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    tool_choice: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
+}
+
+impl Manner {
+    /// `None` if it is none that there is.
+    fn read(name: &str, params: Option<&RawValue>) -> Option<Manner> {
+        if !matches!(
+            name,
+            names::ELICITATION_CREATE | names::SAMPLING_CREATE_MESSAGE
+        ) {
+            return Some(Manner::Plain);
+        }
+        let signs: Signs<'_> = match params {
+            Some(params) => serde_json::from_str(params.get()).ok()?,
+            None => Signs::default(),
+        };
+        if name == names::ELICITATION_CREATE {
+            // S-MRTR-18: without a mode it is a form.
+            let Some(mode) = signs.mode else {
+                return Some(Manner::ElicitationForm);
+            };
+            let mode: Cow<'_, str> = serde_json::from_str(mode.get()).ok()?;
+            return match &*mode {
+                "form" => Some(Manner::ElicitationForm),
+                "url" => Some(Manner::ElicitationUrl),
+                _ => None,
+            };
+        }
+        let is_plain = signs.tools.is_none() && signs.tool_choice.is_none();
+        Some(if is_plain {
+            Manner::Plain
+        } else {
+            Manner::SamplingTools
+        })
+    }
+
+    /// What the client must have declared for it.
+    const fn needs(self) -> Option<ClientFeature> {
+        match self {
+            Manner::ElicitationForm => Some(ClientFeature::ElicitationForm),
+            Manner::ElicitationUrl => Some(ClientFeature::ElicitationUrl),
+            Manner::Plain => None,
+            Manner::SamplingTools => Some(ClientFeature::SamplingTools),
+        }
+    }
+}
