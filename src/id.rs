@@ -51,6 +51,11 @@ counter! {
 }
 
 counter! {
+    /// One request of a client, as the server end calls it. The same through every round of it.
+    RequestId, "request"
+}
+
+counter! {
     /// One ordered byte channel in an epoch.
     StreamId, "stream"
 }
@@ -58,6 +63,9 @@ counter! {
 impl Epoch {
     /// Before the first transport was asked for.
     pub const NONE: Epoch = Epoch(0);
+
+    /// The first one. A server end has no other: it lives as long as its transport.
+    pub const FIRST: Epoch = Epoch(1);
 
     pub(crate) const fn next(self) -> Epoch {
         Epoch(self.0 + 1)

@@ -60,7 +60,7 @@ impl Watch {
 }
 
 /// Something changed at the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Change {
     /// A whole list; what the catalog holds of it is stale.

@@ -1,5 +1,7 @@
 //! The JSON-RPC error codes that MCP gives a meaning. Knows no error object.
 
+use super::version::{Era, Version};
+
 /// The text was not JSON.
 pub const PARSE_ERROR: i64 = -32700;
 /// The JSON was not a valid message, or not one that is allowed here.
@@ -34,6 +36,20 @@ pub const fn is_modern_evidence(code: i64) -> bool {
     )
 }
 
+/// The code that stands for `code` in a version that must not use it (S-ERR-05, S-ERR-06).
+///
+/// Modern servers say "invalid params" of a resource that does not exist (S-ERR-11), and use no other code of the reserved
+/// range than the three that are defined.
+#[must_use]
+pub const fn in_version(code: i64, version: Version) -> i64 {
+    match (version.era(), code) {
+        (Era::Modern, RESOURCE_NOT_FOUND) => INVALID_PARAMS,
+        (Era::Modern, UNSUPPORTED_PROTOCOL_VERSION..=HEADER_MISMATCH) => code,
+        (Era::Modern, -32_099..=-32_020) => INTERNAL_ERROR,
+        (Era::Legacy | Era::Modern, _) => code,
+    }
+}
+
 /// The name of a code, for texts that people read; none where MCP gives the code no meaning (S-ERR-04).
 #[must_use]
 pub const fn name(code: i64) -> Option<&'static str> {
@@ -61,6 +77,20 @@ mod tests {
     fn three_codes_prove_a_modern_server() {
         let proofs = (-33000..=0).filter(|&code| is_modern_evidence(code));
         assert!(proofs.eq([-32022, -32021, -32020]));
+    }
+
+    #[test]
+    fn a_modern_server_says_nothing_with_a_code_that_it_must_not_use() {
+        let modern = |code| in_version(code, Version::LATEST_MODERN);
+        assert_eq!(modern(RESOURCE_NOT_FOUND), INVALID_PARAMS);
+        assert_eq!(modern(URL_ELICITATION_REQUIRED), INTERNAL_ERROR);
+        assert_eq!(modern(-32_099), INTERNAL_ERROR);
+        for kept in [-32_700, -32_601, -32_022, -32_021, -32_020, -32_000, -1, 7] {
+            assert_eq!(modern(kept), kept);
+        }
+        for legacy in [RESOURCE_NOT_FOUND, URL_ELICITATION_REQUIRED, -32_050] {
+            assert_eq!(in_version(legacy, Version::LATEST_LEGACY), legacy);
+        }
     }
 
     #[test]

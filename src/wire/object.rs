@@ -72,9 +72,21 @@ pub fn without(
     object: &str,
     mut is_unwanted: impl FnMut(&str) -> bool,
 ) -> Result<Payload, ObjectError> {
+    replaced(object, |key, value| (!is_unwanted(key)).then_some(value))
+}
+
+/// The object with each value as `replace` has it, and without the members for which it has none.
+///
+/// # Errors
+///
+/// When the text is not one JSON object.
+pub fn replaced<'a>(
+    object: &'a str,
+    mut replace: impl FnMut(&str, &'a RawValue) -> Option<&'a RawValue>,
+) -> Result<Payload, ObjectError> {
     let mut kept = Vec::new();
     members(object, |key, value| {
-        if !is_unwanted(&key) {
+        if let Some(value) = replace(&key, value) {
             kept.push((key, value));
         }
     })?;

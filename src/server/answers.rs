@@ -1,0 +1,183 @@
+//! How requests end. Every way out of a request leads through here, once.
+
+use alloc::borrow::Cow;
+
+use super::event::{Cancelled, Event, Unanswered};
+use super::frame::{Answer, Frame, InputRequired, Shape, Verdict};
+use super::misuse::Misuse;
+use super::requests::{Entry, Phase};
+use super::seal::PREFIX;
+use super::{Server, Timer};
+use crate::id::RequestId;
+use crate::protocol::method::names;
+use crate::protocol::{ClientFeature, Era, question, round};
+use crate::wire::{ErrorObject, Id, Payload};
+
+impl Server {
+    /// The server itself answers that something cannot be served.
+    pub(super) fn refuse(&mut self, id: Id, error: ErrorObject) {
+        self.stats.refused += 1;
+        self.answer(id, Answer::Error(error));
+    }
+
+    pub(super) fn answer(&mut self, id: Id, answer: Answer) {
+        self.frames.push(Frame::Answer(Some(id), answer));
+    }
+
+    pub(super) fn result(&mut self, request: RequestId, result: Payload) -> Result<(), Misuse> {
+        if !result.is_object() {
+            return Err(Misuse::NotAnObject { what: "a result" });
+        }
+        let entry = self.open_request(request)?;
+        // A legacy client reads no types, so its results need not be looked at.
+        let shape = match entry.told.peer.version.era() {
+            Era::Legacy => Shape::default(),
+            Era::Modern => {
+                let (shape, kind) = Shape::read(&result);
+                check_kind(entry, kind)?;
+                shape
+            }
+        };
+        self.conclude(request, Verdict::Result(result, shape))
+    }
+
+    pub(super) fn wants_input_of(
+        &mut self,
+        request: RequestId,
+        input: InputRequired,
+    ) -> Result<(), Misuse> {
+        let entry = self.open_request(request)?;
+        if entry.told.peer.version.era() == Era::Legacy {
+            let kind = round::INPUT_REQUIRED.into();
+            return Err(Misuse::InvalidResultType { kind });
+        }
+        may_ask(entry)?;
+        if input.questions.is_empty() && input.state.is_none() {
+            return Err(Misuse::EmptyInput);
+        }
+        if input.state.as_ref().is_some_and(|s| s.starts_with(PREFIX)) {
+            return Err(Misuse::ReservedState { prefix: PREFIX });
+        }
+        for (index, question) in input.questions.iter().enumerate() {
+            check_question(entry, &question.method, question.params.as_ref())?;
+            let earlier = &input.questions[..index];
+            if earlier.iter().any(|earlier| earlier.key == question.key) {
+                let key = question.key.clone();
+                return Err(Misuse::DuplicateKey { key });
+            }
+        }
+        self.conclude(request, Verdict::Input(input))
+    }
+
+    /// The application has spoken. Its client hears it now, or when it comes back.
+    pub(super) fn conclude(&mut self, request: RequestId, verdict: Verdict) -> Result<(), Misuse> {
+        self.open_request(request)?;
+        let bytes = verdict.bytes();
+        self.check_size(bytes)?;
+        self.stats.answered += 1;
+        self.settle_asks_of(request);
+        if let Some(entry) = self.requests.get_mut(request) {
+            if let Phase::Away(held) = &mut entry.phase {
+                *held = Some(verdict);
+                return Ok(());
+            }
+            let was_asking = matches!(entry.phase, Phase::Asking);
+            entry.phase = Phase::Answered(verdict);
+            if was_asking {
+                self.frames.retract(request);
+            }
+        }
+        self.frames.push(Frame::Reply(request, bytes));
+        Ok(())
+    }
+
+    /// It needs no answer any more, and gets none.
+    pub(super) fn cancel(&mut self, request: RequestId, why: Cancelled) {
+        if self.requests.get(request).is_none() {
+            return;
+        }
+        self.settle_asks_of(request);
+        self.timers.disarm(Timer::Away(request));
+        self.frames.retract(request);
+        self.requests.remove(request);
+        self.stats.cancelled += 1;
+        self.tell(Event::Cancelled { request, why });
+    }
+
+    fn settle_asks_of(&mut self, request: RequestId) {
+        let asks = self.requests.get_mut(request);
+        let asks = asks.map(|entry| core::mem::take(&mut entry.asks));
+        for ask in asks.unwrap_or_default() {
+            self.take_back(ask, Unanswered::RequestOver);
+        }
+    }
+
+    /// A request that the application has still to answer.
+    pub(super) fn open_request(&self, request: RequestId) -> Result<&Entry, Misuse> {
+        let entry = self
+            .requests
+            .get(request)
+            .filter(|entry| match entry.phase {
+                Phase::Answered(_) | Phase::Away(Some(_)) => false,
+                Phase::Asking | Phase::Away(None) | Phase::Open => true,
+            });
+        entry.ok_or(Misuse::UnknownRequest)
+    }
+
+    /// The answer that waits to be written.
+    pub(super) fn verdict_of(&mut self, request: RequestId) -> Option<Verdict> {
+        let entry = self.requests.get_mut(request)?;
+        match core::mem::replace(&mut entry.phase, Phase::Open) {
+            Phase::Answered(verdict) => Some(verdict),
+            phase @ (Phase::Asking | Phase::Away(_) | Phase::Open) => {
+                entry.phase = phase;
+                None
+            }
+        }
+    }
+}
+
+/// Whether a result of this type may answer the request (S-RPC-21, S-TASKX-02).
+fn check_kind(entry: &Entry, kind: Option<Cow<'_, str>>) -> Result<(), Misuse> {
+    let Some(kind) = kind else {
+        return Ok(());
+    };
+    let declared = &entry.told.peer.capabilities;
+    let is_task = kind == round::TASK
+        && entry.method == names::TOOLS_CALL
+        && declared.declares(ClientFeature::TasksExtension);
+    if kind == round::COMPLETE || is_task {
+        return Ok(());
+    }
+    let kind = kind.into_owned().into();
+    Err(Misuse::InvalidResultType { kind })
+}
+
+/// S-MRTR-01, S-MRTR-02: in the modern era only some requests can wait for input.
+pub(super) fn may_ask(entry: &Entry) -> Result<(), Misuse> {
+    if entry.facts.is_some_and(|facts| facts.may_need_input) {
+        return Ok(());
+    }
+    Err(Misuse::CannotAsk {
+        method: entry.method.clone(),
+    })
+}
+
+/// S-MRTR-06, S-META-08: only what the client declared with this very request.
+pub(super) fn check_question(
+    entry: &Entry,
+    method: &str,
+    params: Option<&Payload>,
+) -> Result<(), Misuse> {
+    if params.is_some_and(|params| !params.is_object()) {
+        return Err(Misuse::NotAnObject { what: "parameters" });
+    }
+    let peer = &entry.told.peer;
+    let params = params.map(Payload::raw);
+    question::check(&peer.capabilities, peer.version, method, params).map_err(|why| {
+        Misuse::Unaskable {
+            method: Cow::Owned(method.into()),
+            why,
+        }
+    })
+}

@@ -1,0 +1,108 @@
+//! Questions to clients that have no outcome yet. Sees no frames and no time.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+
+use crate::id::{AskId, RequestId};
+use crate::wire::{Id, Payload};
+
+#[derive(Debug)]
+pub(super) struct Open {
+    /// For which request, if for one.
+    pub(super) request: Option<RequestId>,
+    pub(super) method: Cow<'static, str>,
+    pub(super) params: Option<Payload>,
+    pub(super) place: Place,
+}
+
+/// Where a question stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It is to be put in the place of the answer to its request.
+    Queued,
+    /// It was put in the place of an answer, and the answer to it comes with the next round.
+    Round,
+    /// It is a request of our own, to a legacy client. Whether it was written.
+    Wire(bool),
+}
+
+#[derive(Debug)]
+pub(super) struct Asks {
+    next: u64,
+    open: BTreeMap<AskId, Open>,
+}
+
+impl Asks {
+    pub(super) const fn new() -> Asks {
+        Asks {
+            next: 1,
+            open: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn open(&mut self, open: Open) -> AskId {
+        let ask = AskId::from_number(self.next);
+        self.next += 1;
+        self.open.insert(ask, open);
+        ask
+    }
+
+    pub(super) fn get(&self, ask: AskId) -> Option<&Open> {
+        self.open.get(&ask)
+    }
+
+    pub(super) fn get_mut(&mut self, ask: AskId) -> Option<&mut Open> {
+        self.open.get_mut(&ask)
+    }
+
+    pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
+        self.open.remove(&ask)
+    }
+
+    /// The oldest that is open.
+    pub(super) fn first(&self) -> Option<AskId> {
+        self.open.keys().next().copied()
+    }
+
+    /// The question that a reply with this id answers.
+    pub(super) fn find(&self, id: &Id) -> Found {
+        let Id::Number(number) = id else {
+            return Found::Unknown;
+        };
+        let number = u64::try_from(*number).unwrap_or(0);
+        if !(1..self.next).contains(&number) {
+            return Found::Unknown;
+        }
+        let ask = AskId::from_number(number);
+        match self.open.get(&ask).map(|open| open.place) {
+            Some(Place::Wire(true)) => Found::Open(ask),
+            Some(Place::Queued | Place::Round | Place::Wire(false)) | None => Found::Late,
+        }
+    }
+}
+
+/// What an id in a reply turned out to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It was given to a question that is not open any more.
+    Late,
+    /// It is that of an open question.
+    Open(AskId),
+    /// It was never given to one.
+    Unknown,
+}
+
+/// The id of a question on the wire: its own number, which no other question ever has.
+pub(super) fn id(ask: AskId) -> Id {
+    Id::Number(i64::try_from(ask.number()).unwrap_or(i64::MAX))
+}
+
+/// The key of a question in the place of a result.
+pub(super) fn key(ask: AskId) -> String {
+    ask.number().to_string()
+}

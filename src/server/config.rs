@@ -1,0 +1,230 @@
+//! Everything that can be chosen about a server end, with the reason beside each default.
+//! Owns the numbers; knows nothing of how they are used.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::time::Duration;
+
+use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Versions};
+
+/// How a server end is set up.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// What is offered to clients. `None`: that is not known yet, and whoever wants to know waits until
+    /// [`Server::offer`](super::Server::offer) tells.
+    pub offer: Option<Offer>,
+    /// Which versions to speak. All five by default.
+    pub versions: Versions,
+    /// What the states of modern requests are sealed with, so that a client cannot make one up (S-MRTR-15).
+    /// Random bytes where there is randomness, of this process alone.
+    pub secret: [u8; 16],
+    /// Whether every modern result names the server (S-META-06). Yes.
+    pub names_itself: bool,
+    /// What becomes of requests for methods that the protocol does not know. Refused.
+    pub unknown_methods: UnknownMethods,
+    /// How a watch that the server ends is ended.
+    pub listen_end: ListenEnd,
+    /// From which level on a legacy client that never chose one is sent log messages. Informational.
+    pub log_level: LogLevel,
+    /// What a modern result says of its freshness where the application says nothing (S-CACHE-01).
+    pub cache: Cache,
+    /// How long a question to the client waits for its answer, and a request for its next round. 10 min: people fetch
+    /// coffee.
+    pub ask_timeout: Duration,
+    /// How long the requests in flight may take when the end has come. 5 s: most end sooner.
+    pub drain: Duration,
+    /// How long the last words may take to be written. 1 s; a client that does not read them is gone.
+    pub flush: Duration,
+    /// How much.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// A server that offers this.
+    #[must_use]
+    pub fn new(offer: Offer, secret: [u8; 16]) -> Config {
+        Config {
+            offer: Some(offer),
+            ..Config::deferred(secret)
+        }
+    }
+
+    /// A server that does not know yet what it offers.
+    #[must_use]
+    pub fn deferred(secret: [u8; 16]) -> Config {
+        Config {
+            offer: None,
+            versions: Versions::ALL,
+            secret,
+            names_itself: true,
+            unknown_methods: UnknownMethods::Refused,
+            listen_end: ListenEnd::Result,
+            log_level: LogLevel::Info,
+            cache: Cache::default(),
+            ask_timeout: Duration::from_secs(600),
+            drain: Duration::from_secs(5),
+            flush: Duration::from_secs(1),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// The secret stays out.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("offer", &self.offer)
+            .field("versions", &self.versions)
+            .field("names_itself", &self.names_itself)
+            .field("unknown_methods", &self.unknown_methods)
+            .field("listen_end", &self.listen_end)
+            .field("log_level", &self.log_level)
+            .field("cache", &self.cache)
+            .field("ask_timeout", &self.ask_timeout)
+            .field("drain", &self.drain)
+            .field("flush", &self.flush)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Offer {
+    /// Who it is.
+    pub server: Implementation,
+    /// What it can do. Nothing by default.
+    pub capabilities: ServerCapabilities,
+    /// How it wants to be used.
+    pub instructions: Option<Box<str>>,
+}
+
+impl Offer {
+    /// A server of this name and version that offers nothing yet.
+    #[must_use]
+    pub fn new(name: &str, version: &str) -> Offer {
+        Offer {
+            server: Implementation::new(name, version),
+            capabilities: ServerCapabilities::default(),
+            instructions: None,
+        }
+    }
+
+    /// With these capabilities.
+    #[must_use]
+    pub fn with_capabilities(mut self, capabilities: ServerCapabilities) -> Offer {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// With a word on how it wants to be used.
+    #[must_use]
+    pub fn with_instructions(mut self, instructions: impl Into<Box<str>>) -> Offer {
+        self.instructions = Some(instructions.into());
+        self
+    }
+}
+
+/// What becomes of requests for methods that the protocol does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownMethods {
+    /// They go to the application, which has methods of its own or passes them on.
+    Delivered,
+    /// The server answers that it has no such method.
+    Refused,
+}
+
+/// How a watch that the server ends is ended: the specification says it in two ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListenEnd {
+    /// First `notifications/cancelled` (S-SUB-12), then the result. To the letter; some clients take it for a failure.
+    CancelledThenResult,
+    /// The result alone (S-SUB-11). What clients in use understand best.
+    Result,
+}
+
+/// How long a modern result may be held by the client, and who may share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cache {
+    /// For how long it is fresh. Zero: the machine cannot know.
+    pub ttl: Duration,
+    /// Whether others than the client that asked may be given it. No: the machine cannot know.
+    pub is_public: bool,
+}
+
+impl Cache {
+    /// Fresh for so long, for everybody or only for the client that asked.
+    #[must_use]
+    pub const fn new(ttl: Duration, is_public: bool) -> Cache {
+        Cache { ttl, is_public }
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache::new(Duration::ZERO, false)
+    }
+}
+
+/// How much: every bound on what a peer, or the application, can make the machine hold.
+///
+/// Where nothing could happen at all with a limit of zero, it counts as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest message. 16 MiB: above any text, and enough for an image.
+    pub message_bytes: usize,
+    /// Requests that are not answered yet. 1,024; further ones are refused.
+    pub requests: usize,
+    /// Bytes that wait to be written, above which no input is wanted and what is only news is dropped. 8 MiB.
+    pub queued_bytes: usize,
+    /// Bytes handed to the driver and not yet reported as sent. 256 KiB: four full pipes.
+    pub write_window: usize,
+    /// Bytes of events not yet polled, above which no input is wanted. 4 MiB.
+    pub undelivered_bytes: usize,
+    /// Questions to the client that are open at once, and requests that wait for their next round. 64 of each.
+    pub asks: usize,
+    /// Rounds of questions in one request. 10.
+    pub input_rounds: u32,
+    /// Watches that are open at once. 64; further ones are refused.
+    pub listens: usize,
+    /// Addresses in all watches together. 1,024; further ones are refused.
+    pub watched_uris: usize,
+    /// Bytes of a useless line that are shown. 160: a line on a screen, and a bit.
+    pub noise_sample: usize,
+}
+
+impl Limits {
+    /// With no limit that would bring everything to a halt.
+    pub(super) fn workable(self) -> Limits {
+        Limits {
+            requests: self.requests.max(1),
+            queued_bytes: self.queued_bytes.max(1),
+            write_window: self.write_window.max(1),
+            undelivered_bytes: self.undelivered_bytes.max(1),
+            ..self
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            message_bytes: 16 << 20,
+            requests: 1_024,
+            queued_bytes: 8 << 20,
+            write_window: 256 << 10,
+            undelivered_bytes: 4 << 20,
+            asks: 64,
+            input_rounds: 10,
+            listens: 64,
+            watched_uris: 1_024,
+            noise_sample: 160,
+        }
+    }
+}

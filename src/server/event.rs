@@ -1,0 +1,206 @@
+//! What a server end tells its application. Owned values; decides nothing.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+
+use crate::id::{AskId, RequestId};
+use crate::noise::Noise;
+use crate::protocol::{ClientCapabilities, Implementation, LogLevel, Version};
+use crate::queue::Weigh;
+use crate::watch::Watch;
+use crate::wire::{ErrorObject, Payload};
+
+/// Something that the application may want to know.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A client has said who it is: in the legacy era once, in the modern one whenever it says something new.
+    Met(Arc<Peer>),
+    /// The end has come: nothing new is taken, and what is in flight has a while.
+    Draining {
+        /// Why.
+        why: EndOfService,
+    },
+    /// The end. The last event there is.
+    Closed,
+
+    /// A client asks for something. Answer with [`respond`](super::Server::respond) or [`fail`](super::Server::fail).
+    Request(Request),
+    /// A request needs no answer any more, and none can be given: stop what is done for it.
+    Cancelled {
+        /// Which request.
+        request: RequestId,
+        /// Why.
+        why: Cancelled,
+    },
+    /// A question has its outcome: its first, last and only one.
+    Answered {
+        /// Which question.
+        ask: AskId,
+        /// For which request, if for one.
+        request: Option<RequestId>,
+        /// The client's answer, or why there is none.
+        outcome: Result<Payload, Unanswered>,
+    },
+
+    /// What clients want to hear of has changed; this is all of it, together.
+    Watching(Watch),
+    /// Another notification of a client, as it came.
+    Notified {
+        /// Its method.
+        method: Box<str>,
+        /// Its parameters.
+        params: Option<Payload>,
+    },
+    /// A client wrote something of no use. A sample: the first few, then ever fewer.
+    Noise(Noise),
+}
+
+/// What a client asks for.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Request {
+    /// What to call it.
+    pub request: RequestId,
+    /// What is asked.
+    pub method: Cow<'static, str>,
+    /// With which parameters. What is between the two ends of the link is not in them any more; what else stands in
+    /// `_meta` is.
+    pub params: Option<Payload>,
+    /// Who asks, and what it can be asked itself while this request runs.
+    pub peer: Arc<Peer>,
+    /// Whether [`progress`](super::Server::progress) will be heard.
+    pub wants_progress: bool,
+    /// From which level on [`log`](super::Server::log) will be heard, in the modern era.
+    pub log_level: Option<LogLevel>,
+    /// What was wanted with [`require_input`](super::Server::require_input) of an earlier request like this.
+    pub input: Option<Supplied>,
+}
+
+/// What a client gives when it asks again with the input that was wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Supplied {
+    /// The answers: an object with those keys that were asked for, and perhaps others.
+    pub answers: Option<Payload>,
+    /// The state that was given, as the client says. It may have been tampered with.
+    pub state: Option<Box<str>>,
+}
+
+/// A client, as it describes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Peer {
+    /// The version that is spoken with it; it implies the era.
+    pub version: Version,
+    /// Who it says it is.
+    pub client: Option<Implementation>,
+    /// What it can be asked.
+    pub capabilities: ClientCapabilities,
+}
+
+/// Why a request needs no answer any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cancelled {
+    /// The client does not want it any more.
+    ByPeer {
+        /// In whose words.
+        reason: Option<Box<str>>,
+    },
+    /// The client was asked something and did not come back with the answer in time.
+    NotResumed,
+    /// The time for last answers is over; the client was told so.
+    OutOfTime,
+    /// The client is gone.
+    PeerGone,
+}
+
+/// Why the service ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EndOfService {
+    /// The client says no more.
+    EndOfInput,
+    /// [`shutdown`](super::Server::shutdown) was asked for.
+    Shutdown,
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unanswered {
+    /// The client answered with an error.
+    #[error("the client refused: {0}")]
+    Error(ErrorObject),
+    /// The client is gone.
+    #[error("the client is gone")]
+    PeerGone,
+    /// The request that it belongs to was answered or cancelled.
+    #[error("the request that it was asked for is over")]
+    RequestOver,
+    /// It was not answered in time.
+    #[error("the client did not answer in time")]
+    TimedOut,
+    /// The client came back too often without the answer.
+    #[error("the client came back {rounds} times without the answer")]
+    TooManyRounds {
+        /// How often.
+        rounds: u32,
+    },
+    /// [`withdraw`](super::Server::withdraw) was called.
+    #[error("the question was taken back")]
+    Withdrawn,
+}
+
+/// Where a server end stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// It takes requests.
+    Serving,
+    /// It takes no new ones, and brings those that it has to an end.
+    Draining,
+    /// It is over.
+    Closed,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Serving => "serving",
+            State::Draining => "draining",
+            State::Closed => "closed",
+        })
+    }
+}
+
+impl Weigh for Event {
+    fn weight(&self) -> usize {
+        let of = |payload: &Payload| payload.as_str().len();
+        let held = match self {
+            Event::Answered { outcome, .. } => match outcome {
+                Ok(answer) => of(answer),
+                Err(Unanswered::Error(error)) => {
+                    error.message.len() + error.data.as_ref().map_or(0, of)
+                }
+                Err(_) => 0,
+            },
+            Event::Cancelled { why, .. } => match why {
+                Cancelled::ByPeer { reason } => reason.as_ref().map_or(0, |text| text.len()),
+                Cancelled::NotResumed | Cancelled::OutOfTime | Cancelled::PeerGone => 0,
+            },
+            Event::Noise(noise) => noise.sample.len(),
+            Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
+            Event::Request(request) => {
+                let answers = request.input.as_ref().and_then(|i| i.answers.as_ref());
+                request.params.as_ref().map_or(0, of) + answers.map_or(0, of)
+            }
+            Event::Watching(watch) => watch.uris.iter().map(|uri| uri.len()).sum(),
+            Event::Closed | Event::Draining { .. } | Event::Met(_) => 0,
+        };
+        size_of::<Event>() + held
+    }
+}

@@ -1,0 +1,562 @@
+//! What waits to be written, and how it is written. Knows the words of the protocol, not when to say them.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde_json::value::RawValue;
+
+use super::config::{Cache, Config, Offer};
+use super::requests::{Entry, Progress, Telling};
+use crate::filter;
+use crate::id::{AskId, RequestId};
+use crate::protocol::method::names;
+use crate::protocol::{Era, LogLevel, Version, Versions, code, meta, round};
+use crate::watch::{Change, List, Watch};
+use crate::wire::encode::{self, Object};
+use crate::wire::{ErrorObject, Id, Payload, object};
+
+/// A message that waits to be written.
+#[derive(Debug)]
+pub(super) enum Frame {
+    /// A watch begins: what of it is granted.
+    Acknowledged(Id, Watch),
+    /// What the server itself says to a request.
+    Answer(Option<Id>, Answer),
+    /// A question to the legacy client.
+    Ask(AskId),
+    /// A question is taken back, or a watch is ended.
+    Cancel(Id),
+    /// Something changed, told to the legacy client or on the watch with this id.
+    Changed(Option<Id>, Change),
+    /// A watch ends.
+    ListenEnd(Id),
+    Log(LogLevel, Option<Box<str>>, Payload),
+    Notify(Cow<'static, str>, Option<Payload>),
+    Progress(RequestId),
+    /// Questions in the place of the answer to a request.
+    Questions(RequestId),
+    /// The application's answer to a request, of so many bytes.
+    Reply(RequestId, usize),
+}
+
+/// What the server itself says to a request.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Discovery,
+    /// To a legacy client: done, nothing to say.
+    Empty,
+    Error(ErrorObject),
+    /// The version that is agreed on.
+    Initialize(Version),
+}
+
+/// What the application says to a request.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Error(ErrorObject),
+    Input(InputRequired),
+    Result(Payload, Shape),
+}
+
+impl Verdict {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Verdict::Error(error) => error_bytes(error),
+            Verdict::Input(input) => input.bytes(),
+            Verdict::Result(result, _) => result.as_str().len(),
+        }
+    }
+}
+
+/// What a request needs of its client before it can be answered, in the words of the application.
+///
+/// For applications that keep nothing between two requests: the state holds all that the next one must know. Where
+/// it decides anything, make it impossible to forge (S-MRTR-15).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InputRequired {
+    /// What the client is asked, each under a key of its own.
+    pub questions: Vec<Question>,
+    /// What the client gives back with the answers.
+    pub state: Option<Box<str>>,
+}
+
+/// One question to a client in the place of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Question {
+    /// What its answer is called.
+    pub key: Box<str>,
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    pub method: Cow<'static, str>,
+    /// Its parameters.
+    pub params: Option<Payload>,
+}
+
+impl InputRequired {
+    /// Nothing yet: add a question, a state, or both.
+    #[must_use]
+    pub fn new() -> InputRequired {
+        InputRequired::default()
+    }
+
+    /// And this question.
+    #[must_use]
+    pub fn and_ask(
+        mut self,
+        key: impl Into<Box<str>>,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+    ) -> InputRequired {
+        self.questions.push(Question {
+            key: key.into(),
+            method: method.into(),
+            params,
+        });
+        self
+    }
+
+    /// With this state.
+    #[must_use]
+    pub fn with_state(mut self, state: impl Into<Box<str>>) -> InputRequired {
+        self.state = Some(state.into());
+        self
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let of = |question: &Question| question.key.len() + payload_bytes(question.params.as_ref());
+        self.questions.iter().map(of).sum::<usize>() + self.state.as_ref().map_or(0, |s| s.len())
+    }
+}
+
+/// What a result has of the members that a modern one must have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    has_cache_scope: bool,
+    has_meta: bool,
+    has_result_type: bool,
+    has_ttl: bool,
+}
+
+impl Shape {
+    /// Reads it off a result, together with the type that the result says to be of.
+    pub(super) fn read(result: &Payload) -> (Shape, Option<Cow<'_, str>>) {
+        let mut shape = Shape::default();
+        let mut kind = None;
+        let _ = object::members(result.as_str(), |key, value| match &*key {
+            "cacheScope" => shape.has_cache_scope = true,
+            "_meta" => shape.has_meta = true,
+            "ttlMs" => shape.has_ttl = true,
+            round::RESULT_TYPE => {
+                shape.has_result_type = true;
+                kind = Some(serde_json::from_str(value.get()).unwrap_or_default());
+            }
+            _ => {}
+        });
+        (shape, kind)
+    }
+}
+
+/// The messages that wait, in order, and how much they weigh.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    waiting: VecDeque<Frame>,
+    bytes: usize,
+    /// The changes among them: saying one of them twice in a row would be no news.
+    changes: BTreeSet<(Option<Id>, Change)>,
+}
+
+impl Frames {
+    pub(super) fn push(&mut self, frame: Frame) {
+        if let Frame::Changed(to, change) = &frame {
+            if !self.changes.insert((to.clone(), change.clone())) {
+                return;
+            }
+        }
+        self.bytes += frame.bytes();
+        self.waiting.push_back(frame);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Frame> {
+        let frame = self.waiting.pop_front()?;
+        self.bytes -= frame.bytes();
+        if let Frame::Changed(to, change) = &frame {
+            self.changes.remove(&(to.clone(), change.clone()));
+        }
+        Some(frame)
+    }
+
+    /// Nothing more is said about this request.
+    pub(super) fn retract(&mut self, request: RequestId) {
+        self.retain(|frame| {
+            !matches!(
+                frame,
+                Frame::Progress(of) | Frame::Questions(of) | Frame::Reply(of, _) if *of == request
+            )
+        });
+    }
+
+    /// Nothing more is said on this watch.
+    pub(super) fn retract_listen(&mut self, id: &Id) {
+        self.retain(|frame| {
+            !matches!(
+                frame,
+                Frame::Acknowledged(of, _) | Frame::Changed(Some(of), _) | Frame::ListenEnd(of)
+                    if of == id
+            )
+        });
+        self.changes.retain(|(to, _)| to.as_ref() != Some(id));
+    }
+
+    /// A question that was not put yet is not put any more.
+    pub(super) fn retract_ask(&mut self, ask: AskId) {
+        self.retain(|frame| !matches!(frame, Frame::Ask(of) if *of == ask));
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Frames::default();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn retain(&mut self, mut is_wanted: impl FnMut(&Frame) -> bool) {
+        let bytes = &mut self.bytes;
+        self.waiting.retain(|frame| {
+            let keep = is_wanted(frame);
+            if !keep {
+                *bytes -= frame.bytes();
+            }
+            keep
+        });
+    }
+}
+
+impl Frame {
+    fn bytes(&self) -> usize {
+        let held = match self {
+            Frame::Acknowledged(_, watch) => watch.uris.iter().map(|uri| uri.len()).sum(),
+            Frame::Answer(_, Answer::Error(error)) => error_bytes(error),
+            Frame::Changed(_, Change::Resource { uri }) => uri.len(),
+            Frame::Log(_, logger, data) => {
+                logger.as_ref().map_or(0, |name| name.len()) + data.as_str().len()
+            }
+            Frame::Notify(method, params) => method.len() + payload_bytes(params.as_ref()),
+            Frame::Reply(_, bytes) => *bytes,
+            Frame::Answer(..)
+            | Frame::Ask(_)
+            | Frame::Cancel(_)
+            | Frame::Changed(_, Change::List(_))
+            | Frame::ListenEnd(_)
+            | Frame::Progress(_)
+            | Frame::Questions(_) => 0,
+        };
+        size_of::<Frame>() + held
+    }
+}
+
+/// How to speak as the server that makes this offer.
+#[derive(Debug)]
+pub(super) struct Voice {
+    server: String,
+    names_itself: bool,
+    cache: Cache,
+}
+
+impl Voice {
+    pub(super) fn new(offer: Option<&Offer>, config: &Config) -> Voice {
+        let server = offer.and_then(|offer| serde_json::to_string(&offer.server).ok());
+        Voice {
+            names_itself: config.names_itself && server.is_some(),
+            server: server.unwrap_or_default(),
+            cache: config.cache,
+        }
+    }
+
+    /// Appends what the application says to a request.
+    pub(super) fn reply(&self, buf: &mut Vec<u8>, entry: &Entry, verdict: &Verdict) {
+        let (id, version) = (&entry.told.id, entry.told.peer.version);
+        match verdict {
+            Verdict::Error(error) => write_error(buf, Some(id), error, version),
+            Verdict::Input(input) => self.questions(
+                buf,
+                id,
+                input.questions.iter().map(|question| {
+                    let params = question.params.as_ref();
+                    (&*question.key, &*question.method, params)
+                }),
+                input.state.as_deref(),
+            ),
+            Verdict::Result(result, shape) => encode::result(buf, id, |members| {
+                if version.era() == Era::Legacy {
+                    members.splice(result.as_str());
+                } else {
+                    let is_cacheable = entry.facts.is_some_and(|facts| facts.cacheable);
+                    self.modern_result(members, result, *shape, is_cacheable);
+                }
+            }),
+        }
+    }
+
+    /// Appends questions in the place of a result (S-MRTR-04, S-MRTR-05).
+    pub(super) fn questions<'q, K: AsRef<str>>(
+        &self,
+        buf: &mut Vec<u8>,
+        id: &Id,
+        questions: impl Iterator<Item = (K, &'q str, Option<&'q Payload>)>,
+        state: Option<&str>,
+    ) {
+        let mut questions = questions.peekable();
+        encode::result(buf, id, |result| {
+            result.text(round::RESULT_TYPE, round::INPUT_REQUIRED);
+            self.name_itself(result);
+            if questions.peek().is_some() {
+                result.object(round::INPUT_REQUESTS, |requests| {
+                    for (key, method, params) in questions {
+                        requests.object(key.as_ref(), |question| {
+                            question.text("method", method);
+                            if let Some(params) = params {
+                                question.raw("params", params.as_str());
+                            }
+                        });
+                    }
+                });
+            }
+            if let Some(state) = state {
+                result.text(round::REQUEST_STATE, state);
+            }
+        });
+    }
+
+    /// Appends a question to a legacy client.
+    pub(super) fn ask(buf: &mut Vec<u8>, id: &Id, method: &str, params: Option<&Payload>) {
+        encode::request(buf, id, method, |members| {
+            if let Some(params) = params {
+                members.splice(params.as_str());
+            }
+        });
+    }
+
+    /// Appends how far a request is.
+    pub(super) fn progress(buf: &mut Vec<u8>, told: &Telling, progress: &Progress) {
+        let Some(token) = &told.token else {
+            return;
+        };
+        encode::notification(buf, names::NOTIFICATIONS_PROGRESS, |params| {
+            params.id(meta::PROGRESS_TOKEN, token);
+            params.number("progress", progress.progress);
+            if let Some(total) = progress.total {
+                params.number("total", total);
+            }
+            let message = progress.message.as_ref();
+            // S-PROG-02: the first version has no such member.
+            if let Some(text) = message.filter(|_| told.peer.version > Version::V2024_11_05) {
+                params.text("message", text);
+            }
+        });
+    }
+
+    /// Appends what the server itself says to a request.
+    pub(super) fn answer(
+        &self,
+        buf: &mut Vec<u8>,
+        id: Option<&Id>,
+        answer: &Answer,
+        offer: Option<&Offer>,
+        spoken: Versions,
+    ) {
+        match (answer, id, offer) {
+            (Answer::Error(error), id, _) => {
+                write_error(buf, id, error, Version::LATEST_MODERN);
+            }
+            (Answer::Discovery, Some(id), Some(offer)) => encode::result(buf, id, |result| {
+                self.discovery(result, offer, spoken);
+            }),
+            (Answer::Initialize(version), Some(id), Some(offer)) => {
+                encode::result(buf, id, |result| {
+                    result.text("protocolVersion", version.as_str());
+                    result.raw("capabilities", &offer.capabilities.write_for(*version));
+                    result.raw("serverInfo", &self.server);
+                    if let Some(instructions) = &offer.instructions {
+                        result.text("instructions", instructions);
+                    }
+                });
+            }
+            (Answer::Empty, Some(id), _) => encode::result(buf, id, |_| {}),
+            (Answer::Discovery | Answer::Empty | Answer::Initialize(_), _, _) => {}
+        }
+    }
+
+    /// Appends a notification about the watch with this id, or to the legacy client.
+    pub(super) fn changed(buf: &mut Vec<u8>, to: Option<&Id>, change: &Change) {
+        let method = match change {
+            Change::List(List::Prompts) => names::NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+            Change::List(List::ResourceTemplates | List::Resources) => {
+                names::NOTIFICATIONS_RESOURCES_LIST_CHANGED
+            }
+            Change::List(List::Tools) => names::NOTIFICATIONS_TOOLS_LIST_CHANGED,
+            Change::Resource { .. } => names::NOTIFICATIONS_RESOURCES_UPDATED,
+        };
+        encode::notification(buf, method, |params| {
+            if let Some(id) = to {
+                params.object("_meta", |members| {
+                    members.id(meta::SUBSCRIPTION_ID, id);
+                });
+            }
+            if let Change::Resource { uri } = change {
+                params.text("uri", uri);
+            }
+        });
+    }
+
+    /// Appends the beginning of a watch (S-SUB-03, S-SUB-07).
+    pub(super) fn acknowledged(buf: &mut Vec<u8>, id: &Id, granted: &Watch) {
+        let method = names::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED;
+        encode::notification(buf, method, |params| {
+            params.object("_meta", |members| {
+                members.id(meta::SUBSCRIPTION_ID, id);
+            });
+            params.object(filter::MEMBER, |members| filter::write(members, granted));
+        });
+    }
+
+    /// Appends the end of a watch (S-SUB-11).
+    pub(super) fn listen_end(&self, buf: &mut Vec<u8>, id: &Id) {
+        encode::result(buf, id, |result| {
+            result.text(round::RESULT_TYPE, round::COMPLETE);
+            result.object("_meta", |members| {
+                members.id(meta::SUBSCRIPTION_ID, id);
+                if self.names_itself {
+                    members.raw(meta::SERVER_INFO, &self.server);
+                }
+            });
+        });
+    }
+
+    /// Appends that what has this id is not wanted any more.
+    pub(super) fn cancel(buf: &mut Vec<u8>, id: &Id) {
+        encode::notification(buf, names::NOTIFICATIONS_CANCELLED, |params| {
+            params.id("requestId", id);
+        });
+    }
+
+    pub(super) fn log(buf: &mut Vec<u8>, level: LogLevel, logger: Option<&str>, data: &Payload) {
+        encode::notification(buf, names::NOTIFICATIONS_MESSAGE, |params| {
+            params.text("level", level.as_str());
+            if let Some(logger) = logger {
+                params.text("logger", logger);
+            }
+            params.raw("data", data.as_str());
+        });
+    }
+
+    pub(super) fn notify(buf: &mut Vec<u8>, method: &str, params: Option<&Payload>) {
+        encode::notification(buf, method, |members| {
+            if let Some(params) = params {
+                members.splice(params.as_str());
+            }
+        });
+    }
+
+    /// S-RPC-18, S-CACHE-01, S-META-06: what every modern result has, unless the application wrote it.
+    fn modern_result(
+        &self,
+        members: &mut Object<'_>,
+        result: &Payload,
+        shape: Shape,
+        is_cacheable: bool,
+    ) {
+        if !shape.has_result_type {
+            members.text(round::RESULT_TYPE, round::COMPLETE);
+        }
+        if is_cacheable {
+            if !shape.has_ttl {
+                self.write_ttl(members);
+            }
+            if !shape.has_cache_scope {
+                self.write_cache_scope(members);
+            }
+        }
+        if !shape.has_meta {
+            self.name_itself(members);
+            members.splice(result.as_str());
+            return;
+        }
+        let _ = object::members(result.as_str(), |key, value| {
+            if key == "_meta" && self.names_itself {
+                members.object(&key, |merged| self.merge_name(merged, value));
+            } else {
+                members.raw(&key, value.get());
+            }
+        });
+    }
+
+    fn merge_name(&self, merged: &mut Object<'_>, theirs: &RawValue) {
+        let has_name = object::member(theirs.get(), meta::SERVER_INFO);
+        if matches!(has_name, Ok(None)) {
+            merged.raw(meta::SERVER_INFO, &self.server);
+        }
+        merged.splice(theirs.get());
+    }
+
+    fn name_itself(&self, result: &mut Object<'_>) {
+        if self.names_itself {
+            result.object("_meta", |members| {
+                members.raw(meta::SERVER_INFO, &self.server);
+            });
+        }
+    }
+
+    fn write_ttl(&self, members: &mut Object<'_>) {
+        let millis = i64::try_from(self.cache.ttl.as_millis()).unwrap_or(i64::MAX);
+        members.integer("ttlMs", millis);
+    }
+
+    fn write_cache_scope(&self, members: &mut Object<'_>) {
+        let scope = if self.cache.is_public {
+            "public"
+        } else {
+            "private"
+        };
+        members.text("cacheScope", scope);
+    }
+
+    /// S-VER-03
+    fn discovery(&self, result: &mut Object<'_>, offer: &Offer, spoken: Versions) {
+        let version = spoken.newest_of(Era::Modern);
+        let version = version.unwrap_or(Version::LATEST_MODERN);
+        result.text(round::RESULT_TYPE, round::COMPLETE);
+        let modern = spoken.iter().filter(|version| version.era() == Era::Modern);
+        result.texts("supportedVersions", modern.map(Version::as_str));
+        result.raw("capabilities", &offer.capabilities.write_for(version));
+        if let Some(instructions) = &offer.instructions {
+            result.text("instructions", instructions);
+        }
+        self.write_ttl(result);
+        self.write_cache_scope(result);
+        self.name_itself(result);
+    }
+}
+
+/// Appends an error, with the code that the version has for it (S-ERR-06).
+fn write_error(buf: &mut Vec<u8>, id: Option<&Id>, error: &ErrorObject, version: Version) {
+    let data = error.data.as_ref().map(Payload::raw);
+    let code = code::in_version(error.code, version);
+    encode::error(buf, id, code, &error.message, data);
+}
+
+fn error_bytes(error: &ErrorObject) -> usize {
+    error.message.len() + payload_bytes(error.data.as_ref())
+}
+
+fn payload_bytes(payload: Option<&Payload>) -> usize {
+    payload.map_or(0, |payload| payload.as_str().len())
+}

@@ -1,0 +1,207 @@
+//! What clients say: lines to messages, messages to what they mean for requests, questions and watches.
+//! Nothing in here can fail: whatever arrives is data.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Server;
+use super::event::{Cancelled, Event, State};
+use super::frame::{Answer, Frame};
+use crate::id::Epoch;
+use crate::noise::{self, Noise};
+use crate::protocol::method::names;
+use crate::protocol::{Version, code};
+use crate::wire::{
+    self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed,
+};
+
+impl Server {
+    pub(super) fn bytes(&mut self, mut bytes: &[u8]) {
+        self.stats.bytes_in += bytes.len() as u64;
+        if self.has_input_ended {
+            return;
+        }
+        let mut lines = core::mem::replace(&mut self.pipe.lines, LineReader::new(0));
+        while let Some(line) = lines.next(&mut bytes) {
+            self.line(line);
+        }
+        self.pipe.lines = lines;
+    }
+
+    /// The stream ends in the middle of a line: a whole message without its newline is one.
+    pub(super) fn last_line(&mut self) {
+        let mut lines = core::mem::replace(&mut self.pipe.lines, LineReader::new(0));
+        if let Some(line) = lines.finish() {
+            self.line(line);
+        }
+    }
+
+    fn line(&mut self, line: Line<'_>) {
+        match line {
+            Line::NotUtf8(bytes) => {
+                self.noise("a line that is not UTF-8", bytes);
+                self.complain(None, code::PARSE_ERROR, "the line is not UTF-8");
+            }
+            Line::Oversized(skimmed) => self.oversized(&skimmed),
+            Line::Text(text) => match wire::parse(text) {
+                Ok(Inbound::One(message)) => self.message(message),
+                Ok(Inbound::Batch(batch)) if self.allows_batches() => {
+                    for element in batch {
+                        match element {
+                            Ok(message) => self.element(message),
+                            Err(malformed) => self.malformed(&malformed, text),
+                        }
+                    }
+                }
+                Ok(Inbound::Batch(_)) => {
+                    let what = "a batch, which the agreed version does not have";
+                    self.noise(what, text.as_bytes());
+                    self.complain(None, code::INVALID_REQUEST, what);
+                }
+                Err(malformed) => self.malformed(&malformed, text),
+            },
+        }
+    }
+
+    /// S-BATCH-07: what was agreed on counts.
+    fn allows_batches(&self) -> bool {
+        let scope = self.legacy.as_ref();
+        scope.is_some_and(|scope| scope.peer.version.allows_batches())
+    }
+
+    /// One message of a batch: it is a message like others, but for a handshake (S-LIFE-10).
+    fn element(&mut self, message: Message<'_>) {
+        if let Message::Request { id, method, .. } = &message {
+            if method == names::INITIALIZE {
+                let text = "`initialize` cannot be part of a batch";
+                return self.complain(Some(id.clone()), code::INVALID_REQUEST, text);
+            }
+        }
+        self.message(message);
+    }
+
+    /// The rest of the session is not spoilt by one line that nobody can hold.
+    fn oversized(&mut self, skimmed: &Skimmed) {
+        let limit = self.config.limits.message_bytes;
+        let bytes = skimmed.len;
+        let what = format!("a message of {bytes} bytes, where {limit} is the most");
+        self.noise(&what, b"");
+        let error = ErrorObject::new(code::INVALID_REQUEST, what);
+        match &skimmed.id {
+            Some(id) if skimmed.is_response => self.replied(id, Err(error)),
+            Some(id) if !self.is_in_flight(id) => self.refuse(id.clone(), error),
+            Some(_) | None => self.complain(None, error.code, &error.message),
+        }
+    }
+
+    fn malformed(&mut self, malformed: &Malformed, text: &str) {
+        let what = format!("a line that is no message: {malformed}");
+        self.noise(&what, text.as_bytes());
+        match &malformed.id {
+            Some(id) if malformed.is_response => {
+                let error = ErrorObject::new(code::INTERNAL_ERROR, what);
+                self.replied(id, Err(error));
+            }
+            None if malformed.is_response => {}
+            id => {
+                let id = id.clone().filter(|id| !self.is_in_flight(id));
+                self.complain(id, malformed.kind.code(), &format!("{malformed}"));
+            }
+        }
+    }
+
+    /// Answers what is no request. Without an id only where the version lets an error have none (S-RPC-10, S-RPC-11).
+    fn complain(&mut self, id: Option<Id>, code: i64, text: &str) {
+        let legacy = self.legacy.as_ref().map(|scope| scope.peer.version);
+        let may_lack_id = legacy.is_none_or(|version| version >= Version::V2025_11_25);
+        if id.is_some() || may_lack_id {
+            self.stats.refused += 1;
+            let error = ErrorObject::new(code, text);
+            self.frames.push(Frame::Answer(id, Answer::Error(error)));
+        }
+    }
+
+    fn message(&mut self, message: Message<'_>) {
+        self.stats.messages_in += 1;
+        self.pipe.noise.made_sense();
+        match message {
+            Message::Notification { method, params } => self.told(&method, params),
+            Message::Request { id, method, params } => self.requested(id, &method, params),
+            Message::Response {
+                id: Some(id),
+                outcome,
+            } => {
+                self.replied(&id, outcome.map(Payload::from));
+            }
+            Message::Response { id: None, .. } => {
+                self.noise("an error that names no request", b"");
+            }
+        }
+    }
+
+    fn told(&mut self, name: &str, params: Option<&RawValue>) {
+        match name {
+            names::NOTIFICATIONS_CANCELLED => self.cancelled(params),
+            names::NOTIFICATIONS_INITIALIZED => {
+                if let Some(scope) = &mut self.legacy {
+                    scope.is_initialized = true;
+                }
+            }
+            // S-RPC-15: whatever it is, it has no answer.
+            _ => self.tell(Event::Notified {
+                method: name.into(),
+                params: params.map(Payload::from),
+            }),
+        }
+    }
+
+    /// S-CANC-05, S-CANC-08: one that names nothing that is in flight is ignored.
+    fn cancelled(&mut self, params: Option<&RawValue>) {
+        let params = params.map_or("{}", RawValue::get);
+        let Ok(notice) = serde_json::from_str::<CancelledParams<'_>>(params) else {
+            return;
+        };
+        let Some(id) = notice.request_id.and_then(|id| Id::from_json(id.get())) else {
+            return;
+        };
+        if self.watchers.is_listening(&id) {
+            self.watchers.unlisten(&id);
+            self.frames.retract_listen(&id);
+        } else if let Some(request) = self.requests.find(&id) {
+            let reason: Option<Box<str>> = notice.reason.map(Into::into);
+            self.cancel(request, Cancelled::ByPeer { reason });
+        } else {
+            self.early.retain(|early| early.id != id);
+        }
+    }
+
+    /// Something that is of no use: it is counted, and some of it is shown.
+    pub(super) fn noise(&mut self, what: &str, bytes: &[u8]) {
+        self.stats.noise += 1;
+        if self.state == State::Closed {
+            return;
+        }
+        if let Some(count) = self.pipe.noise.heard() {
+            let sample = noise::sample(bytes, self.config.limits.noise_sample);
+            self.tell(Event::Noise(Noise {
+                epoch: Epoch::FIRST,
+                what: what.into(),
+                count,
+                sample,
+            }));
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CancelledParams<'a> {
+    #[serde(borrow)]
+    request_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reason: Option<Cow<'a, str>>,
+}

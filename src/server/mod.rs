@@ -1,0 +1,512 @@
+//! The server end of a link: the verbs of the application, the contract with the driver, and what is due when.
+//!
+//! The machine itself is one `impl Server` by subject: `inbound` for what clients say, `admission` for what they may ask,
+//! `answers` for how requests end, `questions` for what clients are asked, `news` for what they are told, `outbound` for what
+//! is written next, `ending` for the end. They alone carry decisions between the children, which know neither the machine
+//! nor each other: `params` what a request says to the server itself, `legacy` the client with a handshake, `requests` where
+//! each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words.
+
+mod admission;
+mod answers;
+mod asks;
+mod config;
+mod ending;
+mod event;
+mod frame;
+mod inbound;
+mod legacy;
+mod misuse;
+mod news;
+mod outbound;
+mod params;
+mod questions;
+mod requests;
+mod seal;
+mod stats;
+mod watchers;
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
+pub use event::{Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered};
+pub use frame::{InputRequired, Question};
+pub use misuse::Misuse;
+pub use requests::Progress;
+pub use stats::Stats;
+
+pub use crate::noise::Noise;
+
+use admission::{Early, Known};
+use asks::Asks;
+use frame::{Frames, Verdict, Voice};
+use legacy::Scope;
+use requests::Requests;
+use seal::Seal;
+use watchers::Watchers;
+
+use crate::id::{AskId, RequestId, StreamId};
+use crate::io::{Input, Output};
+use crate::pipe::Pipe;
+use crate::protocol::{ClientFeature, LogLevel, code};
+use crate::queue::Outbox;
+use crate::time::{Deadline, Instant, TICK, Wake};
+use crate::timers::Timers;
+use crate::watch::Change;
+use crate::wire::{ErrorObject, Payload};
+
+/// The server end of a link, for one duplex byte stream.
+///
+/// It serves both eras at once: a request that brings its own terms is served by them, and `initialize` opens a legacy
+/// scope beside. Of what arrives it answers itself what needs no application: the handshake, pings, subscriptions, and everything
+/// that cannot be served. The rest comes as [`Event::Request`], each with exactly one answer to give.
+///
+/// It lives as long as its transport, which is there from the start: there is no epoch to name. A driver feeds it, polls it and
+/// sleeps as it does a [`Client`](crate::Client); it writes, and ends with [`Output::Release`] and [`Event::Closed`].
+///
+/// Nothing a client does is an `Err`: that is data. An `Err` says that the caller made a mistake, or came too late.
+///
+/// ```
+/// use everlink::protocol::ServerCapabilities;
+/// use everlink::server::{Config, Event, Offer, Server};
+/// use everlink::{Input, Instant, Output};
+///
+/// let tools = ServerCapabilities::default().with_tools(false);
+/// let offer = Offer::new("docs", "1.0").with_capabilities(tools);
+/// let mut server = Server::new(Config::new(offer, [7; 16])); // random bytes, where there is randomness
+/// let (now, mut buf) = (Instant::ZERO, Vec::new());
+///
+/// let line = concat!(
+///     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","_meta":{"#,
+///     r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+///     r#""io.modelcontextprotocol/clientCapabilities":{}}}}"#,
+///     "\n"
+/// );
+/// server.handle(now, Input::bytes(line.as_bytes()));
+/// while let Some(output) = server.poll_output(&mut buf) {
+///     if let Output::Event(Event::Request(request)) = output {
+///         assert_eq!(request.method, "tools/call");
+///         assert_eq!(request.params.unwrap().as_str(), r#"{"name":"add"}"#);
+///         server.respond(now, request.request, r#"{"content":[]}"#.parse()?)?;
+///     }
+/// }
+/// assert!(String::from_utf8(buf)?.contains(r#""resultType":"complete""#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Server {
+    config: Config,
+    now: Instant,
+    state: State,
+    pipe: Pipe,
+    /// Nothing more arrives.
+    has_input_ended: bool,
+    seal: Seal,
+    voice: Voice,
+    /// The client that introduced itself with `initialize`.
+    legacy: Option<Scope>,
+    /// The client as the last modern request described it, with the words of that description.
+    known: Option<Known>,
+    /// The client that the application was last told of.
+    met: Option<Arc<Peer>>,
+    /// Requests that wait for the offer.
+    early: VecDeque<Early>,
+    requests: Requests,
+    asks: Asks,
+    watchers: Watchers,
+    frames: Frames,
+    outbox: Outbox<Event>,
+    timers: Timers<Timer>,
+    stats: Stats,
+}
+
+/// Everything that can be due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A question to a legacy client waits too long.
+    Ask(AskId),
+    /// A client was asked for input and does not come back.
+    Away(RequestId),
+    /// The requests in flight have had their while.
+    Drain,
+    /// The last words have had their while.
+    Flush,
+}
+
+/// # The contract with the driver
+impl Server {
+    /// A server that waits for its client.
+    #[must_use]
+    pub fn new(mut config: Config) -> Server {
+        config.limits = config.limits.workable();
+        Server {
+            now: Instant::ZERO,
+            state: State::Serving,
+            pipe: Pipe::new(config.limits.message_bytes, config.limits.write_window),
+            has_input_ended: false,
+            seal: Seal::new(config.secret),
+            voice: Voice::new(config.offer.as_ref(), &config),
+            legacy: None,
+            known: None,
+            met: None,
+            early: VecDeque::new(),
+            requests: Requests::new(),
+            asks: Asks::new(),
+            watchers: Watchers::default(),
+            frames: Frames::default(),
+            outbox: Outbox::new(),
+            timers: Timers::new(),
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// Something happened to the transport. What a server end has no use for is counted and dropped. Poll all outputs
+    /// afterwards.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        let stream = input.stream().unwrap_or(StreamId::DUPLEX);
+        if self.state == State::Closed || stream != StreamId::DUPLEX {
+            self.stats.stale_inputs += 1;
+            return;
+        }
+        self.act(now, |server| match input {
+            Input::Bytes { bytes, .. } => server.bytes(&bytes),
+            Input::End { .. } => server.input_ended(),
+            Input::Sent { len, .. } => server.pipe.sent(len),
+            Input::WriteFailed { .. } => server.close(),
+            Input::Exited { .. }
+            | Input::OpenFailed { .. }
+            | Input::Opened
+            | Input::Stderr { .. } => server.stats.stale_inputs += 1,
+        });
+    }
+
+    /// It is `now`. Early or late is harmless. Afterwards [`poll_timeout`](Server::poll_timeout) lies after `now`, or says
+    /// that output waits.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.act(now, |server| {
+            while let Some(timer) = server.timers.expire(server.now) {
+                match timer {
+                    Timer::Ask(ask) => server.ask_unanswered(ask),
+                    Timer::Away(request) => server.not_resumed(request),
+                    Timer::Drain => server.out_of_time(),
+                    Timer::Flush => server.close(),
+                }
+            }
+        });
+    }
+
+    /// What the driver must do next; `None` when there is nothing. Bytes to write are appended to `buf`.
+    ///
+    /// Any verb and any input can change the answer. Poll until `None` after each of them.
+    #[must_use = "an output that is not carried out is lost"]
+    pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        let output = self.outbox.pop();
+        output.or_else(|| self.write(buf))
+    }
+
+    /// When to call [`handle_timeout`](Server::handle_timeout), and why. `None` when nothing is ever due by itself.
+    ///
+    /// While output waits it is due now. Any verb, input and poll can change the answer.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        if !self.outbox.is_empty() || self.can_write() {
+            return Some(Deadline {
+                at: self.now,
+                wake: Wake::Output,
+            });
+        }
+        let (at, timer) = self.timers.next()?;
+        let wake = match timer {
+            Timer::Ask(_) | Timer::Away(_) => Wake::Ask,
+            Timer::Drain | Timer::Flush => Wake::Close,
+        };
+        Some(Deadline { at, wake })
+    }
+
+    /// Whether to go on reading: `false` while much of what was read waits to be polled, or much waits to be written.
+    #[must_use]
+    pub fn wants_input(&self, _stream: StreamId) -> bool {
+        self.outbox.bytes() < self.config.limits.undelivered_bytes && self.has_room()
+    }
+}
+
+/// # The verbs of the application: requests
+impl Server {
+    /// Answers a request. A modern client is also told what every modern result says: its type, how long it is
+    /// fresh, who the server is; what of this stands in the result already is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such request (any more), the result is no object or too large, or it is of a type that the
+    /// client cannot take.
+    pub fn respond(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        result: Payload,
+    ) -> Result<(), Misuse> {
+        self.act(now, |server| server.result(request, result))
+    }
+
+    /// Answers a request with an error.
+    ///
+    /// Where the version that the client speaks must not use a code, the one that stands for it there is used.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such request (any more), or the error is too large.
+    pub fn fail(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        error: ErrorObject,
+    ) -> Result<(), Misuse> {
+        self.act(now, |server| {
+            server.conclude(request, Verdict::Error(error))
+        })
+    }
+
+    /// Answers a request with what is needed of its client first, and forgets it: the client asks again, in a request that
+    /// has all of it in [`Request::input`]. For applications that keep nothing; see [`ask`](Server::ask) for the others.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such request (any more), its client is a legacy one, its method cannot wait for input, the client
+    /// cannot be asked this, or there is nothing in it.
+    pub fn require_input(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        input: InputRequired,
+    ) -> Result<(), Misuse> {
+        self.act(now, |server| server.wants_input_of(request, input))
+    }
+
+    /// Tells the client how far its request is. Nothing is sent where it did not ask to be told, where that does not
+    /// grow (S-PROG-03), or while it is asked something; what was not written yet is replaced.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such request (any more).
+    pub fn progress(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        progress: Progress,
+    ) -> Result<(), Misuse> {
+        self.act(now, |server| server.progressed(request, progress))
+    }
+}
+
+/// # The verbs of the application: questions
+impl Server {
+    /// Asks the client something that is needed for a request. The outcome comes as [`Event::Answered`], exactly once.
+    ///
+    /// A legacy client is sent a request; a modern one is given the question in the place of the answer, and comes back with
+    /// the answer to it. The application need not know: the request stays the same.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such request (any more), its client cannot be asked this, it cannot wait for input, or too
+    /// much is asked already.
+    pub fn ask(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+    ) -> Result<AskId, Misuse> {
+        let method = method.into();
+        self.act(now, |server| server.ask_for(request, method, params))
+    }
+
+    /// Asks the legacy client something that no request needs. A modern client cannot be asked so, and later versions of the
+    /// legacy era frown upon it (S-S2C-04): it is here for what follows a change of roots.
+    ///
+    /// # Errors
+    ///
+    /// When there is no legacy client, it cannot be asked this, or too much is asked already.
+    pub fn ask_unbidden(
+        &mut self,
+        now: Instant,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+    ) -> Result<AskId, Misuse> {
+        let method = method.into();
+        self.act(now, |server| server.ask_legacy(method, params))
+    }
+
+    /// Takes back a question. Its outcome is that it was taken back.
+    ///
+    /// # Errors
+    ///
+    /// When it has its outcome already.
+    pub fn withdraw(&mut self, now: Instant, ask: AskId) -> Result<(), Misuse> {
+        self.act(now, |server| {
+            if server.asks.get(ask).is_none() {
+                return Err(Misuse::UnknownAsk);
+            }
+            server.take_back(ask, Unanswered::Withdrawn);
+            Ok(())
+        })
+    }
+}
+
+/// # The verbs of the application: news
+impl Server {
+    /// Something changed. Told exactly to those who asked: the legacy client if it subscribed (lists it hears of unasked),
+    /// and every modern watch for it.
+    ///
+    /// # Errors
+    ///
+    /// When the capabilities do not offer word of such changes.
+    pub fn publish(&mut self, now: Instant, change: Change) -> Result<(), Misuse> {
+        self.act(now, |server| server.published(&change))
+    }
+
+    /// Logs something: for a request, or for whoever listens. Nothing is sent that is below the level that was asked for; to
+    /// a modern client nothing at all unless a request of it asked (S-CAP-05).
+    ///
+    /// # Errors
+    ///
+    /// When the capabilities do not offer logging, there is no such request (any more), or it is too large.
+    pub fn log(
+        &mut self,
+        now: Instant,
+        request: Option<RequestId>,
+        level: LogLevel,
+        logger: Option<&str>,
+        data: Payload,
+    ) -> Result<(), Misuse> {
+        self.act(now, |server| server.logged(request, level, logger, data))
+    }
+
+    /// Tells the client something else that has no answer, such as `notifications/elicitation/complete`. Not sent where the
+    /// version that is spoken does not have it.
+    ///
+    /// # Errors
+    ///
+    /// When it is a request, is the server's own business, is about something that is not offered, has parameters that are no
+    /// object, or is too large.
+    pub fn notify(
+        &mut self,
+        now: Instant,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        let method = method.into();
+        self.act(now, |server| server.notified(method, params))
+    }
+}
+
+/// # The verbs of the application: the server itself
+impl Server {
+    /// This is offered, from now on. Who waited to know is told.
+    pub fn offer(&mut self, now: Instant, offer: Offer) {
+        self.act(now, |server| server.offers(offer));
+    }
+
+    /// The service ends. Nothing new is taken, watches end, and the requests in flight have a while; then
+    /// comes [`Event::Closed`], the last one.
+    pub fn shutdown(&mut self, now: Instant) {
+        self.act(now, |server| server.drain(EndOfService::Shutdown));
+    }
+
+    /// Where the server stands.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// The client that introduced itself with `initialize`, if one did.
+    #[must_use]
+    pub fn legacy_peer(&self) -> Option<&Arc<Peer>> {
+        self.legacy.as_ref().map(|scope| &scope.peer)
+    }
+
+    /// How many requests are not answered yet, those included that wait for input of their clients.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.requests.in_flight() + self.requests.away() + self.early.len()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.stats
+    }
+}
+
+/// The error for a request that needs something of its client that the client did not declare (S-META-09).
+#[must_use]
+pub fn missing_capability(feature: ClientFeature) -> ErrorObject {
+    let text = alloc::format!("the request needs a client that declares {feature}");
+    let needed = crate::protocol::ClientCapabilities::default().with(feature);
+    let needed = needed.write_for(crate::protocol::Version::LATEST_MODERN);
+    let data = alloc::format!(r#"{{"requiredCapabilities":{needed}}}"#);
+    ErrorObject {
+        data: data.parse().ok(),
+        ..ErrorObject::new(code::MISSING_REQUIRED_CLIENT_CAPABILITY, text)
+    }
+}
+
+impl Server {
+    /// Whatever happens to the machine happens in here: time moves on, it is done, and what follows from it follows.
+    ///
+    /// Time never goes back. A driver whose clock does is no reason to forget what was due.
+    fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Server) -> R) -> R {
+        self.now = self.now.max(now);
+        let done = what(self);
+        if let Some(watch) = self.watchers.news() {
+            self.tell(Event::Watching(watch));
+        }
+        self.close_if_drained();
+        done
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.state != State::Closed {
+            self.outbox.push(Output::Event(event));
+        }
+    }
+
+    fn arm_in(&mut self, timer: Timer, span: Duration) {
+        self.timers.arm(timer, self.now + span.max(TICK));
+    }
+
+    /// Whether what waits to be written leaves room for more.
+    fn has_room(&self) -> bool {
+        self.frames.bytes() < self.config.limits.queued_bytes
+    }
+
+    fn check_size(&self, bytes: usize) -> Result<(), Misuse> {
+        if bytes > self.config.limits.message_bytes {
+            return Err(Misuse::TooLarge { bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Where the server stands, in numbers. What it carries stays out.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("state", &self.state)
+            .field("requests", &self.requests())
+            .field("asks_open", &self.asks.len())
+            .field("watches", &self.watchers.listens())
+            .field("next_deadline", &self.poll_timeout())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A text of ours that repeats words of a peer.
+fn quoting(before: &str, words: &str, after: &str) -> Box<str> {
+    let words = crate::noise::excerpt(words);
+    alloc::format!("{before}`{words}`{after}").into()
+}

@@ -1,0 +1,169 @@
+//! What clients are told that they did not ask for just now: progress, log messages, changes, notifications.
+
+use alloc::borrow::Cow;
+
+use super::Server;
+use super::event::State;
+use super::frame::Frame;
+use super::misuse::Misuse;
+use super::requests::{Phase, Progress};
+use crate::id::RequestId;
+use crate::protocol::method::{self, names};
+use crate::protocol::{Era, Kind, LogLevel, Owner, ServerFeature};
+use crate::watch::{Change, List};
+use crate::wire::Payload;
+
+impl Server {
+    pub(super) fn progressed(
+        &mut self,
+        request: RequestId,
+        progress: Progress,
+    ) -> Result<(), Misuse> {
+        self.open_request(request)?;
+        self.check_size(progress.message.as_ref().map_or(0, |text| text.len()))?;
+        let Some(entry) = self.requests.get_mut(request) else {
+            return Ok(());
+        };
+        let before = entry.told.progress.as_ref().map(|before| before.progress);
+        let total = progress.total.is_none_or(f64::is_finite);
+        let grows = progress.progress.is_finite()
+            && total
+            && before.is_none_or(|before| progress.progress > before);
+        // S-PROG-04: only while the client waits under the id that came with the token.
+        let is_heard = matches!(entry.phase, Phase::Open) && entry.told.token.is_some();
+        if grows && is_heard {
+            entry.told.progress = Some(progress);
+            if !core::mem::replace(&mut entry.told.is_progress_due, true) {
+                self.frames.push(Frame::Progress(request));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn published(&mut self, change: &Change) -> Result<(), Misuse> {
+        let feature = match change {
+            Change::List(List::Prompts) => ServerFeature::PromptsListChanged,
+            Change::List(List::ResourceTemplates | List::Resources) => {
+                ServerFeature::ResourcesListChanged
+            }
+            Change::List(List::Tools) => ServerFeature::ToolsListChanged,
+            Change::Resource { .. } => ServerFeature::ResourcesSubscribe,
+        };
+        self.check_offered(feature)?;
+        let legacy = self.legacy.as_ref().is_some_and(|s| s.is_initialized);
+        if legacy && self.watchers.legacy_hears(change) {
+            self.push_news(Frame::Changed(None, change.clone()));
+        }
+        let hearing = self.watchers.listening_to(change).cloned();
+        for id in hearing.collect::<alloc::vec::Vec<_>>() {
+            self.push_news(Frame::Changed(Some(id), change.clone()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn logged(
+        &mut self,
+        request: Option<RequestId>,
+        level: LogLevel,
+        logger: Option<&str>,
+        data: Payload,
+    ) -> Result<(), Misuse> {
+        self.check_offered(ServerFeature::Logging)?;
+        let bytes = data.as_str().len() + logger.map_or(0, str::len);
+        self.check_size(bytes)?;
+        let is_wanted = match request {
+            Some(request) => {
+                let entry = self.open_request(request)?;
+                match entry.told.peer.version.era() {
+                    Era::Legacy => self.legacy_wants(level),
+                    Era::Modern => {
+                        let least = entry.told.log_level;
+                        matches!(entry.phase, Phase::Open) && least.is_some_and(|l| level >= l)
+                    }
+                }
+            }
+            // One message reaches everybody on the stream, so it is enough that somebody wants it.
+            None => self.legacy_wants(level) || self.a_request_wants(level),
+        };
+        if is_wanted {
+            self.push_news(Frame::Log(level, logger.map(Into::into), data));
+        }
+        Ok(())
+    }
+
+    fn legacy_wants(&self, level: LogLevel) -> bool {
+        let least = self.watchers.level().unwrap_or(self.config.log_level);
+        self.legacy.is_some() && level >= least
+    }
+
+    /// S-CAP-06
+    fn a_request_wants(&self, level: LogLevel) -> bool {
+        let mut levels = self.requests.waited_for().filter_map(|told| told.log_level);
+        levels.any(|least| level >= least)
+    }
+
+    pub(super) fn notified(
+        &mut self,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        if params.as_ref().is_some_and(|params| !params.is_object()) {
+            return Err(Misuse::NotAnObject { what: "parameters" });
+        }
+        let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
+        self.check_size(method.len() + bytes)?;
+        if let Some(facts) = method::find(&method) {
+            if facts.owner == Owner::Link || facts.kind == Kind::Request {
+                let (method, instead) = (facts.name, instead_of(facts.name));
+                return Err(Misuse::OwnedByLink { method, instead });
+            }
+            // What the protocol knows goes to who speaks a version that has it and declared what it needs.
+            let heard = self.legacy.as_ref().is_some_and(|scope| {
+                let peer = &scope.peer;
+                let needs = facts.client_gate(peer.version);
+                facts.to_client.contains(peer.version)
+                    && needs.is_none_or(|feature| peer.capabilities.declares(feature))
+            });
+            if !heard {
+                return Ok(());
+            }
+        }
+        self.push_news(Frame::Notify(method, params));
+        Ok(())
+    }
+
+    /// News that a client does not read is dropped, not kept for ever.
+    fn push_news(&mut self, frame: Frame) {
+        if self.state == State::Closed {
+            return;
+        }
+        if self.has_room() {
+            self.frames.push(frame);
+        } else {
+            self.stats.news_dropped += 1;
+        }
+    }
+
+    fn check_offered(&self, feature: ServerFeature) -> Result<(), Misuse> {
+        let offer = self.config.offer.as_ref();
+        if offer.is_some_and(|offer| offer.capabilities.offers(feature)) {
+            return Ok(());
+        }
+        let what = alloc::format!("{feature}").into();
+        Err(Misuse::NotOffered { what })
+    }
+}
+
+/// Which verb to use in the place of a method that is the server's own.
+fn instead_of(method: &str) -> &'static str {
+    match method {
+        names::NOTIFICATIONS_MESSAGE => "log",
+        names::NOTIFICATIONS_PROGRESS => "progress",
+        names::NOTIFICATIONS_PROMPTS_LIST_CHANGED
+        | names::NOTIFICATIONS_RESOURCES_LIST_CHANGED
+        | names::NOTIFICATIONS_RESOURCES_UPDATED
+        | names::NOTIFICATIONS_TOOLS_LIST_CHANGED => "publish",
+        names::NOTIFICATIONS_CANCELLED => "withdraw",
+        _ => "ask",
+    }
+}

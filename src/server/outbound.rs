@@ -1,0 +1,76 @@
+//! What is written next, and whether the transport takes it.
+
+use alloc::vec::Vec;
+
+use super::event::{Event, State};
+use super::frame::{Frame, Voice};
+use super::{Server, asks};
+use crate::id::{Epoch, RequestId, StreamId};
+use crate::io::Output;
+use crate::wire::encode;
+
+impl Server {
+    pub(super) fn can_write(&self) -> bool {
+        self.state != State::Closed && self.pipe.is_open() && !self.frames.is_empty()
+    }
+
+    pub(super) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        if !self.can_write() {
+            return None;
+        }
+        let frame = self.frames.pop()?;
+        let start = buf.len();
+        self.say(buf, frame);
+        encode::line_end(buf);
+        let len = buf.len() - start;
+        self.stats.messages_out += 1;
+        self.stats.bytes_out += len as u64;
+        self.pipe.wrote(len);
+        Some(Output::Write {
+            epoch: Epoch::FIRST,
+            stream: StreamId::DUPLEX,
+            len,
+        })
+    }
+
+    fn say(&mut self, buf: &mut Vec<u8>, frame: Frame) {
+        match frame {
+            Frame::Acknowledged(id, granted) => Voice::acknowledged(buf, &id, &granted),
+            Frame::Answer(id, answer) => {
+                let (offer, versions) = (self.config.offer.as_ref(), self.config.versions);
+                self.voice
+                    .answer(buf, id.as_ref(), &answer, offer, versions);
+            }
+            Frame::Ask(ask) => {
+                if let Some(open) = self.asks.get_mut(ask) {
+                    open.place = asks::Place::Wire(true);
+                    Voice::ask(buf, &asks::id(ask), &open.method, open.params.as_ref());
+                }
+            }
+            Frame::Cancel(id) => Voice::cancel(buf, &id),
+            Frame::Changed(to, change) => Voice::changed(buf, to.as_ref(), &change),
+            Frame::ListenEnd(id) => self.voice.listen_end(buf, &id),
+            Frame::Log(level, logger, data) => Voice::log(buf, level, logger.as_deref(), &data),
+            Frame::Notify(method, params) => Voice::notify(buf, &method, params.as_ref()),
+            Frame::Progress(request) => self.say_progress(buf, request),
+            Frame::Questions(request) => self.say_questions(buf, request),
+            Frame::Reply(request, _) => self.say_reply(buf, request),
+        }
+    }
+
+    fn say_progress(&mut self, buf: &mut Vec<u8>, request: RequestId) {
+        if let Some(entry) = self.requests.get_mut(request) {
+            entry.told.is_progress_due = false;
+            if let Some(progress) = &entry.told.progress {
+                Voice::progress(buf, &entry.told, progress);
+            }
+        }
+    }
+
+    fn say_reply(&mut self, buf: &mut Vec<u8>, request: RequestId) {
+        let verdict = self.verdict_of(request);
+        if let (Some(entry), Some(verdict)) = (self.requests.remove(request), verdict) {
+            self.voice.reply(buf, &entry, &verdict);
+        }
+    }
+}

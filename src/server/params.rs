@@ -1,0 +1,147 @@
+//! What the params of a request say to the server end itself: version, capabilities, tokens, rounds.
+//! Takes them apart; judges nothing.
+
+use alloc::borrow::Cow;
+use serde_json::value::RawValue;
+
+use crate::protocol::{meta, round};
+use crate::wire::{Payload, object};
+
+const META: &str = "_meta";
+
+/// The params of one request, taken apart.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Params<'a> {
+    whole: Option<&'a RawValue>,
+    meta: Option<&'a RawValue>,
+    pub(super) version: Option<&'a RawValue>,
+    pub(super) capabilities: Option<&'a RawValue>,
+    pub(super) client: Option<&'a RawValue>,
+    pub(super) log_level: Option<&'a RawValue>,
+    pub(super) token: Option<&'a RawValue>,
+    pub(super) answers: Option<&'a RawValue>,
+    pub(super) state: Option<&'a RawValue>,
+    /// Something that both ends must understand alike is there twice.
+    pub(super) is_ambiguous: bool,
+    /// `_meta` has something else, too.
+    has_other_meta: bool,
+}
+
+impl<'a> Params<'a> {
+    pub(super) fn read(whole: Option<&'a RawValue>) -> Params<'a> {
+        let mut params = Params {
+            whole,
+            ..Params::default()
+        };
+        let mut twice = false;
+        let _ = object::members(whole.map_or("{}", RawValue::get), |key, value| {
+            let place = match &*key {
+                META => &mut params.meta,
+                round::INPUT_RESPONSES => &mut params.answers,
+                round::REQUEST_STATE => &mut params.state,
+                _ => return,
+            };
+            twice |= place.replace(value).is_some();
+        });
+        let _ = object::members(params.meta.map_or("{}", RawValue::get), |key, value| {
+            let place = match &*key {
+                meta::PROTOCOL_VERSION => &mut params.version,
+                meta::CLIENT_CAPABILITIES => &mut params.capabilities,
+                meta::CLIENT_INFO => &mut params.client,
+                meta::LOG_LEVEL => &mut params.log_level,
+                meta::PROGRESS_TOKEN => &mut params.token,
+                _ => {
+                    params.has_other_meta = true;
+                    return;
+                }
+            };
+            twice |= place.replace(value).is_some();
+        });
+        params.is_ambiguous = twice;
+        params
+    }
+
+    /// Whether it claims to be a request of the modern era (S-VER-07).
+    pub(super) const fn claims_modern(&self) -> bool {
+        self.version.is_some() || self.capabilities.is_some()
+    }
+
+    /// What is left for the application (S-META-13: what nobody here knows is passed on).
+    pub(super) fn rest(&self) -> Option<Payload> {
+        let whole = self.whole?;
+        if self.meta.is_none() && self.answers.is_none() && self.state.is_none() {
+            return Some(Payload::from(whole));
+        }
+        let own = |key: &str| meta::OF_THE_LINK.contains(&key);
+        let other_meta = self.meta.filter(|_| self.has_other_meta);
+        let other_meta = other_meta.and_then(|meta| object::without(meta.get(), own).ok());
+        object::replaced(whole.get(), |key, value| match key {
+            META => other_meta.as_ref().map(Payload::raw),
+            round::INPUT_RESPONSES | round::REQUEST_STATE => None,
+            _ => Some(value),
+        })
+        .ok()
+    }
+
+    /// The text of the member `key`, if it is one.
+    pub(super) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+        let whole = self.whole?.get();
+        let at = object::member(whole, key).ok()??;
+        serde_json::from_str(&whole[at]).ok()
+    }
+
+    pub(super) const fn whole(&self) -> Option<&'a RawValue> {
+        self.whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    fn rest(json: &str) -> Option<alloc::string::String> {
+        let raw: &RawValue = serde_json::from_str(json).unwrap();
+        Params::read(Some(raw))
+            .rest()
+            .map(|rest| rest.as_str().to_string())
+    }
+
+    #[test]
+    fn what_is_between_the_two_ends_is_taken_out() {
+        for (params, left) in [
+            (
+                r#"{"name":"add","arguments":{}}"#,
+                r#"{"name":"add","arguments":{}}"#,
+            ),
+            (r#"{ "name" : "add" }"#, r#"{ "name" : "add" }"#),
+            (
+                r#"{"_meta":{"progressToken":1},"name":"add"}"#,
+                r#"{"name":"add"}"#,
+            ),
+            (
+                r#"{"_meta":{"progressToken":1,"traceparent":"00-1"},"name":"add"}"#,
+                r#"{"_meta":{"traceparent":"00-1"},"name":"add"}"#,
+            ),
+            (
+                r#"{"_meta":{"com.example/x":{"a":1}},"inputResponses":{},"requestState":"s"}"#,
+                r#"{"_meta":{"com.example/x":{"a":1}}}"#,
+            ),
+        ] {
+            assert_eq!(rest(params).as_deref(), Some(left), "{params}");
+        }
+        assert_eq!(Params::read(None).rest(), None);
+    }
+
+    #[test]
+    fn what_is_there_twice_is_ambiguous() {
+        let key = meta::PROTOCOL_VERSION;
+        let twice = alloc::format!(r#"{{"_meta":{{"{key}":"a","{key}":"b"}}}}"#);
+        let raw: &RawValue = serde_json::from_str(&twice).unwrap();
+        assert!(Params::read(Some(raw)).is_ambiguous);
+        let raw: &RawValue =
+            serde_json::from_str(r#"{"requestState":"a","requestState":"b"}"#).unwrap();
+        assert!(Params::read(Some(raw)).is_ambiguous);
+    }
+}

@@ -1,0 +1,195 @@
+//! The requests of clients: where each one stands, under which id it is known, what it was told.
+//! Sees no frames and no time; answers nothing by itself.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::event::Peer;
+use super::frame::Verdict;
+use crate::id::{AskId, RequestId};
+use crate::protocol::{LogLevel, Method};
+use crate::wire::Id;
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) method: Cow<'static, str>,
+    /// What the protocol says of the method; `None` for one that it does not know.
+    pub(super) facts: Option<&'static Method>,
+    /// What it is about, as the seal sees it.
+    pub(super) subject: u64,
+    pub(super) phase: Phase,
+    /// How often its client was asked for input in the place of a result.
+    pub(super) round: u32,
+    /// The questions that are open for it.
+    pub(super) asks: Vec<AskId>,
+    /// How its client put it, the last time that it did.
+    pub(super) told: Telling,
+}
+
+/// How a client put a request: all of it is new when it comes back with another round.
+#[derive(Debug)]
+pub(super) struct Telling {
+    pub(super) id: Id,
+    pub(super) peer: Arc<Peer>,
+    pub(super) token: Option<Id>,
+    pub(super) log_level: Option<LogLevel>,
+    /// How far it is, as the application last said.
+    pub(super) progress: Option<Progress>,
+    /// Whether that waits to be written.
+    pub(super) is_progress_due: bool,
+}
+
+/// How far a request is.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// How far, in a measure of your own. It must grow.
+    pub progress: f64,
+    /// How far it will go, if that is known.
+    pub total: Option<f64>,
+    /// What to say about it.
+    pub message: Option<Box<str>>,
+}
+
+impl Progress {
+    /// So far.
+    #[must_use]
+    pub const fn new(progress: f64) -> Progress {
+        Progress {
+            progress,
+            total: None,
+            message: None,
+        }
+    }
+
+    /// Of so much.
+    #[must_use]
+    pub const fn of(mut self, total: f64) -> Progress {
+        self.total = Some(total);
+        self
+    }
+
+    /// With these words.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<Box<str>>) -> Progress {
+        self.message = Some(message.into());
+        self
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Its answer waits to be written.
+    Answered(Verdict),
+    /// Questions wait to be written in the place of its answer.
+    Asking,
+    /// Its client has the questions and is to come back; perhaps it need not have been asked at all.
+    Away(Option<Verdict>),
+    /// The application is at work on it.
+    Open,
+}
+
+#[derive(Debug)]
+pub(super) struct Requests {
+    next: u64,
+    table: BTreeMap<RequestId, Entry>,
+    /// Those that their client waits for.
+    by_id: BTreeMap<Id, RequestId>,
+}
+
+impl Requests {
+    pub(super) const fn new() -> Requests {
+        Requests {
+            next: 1,
+            table: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+        }
+    }
+
+    /// Those that their client waits for.
+    pub(super) fn in_flight(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Those whose client is to come back.
+    pub(super) fn away(&self) -> usize {
+        self.table.len() - self.by_id.len()
+    }
+
+    pub(super) fn find(&self, id: &Id) -> Option<RequestId> {
+        self.by_id.get(id).copied()
+    }
+
+    pub(super) fn get(&self, request: RequestId) -> Option<&Entry> {
+        self.table.get(&request)
+    }
+
+    pub(super) fn get_mut(&mut self, request: RequestId) -> Option<&mut Entry> {
+        self.table.get_mut(&request)
+    }
+
+    pub(super) fn ids(&self) -> Vec<RequestId> {
+        self.table.keys().copied().collect()
+    }
+
+    /// Those whose client waits, as it put them.
+    pub(super) fn waited_for(&self) -> impl Iterator<Item = &Telling> {
+        let waited_for = self.by_id.values();
+        waited_for.filter_map(|request| self.table.get(request).map(|entry| &entry.told))
+    }
+
+    pub(super) fn accept(
+        &mut self,
+        method: Cow<'static, str>,
+        facts: Option<&'static Method>,
+        subject: u64,
+        told: Telling,
+    ) -> RequestId {
+        let request = RequestId::from_number(self.next);
+        self.next += 1;
+        self.by_id.insert(told.id.clone(), request);
+        let entry = Entry {
+            method,
+            facts,
+            subject,
+            phase: Phase::Open,
+            round: 0,
+            asks: Vec::new(),
+            told,
+        };
+        self.table.insert(request, entry);
+        request
+    }
+
+    /// Its client has its questions instead of an answer; under the old id nothing more can be said.
+    pub(super) fn send_away(&mut self, request: RequestId) {
+        if let Some(entry) = self.table.get_mut(&request) {
+            entry.phase = Phase::Away(None);
+            entry.round += 1;
+            self.by_id.remove(&entry.told.id);
+        }
+    }
+
+    /// Its client is back. What was decided in the meantime.
+    pub(super) fn bring_back(&mut self, request: RequestId, told: Telling) -> Option<Verdict> {
+        let entry = self.table.get_mut(&request)?;
+        self.by_id.insert(told.id.clone(), request);
+        entry.told = told;
+        match core::mem::replace(&mut entry.phase, Phase::Open) {
+            Phase::Away(verdict) => verdict,
+            Phase::Answered(_) | Phase::Asking | Phase::Open => None,
+        }
+    }
+
+    /// It is over.
+    pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
+        let entry = self.table.remove(&request)?;
+        if !matches!(entry.phase, Phase::Away(_)) {
+            self.by_id.remove(&entry.told.id);
+        }
+        Some(entry)
+    }
+}
