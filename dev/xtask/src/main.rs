@@ -1,5 +1,7 @@
 //! The project's own commands, called as `cargo xtask <command>`.
+#![allow(clippy::std_instead_of_alloc, reason = "a program with std")]
 
+mod coverage;
 mod dependencies;
 mod msrv;
 mod step;
@@ -8,14 +10,25 @@ mod test;
 use std::env;
 use std::process::ExitCode;
 
-/// One thing `cargo xtask` can do. Each lives in a module of its own.
+/// One thing `cargo xtask` can do. Each subject lives in a module of its own.
 struct Command {
+    /// All the words after `cargo xtask`.
     name: &'static str,
     about: &'static str,
     run: fn() -> Result<(), String>,
 }
 
 const COMMANDS: &[Command] = &[
+    Command {
+        name: "coverage",
+        about: "write down which test shows which requirement and which failure",
+        run: coverage::run,
+    },
+    Command {
+        name: "coverage --check",
+        about: "check that this is up to date, and that every rule for servers is shown",
+        run: || coverage::check().map(drop),
+    },
     Command {
         name: "msrv",
         about: "build the library with the oldest supported compiler",
@@ -29,10 +42,10 @@ const COMMANDS: &[Command] = &[
 ];
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let [name] = arguments.as_slice() else {
-        return usage("expected one command");
-    };
+    let name = env::args().skip(1).collect::<Vec<String>>().join(" ");
+    if name.is_empty() {
+        return usage("expected a command");
+    }
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         return usage(&format!("there is no command `{name}`"));
     };
@@ -48,7 +61,7 @@ fn main() -> ExitCode {
 fn usage(problem: &str) -> ExitCode {
     eprintln!("xtask: {problem}\n\nusage: cargo xtask <command>\n");
     for Command { name, about, .. } in COMMANDS {
-        eprintln!("  {name:<8} {about}");
+        eprintln!("  {name:<17} {about}");
     }
     ExitCode::from(2)
 }
