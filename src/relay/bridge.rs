@@ -379,7 +379,7 @@ impl Relay {
                 self.announce(Change::List(list));
             }
         }
-        for list in self.lists.to_compare() {
+        for list in self.lists.begin_comparing() {
             let options = CallOptions::new().without_progress();
             match self.client.call(self.now, method_of(list), None, options) {
                 Ok(call) => {

@@ -33,7 +33,7 @@ impl Lists {
     }
 
     /// The lists that have been seen, and are to be compared with those of a new life.
-    pub(super) fn to_compare(&mut self) -> Vec<List> {
+    pub(super) fn begin_comparing(&mut self) -> Vec<List> {
         let seen = self.seen.keys().copied();
         seen.filter(|list| self.comparing.insert(*list)).collect()
     }
@@ -87,10 +87,10 @@ mod tests {
         ] {
             assert_eq!(lists.differs(List::Tools, &page(now)), differs, "{now}");
         }
-        assert_eq!(lists.to_compare(), [List::Tools]);
-        assert_eq!(lists.to_compare(), [], "it is being compared");
+        assert_eq!(lists.begin_comparing(), [List::Tools]);
+        assert_eq!(lists.begin_comparing(), [], "it is being compared");
         lists.compared(List::Tools);
-        assert_eq!(lists.to_compare(), [List::Tools]);
+        assert_eq!(lists.begin_comparing(), [List::Tools]);
     }
 
     #[test]
