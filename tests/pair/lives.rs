@@ -36,7 +36,7 @@ fn a_client_that_is_shut_down_ends_both() {
         let server = stage.server_said();
         let first = server.first().cloned();
         assert_eq!(first.as_deref(), Some("Draining { why: EndOfInput }"));
-        assert_eq!(server.last().map(String::as_str), Some("Closed"));
+        assert_eq!(server.last().map(String::as_str), Some("closed []"));
         stage.client_said()
     });
     assert_eq!(
@@ -86,7 +86,7 @@ fn a_client_that_is_shut_down_while_it_is_asked() {
         stage.asked();
         shut_down(&mut stage);
         assert_eq!(stage.outcome(call), "failed Closed Unknown");
-        assert_eq!(stage.answered(ask), "the client is gone");
+        assert_eq!(stage.answered(ask), "PeerGone");
         let server = stage.server_said();
         stage.until(State::Closed);
         server
@@ -97,7 +97,7 @@ fn a_client_that_is_shut_down_while_it_is_asked() {
             _ => &[
                 "Draining { why: EndOfInput }",
                 "Cancelled { request: request 1, why: PeerGone }",
-                "Closed",
+                "closed []",
             ],
         };
         assert_eq!(server, expected, "{version}");
@@ -141,7 +141,7 @@ fn a_server_that_is_shut_down_drains() {
     });
     assert_eq!(slow, r#"reply {"content":[]}"#);
     assert!(late.starts_with("error -32603"), "{late}");
-    assert_eq!(server, ["Draining { why: Shutdown }", "Closed"]);
+    assert_eq!(server, ["Draining { why: Shutdown }", "closed []"]);
     assert_eq!(
         client,
         [
@@ -174,7 +174,7 @@ fn a_server_that_drains_too_long_tells_who_waits() {
         [
             "Draining { why: Shutdown }",
             "Cancelled { request: request 1, why: OutOfTime }",
-            "Closed"
+            "closed []"
         ]
     );
 }

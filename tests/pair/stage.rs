@@ -54,7 +54,8 @@ pub(crate) fn the_same_everywhere<T: PartialEq + Debug>(scenario: impl Fn(Stage)
     the_same_since(Version::V2024_11_05, scenario)
 }
 
-/// Plays a scenario with bytes cut in every way. What it returns must always be the same.
+/// Plays a scenario with bytes cut in every way. What it returns must always be the same, also when nothing is
+/// different: whole messages are played twice.
 #[track_caller]
 pub(crate) fn in_every_cut<T: PartialEq + Debug>(scenario: impl Fn(Cut) -> T) -> T {
     let whole = scenario(Cut::Whole);
@@ -418,7 +419,8 @@ fn error_words(error: &ErrorObject) -> String {
 fn answer_words(outcome: &Result<Payload, server::Unanswered>) -> String {
     match outcome {
         Ok(answer) => answer.as_str().into(),
-        Err(why) => format!("{why}"),
+        Err(server::Unanswered::Error(error)) => format!("refused {}", error_words(error)),
+        Err(why) => format!("{why:?}"),
     }
 }
 
@@ -476,6 +478,7 @@ fn server_words(event: server::Event) -> String {
             format!("notified {method} {}", params_words(params.as_ref()))
         }
         Event::Noise(noise) => format!("noise: {}", noise.what),
+        Event::Closed { faults, .. } => format!("closed {faults:?}"),
         other => format!("{other:?}"),
     }
 }
