@@ -1,31 +1,24 @@
-//! Whether what a client asks can be served, by which terms, and who answers it.
+//! Whether what a client asks can be served, now or later, and who answers it.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use serde_json::value::RawValue;
 
 use super::config::{Offer, UnknownMethods};
 use super::ending::unavailable;
-use super::event::{Cancelled, Event, Peer, Request, State, Supplied, Unanswered};
-use super::frame::{Answer, Frame, Voice};
-use super::legacy::{self, Scope, Unmet};
+use super::event::{Event, Peer, Request, State, Supplied};
+use super::frame::{Answer, Voice};
 use super::params::Params;
-use super::requests::Telling;
-use super::seal::Sealed;
-use super::watchers::grant;
+use super::requests::Arrival;
+use super::seal::PREFIX;
+use super::service::no_such_level;
+use super::terms::Terms;
 use super::{Server, missing_capability, quoting};
-use crate::filter;
 use crate::protocol::method::{self, names};
-use crate::protocol::{
-    ClientCapabilities, ClientFeature, Era, Implementation, Kind, LogLevel, Method, Version, code,
-};
-use crate::watch::Watch;
-use crate::wire::encode::Object;
+use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, code};
 use crate::wire::{ErrorObject, Id, Payload};
 
 /// What waits for the offer.
@@ -46,30 +39,19 @@ impl Early {
         matches!(self, Early::Request { method, .. } if **method == *names::INITIALIZE)
     }
 
+    fn bytes(&self) -> usize {
+        match self {
+            Early::Initialized => 0,
+            Early::Request { method, params, .. } => {
+                method.len() + params.as_ref().map_or(0, |params| params.as_str().len())
+            }
+        }
+    }
+
     /// Whether it is the request with this id.
     pub(super) fn is(&self, other: &Id) -> bool {
         matches!(self, Early::Request { id, .. } if id == other)
     }
-}
-
-/// A modern client, and the words in which it described itself: the same words need not be read twice.
-#[derive(Debug)]
-pub(super) struct Known {
-    version: Box<str>,
-    capabilities: Box<str>,
-    client: Option<Box<str>>,
-    peer: Arc<Peer>,
-}
-
-/// By which terms a request is served.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Terms {
-    /// By those of the handshake that it is.
-    Initialize,
-    /// By those of the handshake before.
-    Legacy,
-    /// By those that it brings along.
-    Modern,
 }
 
 impl Server {
@@ -81,25 +63,30 @@ impl Server {
     }
 
     fn admit(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
+        if params.is_ambiguous {
+            let text = "the request says something twice that must be said once";
+            return Err(ErrorObject::new(code::INVALID_PARAMS, text));
+        }
         let terms = self.terms(name, params);
-        if let Ok(Terms::Initialize) = terms {
-            return self.introduce(id, params);
+        if !matches!(terms, Ok(Terms::Initialize)) {
+            self.check_id(id)?;
         }
-        self.check_id(id)?;
-        let terms = match terms {
+        let peer = match terms {
             Err(_) if self.awaits_agreement() => return self.defer(id, name, params),
-            terms => terms?,
+            Err(error) => return Err(error),
+            Ok(Terms::Initialize) => return self.introduce(id, params),
+            Ok(Terms::Legacy(peer)) => peer,
+            Ok(Terms::Modern) => self.modern_terms(params)?,
+            Ok(Terms::Ping) => {
+                // S-TIME-08: promptly, whatever else there is.
+                self.answer(id.clone(), Answer::Empty);
+                return Ok(());
+            }
         };
-        // S-TIME-08: promptly, whatever else there is.
-        if terms == Terms::Legacy && name == names::PING {
-            self.answer(id.clone(), Answer::Empty);
-            return Ok(());
-        }
-        let peer = self.peer(terms, params)?;
         if self.state != State::Serving && !self.resumes(name, params) {
             return Err(unavailable());
         }
-        if terms == Terms::Modern {
+        if peer.version.era() == Era::Modern {
             self.meet(&peer);
         }
         if self.config.offer.is_none() {
@@ -109,7 +96,7 @@ impl Server {
     }
 
     fn introduce(&mut self, id: &Id, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let peer = self.peer(Terms::Initialize, params)?;
+        let peer = self.introduced(params.whole())?;
         if self.state != State::Serving {
             return Err(unavailable());
         }
@@ -143,6 +130,7 @@ impl Server {
         peer: Arc<Peer>,
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
+        read_level(params, &peer)?;
         let facts = self.gate(name, &peer)?;
         self.check_room()?;
         self.serve(id, name, facts, peer, params)
@@ -151,6 +139,12 @@ impl Server {
     /// It waits for the offer.
     fn defer(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
         self.check_room()?;
+        let held = self.early.iter().map(Early::bytes).sum::<usize>();
+        let bytes = params.whole().map_or(0, |params| params.get().len());
+        if held + bytes > self.config.limits.queued_bytes {
+            let text = "too much waits to be served already; ask again when some of it is";
+            return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
+        }
         self.early.push_back(Early::Request {
             id: id.clone(),
             method: name.into(),
@@ -186,13 +180,20 @@ impl Server {
     }
 
     fn take_early(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let terms = self.terms(name, params)?;
-        let peer = self.peer(terms, params)?;
-        if terms == Terms::Initialize {
-            self.end_legacy();
-            self.agree(id, peer);
-            return Ok(());
-        }
+        let peer = match self.terms(name, params)? {
+            Terms::Initialize => {
+                let peer = self.introduced(params.whole())?;
+                self.end_legacy();
+                self.agree(id, peer);
+                return Ok(());
+            }
+            Terms::Legacy(peer) => peer,
+            Terms::Modern => self.modern_terms(params)?,
+            Terms::Ping => {
+                self.answer(id.clone(), Answer::Empty);
+                return Ok(());
+            }
+        };
         self.take(id, name, peer, params)
     }
 
@@ -206,158 +207,6 @@ impl Server {
         self.requests.find(id).is_some()
             || self.watchers.is_listening(id)
             || self.early.iter().any(|early| early.is(id))
-    }
-
-    /// S-VER-07, S-VER-08: what a request claims of itself outranks its name.
-    fn terms(&self, name: &str, params: &Params<'_>) -> Result<Terms, ErrorObject> {
-        let speaks = |era| self.config.versions.newest_of(era).is_some();
-        if speaks(Era::Modern) && params.claims_modern() {
-            return Ok(Terms::Modern);
-        }
-        if name == names::INITIALIZE {
-            return Ok(Terms::Initialize);
-        }
-        let is_ping = name == names::PING && speaks(Era::Legacy);
-        if self.legacy.is_some() || is_ping {
-            return Ok(Terms::Legacy);
-        }
-        // S-META-03: it lacks what a modern request must have.
-        let is_modern_method = method::find(name)
-            .is_some_and(|facts| !Version::LEGACY.iter().any(|v| facts.to_server.contains(*v)));
-        if speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
-            return Ok(Terms::Modern);
-        }
-        let text = "the client has not introduced itself yet: send `initialize` first";
-        Err(ErrorObject::new(code::INVALID_REQUEST, text))
-    }
-
-    /// Who asks, by these terms.
-    fn peer(&mut self, terms: Terms, params: &Params<'_>) -> Result<Arc<Peer>, ErrorObject> {
-        match terms {
-            Terms::Initialize => self.introduced(params.whole()),
-            Terms::Legacy => self.legacy_terms(),
-            Terms::Modern => self.modern_terms(params),
-        }
-    }
-
-    fn introduced(&self, params: Option<&RawValue>) -> Result<Arc<Peer>, ErrorObject> {
-        match legacy::meet(params, self.config.versions) {
-            Ok(peer) => Ok(Arc::new(peer)),
-            // S-VER-12
-            Err(Unmet::NoLegacy(wanted)) => Err(self.unsupported(&wanted)),
-            Err(Unmet::Unreadable) => Err(ErrorObject::new(
-                code::INVALID_PARAMS,
-                "`initialize` needs a protocolVersion that is a text, and capabilities that are an object",
-            )),
-        }
-    }
-
-    fn legacy_terms(&self) -> Result<Arc<Peer>, ErrorObject> {
-        let scope = self.legacy.as_ref();
-        scope.map(|scope| scope.peer.clone()).ok_or_else(|| {
-            ErrorObject::new(
-                code::INVALID_REQUEST,
-                "the client has not introduced itself yet",
-            )
-        })
-    }
-
-    /// S-META-03, S-VER-01: the terms that a modern request must bring, in this order. S-META-05: and no others.
-    fn modern_terms(&mut self, params: &Params<'_>) -> Result<Arc<Peer>, ErrorObject> {
-        let lacking = |what: &str| {
-            let text = format!("the request needs {what} in `_meta`");
-            ErrorObject::new(code::INVALID_PARAMS, text)
-        };
-        if params.is_ambiguous {
-            let text = "the request says something twice that must be said once";
-            return Err(ErrorObject::new(code::INVALID_PARAMS, text));
-        }
-        let version = params.version.ok_or_else(|| lacking("a protocolVersion"))?;
-        let capabilities = params
-            .capabilities
-            .ok_or_else(|| lacking("clientCapabilities"))?;
-        let client = params.client;
-        if let Some(known) = &self.known {
-            let is_same = *known.version == *version.get()
-                && *known.capabilities == *capabilities.get()
-                && known.client.as_deref() == client.map(RawValue::get);
-            if is_same {
-                return Ok(known.peer.clone());
-            }
-        }
-        let named: Cow<'_, str> = serde_json::from_str(version.get())
-            .map_err(|_| lacking("a protocolVersion that is a text"))?;
-        let declared: ClientCapabilities = serde_json::from_str(capabilities.get())
-            .map_err(|_| lacking("clientCapabilities that are an object"))?;
-        let spoken = Version::parse(&named)
-            .filter(|v| v.era() == Era::Modern && self.config.versions.contains(*v))
-            .ok_or_else(|| self.unsupported(&named))?;
-        let peer = Arc::new(Peer {
-            version: spoken,
-            client: client.and_then(|c| serde_json::from_str::<Implementation>(c.get()).ok()),
-            capabilities: declared,
-        });
-        self.known = Some(Known {
-            version: version.get().into(),
-            capabilities: capabilities.get().into(),
-            client: client.map(|client| client.get().into()),
-            peer: peer.clone(),
-        });
-        Ok(peer)
-    }
-
-    /// S-VER-01: no such version here, but these.
-    fn unsupported(&self, wanted: &str) -> ErrorObject {
-        let text = quoting("version ", wanted, " is not spoken here");
-        let mut buf = Vec::new();
-        let mut data = Object::open(&mut buf);
-        let spoken = self.config.versions.iter().map(Version::as_str);
-        data.texts("supported", spoken);
-        data.text("requested", &crate::noise::excerpt(wanted));
-        data.close();
-        let data = String::from_utf8(buf).ok();
-        ErrorObject {
-            data: data.and_then(|data| Payload::from_text(data).ok()),
-            ..ErrorObject::new(code::UNSUPPORTED_PROTOCOL_VERSION, text)
-        }
-    }
-
-    fn meet(&mut self, peer: &Arc<Peer>) {
-        if !self
-            .met
-            .as_ref()
-            .is_some_and(|met| Arc::ptr_eq(met, peer) || met == peer)
-        {
-            self.met = Some(peer.clone());
-            self.tell(Event::Met(peer.clone()));
-        }
-    }
-
-    /// The legacy client begins anew: what it asked and was asked before is over.
-    fn end_legacy(&mut self) {
-        if self.legacy.take().is_none() {
-            return;
-        }
-        self.met = None;
-        for request in self.requests.ids() {
-            let entry = self.requests.get(request);
-            if entry.is_some_and(|entry| entry.told.peer.version.era() == Era::Legacy) {
-                self.cancel(request, Cancelled::Anew);
-            }
-        }
-        for ask in self.asks.to_legacy() {
-            self.settle_ask(ask, Err(Unanswered::PeerGone));
-        }
-    }
-
-    /// A legacy client is here.
-    fn agree(&mut self, id: &Id, peer: Arc<Peer>) {
-        self.watchers.begin_legacy();
-        self.answer(id.clone(), Answer::Initialize(peer.version));
-        self.legacy = Some(Scope {
-            peer,
-            is_initialized: false,
-        });
     }
 
     /// Whether the version has this request and the server offers what it needs (S-ERR-10).
@@ -409,7 +258,7 @@ impl Server {
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         match name {
-            names::SERVER_DISCOVER => self.answer(id.clone(), Answer::Discovery),
+            names::SERVER_DISCOVER => self.discover(id, &peer),
             names::SUBSCRIPTIONS_LISTEN => self.listen(id, &peer, params)?,
             names::LOGGING_SET_LEVEL => self.set_level(id, params)?,
             names::RESOURCES_SUBSCRIBE | names::RESOURCES_UNSUBSCRIBE => {
@@ -429,9 +278,8 @@ impl Server {
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         let is_modern = peer.version.era() == Era::Modern;
-        let log_level = params.log_level.filter(|_| is_modern).map(read_level);
-        let log_level = log_level.transpose()?;
-        let told = Telling {
+        let log_level = read_level(params, &peer)?;
+        let arrival = Arrival {
             id: id.clone(),
             peer: peer.clone(),
             token: params.token.and_then(|token| Id::from_json(token.get())),
@@ -447,8 +295,8 @@ impl Server {
         if let Some(facts) = rounds {
             subject = self.subject(facts, params);
             let state = read_state(params)?;
-            if let Some(sealed) = state.as_deref().and_then(Sealed::read) {
-                return self.resume(sealed, subject, params.answers, told);
+            if let Some(state) = state.as_deref().filter(|s| s.starts_with(PREFIX)) {
+                return self.resume(state, subject, params.answers, arrival);
             }
             let answers = params.answers.map(Payload::from);
             if answers.as_ref().is_some_and(|answers| !answers.is_object()) {
@@ -460,8 +308,10 @@ impl Server {
             input = is_there.then_some(Supplied { answers, state });
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
-        let wants_progress = told.token.is_some();
-        let request = self.requests.accept(method.clone(), facts, subject, told);
+        let wants_progress = arrival.token.is_some();
+        let request = self
+            .requests
+            .accept(method.clone(), facts, subject, arrival);
         self.stats.requests += 1;
         self.tell(Event::Request(Request {
             request,
@@ -485,68 +335,13 @@ impl Server {
     fn resumes(&self, name: &str, params: &Params<'_>) -> bool {
         let facts = method::find(name).filter(|facts| facts.may_need_input);
         let state = read_state(params).ok().flatten();
-        let sealed = state.as_deref().and_then(Sealed::read);
-        match (facts, sealed) {
-            (Some(facts), Some(sealed)) if params.claims_modern() => {
-                self.is_awaited(sealed, self.subject(facts, params))
+        match (facts, state) {
+            (Some(facts), Some(state)) if params.claims_modern() => {
+                let subject = self.subject(facts, params);
+                self.awaited(&state, subject).is_some()
             }
             (_, _) => false,
         }
-    }
-
-    fn set_level(&mut self, id: &Id, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let level = params.text("level").as_deref().and_then(LogLevel::parse);
-        self.watchers.set_level(level.ok_or_else(no_such_level)?);
-        self.answer(id.clone(), Answer::Empty);
-        Ok(())
-    }
-
-    fn subscribe(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let uri = params.text("uri");
-        let nameless = || ErrorObject::new(code::INVALID_PARAMS, "the request names no uri");
-        let uri = uri.ok_or_else(nameless)?;
-        if name == names::RESOURCES_UNSUBSCRIBE {
-            self.watchers.unsubscribe(&uri);
-        } else if !self.watchers.has_subscribed(&uri) {
-            self.check_uris(1)?;
-            self.watchers.subscribe(&uri);
-        }
-        self.answer(id.clone(), Answer::Empty);
-        Ok(())
-    }
-
-    /// S-SUB-03: first it is acknowledged, then it is heard.
-    fn listen(&mut self, id: &Id, peer: &Peer, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let wanted = params.whole().and_then(filter::read).ok_or_else(|| {
-            let text = "`notifications` must be an object that says what to hear of, by flags and addresses";
-            ErrorObject::new(code::INVALID_PARAMS, text)
-        })?;
-        // S-SUB-20
-        let extension = ClientFeature::TasksExtension;
-        if wanted.task_ids.is_some() && !peer.capabilities.declares(extension) {
-            return Err(missing_capability(extension));
-        }
-        let offer = self.config.offer.as_ref();
-        let granted = offer.map(|offer| grant(Watch::from(wanted), &offer.capabilities));
-        let granted = granted.unwrap_or_default();
-        self.check_uris(granted.uris.len())?;
-        if self.watchers.listens() >= self.config.limits.listens {
-            let text = "as many watches as may be are open already; end one first";
-            return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
-        }
-        let frame = Frame::Acknowledged(id.clone(), granted.clone());
-        self.frames.push(frame);
-        self.watchers.listen(id.clone(), granted);
-        Ok(())
-    }
-
-    fn check_uris(&self, more: usize) -> Result<(), ErrorObject> {
-        let most = self.config.limits.watched_uris;
-        if more == 0 || self.watchers.uris() + more <= most {
-            return Ok(());
-        }
-        let text = format!("{most} addresses are the most that can be watched");
-        Err(ErrorObject::new(code::INTERNAL_ERROR, text))
     }
 }
 
@@ -557,13 +352,15 @@ fn read_state<'a>(params: &Params<'a>) -> Result<Option<Cow<'a, str>>, ErrorObje
     state.transpose().map_err(no_text)
 }
 
-/// S-CAP-08
-fn read_level(level: &RawValue) -> Result<LogLevel, ErrorObject> {
-    let level: Option<Cow<'_, str>> = serde_json::from_str(level.get()).ok();
-    let level = level.as_deref().and_then(LogLevel::parse);
-    level.ok_or_else(no_such_level)
-}
-
-fn no_such_level() -> ErrorObject {
-    ErrorObject::new(code::INVALID_PARAMS, "there is no such log level")
+/// From which level on a modern request wants to hear of log messages (S-CAP-08).
+fn read_level(params: &Params<'_>, peer: &Peer) -> Result<Option<LogLevel>, ErrorObject> {
+    let level = params
+        .log_level
+        .filter(|_| peer.version.era() == Era::Modern);
+    let level = level.map(|level| {
+        let level: Option<Cow<'_, str>> = serde_json::from_str(level.get()).ok();
+        let level = level.as_deref().and_then(LogLevel::parse);
+        level.ok_or_else(no_such_level)
+    });
+    level.transpose()
 }
