@@ -143,7 +143,7 @@ fn questions(stage: &mut Stage) {
         let ask = ask.expect("it could be asked before");
         stage.settle();
         let (server, now) = stage.pair.server();
-        server.withdraw(now, ask).expect("it is open");
+        server.withdraw(now, ask, None).expect("it is open");
         assert_eq!(stage.answered(ask), "Withdrawn");
         stage.forget();
     }
