@@ -213,7 +213,6 @@ fn every_request_of_an_application_gets_its_result_or_its_error() {
 }
 
 #[test]
-#[ignore = "where the link adds something of its own to the parameters, an empty object is left of them"]
 fn a_call_without_parameters_has_none_at_the_other_end() {
     the_same_everywhere(|mut stage| {
         for options in [CallOptions::new(), CallOptions::new().without_progress()] {
