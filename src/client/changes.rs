@@ -21,6 +21,9 @@ use crate::time::Instant;
 use crate::watch::{Change, List, Watch};
 use crate::wire::{Id, object};
 
+/// As many messages of the link may wait for a server that does not read before a new wish waits, too.
+const FRAMES_KEPT: usize = 256;
+
 impl Client {
     pub(super) fn changed(&mut self, params: Option<&RawValue>, lists: &[List]) {
         if !self.is_for_us(params) {
@@ -113,7 +116,11 @@ impl Client {
     /// The application wishes to hear of this.
     pub(super) fn wish(&mut self, wish: Watch) {
         let session = self.session.clone().filter(|_| self.state == State::Ready);
-        let chores = self.watcher.wish_for(wish, session.as_deref());
+        // A server that does not read is told of the last wish when it reads again, not of all of them.
+        let is_read = self.frames.len() < FRAMES_KEPT;
+        self.has_unsaid_wish = !is_read;
+        let told = session.as_deref().filter(|_| is_read);
+        let chores = self.watcher.wish_for(wish, told);
         if let Some(session) = session {
             self.speak(session.version);
         }
@@ -137,6 +144,13 @@ impl Client {
         }
         self.watcher.stop_waiting();
         self.tell_watching();
+    }
+
+    /// What was wished while the server did not read.
+    pub(super) fn say_wish(&mut self) {
+        if self.has_unsaid_wish && self.frames.len() < FRAMES_KEPT {
+            self.wish(self.watcher.wish().clone());
+        }
     }
 
     /// Tells what the server grants, as soon as that is known, and sees to what it does not.

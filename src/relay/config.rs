@@ -75,6 +75,13 @@ impl Config {
         }
     }
 
+    /// The link to the server behind. It hears what a legacy client in front would hear that chose no level.
+    pub(super) fn client(&self) -> Upstream {
+        let mut upstream = self.upstream.clone();
+        upstream.unasked_logs = Some(self.downstream.log_level);
+        upstream
+    }
+
     pub(super) fn answers_with_result(&self, is_tool_call: bool) -> bool {
         is_tool_call && self.lost_calls == LostCalls::AsResult
     }

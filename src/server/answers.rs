@@ -2,8 +2,6 @@
 
 use alloc::borrow::Cow;
 
-use serde_json::value::RawValue;
-
 use super::event::{Cancelled, Event, Peer, Unanswered};
 use super::frame::{Answer, Frame};
 use super::misuse::Misuse;
@@ -14,11 +12,8 @@ use super::{Server, Timer};
 use crate::id::RequestId;
 use crate::protocol::method::names;
 use crate::protocol::question::Unaskable;
-use crate::protocol::{ClientFeature, Era, ServerFeature, meta, question, round};
-use crate::wire::{ErrorObject, Id, Payload, object};
-
-/// The member of capabilities that holds the extensions.
-const EXTENSIONS: &str = "extensions";
+use crate::protocol::{ClientFeature, Era, ServerCapabilities, ServerFeature, question, round};
+use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {
     /// The server itself answers that something cannot be served.
@@ -153,8 +148,8 @@ impl Server {
             }
             // S-RPC-22: an extension may have types of its own; which, only the two applications know.
             _ => {
-                has_strange_extension(declared.member(EXTENSIONS))
-                    && has_strange_extension(offered.and_then(|o| o.member(EXTENSIONS)))
+                declared.has_strange_extension()
+                    && offered.is_some_and(ServerCapabilities::has_strange_extension)
             }
         };
         if is_allowed {
@@ -190,14 +185,6 @@ impl Entry {
                 .missing()
         })
     }
-}
-
-/// Whether one of these extensions is not known here.
-fn has_strange_extension(extensions: Option<&RawValue>) -> bool {
-    let extensions = extensions.map_or("{}", RawValue::get);
-    let mut is_any = false;
-    let _ = object::members(extensions, |key, _| is_any |= key != meta::TASKS_EXTENSION);
-    is_any
 }
 
 /// S-MRTR-01, S-MRTR-02: in the modern era only some requests can wait for input.

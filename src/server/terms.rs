@@ -15,7 +15,7 @@ use super::params::Params;
 use super::{Server, quoting};
 use crate::noise::excerpt;
 use crate::protocol::method::{self, names};
-use crate::protocol::{ClientCapabilities, Era, Implementation, Version, code};
+use crate::protocol::{ClientCapabilities, Era, Implementation, ServerCapabilities, Version, code};
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Id, Payload};
 
@@ -179,13 +179,16 @@ impl Server {
     /// A legacy client is here.
     pub(super) fn agree(&mut self, id: &Id, peer: Arc<Peer>) {
         self.watchers.begin_legacy();
+        let mut offered = ServerCapabilities::default();
         if let Some(offer) = &self.config.offer {
+            offered = offer.capabilities.clone();
             let agreement = self.voice.agreement(offer, peer.version);
             self.answer(id.clone(), agreement);
         }
         self.legacy = Some(Scope {
             peer,
             is_initialized: false,
+            offered,
         });
     }
 }
