@@ -49,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// As many steps without any time passing are a spin.
 const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
 
+/// What is heard when nothing is.
+pub(crate) const NOTHING: [Value; 0] = [];
+
 pub(crate) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
