@@ -403,7 +403,8 @@ fn word_of_changes_is_offered_apart() {
 #[test]
 fn the_version_that_was_agreed_on_is_kept_to() {
     every_legacy_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
+        let urls = json!({"elicitation": {"url": {}}});
+        let mut host = Host::new(config()).declaring(urls).speaking(version);
         for method in [
             "server/discover",
             "subscriptions/listen",
