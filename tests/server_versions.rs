@@ -658,7 +658,7 @@ fn the_kinds_of_results_are_those_that_both_ends_know() {
         assert_eq!(host.result(&id)["resultType"], "complete");
         host.finish();
     }
-    // Only a tool call can become a task.
+    // With the extension at both ends there is one more, for tool calls alone.
     let tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}}});
     let mut host = Host::modern(with_tasks()).declaring(tasks);
     host.call("tools/list", Value::Null);
@@ -668,6 +668,9 @@ fn the_kinds_of_results_are_those_that_both_ends_know() {
         matches!(result, Err(Misuse::InvalidResultType { .. })),
         "{result:?}"
     );
+    let (id, request) = host.tool("add");
+    host.respond(request, a_task());
+    assert_eq!(host.result(&id)["resultType"], "task");
     host.finish();
 }
 
