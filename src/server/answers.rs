@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::event::{Cancelled, Event, Unanswered};
+use super::event::{Cancelled, Event, Peer, Unanswered};
 use super::frame::{Answer, Frame};
 use super::misuse::Misuse;
 use super::reply::{InputRequired, Shape, Verdict};
@@ -13,6 +13,7 @@ use super::seal::PREFIX;
 use super::{Server, Timer};
 use crate::id::RequestId;
 use crate::protocol::method::names;
+use crate::protocol::question::Unaskable;
 use crate::protocol::{ClientCapabilities, ClientFeature, Era, meta, question, round};
 use crate::wire::{ErrorObject, Id, Payload, object};
 
@@ -149,8 +150,7 @@ impl Entry {
         };
         let peer = &self.arrival.peer;
         input.questions.iter().find_map(|asked| {
-            let params = asked.params.as_ref().map(Payload::raw);
-            question::check(&peer.capabilities, peer.version, &asked.method, params)
+            may_be_asked(peer, &asked.method, asked.params.as_ref())
                 .err()?
                 .missing()
         })
@@ -209,12 +209,27 @@ pub(super) fn check_question(
     if params.is_some_and(|params| !params.is_object()) {
         return Err(Misuse::NotAnObject { what: "parameters" });
     }
-    let peer = &entry.arrival.peer;
-    let params = params.map(Payload::raw);
-    question::check(&peer.capabilities, peer.version, method, params).map_err(|why| {
-        Misuse::Unaskable {
-            method: Cow::Owned(method.into()),
-            why,
-        }
+    may_be_asked(&entry.arrival.peer, method, params).map_err(|why| Misuse::Unaskable {
+        method: Cow::Owned(method.into()),
+        why,
     })
+}
+
+/// Whether this client can be asked this, in this form and as a task where it is asked so.
+pub(super) fn may_be_asked(
+    peer: &Peer,
+    method: &str,
+    params: Option<&Payload>,
+) -> Result<(), Unaskable> {
+    let params = params.map(Payload::raw);
+    question::check(&peer.capabilities, peer.version, method, params)?;
+    match question::task_feature(method, params) {
+        Some(feature)
+            if feature.versions().contains(peer.version)
+                && !peer.capabilities.declares(feature) =>
+        {
+            Err(Unaskable::UndeclaredManner(feature))
+        }
+        Some(_) | None => Ok(()),
+    }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::value::RawValue;
 
-use super::answers::{check_question, may_ask};
+use super::answers::{check_question, may_ask, may_be_asked};
 use super::asks::{self, Found, Open, Place};
 use super::event::{Cancelled, Event, State, Unanswered};
 use super::frame::Frame;
@@ -15,7 +15,7 @@ use super::reply::Verdict;
 use super::requests::{Arrival, Phase};
 use super::{Server, Timer, missing_capability, seal};
 use crate::id::{AskId, RequestId};
-use crate::protocol::{Era, code, question};
+use crate::protocol::{Era, code};
 use crate::wire::{ErrorObject, Id, Payload, object};
 
 impl Server {
@@ -61,9 +61,7 @@ impl Server {
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(Misuse::NotAnObject { what: "parameters" });
         }
-        let raw = params.as_ref().map(Payload::raw);
-        let checked = question::check(&peer.capabilities, peer.version, &method, raw);
-        if let Err(why) = checked {
+        if let Err(why) = may_be_asked(peer, &method, params.as_ref()) {
             return Err(Misuse::Unaskable { method, why });
         }
         self.check_ask(params.as_ref(), Era::Legacy)?;
@@ -230,9 +228,8 @@ impl Server {
             let Some(open) = self.asks.get(ask) else {
                 continue;
             };
-            let params = open.params.as_ref().map(Payload::raw);
             // S-META-08: what was declared with an earlier round counts no more.
-            let checked = question::check(&peer.capabilities, peer.version, &open.method, params);
+            let checked = may_be_asked(&peer, &open.method, open.params.as_ref());
             if is_last {
                 self.settle_ask(ask, Err(Unanswered::TooManyRounds { rounds }));
             } else if let Err(why) = checked {
