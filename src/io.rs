@@ -156,6 +156,21 @@ impl fmt::Debug for Input<'_> {
     }
 }
 
+impl<E> Output<E> {
+    /// The same with another event, or nothing if the event is not to be told.
+    pub(crate) fn and_then_event<F>(self, then: impl FnOnce(E) -> Option<F>) -> Option<Output<F>> {
+        Some(match self {
+            Output::CloseWrite { epoch } => Output::CloseWrite { epoch },
+            Output::Event(event) => Output::Event(then(event)?),
+            Output::Kill { epoch } => Output::Kill { epoch },
+            Output::Open { epoch } => Output::Open { epoch },
+            Output::Release { epoch } => Output::Release { epoch },
+            Output::Terminate { epoch } => Output::Terminate { epoch },
+            Output::Write { epoch, stream, len } => Output::Write { epoch, stream, len },
+        })
+    }
+}
+
 /// What the driver must do, in the order in which it comes.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -113,6 +113,7 @@ extern crate std;
 
 pub mod client;
 mod config;
+mod digest;
 mod fault;
 mod filter;
 mod id;
@@ -121,6 +122,7 @@ mod noise;
 mod pipe;
 pub mod protocol;
 mod queue;
+pub mod relay;
 pub mod server;
 mod stats;
 mod time;
@@ -133,6 +135,7 @@ pub use config::{Binding, Config, Dialect, Keepalive, Limit, Limits, Policy, Ret
 pub use fault::{ExitStatus, Fault, FaultKind};
 pub use id::{AskId, CallId, Epoch, RequestId, StreamId};
 pub use io::{Input, Output};
+pub use relay::Relay;
 pub use server::Server;
 pub use stats::Stats;
 pub use time::{Deadline, Instant, Wake};

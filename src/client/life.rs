@@ -136,6 +136,9 @@ impl Client {
         }
         self.timers.disarm(Timer::Attempt);
         self.step(Cue::Attempt);
+        if let Some(capabilities) = self.to_declare.take() {
+            self.config.capabilities = capabilities;
+        }
         self.epoch = self.epoch.next();
         self.budget.opened(self.now);
         self.stats.opens += 1;

@@ -63,7 +63,7 @@ use watcher::Watcher;
 use crate::config::Config;
 use crate::id::{AskId, CallId, Epoch, StreamId};
 use crate::io::{Input, Output};
-use crate::protocol::{Era, Kind, Version};
+use crate::protocol::{ClientCapabilities, Era, Kind, Version};
 use crate::queue::Outbox;
 use crate::stats::Stats;
 use crate::time::{Deadline, Instant, TICK, Wake};
@@ -91,6 +91,8 @@ pub struct Client {
     session: Option<Arc<Session>>,
     last_end: Option<Arc<Ended>>,
     is_shutting_down: bool,
+    /// What the next server is told that this client can be asked, if that is another thing than now.
+    to_declare: Option<ClientCapabilities>,
     budget: Budget,
     handshake: Handshake,
     pulse: Option<Pulse>,
@@ -171,6 +173,7 @@ impl Client {
             session: None,
             last_end: None,
             is_shutting_down: false,
+            to_declare: None,
             budget: Budget::new(config.policy.retry, config.seed),
             handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
             pulse: None,
@@ -448,6 +451,11 @@ impl Client {
         let method = method.into();
         let facts = check_kind(&method, Kind::Notification)?;
         self.act(now, |link| link.announce(method, facts, params))
+    }
+
+    /// What this client can be asked, from the next life on: a server is told once.
+    pub fn declare(&mut self, now: Instant, capabilities: ClientCapabilities) {
+        self.act(now, |link| link.to_declare = Some(capabilities));
     }
 
     /// Where the link stands.

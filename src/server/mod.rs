@@ -366,7 +366,7 @@ impl Server {
     ///
     /// When the capabilities do not offer word of such changes.
     pub fn publish(&mut self, now: Instant, change: Change) -> Result<(), Misuse> {
-        self.act(now, |server| server.published(&change))
+        self.act(now, |server| server.published(change))
     }
 
     /// Logs something: for a request, or for whoever listens. Nothing is sent that is below the level that was asked for; to
@@ -480,7 +480,7 @@ impl Server {
     }
 
     /// Whether what waits to be written leaves room for more.
-    fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.frames.bytes() < self.config.limits.queued_bytes
     }
 

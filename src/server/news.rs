@@ -40,7 +40,12 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn published(&mut self, change: &Change) -> Result<(), Misuse> {
+    pub(super) fn published(&mut self, change: Change) -> Result<(), Misuse> {
+        // The protocol has one word for both lists of resources.
+        let change = &match change {
+            Change::List(List::ResourceTemplates) => Change::List(List::Resources),
+            change @ (Change::List(_) | Change::Resource { .. }) => change,
+        };
         let feature = match change {
             Change::List(List::Prompts) => ServerFeature::PromptsListChanged,
             Change::List(List::ResourceTemplates | List::Resources) => {

@@ -2,12 +2,9 @@
 
 use alloc::format;
 use alloc::string::String;
-#[allow(
-    deprecated,
-    reason = "the one keyed hash that core has; it was deprecated as a default for hash maps, not as a function"
-)]
-use core::hash::{Hasher, SipHasher};
+use core::hash::Hasher;
 
+use crate::digest;
 use crate::id::RequestId;
 
 /// How every state of the machine begins.
@@ -50,7 +47,7 @@ impl Seal {
 
     /// What a request is about, as a number: its method and what it names.
     pub(super) fn subject(&self, method: &str, target: &str) -> u64 {
-        let mut hash = self.hasher();
+        let mut hash = digest::keyed(self.key);
         for text in [method, target] {
             hash.write_u64(text.len() as u64);
             hash.write(text.as_bytes());
@@ -59,17 +56,12 @@ impl Seal {
     }
 
     fn proof(&self, request: RequestId, round: u32, subject: u64) -> u64 {
-        let mut hash = self.hasher();
+        let mut hash = digest::keyed(self.key);
         hash.write(PREFIX.as_bytes());
         hash.write_u64(request.number());
         hash.write_u64(u64::from(round));
         hash.write_u64(subject);
         hash.finish()
-    }
-
-    #[allow(deprecated, reason = "as above")]
-    fn hasher(&self) -> SipHasher {
-        SipHasher::new_with_keys(self.key.0, self.key.1)
     }
 }
 
@@ -99,14 +91,6 @@ mod tests {
     use super::*;
 
     const SECRET: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-
-    /// The example in the paper on SipHash: a proof is only as good as the function.
-    #[test]
-    fn the_hash_is_siphash_2_4() {
-        let mut hash = Seal::new(SECRET).hasher();
-        hash.write(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
-        assert_eq!(hash.finish(), 0xa129_ca61_49be_45e5);
-    }
 
     #[test]
     fn a_state_holds_for_what_it_was_made_for_and_nothing_else() {

@@ -1,0 +1,59 @@
+//! Everything that can be chosen about a relay, with the reason beside each default. Knows nothing of how it is used.
+
+use core::time::Duration;
+
+use crate::config::Config as Upstream;
+use crate::protocol::ServerCapabilities;
+use crate::server::{self, Offer, UnknownMethods};
+
+/// How a relay is set up.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The link to the server behind. What it declares to that server is what the client in front declares.
+    pub upstream: Upstream,
+    /// The end that serves the client in front. What it offers is what the server behind offers.
+    pub downstream: server::Config,
+    /// What is offered to a client in front that has waited for so long for the server behind to be ready: everything,
+    /// since nothing is known. What the server turns out not to have is refused then.
+    pub fallback: Offer,
+    /// How long a client in front waits to hear what is offered. 10 s: less than clients wait for a handshake.
+    pub patience: Duration,
+    /// How a tool call is answered that has no reply.
+    pub lost_calls: LostCalls,
+}
+
+impl Config {
+    /// A relay to a server that is reached like this. `secret` is what the states of modern requests are sealed
+    /// with: random bytes where there is randomness, of this process alone.
+    #[must_use]
+    pub fn new(upstream: Upstream, secret: [u8; 16]) -> Config {
+        let everything = ServerCapabilities::default()
+            .with_tools(true)
+            .with_prompts(true)
+            .with_resources(true, true)
+            .with_completions()
+            .with_logging();
+        let (name, version) = (upstream.client.name(), upstream.client.version());
+        Config {
+            fallback: Offer::new(name, version).with_capabilities(everything),
+            upstream,
+            downstream: server::Config {
+                unknown_methods: UnknownMethods::Delivered,
+                ..server::Config::deferred(secret)
+            },
+            patience: Duration::from_secs(10),
+            lost_calls: LostCalls::AsResult,
+        }
+    }
+}
+
+/// How a tool call is answered that has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LostCalls {
+    /// With an error of JSON-RPC. Some clients take it for the end of the connection.
+    AsError,
+    /// With a result that says to be an error: the model reads what happened, and whether the tool may have run.
+    AsResult,
+}

@@ -1,0 +1,216 @@
+//! A [`Server`] in front of a [`Client`]: a connection that outlives any number of lives of the server behind it.
+//!
+//! The relay itself only carries: `bridge` makes verbs of one end out of the events of the other, `lists` knows which
+//! lists the client in front has seen, `words` how a failure is told to it. What is retried, timed out or refused is decided by
+//! the two machines.
+
+mod bridge;
+mod config;
+mod lists;
+mod words;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+
+pub use config::{Config, LostCalls};
+
+use bridge::{Carried, Errand, Offered};
+use lists::Lists;
+
+use crate::client::{self, Client};
+use crate::id::{AskId, CallId, Epoch, RequestId, StreamId};
+use crate::io::{Input, Output};
+use crate::server::{self, Server};
+use crate::time::{Deadline, Instant, Wake};
+
+/// Which of the two transports of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Side {
+    /// To the client in front.
+    Downstream,
+    /// To the server behind.
+    Upstream,
+}
+
+/// Something that whoever runs the relay may want to know: the lives of both sides. What is carried through stays out.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// Of the client in front.
+    Downstream(server::Event),
+    /// Of the link to the server behind.
+    Upstream(client::Event),
+}
+
+/// A server in front of a client: what a host sees of a server that may crash, hang or be replaced.
+///
+/// Requests, progress, cancels, questions, log messages and changes are carried through, with ids of their own on either side
+/// and each side in its own era. When the server behind dies, the calls that it had are answered at once with what
+/// happened, calls that were never sent wait for its next life, lists that are different then are announced, and watches
+/// are set up again. The client in front shakes hands once.
+///
+/// A driver feeds both transports and carries out what [`poll_output`](Relay::poll_output) says for each.
+pub struct Relay {
+    config: Config,
+    now: Instant,
+    server: Server,
+    client: Client,
+    /// Until when the client in front waits for the offer.
+    patience: Option<Instant>,
+    /// What the client in front was last offered.
+    offered: Option<Offered>,
+    /// What each call is for.
+    errands: BTreeMap<CallId, Errand>,
+    /// The call that each request became.
+    calls: BTreeMap<RequestId, CallId>,
+    /// The questions of the server behind, by what each is called there.
+    asks: BTreeMap<AskId, Carried>,
+    /// The same, by what each is called in front.
+    asked: BTreeMap<AskId, AskId>,
+    lists: Lists,
+}
+
+/// # The contract with the driver
+impl Relay {
+    /// A relay that reaches for its server as soon as there is a client in front of it.
+    #[must_use]
+    pub fn new(config: Config) -> Relay {
+        Relay {
+            now: Instant::ZERO,
+            server: Server::new(config.downstream.clone()),
+            client: Client::new(config.upstream.clone()),
+            patience: None,
+            offered: None,
+            errands: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            lists: Lists::default(),
+            config,
+        }
+    }
+
+    /// Something happened to the transport of the client in front; see [`Server::handle`].
+    pub fn handle_downstream(&mut self, now: Instant, input: Input<'_>) {
+        self.now = self.now.max(now);
+        self.server.handle(self.now, input);
+    }
+
+    /// Something happened to the transport `epoch` of the server behind; see [`Client::handle`].
+    pub fn handle_upstream(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
+        self.now = self.now.max(now);
+        self.client.handle(self.now, epoch, input);
+    }
+
+    /// It is `now`. Early or late is harmless.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.server.handle_timeout(self.now);
+        self.client.handle_timeout(self.now);
+        if self.patience.is_some_and(|until| until <= self.now) {
+            self.offer_everything();
+        }
+    }
+
+    /// What the driver must do next, and on which side; `None` when there is nothing. Bytes to write are appended to `buf`.
+    ///
+    /// What is carried from one side to the other is carried in here: poll until `None` after every input and verb.
+    #[must_use = "an output that is not carried out is lost"]
+    pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<(Side, Output<Event>)> {
+        loop {
+            if let Some(output) = self.server.poll_output(buf) {
+                let output = output.and_then_event(|event| self.carry_up(event));
+                match output {
+                    Some(output) => return Some((Side::Downstream, output)),
+                    None => continue,
+                }
+            }
+            let output = self.client.poll_output(buf)?;
+            if let Some(output) = output.and_then_event(|event| self.carry_down(event)) {
+                return Some((Side::Upstream, output));
+            }
+        }
+    }
+
+    /// When to call [`handle_timeout`](Relay::handle_timeout), and why. `None` when nothing is ever due by itself.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        let patience = self.patience.map(|at| Deadline {
+            at,
+            wake: Wake::Handshake,
+        });
+        let due = [
+            self.server.poll_timeout(),
+            self.client.poll_timeout(),
+            patience,
+        ];
+        due.into_iter().flatten().min_by_key(|deadline| deadline.at)
+    }
+
+    /// Whether to go on reading from this side. Nothing more of the server behind is wanted while the client in front does
+    /// not read what there is.
+    #[must_use]
+    pub fn wants_input(&self, side: Side, stream: StreamId) -> bool {
+        match side {
+            Side::Downstream => self.server.wants_input(stream),
+            Side::Upstream => self.client.wants_input(stream) && self.server.has_room(),
+        }
+    }
+}
+
+/// # The verbs of whoever runs it
+impl Relay {
+    /// Reaches for the server behind without waiting for a client in front.
+    pub fn connect(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.client.connect(self.now);
+    }
+
+    /// The transport `seen` to the server behind is to be replaced; see [`Client::reconnect`].
+    pub fn reconnect(&mut self, now: Instant, seen: Epoch, why: &str) {
+        self.now = self.now.max(now);
+        self.client.reconnect(self.now, seen, why);
+    }
+
+    /// The network is back, the laptop is awake; see [`Client::wake`].
+    pub fn wake(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.client.wake(self.now);
+    }
+
+    /// The relay is not wanted any more: the requests in flight have a while, then both sides are closed.
+    pub fn shutdown(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.server.shutdown(self.now);
+    }
+
+    /// Whether both sides are closed, for good.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.server.state() == server::State::Closed && self.client.state() == client::State::Closed
+    }
+
+    /// The end that serves the client in front, to look at.
+    #[must_use]
+    pub const fn downstream(&self) -> &Server {
+        &self.server
+    }
+
+    /// The link to the server behind, to look at.
+    #[must_use]
+    pub const fn upstream(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// Where both sides stand. What is carried stays out.
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay")
+            .field("downstream", &self.server)
+            .field("upstream", &self.client)
+            .finish_non_exhaustive()
+    }
+}
