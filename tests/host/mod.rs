@@ -49,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// As many steps without any time passing are a spin.
 const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
 
+/// What is heard when nothing is.
+pub(crate) const NOTHING: [Value; 0] = [];
+
 pub(crate) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -79,6 +82,10 @@ pub(crate) fn offering(capabilities: ServerCapabilities) -> Config {
         Offer::new("host", "1").with_capabilities(capabilities),
         [7; 16],
     )
+}
+
+pub(crate) fn is_modern(version: Version) -> bool {
+    version.era() == Era::Modern
 }
 
 /// What a client of these scripts can be asked where they say nothing else: everything that needs no further word.
@@ -239,7 +246,7 @@ impl Host {
     /// From now on `call` speaks this version; if it is one of the legacy era, its handshake is done first.
     pub(crate) fn speaking(mut self, version: Version) -> Host {
         self.version = version;
-        if version.era() == Era::Legacy {
+        if !is_modern(version) {
             let id = self.initialize(version.as_str());
             assert_eq!(self.result(&id)["protocolVersion"], version.as_str());
             self.say(notification("notifications/initialized", Value::Null));
@@ -303,9 +310,16 @@ impl Host {
 
     /// A request in the version that is spoken. Its id.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
-        match self.version.era() {
-            Era::Modern => self.modern_call(method, params),
-            _ => self.plain_call(method, params),
+        let params = self.terms(params);
+        self.plain_call(method, params)
+    }
+
+    /// The parameters as a request in the version that is spoken has them.
+    pub(crate) fn terms(&self, params: Value) -> Value {
+        if is_modern(self.version) {
+            with_meta(params, self.capabilities.clone())
+        } else {
+            params
         }
     }
 
@@ -669,6 +683,22 @@ impl Host {
             .map(|(_, event)| event)
             .filter_map(pick)
             .collect()
+    }
+
+    /// The notifications of the client that the application was told of, in order.
+    pub(crate) fn notified(&self) -> Vec<&str> {
+        self.picked(|event| match event {
+            Event::Notified { method, .. } => Some(&**method),
+            _ => None,
+        })
+    }
+
+    /// How much of no use the client had said whenever the application was told of it.
+    pub(crate) fn noise(&self) -> Vec<u64> {
+        self.picked(|event| match event {
+            Event::Noise(noise) => Some(noise.count),
+            _ => None,
+        })
     }
 
     /// What the application was asked for, in order.

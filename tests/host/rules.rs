@@ -97,7 +97,7 @@ impl Rules {
     ) {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         let params = &message["params"];
-        match message.get("id").filter(|id| is_nameable(id)) {
+        match message.get("id").and_then(name) {
             Some(_) if is_response(message) => {}
             Some(id) => {
                 let meta = &params["_meta"];
@@ -110,8 +110,8 @@ impl Rules {
                     progress: None,
                     is_acknowledged: false,
                 };
-                begun.insert(id.to_string());
-                self.open.entry(id.to_string()).or_default().push(open);
+                begun.insert(id.clone());
+                self.open.entry(id).or_default().push(open);
             }
             None if method == "notifications/initialized" => self.is_initialized = true,
             None if method == "notifications/cancelled" => {
@@ -122,7 +122,7 @@ impl Rules {
                     self.cancel(&id);
                 }
             }
-            None if method.starts_with("notifications/") => {}
+            None if is_notification(message) => {}
             None => self.unreadable += 1,
         }
     }
@@ -187,7 +187,8 @@ impl Rules {
     }
 
     fn wrote_request(&mut self, method: &str, id: &Value, message: &Value) {
-        assert!(is_nameable(id), "{message} has an id that is none");
+        assert!(name(id).is_some(), "{message} has an id that is none");
+        assert!(!method.starts_with("notifications/"), "{message} has an id");
         assert!(
             self.is_initialized || method == "ping",
             "{message} before the handshake was over"
@@ -320,13 +321,24 @@ impl Rules {
     }
 }
 
-/// Whether an answer can name it.
-fn is_nameable(id: &Value) -> bool {
+/// An id as an answer names it, if one can: a number without a fraction is an integer, however it is written.
+#[allow(clippy::cast_possible_truncation, reason = "it has no fraction")]
+fn name(id: &Value) -> Option<String> {
     match id {
-        Value::Number(number) => number.is_i64() || number.is_u64(),
-        Value::String(text) => text.len() <= TEXT_ID_LIMIT,
-        _ => false,
+        Value::Number(number) if number.is_f64() => number
+            .as_f64()
+            .filter(|number| number.fract() == 0.0 && number.abs() < 1e15)
+            .map(|number| (number as i64).to_string()),
+        Value::String(text) if text.len() > TEXT_ID_LIMIT => None,
+        Value::Number(_) | Value::String(_) => Some(id.to_string()),
+        _ => None,
     }
+}
+
+/// Whether it wants no answer (S-RPC-15).
+fn is_notification(message: &Value) -> bool {
+    let is_named = message["jsonrpc"] == "2.0" && message["method"].is_string();
+    is_named && message.get("id").is_none()
 }
 
 fn is_response(message: &Value) -> bool {
