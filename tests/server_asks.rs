@@ -16,8 +16,8 @@ use everlink::{AskId, ErrorObject, RequestId};
 use serde_json::{Value, json};
 
 use host::{
-    Host, config, every_chunking, every_era, millis, offering, payload, request, seconds,
-    value, with_meta,
+    Host, config, every_chunking, every_era, millis, offering, payload, request, seconds, value,
+    with_meta,
 };
 
 const CANCELLED: &str = "notifications/cancelled";
