@@ -73,12 +73,14 @@ impl Relay {
                 }
                 return Some(Event::Downstream(event));
             }
-            server::Event::Closed => {
+            server::Event::Closed { .. } => {
                 self.patience = None;
                 self.client.shutdown(self.now);
                 return Some(Event::Downstream(event));
             }
-            server::Event::Draining { .. } | server::Event::Noise(_) => {
+            server::Event::Draining { .. }
+            | server::Event::Initialized
+            | server::Event::Noise(_) => {
                 return Some(Event::Downstream(event));
             }
         }
@@ -119,6 +121,7 @@ impl Relay {
         };
         self.errands.remove(&call);
         let reason = match why {
+            server::Cancelled::Anew => Some("the client began anew"),
             server::Cancelled::ByPeer { reason } => reason.as_deref(),
             server::Cancelled::NotResumed => {
                 Some("the client was asked something and did not answer")

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::config::{Offer, UnknownMethods};
 use super::ending::unavailable;
-use super::event::{Event, Peer, Request, State, Supplied};
+use super::event::{Cancelled, Event, Peer, Request, State, Supplied, Unanswered};
 use super::frame::{Answer, Frame, Voice};
 use super::legacy::{self, Scope, Unmet};
 use super::params::Params;
@@ -28,12 +28,28 @@ use crate::watch::Watch;
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Id, Payload};
 
-/// A request that waits for the offer.
+/// What waits for the offer.
 #[derive(Debug)]
-pub(super) struct Early {
-    pub(super) id: Id,
-    method: Box<str>,
-    params: Option<Payload>,
+pub(super) enum Early {
+    /// `notifications/initialized`, behind the handshake that it ends.
+    Initialized,
+    Request {
+        id: Id,
+        method: Box<str>,
+        params: Option<Payload>,
+    },
+}
+
+impl Early {
+    /// Whether it is the beginning of a handshake.
+    pub(super) fn is_introduction(&self) -> bool {
+        matches!(self, Early::Request { method, .. } if **method == *names::INITIALIZE)
+    }
+
+    /// Whether it is the request with this id.
+    pub(super) fn is(&self, other: &Id) -> bool {
+        matches!(self, Early::Request { id, .. } if id == other)
+    }
 }
 
 /// A modern client, and the words in which it described itself: the same words need not be read twice.
@@ -58,54 +74,98 @@ enum Terms {
 
 impl Server {
     pub(super) fn requested(&mut self, id: Id, name: &str, params: Option<&RawValue>) {
-        if self.is_in_flight(&id) {
-            let text = "another request with this id is not answered yet";
-            return self.refuse(id, ErrorObject::new(code::INVALID_REQUEST, text));
-        }
         let params = Params::read(params);
-        let terms = match self.terms(name, &params) {
-            Ok(terms) => terms,
-            Err(error) => return self.refuse(id, error),
+        if let Err(error) = self.admit(&id, name, &params) {
+            self.refuse(id, error);
+        }
+    }
+
+    fn admit(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
+        let terms = self.terms(name, params);
+        if let Ok(Terms::Initialize) = terms {
+            return self.introduce(id, params);
+        }
+        self.check_id(id)?;
+        let terms = match terms {
+            Err(_) if self.awaits_agreement() => return self.defer(id, name, params),
+            terms => terms?,
         };
         // S-TIME-08: promptly, whatever else there is.
         if terms == Terms::Legacy && name == names::PING {
-            return self.answer(id, Answer::Empty);
+            self.answer(id.clone(), Answer::Empty);
+            return Ok(());
         }
-        let peer = match terms {
-            Terms::Initialize => self.introduced(params.whole()),
-            Terms::Legacy => self.legacy_terms(),
-            Terms::Modern => self.modern_terms(&params),
-        };
-        let peer = match peer {
-            Ok(peer) => peer,
-            Err(error) => return self.refuse(id, error),
-        };
-        if terms != Terms::Legacy {
+        let peer = self.peer(terms, params)?;
+        if self.state != State::Serving && !self.resumes(name, params) {
+            return Err(unavailable());
+        }
+        if terms == Terms::Modern {
             self.meet(&peer);
         }
-        if self.state != State::Serving && !is_resumption(&params) {
-            return self.refuse(id, unavailable());
+        if self.config.offer.is_none() {
+            return self.defer(id, name, params);
         }
-        if self.requests.in_flight() + self.early.len() >= self.config.limits.requests {
-            let most = self.config.limits.requests;
-            let text = format!("{most} requests are not answered yet; ask again when some are");
-            return self.refuse(id, ErrorObject::new(code::INTERNAL_ERROR, text));
+        self.take(id, name, peer, params)
+    }
+
+    fn introduce(&mut self, id: &Id, params: &Params<'_>) -> Result<(), ErrorObject> {
+        let peer = self.peer(Terms::Initialize, params)?;
+        if self.state != State::Serving {
+            return Err(unavailable());
         }
         if self.config.offer.is_none() {
-            self.early.push_back(Early {
-                id,
-                method: name.into(),
-                params: params.whole().map(Payload::from),
-            });
-            return;
+            self.check_id(id)?;
+            self.meet(&peer);
+            return self.defer(id, names::INITIALIZE, params);
         }
-        if terms == Terms::Initialize {
-            return self.agree(id, peer);
+        self.end_legacy();
+        self.check_id(id)?;
+        self.meet(&peer);
+        self.agree(id, peer);
+        Ok(())
+    }
+
+    /// Of two requests with one id each is answered, the second with this: were it passed over, its sender would take the
+    /// answer to the first for its own.
+    fn check_id(&self, id: &Id) -> Result<(), ErrorObject> {
+        if !self.is_in_flight(id) {
+            return Ok(());
         }
-        match self.gate(name, &peer) {
-            Ok(facts) => self.serve(id, name, facts, peer, &params),
-            Err(error) => self.refuse(id, error),
+        let text = "another request with this id is not answered yet";
+        Err(ErrorObject::new(code::INVALID_REQUEST, text))
+    }
+
+    /// It is served, now that all that is needed for it is known.
+    fn take(
+        &mut self,
+        id: &Id,
+        name: &str,
+        peer: Arc<Peer>,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
+        let facts = self.gate(name, &peer)?;
+        self.check_room()?;
+        self.serve(id, name, facts, peer, params)
+    }
+
+    /// It waits for the offer.
+    fn defer(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
+        self.check_room()?;
+        self.early.push_back(Early::Request {
+            id: id.clone(),
+            method: name.into(),
+            params: params.whole().map(Payload::from),
+        });
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), ErrorObject> {
+        let most = self.config.limits.requests;
+        if self.requests.in_flight() + self.early.len() < most {
+            return Ok(());
         }
+        let text = format!("{most} requests are not answered yet; ask again when some are");
+        Err(ErrorObject::new(code::INTERNAL_ERROR, text))
     }
 
     /// What is offered is known, or is another.
@@ -113,16 +173,39 @@ impl Server {
         self.voice = Voice::new(Some(&offer), &self.config);
         self.config.offer = Some(offer);
         for early in core::mem::take(&mut self.early) {
-            let params = early.params.as_ref().map(Payload::raw);
-            self.requested(early.id, &early.method, params);
+            match early {
+                Early::Initialized => self.initialized(),
+                Early::Request { id, method, params } => {
+                    let params = Params::read(params.as_ref().map(Payload::raw));
+                    if let Err(error) = self.take_early(&id, &method, &params) {
+                        self.refuse(id, error);
+                    }
+                }
+            }
         }
+    }
+
+    fn take_early(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
+        let terms = self.terms(name, params)?;
+        let peer = self.peer(terms, params)?;
+        if terms == Terms::Initialize {
+            self.end_legacy();
+            self.agree(id, peer);
+            return Ok(());
+        }
+        self.take(id, name, peer, params)
+    }
+
+    /// Whether a legacy client has introduced itself and waits to hear what is offered.
+    pub(super) fn awaits_agreement(&self) -> bool {
+        self.early.iter().any(Early::is_introduction)
     }
 
     /// Whether an answer with this id would be taken for that of another request.
     pub(super) fn is_in_flight(&self, id: &Id) -> bool {
         self.requests.find(id).is_some()
             || self.watchers.is_listening(id)
-            || self.early.iter().any(|early| early.id == *id)
+            || self.early.iter().any(|early| early.is(id))
     }
 
     /// S-VER-07, S-VER-08: what a request claims of itself outranks its name.
@@ -146,6 +229,15 @@ impl Server {
         }
         let text = "the client has not introduced itself yet: send `initialize` first";
         Err(ErrorObject::new(code::INVALID_REQUEST, text))
+    }
+
+    /// Who asks, by these terms.
+    fn peer(&mut self, terms: Terms, params: &Params<'_>) -> Result<Arc<Peer>, ErrorObject> {
+        match terms {
+            Terms::Initialize => self.introduced(params.whole()),
+            Terms::Legacy => self.legacy_terms(),
+            Terms::Modern => self.modern_terms(params),
+        }
     }
 
     fn introduced(&self, params: Option<&RawValue>) -> Result<Arc<Peer>, ErrorObject> {
@@ -241,10 +333,27 @@ impl Server {
         }
     }
 
-    /// A legacy client is here: the first one, or one that begins anew.
-    fn agree(&mut self, id: Id, peer: Arc<Peer>) {
+    /// The legacy client begins anew: what it asked and was asked before is over.
+    fn end_legacy(&mut self) {
+        if self.legacy.take().is_none() {
+            return;
+        }
+        self.met = None;
+        for request in self.requests.ids() {
+            let entry = self.requests.get(request);
+            if entry.is_some_and(|entry| entry.told.peer.version.era() == Era::Legacy) {
+                self.cancel(request, Cancelled::Anew);
+            }
+        }
+        for ask in self.asks.to_legacy() {
+            self.settle_ask(ask, Err(Unanswered::PeerGone));
+        }
+    }
+
+    /// A legacy client is here.
+    fn agree(&mut self, id: &Id, peer: Arc<Peer>) {
         self.watchers.begin_legacy();
-        self.answer(id, Answer::Initialize(peer.version));
+        self.answer(id.clone(), Answer::Initialize(peer.version));
         self.legacy = Some(Scope {
             peer,
             is_initialized: false,
@@ -293,42 +402,37 @@ impl Server {
     /// Who answers: the server itself, or the application.
     fn serve(
         &mut self,
-        id: Id,
+        id: &Id,
         name: &str,
         facts: Option<&'static Method>,
         peer: Arc<Peer>,
         params: &Params<'_>,
-    ) {
+    ) -> Result<(), ErrorObject> {
         match name {
-            names::SERVER_DISCOVER => self.answer(id, Answer::Discovery),
-            names::SUBSCRIPTIONS_LISTEN => self.listen(id, &peer, params),
-            names::LOGGING_SET_LEVEL => self.set_level(id, params),
+            names::SERVER_DISCOVER => self.answer(id.clone(), Answer::Discovery),
+            names::SUBSCRIPTIONS_LISTEN => self.listen(id, &peer, params)?,
+            names::LOGGING_SET_LEVEL => self.set_level(id, params)?,
             names::RESOURCES_SUBSCRIBE | names::RESOURCES_UNSUBSCRIBE => {
-                self.subscribe(id, name, params);
+                self.subscribe(id, name, params)?;
             }
-            _ => self.deliver(id, name, facts, peer, params),
+            _ => self.deliver(id, name, facts, peer, params)?,
         }
+        Ok(())
     }
 
     fn deliver(
         &mut self,
-        id: Id,
+        id: &Id,
         name: &str,
         facts: Option<&'static Method>,
         peer: Arc<Peer>,
         params: &Params<'_>,
-    ) {
+    ) -> Result<(), ErrorObject> {
         let is_modern = peer.version.era() == Era::Modern;
-        let log_level = match params.log_level.filter(|_| is_modern) {
-            None => None,
-            Some(level) => match read_level(level) {
-                Some(level) => Some(level),
-                // S-CAP-08
-                None => return self.refuse(id, no_such_level()),
-            },
-        };
+        let log_level = params.log_level.filter(|_| is_modern).map(read_level);
+        let log_level = log_level.transpose()?;
         let told = Telling {
-            id,
+            id: id.clone(),
             peer: peer.clone(),
             token: params.token.and_then(|token| Id::from_json(token.get())),
             log_level,
@@ -338,33 +442,23 @@ impl Server {
         if let Some(level) = log_level {
             self.watchers.wants_level(level);
         }
-        let may_wait = is_modern && facts.is_some_and(|facts| facts.may_need_input);
-        let subject = if may_wait {
-            let target = facts.and_then(|facts| facts.named_by);
-            let target = target.and_then(|key| params.text(key)).unwrap_or_default();
-            self.seal.subject(name, &target)
-        } else {
-            0
-        };
-        let state = params.state.filter(|_| may_wait);
-        let state: Option<Cow<'_, str>> = match state {
-            None => None,
-            Some(state) => match serde_json::from_str(state.get()) {
-                Ok(state) => Some(state),
-                Err(_) => {
-                    let error = ErrorObject::new(code::INVALID_PARAMS, "the state is no text");
-                    return self.refuse(told.id, error);
-                }
-            },
-        };
-        if let Some(sealed) = state.as_deref().and_then(Sealed::read) {
-            return self.resume(sealed, subject, params.answers, told);
+        let rounds = facts.filter(|facts| is_modern && facts.may_need_input);
+        let (mut subject, mut input) = (0, None);
+        if let Some(facts) = rounds {
+            subject = self.subject(facts, params);
+            let state = read_state(params)?;
+            if let Some(sealed) = state.as_deref().and_then(Sealed::read) {
+                return self.resume(sealed, subject, params.answers, told);
+            }
+            let answers = params.answers.map(Payload::from);
+            if answers.as_ref().is_some_and(|answers| !answers.is_object()) {
+                let text = "`inputResponses` must be an object";
+                return Err(ErrorObject::new(code::INVALID_PARAMS, text));
+            }
+            let state = state.map(Into::into);
+            let is_there = answers.is_some() || state.is_some();
+            input = is_there.then_some(Supplied { answers, state });
         }
-        let answers = params.answers.filter(|_| may_wait).map(Payload::from);
-        let input = (answers.is_some() || state.is_some()).then(|| Supplied {
-            answers,
-            state: state.map(Into::into),
-        });
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
         let wants_progress = told.token.is_some();
         let request = self.requests.accept(method.clone(), facts, subject, told);
@@ -372,87 +466,102 @@ impl Server {
         self.tell(Event::Request(Request {
             request,
             method,
-            params: params.rest(),
+            params: params.rest(rounds.is_some()),
             peer,
             wants_progress,
             log_level,
             input,
         }));
+        Ok(())
     }
 
-    fn set_level(&mut self, id: Id, params: &Params<'_>) {
-        match params.text("level").as_deref().and_then(LogLevel::parse) {
-            Some(level) => {
-                self.watchers.set_level(level);
-                self.answer(id, Answer::Empty);
+    /// What a request is about, as the seal sees it.
+    fn subject(&self, facts: &Method, params: &Params<'_>) -> u64 {
+        let target = facts.named_by.and_then(|key| params.text(key));
+        self.seal.subject(facts.name, &target.unwrap_or_default())
+    }
+
+    /// Whether it goes on with a request that was begun before.
+    fn resumes(&self, name: &str, params: &Params<'_>) -> bool {
+        let facts = method::find(name).filter(|facts| facts.may_need_input);
+        let state = read_state(params).ok().flatten();
+        let sealed = state.as_deref().and_then(Sealed::read);
+        match (facts, sealed) {
+            (Some(facts), Some(sealed)) if params.claims_modern() => {
+                self.is_awaited(sealed, self.subject(facts, params))
             }
-            None => self.refuse(id, no_such_level()),
+            (_, _) => false,
         }
     }
 
-    fn subscribe(&mut self, id: Id, name: &str, params: &Params<'_>) {
-        let Some(uri) = params.text("uri") else {
-            let error = ErrorObject::new(code::INVALID_PARAMS, "the request names no uri");
-            return self.refuse(id, error);
-        };
+    fn set_level(&mut self, id: &Id, params: &Params<'_>) -> Result<(), ErrorObject> {
+        let level = params.text("level").as_deref().and_then(LogLevel::parse);
+        self.watchers.set_level(level.ok_or_else(no_such_level)?);
+        self.answer(id.clone(), Answer::Empty);
+        Ok(())
+    }
+
+    fn subscribe(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
+        let uri = params.text("uri");
+        let nameless = || ErrorObject::new(code::INVALID_PARAMS, "the request names no uri");
+        let uri = uri.ok_or_else(nameless)?;
         if name == names::RESOURCES_UNSUBSCRIBE {
             self.watchers.unsubscribe(&uri);
-        } else if self.watchers.has_subscribed(&uri) {
-            // As before.
-        } else if let Some(error) = self.too_many_uris(1) {
-            return self.refuse(id, error);
-        } else {
+        } else if !self.watchers.has_subscribed(&uri) {
+            self.check_uris(1)?;
             self.watchers.subscribe(&uri);
         }
-        self.answer(id, Answer::Empty);
+        self.answer(id.clone(), Answer::Empty);
+        Ok(())
     }
 
     /// S-SUB-03: first it is acknowledged, then it is heard.
-    fn listen(&mut self, id: Id, peer: &Peer, params: &Params<'_>) {
-        let Some(wanted) = params.whole().and_then(filter::read) else {
-            let text = "the request needs `notifications`, an object that says what to hear of";
-            return self.refuse(id, ErrorObject::new(code::INVALID_PARAMS, text));
-        };
+    fn listen(&mut self, id: &Id, peer: &Peer, params: &Params<'_>) -> Result<(), ErrorObject> {
+        let wanted = params.whole().and_then(filter::read).ok_or_else(|| {
+            let text = "`notifications` must be an object that says what to hear of, by flags and addresses";
+            ErrorObject::new(code::INVALID_PARAMS, text)
+        })?;
         // S-SUB-20
         let extension = ClientFeature::TasksExtension;
         if wanted.task_ids.is_some() && !peer.capabilities.declares(extension) {
-            return self.refuse(id, missing_capability(extension));
+            return Err(missing_capability(extension));
         }
-        let Some(offer) = &self.config.offer else {
-            return;
-        };
-        let granted = grant(Watch::from(wanted), &offer.capabilities);
-        if let Some(error) = self.too_many_uris(granted.uris.len()) {
-            return self.refuse(id, error);
-        }
+        let offer = self.config.offer.as_ref();
+        let granted = offer.map(|offer| grant(Watch::from(wanted), &offer.capabilities));
+        let granted = granted.unwrap_or_default();
+        self.check_uris(granted.uris.len())?;
         if self.watchers.listens() >= self.config.limits.listens {
             let text = "as many watches as may be are open already; end one first";
-            return self.refuse(id, ErrorObject::new(code::INTERNAL_ERROR, text));
+            return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
-        self.frames
-            .push(Frame::Acknowledged(id.clone(), granted.clone()));
-        self.watchers.listen(id, granted);
+        let frame = Frame::Acknowledged(id.clone(), granted.clone());
+        self.frames.push(frame);
+        self.watchers.listen(id.clone(), granted);
+        Ok(())
     }
 
-    fn too_many_uris(&self, more: usize) -> Option<ErrorObject> {
+    fn check_uris(&self, more: usize) -> Result<(), ErrorObject> {
         let most = self.config.limits.watched_uris;
-        (more > 0 && self.watchers.uris() + more > most).then(|| {
-            let text = format!("{most} addresses are the most that can be watched");
-            ErrorObject::new(code::INTERNAL_ERROR, text)
-        })
+        if more == 0 || self.watchers.uris() + more <= most {
+            return Ok(());
+        }
+        let text = format!("{most} addresses are the most that can be watched");
+        Err(ErrorObject::new(code::INTERNAL_ERROR, text))
     }
 }
 
-/// Whether it goes on with a request that was begun before.
-fn is_resumption(params: &Params<'_>) -> bool {
-    let state = params.state.map(RawValue::get);
-    let state = state.and_then(|state| serde_json::from_str::<Cow<'_, str>>(state).ok());
-    state.is_some_and(|state| Sealed::read(&state).is_some())
+/// The state that came with a request, if one did.
+fn read_state<'a>(params: &Params<'a>) -> Result<Option<Cow<'a, str>>, ErrorObject> {
+    let state = params.state.map(|state| serde_json::from_str(state.get()));
+    let no_text = |_| ErrorObject::new(code::INVALID_PARAMS, "`requestState` must be a text");
+    state.transpose().map_err(no_text)
 }
 
-fn read_level(level: &RawValue) -> Option<LogLevel> {
-    let level: Cow<'_, str> = serde_json::from_str(level.get()).ok()?;
-    LogLevel::parse(&level)
+/// S-CAP-08
+fn read_level(level: &RawValue) -> Result<LogLevel, ErrorObject> {
+    let level: Option<Cow<'_, str>> = serde_json::from_str(level.get()).ok();
+    let level = level.as_deref().and_then(LogLevel::parse);
+    level.ok_or_else(no_such_level)
 }
 
 fn no_such_level() -> ErrorObject {

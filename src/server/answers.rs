@@ -81,11 +81,7 @@ impl Server {
                 *held = Some(verdict);
                 return Ok(());
             }
-            let was_asking = matches!(entry.phase, Phase::Asking);
             entry.phase = Phase::Answered(verdict);
-            if was_asking {
-                self.frames.retract(request);
-            }
         }
         self.frames.push(Frame::Reply(request, bytes));
         Ok(())
@@ -96,12 +92,17 @@ impl Server {
         if self.requests.get(request).is_none() {
             return;
         }
+        let was_open = self.open_request(request).is_ok();
         self.settle_asks_of(request);
         self.timers.disarm(Timer::Away(request));
         self.frames.retract(request);
         self.requests.remove(request);
-        self.stats.cancelled += 1;
-        self.tell(Event::Cancelled { request, why });
+        if was_open {
+            self.stats.cancelled += 1;
+            self.tell(Event::Cancelled { request, why });
+        } else {
+            self.stats.answers_dropped += 1;
+        }
     }
 
     fn settle_asks_of(&mut self, request: RequestId) {
@@ -134,6 +135,22 @@ impl Server {
                 None
             }
         }
+    }
+}
+
+impl Entry {
+    /// What a verdict needs that the client does not declare now.
+    pub(super) fn lacks(&self, verdict: &Verdict) -> Option<ClientFeature> {
+        let Verdict::Input(input) = verdict else {
+            return None;
+        };
+        let peer = &self.told.peer;
+        input.questions.iter().find_map(|asked| {
+            let params = asked.params.as_ref().map(Payload::raw);
+            question::check(&peer.capabilities, peer.version, &asked.method, params)
+                .err()?
+                .missing()
+        })
     }
 }
 

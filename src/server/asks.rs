@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::id::{AskId, RequestId};
 use crate::wire::{Id, Payload};
@@ -62,6 +63,22 @@ impl Asks {
 
     pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
         self.open.remove(&ask)
+    }
+
+    /// Those to the legacy client.
+    pub(super) fn to_legacy(&self) -> Vec<AskId> {
+        let open = self.open.iter();
+        open.filter(|(_, open)| matches!(open.place, Place::Wire(_)))
+            .map(|(ask, _)| *ask)
+            .collect()
+    }
+
+    /// Those to the legacy client that were not written yet.
+    pub(super) fn unwritten(&self) -> Vec<AskId> {
+        let open = self.open.iter();
+        open.filter(|(_, open)| open.place == Place::Wire(false))
+            .map(|(ask, _)| *ask)
+            .collect()
     }
 
     /// The oldest that is open.

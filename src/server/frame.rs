@@ -27,10 +27,12 @@ pub(super) enum Frame {
     Answer(Option<Id>, Answer),
     /// A question to the legacy client.
     Ask(AskId),
-    /// A question is taken back, or a watch is ended.
-    Cancel(Id),
+    /// A question to it is taken back.
+    AskCancelled(AskId),
     /// Something changed, told to the legacy client or on the watch with this id.
     Changed(Option<Id>, Change),
+    /// A watch is to end.
+    ListenCancelled(Id),
     /// A watch ends.
     ListenEnd(Id),
     Log(LogLevel, Option<Box<str>>, Payload),
@@ -204,11 +206,27 @@ impl Frames {
         self.retain(|frame| {
             !matches!(
                 frame,
-                Frame::Acknowledged(of, _) | Frame::Changed(Some(of), _) | Frame::ListenEnd(of)
+                Frame::Acknowledged(of, _)
+                    | Frame::Changed(Some(of), _)
+                    | Frame::ListenCancelled(of)
+                    | Frame::ListenEnd(of)
                     if of == id
             )
         });
         self.changes.retain(|(to, _)| to.as_ref() != Some(id));
+    }
+
+    /// The server says nothing itself to the request with this id, unless it is a handshake (S-CANC-10).
+    pub(super) fn retract_answer(&mut self, id: &Id) {
+        self.retain(|frame| {
+            let is_handshake = matches!(frame, Frame::Answer(_, Answer::Initialize(_)));
+            is_handshake || !matches!(frame, Frame::Answer(Some(of), _) if of == id)
+        });
+    }
+
+    /// The questions of a request are not put in the place of its answer.
+    pub(super) fn retract_questions(&mut self, request: RequestId) {
+        self.retain(|frame| !matches!(frame, Frame::Questions(of) if *of == request));
     }
 
     /// A question that was not put yet is not put any more.
@@ -253,8 +271,9 @@ impl Frame {
             Frame::Reply(_, bytes) => *bytes,
             Frame::Answer(..)
             | Frame::Ask(_)
-            | Frame::Cancel(_)
+            | Frame::AskCancelled(_)
             | Frame::Changed(_, Change::List(_))
+            | Frame::ListenCancelled(_)
             | Frame::ListenEnd(_)
             | Frame::Progress(_)
             | Frame::Questions(_) => 0,
@@ -550,7 +569,7 @@ impl Voice {
 fn write_error(buf: &mut Vec<u8>, id: Option<&Id>, error: &ErrorObject, version: Version) {
     let data = error.data.as_ref().map(Payload::raw);
     let code = code::in_version(error.code, version);
-    encode::error(buf, id, code, &error.message, data);
+    encode::error(buf, id, code, error.text(), data);
 }
 
 fn error_bytes(error: &ErrorObject) -> usize {

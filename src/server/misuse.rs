@@ -31,8 +31,8 @@ pub enum Misuse {
         /// Which kind.
         kind: Cow<'static, str>,
     },
-    /// No legacy client has introduced itself and said that its handshake is over.
-    #[error("there is no legacy client that has finished its handshake")]
+    /// No legacy client has introduced itself, and a modern one cannot be asked out of the blue.
+    #[error("there is no legacy client to ask")]
     NoLegacyPeer,
     /// The question has no outcome to wait for: answered, withdrawn or never asked.
     #[error("there is no such question open")]
@@ -54,6 +54,12 @@ pub enum Misuse {
     NotServing {
         /// Where it stands.
         state: State,
+    },
+    /// No application can send this to a client.
+    #[error("`{method}` is nothing that an application can tell a client")]
+    NotSendable {
+        /// Which method.
+        method: &'static str,
     },
     /// The server itself sends this method.
     #[error("`{method}` is the server's own business; use `{instead}`")]

@@ -50,6 +50,7 @@ use requests::Requests;
 use seal::Seal;
 use watchers::Watchers;
 
+use crate::fault::Fault;
 use crate::id::{AskId, RequestId, StreamId};
 use crate::io::{Input, Output};
 use crate::pipe::Pipe;
@@ -105,6 +106,8 @@ pub struct Server {
     pipe: Pipe,
     /// Nothing more arrives.
     has_input_ended: bool,
+    /// Every fault that was reported, up to a bound.
+    faults: Vec<Fault>,
     seal: Seal,
     voice: Voice,
     /// The client that introduced itself with `initialize`.
@@ -148,6 +151,7 @@ impl Server {
             state: State::Serving,
             pipe: Pipe::new(config.limits.message_bytes, config.limits.write_window),
             has_input_ended: false,
+            faults: Vec::new(),
             seal: Seal::new(config.secret),
             voice: Voice::new(config.offer.as_ref(), &config),
             legacy: None,
@@ -175,9 +179,15 @@ impl Server {
         }
         self.act(now, |server| match input {
             Input::Bytes { bytes, .. } => server.bytes(&bytes),
-            Input::End { .. } => server.input_ended(),
+            Input::End { faults, .. } => {
+                server.note(&faults);
+                server.input_ended();
+            }
             Input::Sent { len, .. } => server.pipe.sent(len),
-            Input::WriteFailed { .. } => server.close(),
+            Input::WriteFailed { faults, .. } => {
+                server.note(&faults);
+                server.close();
+            }
             Input::Exited { .. }
             | Input::OpenFailed { .. }
             | Input::Opened

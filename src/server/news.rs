@@ -9,7 +9,7 @@ use super::misuse::Misuse;
 use super::requests::{Phase, Progress};
 use crate::id::RequestId;
 use crate::protocol::method::{self, names};
-use crate::protocol::{Era, Kind, LogLevel, Owner, ServerFeature};
+use crate::protocol::{Era, Kind, LogLevel, Method, Owner, ServerFeature};
 use crate::watch::{Change, List};
 use crate::wire::Payload;
 
@@ -103,7 +103,10 @@ impl Server {
 
     /// S-CAP-06
     fn a_request_wants(&self, level: LogLevel) -> bool {
-        let mut levels = self.requests.waited_for().filter_map(|told| told.log_level);
+        let mut levels = self
+            .requests
+            .open()
+            .filter_map(|entry| entry.told.log_level);
         levels.any(|least| level >= least)
     }
 
@@ -112,6 +115,9 @@ impl Server {
         method: Cow<'static, str>,
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
+        if self.state == State::Closed {
+            return Err(Misuse::NotServing { state: self.state });
+        }
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(Misuse::NotAnObject { what: "parameters" });
         }
@@ -119,17 +125,9 @@ impl Server {
         self.check_size(method.len() + bytes)?;
         if let Some(facts) = method::find(&method) {
             if facts.owner == Owner::Link || facts.kind == Kind::Request {
-                let (method, instead) = (facts.name, instead_of(facts.name));
-                return Err(Misuse::OwnedByLink { method, instead });
+                return Err(misuse_of(facts));
             }
-            // What the protocol knows goes to who speaks a version that has it and declared what it needs.
-            let heard = self.legacy.as_ref().is_some_and(|scope| {
-                let peer = &scope.peer;
-                let needs = facts.client_gate(peer.version);
-                facts.to_client.contains(peer.version)
-                    && needs.is_none_or(|feature| peer.capabilities.declares(feature))
-            });
-            if !heard {
+            if !self.is_for_legacy(facts)? {
                 return Ok(());
             }
         }
@@ -137,11 +135,31 @@ impl Server {
         Ok(())
     }
 
+    /// Whether the legacy client speaks a version that has this notification, and one of the two ends said that it has
+    /// what it is about.
+    fn is_for_legacy(&self, facts: &Method) -> Result<bool, Misuse> {
+        let Some(scope) = &self.legacy else {
+            return Ok(false);
+        };
+        let version = scope.peer.version;
+        let declared = facts.client_gate(version);
+        let declared = declared.map(|feature| scope.peer.capabilities.declares(feature));
+        let offered = facts
+            .gate(version)
+            .map(|feature| self.check_offered(feature));
+        let is_about_something = match (declared, offered) {
+            (Some(true), _) | (None, None) => true,
+            (Some(false), None) => false,
+            (Some(false) | None, Some(offered)) => {
+                offered?;
+                true
+            }
+        };
+        Ok(is_about_something && facts.to_client.contains(version))
+    }
+
     /// News that a client does not read is dropped, not kept for ever.
     fn push_news(&mut self, frame: Frame) {
-        if self.state == State::Closed {
-            return;
-        }
         if self.has_room() {
             self.frames.push(frame);
         } else {
@@ -150,6 +168,9 @@ impl Server {
     }
 
     fn check_offered(&self, feature: ServerFeature) -> Result<(), Misuse> {
+        if self.state == State::Closed {
+            return Err(Misuse::NotServing { state: self.state });
+        }
         let offer = self.config.offer.as_ref();
         if offer.is_some_and(|offer| offer.capabilities.offers(feature)) {
             return Ok(());
@@ -159,9 +180,10 @@ impl Server {
     }
 }
 
-/// Which verb to use in the place of a method that is the server's own.
-fn instead_of(method: &str) -> &'static str {
-    match method {
+/// What is wrong with sending this as a notification.
+fn misuse_of(facts: &Method) -> Misuse {
+    let method = facts.name;
+    let instead = match method {
         names::NOTIFICATIONS_MESSAGE => "log",
         names::NOTIFICATIONS_PROGRESS => "progress",
         names::NOTIFICATIONS_PROMPTS_LIST_CHANGED
@@ -169,6 +191,8 @@ fn instead_of(method: &str) -> &'static str {
         | names::NOTIFICATIONS_RESOURCES_UPDATED
         | names::NOTIFICATIONS_TOOLS_LIST_CHANGED => "publish",
         names::NOTIFICATIONS_CANCELLED => "withdraw",
-        _ => "ask",
-    }
+        _ if facts.embedded => "ask",
+        _ => return Misuse::NotSendable { method },
+    };
+    Misuse::OwnedByLink { method, instead }
 }

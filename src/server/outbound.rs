@@ -47,8 +47,9 @@ impl Server {
                     Voice::ask(buf, &asks::id(ask), &open.method, open.params.as_ref());
                 }
             }
-            Frame::Cancel(id) => Voice::cancel(buf, &id),
+            Frame::AskCancelled(ask) => Voice::cancel(buf, &asks::id(ask)),
             Frame::Changed(to, change) => Voice::changed(buf, to.as_ref(), &change),
+            Frame::ListenCancelled(id) => Voice::cancel(buf, &id),
             Frame::ListenEnd(id) => self.voice.listen_end(buf, &id),
             Frame::Log(level, logger, data) => Voice::log(buf, level, logger.as_deref(), &data),
             Frame::Notify(method, params) => Voice::notify(buf, &method, params.as_ref()),

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 
 use super::answers::{check_question, may_ask};
 use super::asks::{self, Found, Open, Place};
-use super::event::{Cancelled, Event, Peer, Unanswered};
+use super::event::{Cancelled, Event, State, Unanswered};
 use super::frame::{Frame, Verdict};
 use super::misuse::Misuse;
 use super::requests::{Phase, Telling};
 use super::seal::Sealed;
-use super::{Server, Timer};
+use super::{Server, Timer, missing_capability};
 use crate::id::{AskId, RequestId};
 use crate::protocol::{Era, code, question};
 use crate::wire::{ErrorObject, Id, Payload, object};
@@ -38,10 +38,7 @@ impl Server {
         }
         self.check_ask(params.as_ref())?;
         let place = match era {
-            Era::Legacy => {
-                self.initialized_peer()?;
-                Place::Wire(false)
-            }
+            Era::Legacy => Place::Wire(false),
             Era::Modern => Place::Queued,
         };
         let ask = self.open_ask(Some(request), method, params, place);
@@ -59,7 +56,8 @@ impl Server {
         method: Cow<'static, str>,
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
-        let peer = self.initialized_peer()?;
+        let scope = self.legacy.as_ref().ok_or(Misuse::NoLegacyPeer)?;
+        let peer = &scope.peer;
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(Misuse::NotAnObject { what: "parameters" });
         }
@@ -72,14 +70,8 @@ impl Server {
         Ok(self.open_ask(None, method, params, Place::Wire(false)))
     }
 
-    /// S-LIFE-05: nothing is asked before the handshake is over.
-    fn initialized_peer(&self) -> Result<&Peer, Misuse> {
-        let scope = self.legacy.as_ref().filter(|scope| scope.is_initialized);
-        scope.map(|scope| &*scope.peer).ok_or(Misuse::NoLegacyPeer)
-    }
-
     fn check_ask(&self, params: Option<&Payload>) -> Result<(), Misuse> {
-        if self.has_input_ended {
+        if self.has_input_ended || self.state == State::Closed {
             return Err(Misuse::NotServing { state: self.state });
         }
         let open = self.asks.len().max(self.requests.away());
@@ -103,11 +95,25 @@ impl Server {
             params,
             place,
         });
-        if place == Place::Wire(false) {
+        self.arm_in(Timer::Ask(ask), self.config.ask_timeout);
+        // S-LIFE-05: nothing is asked before the handshake is over.
+        let is_initialized = self.legacy.as_ref().is_some_and(|s| s.is_initialized);
+        if place == Place::Wire(false) && is_initialized {
             self.frames.push(Frame::Ask(ask));
-            self.arm_in(Timer::Ask(ask), self.config.ask_timeout);
         }
         ask
+    }
+
+    /// The legacy client has finished its handshake: what waited for that is asked.
+    pub(super) fn initialized(&mut self) {
+        let Some(scope) = self.legacy.as_mut().filter(|s| !s.is_initialized) else {
+            return;
+        };
+        scope.is_initialized = true;
+        self.tell(Event::Initialized);
+        for ask in self.asks.unwritten() {
+            self.frames.push(Frame::Ask(ask));
+        }
     }
 
     /// The questions of a request are to be written in the place of its answer, all that there are by then.
@@ -147,21 +153,17 @@ impl Server {
         subject: u64,
         answers: Option<&RawValue>,
         told: Telling,
-    ) {
-        let id = told.id.clone();
-        let request = sealed.request;
-        let is_ours = self.seal.holds(sealed, subject)
-            && self.requests.get(request).is_some_and(|entry| {
-                matches!(entry.phase, Phase::Away(_)) && entry.round == sealed.round
-            });
-        if !is_ours {
-            let text = "the state was not given for this request, was used already, or is too old";
-            return self.refuse(id, ErrorObject::new(code::INVALID_PARAMS, text));
+    ) -> Result<(), ErrorObject> {
+        let refusal = |text| ErrorObject::new(code::INVALID_PARAMS, text);
+        if !self.is_awaited(sealed, subject) {
+            return Err(refusal(
+                "the state was not given for this request, was used already, or is too old",
+            ));
         }
-        let Some(given) = self.read_answers(request, answers) else {
-            let text = "an answer is not an object";
-            return self.refuse(id, ErrorObject::new(code::INVALID_PARAMS, text));
-        };
+        let request = sealed.request;
+        let given = self.read_answers(request, answers).ok_or_else(|| {
+            refusal("`inputResponses` must be an object with each answer once, as an object")
+        })?;
         self.timers.disarm(Timer::Away(request));
         let verdict = self.requests.bring_back(request, told);
         for (ask, answer) in given {
@@ -171,6 +173,16 @@ impl Server {
             Some(verdict) => self.reply_held(request, verdict),
             None => self.ask_again(request),
         }
+        Ok(())
+    }
+
+    /// Whether a state is ours, for a request about `subject` whose client is to come back with it.
+    pub(super) fn is_awaited(&self, sealed: Sealed, subject: u64) -> bool {
+        let entry = self.requests.get(sealed.request);
+        let is_away = entry.is_some_and(|entry| {
+            matches!(entry.phase, Phase::Away(_)) && entry.round == sealed.round
+        });
+        is_away && self.seal.holds(sealed, subject)
     }
 
     /// The answers to the questions of a request, by key; other keys are ignored (S-MRTR-17). `None` if one cannot be read.
@@ -193,9 +205,13 @@ impl Server {
         Some(given)
     }
 
-    fn reply_held(&mut self, request: RequestId, verdict: Verdict) {
-        let bytes = verdict.bytes();
+    fn reply_held(&mut self, request: RequestId, mut verdict: Verdict) {
         if let Some(entry) = self.requests.get_mut(request) {
+            // S-META-08: what was declared with an earlier round counts no more.
+            if let Some(feature) = entry.lacks(&verdict) {
+                verdict = Verdict::Error(missing_capability(feature));
+            }
+            let bytes = verdict.bytes();
             entry.phase = Phase::Answered(verdict);
             self.frames.push(Frame::Reply(request, bytes));
         }
@@ -207,11 +223,23 @@ impl Server {
             return;
         };
         let rounds = self.config.limits.input_rounds;
-        if entry.round >= rounds {
-            for ask in entry.asks.clone() {
+        let is_last = entry.round >= rounds;
+        let peer = entry.told.peer.clone();
+        for ask in entry.asks.clone() {
+            let Some(open) = self.asks.get(ask) else {
+                continue;
+            };
+            let params = open.params.as_ref().map(Payload::raw);
+            // S-META-08: what was declared with an earlier round counts no more.
+            let checked = question::check(&peer.capabilities, peer.version, &open.method, params);
+            if is_last {
                 self.settle_ask(ask, Err(Unanswered::TooManyRounds { rounds }));
+            } else if let Err(why) = checked {
+                self.settle_ask(ask, Err(Unanswered::Unaskable(why)));
             }
-        } else if !entry.asks.is_empty() {
+        }
+        let asks = self.requests.get(request).map_or(0, |e| e.asks.len());
+        if asks > 0 {
             self.put_questions(request);
         }
     }
@@ -226,9 +254,9 @@ impl Server {
     }
 
     /// The legacy client replied to something.
-    pub(super) fn replied(&mut self, id: &Id, outcome: Result<Payload, ErrorObject>) {
+    pub(super) fn replied(&mut self, id: &Id, outcome: Result<Payload, Unanswered>) {
         match self.asks.find(id) {
-            Found::Open(ask) => self.settle_ask(ask, outcome.map_err(Unanswered::Error)),
+            Found::Open(ask) => self.settle_ask(ask, outcome),
             Found::Late => self.stats.late_replies += 1,
             Found::Unknown => self.noise("a reply to nothing that was asked", b""),
         }
@@ -242,9 +270,21 @@ impl Server {
     pub(super) fn take_back(&mut self, ask: AskId, why: Unanswered) {
         let place = self.asks.get(ask).map(|open| open.place);
         if place == Some(Place::Wire(true)) && !self.has_input_ended {
-            self.frames.push(Frame::Cancel(asks::id(ask)));
+            self.frames.push(Frame::AskCancelled(ask));
         }
         self.settle_ask(ask, Err(why));
+    }
+
+    /// One question less; with nothing left to ask, a request need not be sent away.
+    fn unasked(&mut self, request: RequestId, ask: AskId) {
+        let Some(entry) = self.requests.get_mut(request) else {
+            return;
+        };
+        entry.asks.retain(|of| *of != ask);
+        if entry.asks.is_empty() && matches!(entry.phase, Phase::Asking) {
+            entry.phase = Phase::Open;
+            self.frames.retract_questions(request);
+        }
     }
 
     /// The question has its outcome.
@@ -257,8 +297,8 @@ impl Server {
             self.frames.retract_ask(ask);
         }
         let request = open.request;
-        if let Some(entry) = request.and_then(|request| self.requests.get_mut(request)) {
-            entry.asks.retain(|of| *of != ask);
+        if let Some(request) = request {
+            self.unasked(request, ask);
         }
         self.tell(Event::Answered {
             ask,

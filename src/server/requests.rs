@@ -135,10 +135,16 @@ impl Requests {
         self.table.keys().copied().collect()
     }
 
-    /// Those whose client waits, as it put them.
-    pub(super) fn waited_for(&self) -> impl Iterator<Item = &Telling> {
-        let waited_for = self.by_id.values();
-        waited_for.filter_map(|request| self.table.get(request).map(|entry| &entry.told))
+    /// Whether every one has its answer, written or not.
+    pub(super) fn are_answered(&self) -> bool {
+        let mut all = self.table.values();
+        all.all(|entry| matches!(entry.phase, Phase::Answered(_)))
+    }
+
+    /// Those that the application is at work on while their client waits.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Entry> {
+        let all = self.table.values();
+        all.filter(|entry| matches!(entry.phase, Phase::Open))
     }
 
     pub(super) fn accept(

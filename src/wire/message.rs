@@ -237,16 +237,21 @@ impl ErrorObject {
             data: None,
         }
     }
+
+    /// The message, or words that say that there is none.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        if self.message.is_empty() {
+            NO_MESSAGE
+        } else {
+            &self.message
+        }
+    }
 }
 
 impl fmt::Display for ErrorObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let message = if self.message.is_empty() {
-            NO_MESSAGE
-        } else {
-            &self.message
-        };
-        write!(f, "{message} (code {})", self.code)
+        write!(f, "{} (code {})", self.text(), self.code)
     }
 }
 
