@@ -30,10 +30,11 @@ mod chunking;
 mod rules;
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use everlink::protocol::{Era, ServerCapabilities, Version};
 use everlink::server::{
-    Config, Event, Misuse, Offer, Progress, Request, Server, State, Unanswered,
+    Config, Event, Misuse, Offer, Peer, Progress, Request, Server, State, Unanswered,
 };
 use everlink::{
     AskId, Change, ErrorObject, Fault, Input, Instant, List, Output, Payload, RequestId, Wake,
@@ -683,6 +684,14 @@ impl Host {
             .map(|(_, event)| event)
             .filter_map(pick)
             .collect()
+    }
+
+    /// The clients that the application was told of, in order.
+    pub(crate) fn met(&self) -> Vec<&Arc<Peer>> {
+        self.picked(|event| match event {
+            Event::Met(peer) => Some(peer),
+            _ => None,
+        })
     }
 
     /// The notifications of the client that the application was told of, in order.
