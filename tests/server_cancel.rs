@@ -107,14 +107,19 @@ fn a_cancelled_request_is_over_and_nothing_more_is_said_of_it() {
     });
 }
 
-/// S-CANC-04: a cancellation needs no reason.
+/// S-CANC-04: a cancellation needs no reason, and one that is no text is none. What counts is the id.
 #[test]
 fn a_cancellation_needs_no_reason() {
-    let mut host = Host::modern(config());
-    let (id, slow) = host.tool("slow");
-    host.cancel(&id);
-    assert_eq!(host.why_cancelled(slow), Cancelled::ByPeer { reason: None });
-    host.finish();
+    for params in [json!({}), json!({"reason": 5}), json!({"reason": null})] {
+        let mut host = Host::modern(config());
+        let (id, slow) = host.tool("slow");
+        let mut params = params;
+        params["requestId"] = id;
+        host.notify(CANCELLED, params.clone());
+        let unsaid = Cancelled::ByPeer { reason: None };
+        assert_eq!(host.why_cancelled(slow), unsaid, "{params}");
+        host.finish();
+    }
 }
 
 /// S-STDIO-14: everything that waits to be written for a request goes with it when it is cancelled: its answer, how far it
@@ -165,7 +170,6 @@ fn what_waits_to_be_written_for_a_cancelled_request_is_not_written() {
 
 /// S-STDIO-14: a refusal of the server itself that waits to be written goes as well.
 #[test]
-#[ignore = "it is"]
 fn a_refusal_that_waits_is_not_written_for_a_cancelled_request() {
     let mut host = Host::modern(narrow());
     host.clog();
@@ -295,7 +299,6 @@ fn a_cancellation_with_an_id_is_none() {
 
 /// S-CANC-05: a handshake cannot be taken back. It is answered as if nothing had been said.
 #[test]
-#[ignore = "a handshake that waits for the offer can be cancelled"]
 fn a_handshake_cannot_be_cancelled() {
     let mut host = Host::new(Config::deferred([7; 16]));
     let handshake = host.initialize("2025-11-25");

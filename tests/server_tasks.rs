@@ -263,7 +263,6 @@ fn a_client_with_tasks_is_asked_after_them() {
 
 /// S-LTASK-07: how a task fares is told to a client of the version that has tasks, and to no other.
 #[test]
-#[ignore = "it is told only to clients that declared tasks of their own"]
 fn how_a_task_fares_is_told_where_there_are_tasks() {
     const STATUS: &str = "notifications/tasks/status";
     for version in Version::ALL {
@@ -444,7 +443,6 @@ fn the_methods_of_the_extension_have_complete_results() {
 
 /// S-TASKX-06, S-TASKX-08: the answers that a client gives to a task are for the application, and reach it.
 #[test]
-#[ignore = "they do not"]
 fn the_answers_to_a_task_reach_the_application() {
     let mut host = Host::modern(with_extension()).declaring(declaring_it());
     let params = json!({"taskId": "t", "inputResponses": {"k": {"action": "accept"}}});
