@@ -59,7 +59,7 @@ impl Relay {
             server::Event::Request(request) => self.request(request),
             server::Event::Cancelled { request, why } => self.cancelled(request, &why),
             server::Event::Answered { ask, outcome, .. } => self.answered(ask, outcome),
-            server::Event::Watching(watch) => self.watch(watch),
+            server::Event::Watching(watch) => self.watch(&watch),
             server::Event::Notified { method, params } => {
                 // Where it cannot be told now it need not be told later: the next life asks anew.
                 let method = String::from(method);
@@ -160,9 +160,9 @@ impl Relay {
     }
 
     /// The lists are watched for the client in front, asked for or not: it cannot see what happens behind.
-    fn watch(&mut self, watch: Watch) {
+    fn watch(&mut self, watch: &Watch) {
         let wish = Watch {
-            uris: watch.uris,
+            uris: watch.uris.clone(),
             logs: watch.logs,
             ..Watch::lists()
         };
@@ -195,7 +195,8 @@ impl Relay {
             client::Event::AskWithdrawn { ask, .. } => {
                 if let Some(carried) = self.asks.remove(&ask) {
                     self.asked.remove(&carried.down);
-                    let _ = self.server.withdraw(self.now, carried.down);
+                    let reason = Some("the server took back its question");
+                    let _ = self.server.withdraw(self.now, carried.down, reason);
                 }
             }
             client::Event::Changed(change) => self.announce(change),

@@ -15,8 +15,8 @@ use super::event::{Cancelled, Event, Peer, Request, State, Supplied, Unanswered}
 use super::frame::{Answer, Frame, Voice};
 use super::legacy::{self, Scope, Unmet};
 use super::params::Params;
-use super::requests::Telling;
-use super::seal::Sealed;
+use super::requests::Arrival;
+use super::seal::PREFIX;
 use super::watchers::grant;
 use super::{Server, missing_capability, quoting};
 use crate::filter;
@@ -46,6 +46,15 @@ impl Early {
         matches!(self, Early::Request { method, .. } if **method == *names::INITIALIZE)
     }
 
+    fn bytes(&self) -> usize {
+        match self {
+            Early::Initialized => 0,
+            Early::Request { method, params, .. } => {
+                method.len() + params.as_ref().map_or(0, |params| params.as_str().len())
+            }
+        }
+    }
+
     /// Whether it is the request with this id.
     pub(super) fn is(&self, other: &Id) -> bool {
         matches!(self, Early::Request { id, .. } if id == other)
@@ -62,14 +71,15 @@ pub(super) struct Known {
 }
 
 /// By which terms a request is served.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Terms {
     /// By those of the handshake that it is.
     Initialize,
-    /// By those of the handshake before.
-    Legacy,
+    /// By those of the handshake before, with this client.
+    Legacy(Arc<Peer>),
     /// By those that it brings along.
     Modern,
+    /// By none: it asks whether anybody is there.
+    Ping,
 }
 
 impl Server {
@@ -81,25 +91,30 @@ impl Server {
     }
 
     fn admit(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
+        if params.is_ambiguous {
+            let text = "the request says something twice that must be said once";
+            return Err(ErrorObject::new(code::INVALID_PARAMS, text));
+        }
         let terms = self.terms(name, params);
-        if let Ok(Terms::Initialize) = terms {
-            return self.introduce(id, params);
+        if !matches!(terms, Ok(Terms::Initialize)) {
+            self.check_id(id)?;
         }
-        self.check_id(id)?;
-        let terms = match terms {
+        let peer = match terms {
             Err(_) if self.awaits_agreement() => return self.defer(id, name, params),
-            terms => terms?,
+            Err(error) => return Err(error),
+            Ok(Terms::Initialize) => return self.introduce(id, params),
+            Ok(Terms::Legacy(peer)) => peer,
+            Ok(Terms::Modern) => self.modern_terms(params)?,
+            Ok(Terms::Ping) => {
+                // S-TIME-08: promptly, whatever else there is.
+                self.answer(id.clone(), Answer::Empty);
+                return Ok(());
+            }
         };
-        // S-TIME-08: promptly, whatever else there is.
-        if terms == Terms::Legacy && name == names::PING {
-            self.answer(id.clone(), Answer::Empty);
-            return Ok(());
-        }
-        let peer = self.peer(terms, params)?;
         if self.state != State::Serving && !self.resumes(name, params) {
             return Err(unavailable());
         }
-        if terms == Terms::Modern {
+        if peer.version.era() == Era::Modern {
             self.meet(&peer);
         }
         if self.config.offer.is_none() {
@@ -109,7 +124,7 @@ impl Server {
     }
 
     fn introduce(&mut self, id: &Id, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let peer = self.peer(Terms::Initialize, params)?;
+        let peer = self.introduced(params.whole())?;
         if self.state != State::Serving {
             return Err(unavailable());
         }
@@ -143,6 +158,7 @@ impl Server {
         peer: Arc<Peer>,
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
+        read_level(params, &peer)?;
         let facts = self.gate(name, &peer)?;
         self.check_room()?;
         self.serve(id, name, facts, peer, params)
@@ -151,6 +167,12 @@ impl Server {
     /// It waits for the offer.
     fn defer(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
         self.check_room()?;
+        let held = self.early.iter().map(Early::bytes).sum::<usize>();
+        let bytes = params.whole().map_or(0, |params| params.get().len());
+        if held + bytes > self.config.limits.queued_bytes {
+            let text = "too much waits to be served already; ask again when some of it is";
+            return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
+        }
         self.early.push_back(Early::Request {
             id: id.clone(),
             method: name.into(),
@@ -186,13 +208,20 @@ impl Server {
     }
 
     fn take_early(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let terms = self.terms(name, params)?;
-        let peer = self.peer(terms, params)?;
-        if terms == Terms::Initialize {
-            self.end_legacy();
-            self.agree(id, peer);
-            return Ok(());
-        }
+        let peer = match self.terms(name, params)? {
+            Terms::Initialize => {
+                let peer = self.introduced(params.whole())?;
+                self.end_legacy();
+                self.agree(id, peer);
+                return Ok(());
+            }
+            Terms::Legacy(peer) => peer,
+            Terms::Modern => self.modern_terms(params)?,
+            Terms::Ping => {
+                self.answer(id.clone(), Answer::Empty);
+                return Ok(());
+            }
+        };
         self.take(id, name, peer, params)
     }
 
@@ -217,9 +246,11 @@ impl Server {
         if name == names::INITIALIZE {
             return Ok(Terms::Initialize);
         }
-        let is_ping = name == names::PING && speaks(Era::Legacy);
-        if self.legacy.is_some() || is_ping {
-            return Ok(Terms::Legacy);
+        if name == names::PING && speaks(Era::Legacy) {
+            return Ok(Terms::Ping);
+        }
+        if let Some(scope) = &self.legacy {
+            return Ok(Terms::Legacy(scope.peer.clone()));
         }
         // S-META-03: it lacks what a modern request must have.
         let is_modern_method = method::find(name)
@@ -231,16 +262,8 @@ impl Server {
         Err(ErrorObject::new(code::INVALID_REQUEST, text))
     }
 
-    /// Who asks, by these terms.
-    fn peer(&mut self, terms: Terms, params: &Params<'_>) -> Result<Arc<Peer>, ErrorObject> {
-        match terms {
-            Terms::Initialize => self.introduced(params.whole()),
-            Terms::Legacy => self.legacy_terms(),
-            Terms::Modern => self.modern_terms(params),
-        }
-    }
-
     fn introduced(&self, params: Option<&RawValue>) -> Result<Arc<Peer>, ErrorObject> {
+        self.check_words(params.map_or(0, |params| params.get().len()))?;
         match legacy::meet(params, self.config.versions) {
             Ok(peer) => Ok(Arc::new(peer)),
             // S-VER-12
@@ -252,31 +275,19 @@ impl Server {
         }
     }
 
-    fn legacy_terms(&self) -> Result<Arc<Peer>, ErrorObject> {
-        let scope = self.legacy.as_ref();
-        scope.map(|scope| scope.peer.clone()).ok_or_else(|| {
-            ErrorObject::new(
-                code::INVALID_REQUEST,
-                "the client has not introduced itself yet",
-            )
-        })
-    }
-
     /// S-META-03, S-VER-01: the terms that a modern request must bring, in this order. S-META-05: and no others.
     fn modern_terms(&mut self, params: &Params<'_>) -> Result<Arc<Peer>, ErrorObject> {
         let lacking = |what: &str| {
             let text = format!("the request needs {what} in `_meta`");
             ErrorObject::new(code::INVALID_PARAMS, text)
         };
-        if params.is_ambiguous {
-            let text = "the request says something twice that must be said once";
-            return Err(ErrorObject::new(code::INVALID_PARAMS, text));
-        }
         let version = params.version.ok_or_else(|| lacking("a protocolVersion"))?;
         let capabilities = params
             .capabilities
             .ok_or_else(|| lacking("clientCapabilities"))?;
         let client = params.client;
+        let words = capabilities.get().len() + client.map_or(0, |client| client.get().len());
+        self.check_words(words)?;
         if let Some(known) = &self.known {
             let is_same = *known.version == *version.get()
                 && *known.capabilities == *capabilities.get()
@@ -304,6 +315,16 @@ impl Server {
             peer: peer.clone(),
         });
         Ok(peer)
+    }
+
+    /// What a client says of itself is kept for as long as anything of it is.
+    fn check_words(&self, bytes: usize) -> Result<(), ErrorObject> {
+        let most = self.config.limits.peer_bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        let text = format!("{most} bytes are the most that a client can say of itself");
+        Err(ErrorObject::new(code::INVALID_PARAMS, text))
     }
 
     /// S-VER-01: no such version here, but these.
@@ -341,7 +362,7 @@ impl Server {
         self.met = None;
         for request in self.requests.ids() {
             let entry = self.requests.get(request);
-            if entry.is_some_and(|entry| entry.told.peer.version.era() == Era::Legacy) {
+            if entry.is_some_and(|entry| entry.arrival.peer.version.era() == Era::Legacy) {
                 self.cancel(request, Cancelled::Anew);
             }
         }
@@ -353,7 +374,10 @@ impl Server {
     /// A legacy client is here.
     fn agree(&mut self, id: &Id, peer: Arc<Peer>) {
         self.watchers.begin_legacy();
-        self.answer(id.clone(), Answer::Initialize(peer.version));
+        if let Some(offer) = &self.config.offer {
+            let agreement = self.voice.agreement(offer, peer.version);
+            self.answer(id.clone(), agreement);
+        }
         self.legacy = Some(Scope {
             peer,
             is_initialized: false,
@@ -409,7 +433,7 @@ impl Server {
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         match name {
-            names::SERVER_DISCOVER => self.answer(id.clone(), Answer::Discovery),
+            names::SERVER_DISCOVER => self.discover(id, &peer),
             names::SUBSCRIPTIONS_LISTEN => self.listen(id, &peer, params)?,
             names::LOGGING_SET_LEVEL => self.set_level(id, params)?,
             names::RESOURCES_SUBSCRIBE | names::RESOURCES_UNSUBSCRIBE => {
@@ -418,6 +442,14 @@ impl Server {
             _ => self.deliver(id, name, facts, peer, params)?,
         }
         Ok(())
+    }
+
+    fn discover(&mut self, id: &Id, peer: &Peer) {
+        if let Some(offer) = &self.config.offer {
+            let spoken = self.config.versions;
+            let discovery = self.voice.discovery(offer, peer.version, spoken);
+            self.answer(id.clone(), discovery);
+        }
     }
 
     fn deliver(
@@ -429,9 +461,8 @@ impl Server {
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         let is_modern = peer.version.era() == Era::Modern;
-        let log_level = params.log_level.filter(|_| is_modern).map(read_level);
-        let log_level = log_level.transpose()?;
-        let told = Telling {
+        let log_level = read_level(params, &peer)?;
+        let arrival = Arrival {
             id: id.clone(),
             peer: peer.clone(),
             token: params.token.and_then(|token| Id::from_json(token.get())),
@@ -447,8 +478,8 @@ impl Server {
         if let Some(facts) = rounds {
             subject = self.subject(facts, params);
             let state = read_state(params)?;
-            if let Some(sealed) = state.as_deref().and_then(Sealed::read) {
-                return self.resume(sealed, subject, params.answers, told);
+            if let Some(state) = state.as_deref().filter(|s| s.starts_with(PREFIX)) {
+                return self.resume(state, subject, params.answers, arrival);
             }
             let answers = params.answers.map(Payload::from);
             if answers.as_ref().is_some_and(|answers| !answers.is_object()) {
@@ -460,8 +491,10 @@ impl Server {
             input = is_there.then_some(Supplied { answers, state });
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
-        let wants_progress = told.token.is_some();
-        let request = self.requests.accept(method.clone(), facts, subject, told);
+        let wants_progress = arrival.token.is_some();
+        let request = self
+            .requests
+            .accept(method.clone(), facts, subject, arrival);
         self.stats.requests += 1;
         self.tell(Event::Request(Request {
             request,
@@ -485,10 +518,10 @@ impl Server {
     fn resumes(&self, name: &str, params: &Params<'_>) -> bool {
         let facts = method::find(name).filter(|facts| facts.may_need_input);
         let state = read_state(params).ok().flatten();
-        let sealed = state.as_deref().and_then(Sealed::read);
-        match (facts, sealed) {
-            (Some(facts), Some(sealed)) if params.claims_modern() => {
-                self.is_awaited(sealed, self.subject(facts, params))
+        match (facts, state) {
+            (Some(facts), Some(state)) if params.claims_modern() => {
+                let subject = self.subject(facts, params);
+                self.awaited(&state, subject).is_some()
             }
             (_, _) => false,
         }
@@ -508,7 +541,7 @@ impl Server {
         if name == names::RESOURCES_UNSUBSCRIBE {
             self.watchers.unsubscribe(&uri);
         } else if !self.watchers.has_subscribed(&uri) {
-            self.check_uris(1)?;
+            self.check_uris(&[&uri])?;
             self.watchers.subscribe(&uri);
         }
         self.answer(id.clone(), Answer::Empty);
@@ -529,7 +562,7 @@ impl Server {
         let offer = self.config.offer.as_ref();
         let granted = offer.map(|offer| grant(Watch::from(wanted), &offer.capabilities));
         let granted = granted.unwrap_or_default();
-        self.check_uris(granted.uris.len())?;
+        self.check_uris(&granted.uris.iter().map(|uri| &**uri).collect::<Vec<_>>())?;
         if self.watchers.listens() >= self.config.limits.listens {
             let text = "as many watches as may be are open already; end one first";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
@@ -540,12 +573,16 @@ impl Server {
         Ok(())
     }
 
-    fn check_uris(&self, more: usize) -> Result<(), ErrorObject> {
-        let most = self.config.limits.watched_uris;
-        if more == 0 || self.watchers.uris() + more <= most {
+    fn check_uris(&self, more: &[&str]) -> Result<(), ErrorObject> {
+        let limits = &self.config.limits;
+        let (uris, bytes) = self.watchers.size();
+        let more_bytes: usize = more.iter().map(|uri| uri.len()).sum();
+        let fits = uris + more.len() <= limits.watched_uris;
+        if more.is_empty() || fits && bytes + more_bytes <= limits.watched_bytes {
             return Ok(());
         }
-        let text = format!("{most} addresses are the most that can be watched");
+        let (uris, bytes) = (limits.watched_uris, limits.watched_bytes);
+        let text = format!("{uris} addresses of {bytes} bytes are the most that can be watched");
         Err(ErrorObject::new(code::INTERNAL_ERROR, text))
     }
 }
@@ -557,11 +594,17 @@ fn read_state<'a>(params: &Params<'a>) -> Result<Option<Cow<'a, str>>, ErrorObje
     state.transpose().map_err(no_text)
 }
 
-/// S-CAP-08
-fn read_level(level: &RawValue) -> Result<LogLevel, ErrorObject> {
-    let level: Option<Cow<'_, str>> = serde_json::from_str(level.get()).ok();
-    let level = level.as_deref().and_then(LogLevel::parse);
-    level.ok_or_else(no_such_level)
+/// From which level on a modern request wants to hear of log messages (S-CAP-08).
+fn read_level(params: &Params<'_>, peer: &Peer) -> Result<Option<LogLevel>, ErrorObject> {
+    let level = params
+        .log_level
+        .filter(|_| peer.version.era() == Era::Modern);
+    let level = level.map(|level| {
+        let level: Option<Cow<'_, str>> = serde_json::from_str(level.get()).ok();
+        let level = level.as_deref().and_then(LogLevel::parse);
+        level.ok_or_else(no_such_level)
+    });
+    level.transpose()
 }
 
 fn no_such_level() -> ErrorObject {

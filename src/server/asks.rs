@@ -32,6 +32,17 @@ pub(super) enum Place {
 pub(super) struct Asks {
     next: u64,
     open: BTreeMap<AskId, Open>,
+    bytes: usize,
+}
+
+impl Open {
+    fn bytes(&self) -> usize {
+        let params = self
+            .params
+            .as_ref()
+            .map_or(0, |params| params.as_str().len());
+        self.method.len() + params
+    }
 }
 
 impl Asks {
@@ -39,6 +50,7 @@ impl Asks {
         Asks {
             next: 1,
             open: BTreeMap::new(),
+            bytes: 0,
         }
     }
 
@@ -49,6 +61,7 @@ impl Asks {
     pub(super) fn open(&mut self, open: Open) -> AskId {
         let ask = AskId::from_number(self.next);
         self.next += 1;
+        self.bytes += open.bytes();
         self.open.insert(ask, open);
         ask
     }
@@ -62,7 +75,14 @@ impl Asks {
     }
 
     pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
-        self.open.remove(&ask)
+        let open = self.open.remove(&ask)?;
+        self.bytes -= open.bytes();
+        Some(open)
+    }
+
+    /// Bytes that the questions take up.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Those to the legacy client.
@@ -122,4 +142,10 @@ pub(super) fn id(ask: AskId) -> Id {
 /// The key of a question in the place of a result.
 pub(super) fn key(ask: AskId) -> String {
     ask.number().to_string()
+}
+
+/// The question that has this key, if any ever had.
+pub(super) fn by_key(text: &str) -> Option<AskId> {
+    let ask = AskId::from_number(text.parse().ok()?);
+    (key(ask) == text).then_some(ask)
 }

@@ -36,6 +36,15 @@ impl Server {
         }
     }
 
+    /// The client reads. Last words have another while as long as it does, but not past the time for all of them.
+    pub(super) fn sent(&mut self, len: usize) {
+        self.pipe.sent(len);
+        let is_in_time = self.timers.at(Timer::Drain).is_some();
+        if len > 0 && is_in_time && self.timers.at(Timer::Flush).is_some() {
+            self.arm_in(Timer::Flush, self.config.flush);
+        }
+    }
+
     /// Nothing new is taken from now on.
     pub(super) fn drain(&mut self, why: EndOfService) {
         if self.state != State::Serving {
@@ -85,7 +94,7 @@ impl Server {
         if let Phase::Away(_) = entry.phase {
             return;
         }
-        let id = entry.told.id.clone();
+        let id = entry.arrival.id.clone();
         let text = "the server ended before the request was done; it may have run in part";
         let error = ErrorObject::new(code::INTERNAL_ERROR, text);
         self.frames
@@ -100,7 +109,6 @@ impl Server {
         if self.requests.in_flight() == 0 && self.frames.is_empty() && self.pipe.is_flushed() {
             self.close();
         } else if self.timers.at(Timer::Flush).is_none() {
-            self.timers.disarm(Timer::Drain);
             self.arm_in(Timer::Flush, self.config.flush);
         }
     }
@@ -117,11 +125,11 @@ impl Server {
         }
         self.early.clear();
         self.watchers.unlisten_all();
-        for request in self.requests.ids() {
-            self.cancel(request, Cancelled::PeerGone);
-        }
         while let Some(ask) = self.asks.first() {
             self.settle_ask(ask, Err(Unanswered::PeerGone));
+        }
+        for request in self.requests.ids() {
+            self.cancel(request, Cancelled::PeerGone);
         }
         self.frames.clear();
         self.timers.clear();

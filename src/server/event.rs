@@ -54,7 +54,7 @@ pub enum Event {
     },
 
     /// What clients want to hear of has changed; this is all of it, together.
-    Watching(Watch),
+    Watching(Arc<Watch>),
     /// Another notification of a client, as it came.
     Notified {
         /// Its method.
@@ -88,13 +88,23 @@ pub struct Request {
 }
 
 /// What a client gives when it asks again with the input that was wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Supplied {
     /// The answers: an object with those keys that were asked for, and perhaps others.
     pub answers: Option<Payload>,
     /// The state that was given, as the client says. It may have been tampered with.
     pub state: Option<Box<str>>,
+}
+
+/// What stands in the state is nobody else's business.
+impl fmt::Debug for Supplied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supplied")
+            .field("answers", &self.answers)
+            .field("state_len", &self.state.as_ref().map(|state| state.len()))
+            .finish()
+    }
 }
 
 /// A client, as it describes itself.
@@ -217,8 +227,13 @@ impl Weigh for Event {
             Event::Noise(noise) => noise.sample.len(),
             Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
             Event::Request(request) => {
-                let answers = request.input.as_ref().and_then(|i| i.answers.as_ref());
-                request.params.as_ref().map_or(0, of) + answers.map_or(0, of)
+                let input = request.input.as_ref();
+                let answers = input.and_then(|input| input.answers.as_ref());
+                let state = input.and_then(|input| input.state.as_ref());
+                request.method.len()
+                    + request.params.as_ref().map_or(0, of)
+                    + answers.map_or(0, of)
+                    + state.map_or(0, |state| state.len())
             }
             Event::Watching(watch) => watch.uris.iter().map(|uri| uri.len()).sum(),
             Event::Closed { .. } | Event::Draining { .. } | Event::Initialized | Event::Met(_) => 0,

@@ -132,7 +132,7 @@ impl Server {
         self.stats.messages_in += 1;
         self.pipe.noise.made_sense();
         match message {
-            Message::Notification { method, params } => self.told(&method, params),
+            Message::Notification { method, params } => self.notice(&method, params),
             Message::Request { id, method, params } => self.requested(id, &method, params),
             Message::Response {
                 id: Some(id),
@@ -147,7 +147,7 @@ impl Server {
         }
     }
 
-    fn told(&mut self, name: &str, params: Option<&RawValue>) {
+    fn notice(&mut self, name: &str, params: Option<&RawValue>) {
         match name {
             names::NOTIFICATIONS_CANCELLED => self.cancelled(params),
             names::NOTIFICATIONS_INITIALIZED if self.awaits_agreement() => {

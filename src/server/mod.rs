@@ -20,6 +20,7 @@ mod news;
 mod outbound;
 mod params;
 mod questions;
+mod reply;
 mod requests;
 mod seal;
 mod stats;
@@ -35,17 +36,17 @@ use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
 pub use event::{Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered};
-pub use frame::{InputRequired, Question};
 pub use misuse::Misuse;
-pub use requests::Progress;
+pub use reply::{InputRequired, Progress, Question};
 pub use stats::Stats;
 
 pub use crate::noise::Noise;
 
 use admission::{Early, Known};
 use asks::Asks;
-use frame::{Frames, Verdict, Voice};
+use frame::{Frames, Voice};
 use legacy::Scope;
+use reply::Verdict;
 use requests::Requests;
 use seal::Seal;
 use watchers::Watchers;
@@ -183,7 +184,7 @@ impl Server {
                 server.note(&faults);
                 server.input_ended();
             }
-            Input::Sent { len, .. } => server.pipe.sent(len),
+            Input::Sent { len, .. } => server.sent(len),
             Input::WriteFailed { faults, .. } => {
                 server.note(&faults);
                 server.close();
@@ -245,6 +246,16 @@ impl Server {
     }
 }
 
+/// # What a relay must know
+impl Server {
+    /// Whether what waits to be written leaves room for more. Where it does not, the client does not read: no input is wanted, and log
+    /// messages and other notifications are dropped. Whoever produces them for others can hold back.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.frames.bytes() + self.asks.bytes() < self.config.limits.queued_bytes
+    }
+}
+
 /// # The verbs of the application: requests
 impl Server {
     /// Answers a request. A modern client is also told what every modern result says: its type, how long it is
@@ -294,7 +305,7 @@ impl Server {
         request: RequestId,
         input: InputRequired,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.wants_input_of(request, input))
+        self.act(now, |server| server.require(request, input))
     }
 
     /// Tells the client how far its request is. Nothing is sent where it did not ask to be told, where that does not
@@ -351,17 +362,22 @@ impl Server {
         self.act(now, |server| server.ask_legacy(method, params))
     }
 
-    /// Takes back a question. Its outcome is that it was taken back.
+    /// Takes back a question, and tells a client that knows of it why. Its outcome is that it was taken back.
     ///
     /// # Errors
     ///
     /// When it has its outcome already.
-    pub fn withdraw(&mut self, now: Instant, ask: AskId) -> Result<(), Misuse> {
+    pub fn withdraw(
+        &mut self,
+        now: Instant,
+        ask: AskId,
+        reason: Option<&str>,
+    ) -> Result<(), Misuse> {
         self.act(now, |server| {
             if server.asks.get(ask).is_none() {
                 return Err(Misuse::UnknownAsk);
             }
-            server.take_back(ask, Unanswered::Withdrawn);
+            server.take_back(ask, Unanswered::Withdrawn, reason);
             Ok(())
         })
     }
@@ -487,11 +503,6 @@ impl Server {
 
     fn arm_in(&mut self, timer: Timer, span: Duration) {
         self.timers.arm(timer, self.now + span.max(TICK));
-    }
-
-    /// Whether what waits to be written leaves room for more.
-    pub(crate) fn has_room(&self) -> bool {
-        self.frames.bytes() < self.config.limits.queued_bytes
     }
 
     fn check_size(&self, bytes: usize) -> Result<(), Misuse> {

@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 
 use serde_json::value::RawValue;
 
-use super::answers::{check_question, may_ask};
+use super::answers::{check_question, may_ask, may_be_asked};
 use super::asks::{self, Found, Open, Place};
 use super::event::{Cancelled, Event, State, Unanswered};
-use super::frame::{Frame, Verdict};
+use super::frame::Frame;
 use super::misuse::Misuse;
-use super::requests::{Phase, Telling};
-use super::seal::Sealed;
-use super::{Server, Timer, missing_capability};
+use super::reply::Verdict;
+use super::requests::{Arrival, Phase};
+use super::{Server, Timer, missing_capability, seal};
 use crate::id::{AskId, RequestId};
-use crate::protocol::{Era, code, question};
+use crate::protocol::{Era, code};
 use crate::wire::{ErrorObject, Id, Payload, object};
 
 impl Server {
@@ -27,7 +27,7 @@ impl Server {
     ) -> Result<AskId, Misuse> {
         let entry = self.open_request(request)?;
         check_question(entry, &method, params.as_ref())?;
-        let era = entry.told.peer.version.era();
+        let era = entry.arrival.peer.version.era();
         let is_here = !matches!(entry.phase, Phase::Away(_));
         if era == Era::Modern {
             may_ask(entry)?;
@@ -36,7 +36,7 @@ impl Server {
                 return Err(Misuse::TooManyRounds { rounds });
             }
         }
-        self.check_ask(params.as_ref())?;
+        self.check_ask(params.as_ref(), era)?;
         let place = match era {
             Era::Legacy => Place::Wire(false),
             Era::Modern => Place::Queued,
@@ -61,20 +61,22 @@ impl Server {
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(Misuse::NotAnObject { what: "parameters" });
         }
-        let raw = params.as_ref().map(Payload::raw);
-        let checked = question::check(&peer.capabilities, peer.version, &method, raw);
-        if let Err(why) = checked {
+        if let Err(why) = may_be_asked(peer, &method, params.as_ref()) {
             return Err(Misuse::Unaskable { method, why });
         }
-        self.check_ask(params.as_ref())?;
+        self.check_ask(params.as_ref(), Era::Legacy)?;
         Ok(self.open_ask(None, method, params, Place::Wire(false)))
     }
 
-    fn check_ask(&self, params: Option<&Payload>) -> Result<(), Misuse> {
+    fn check_ask(&self, params: Option<&Payload>, era: Era) -> Result<(), Misuse> {
         if self.has_input_ended || self.state == State::Closed {
             return Err(Misuse::NotServing { state: self.state });
         }
-        let open = self.asks.len().max(self.requests.away());
+        let away = match era {
+            Era::Legacy => 0,
+            Era::Modern => self.requests.away(),
+        };
+        let open = self.asks.len().max(away);
         if open >= self.config.limits.asks {
             return Err(Misuse::TooManyAsks { open });
         }
@@ -140,7 +142,7 @@ impl Server {
             let open = self.asks.get(*ask)?;
             Some((asks::key(*ask), &*open.method, open.params.as_ref()))
         });
-        let id = &entry.told.id;
+        let id = &entry.arrival.id;
         self.voice.questions(buf, id, questions, Some(&state));
         self.requests.send_away(request);
         self.arm_in(Timer::Away(request), self.config.ask_timeout);
@@ -149,23 +151,20 @@ impl Server {
     /// A client comes back with a state of ours.
     pub(super) fn resume(
         &mut self,
-        sealed: Sealed,
+        state: &str,
         subject: u64,
         answers: Option<&RawValue>,
-        told: Telling,
+        arrival: Arrival,
     ) -> Result<(), ErrorObject> {
         let refusal = |text| ErrorObject::new(code::INVALID_PARAMS, text);
-        if !self.is_awaited(sealed, subject) {
-            return Err(refusal(
-                "the state was not given for this request, was used already, or is too old",
-            ));
-        }
-        let request = sealed.request;
+        let request = self.awaited(state, subject).ok_or_else(|| {
+            refusal("the state was not given for this request, was used already, or is too old")
+        })?;
         let given = self.read_answers(request, answers).ok_or_else(|| {
             refusal("`inputResponses` must be an object with each answer once, as an object")
         })?;
         self.timers.disarm(Timer::Away(request));
-        let verdict = self.requests.bring_back(request, told);
+        let verdict = self.requests.bring_back(request, arrival);
         for (ask, answer) in given {
             self.settle_ask(ask, Ok(answer));
         }
@@ -176,13 +175,12 @@ impl Server {
         Ok(())
     }
 
-    /// Whether a state is ours, for a request about `subject` whose client is to come back with it.
-    pub(super) fn is_awaited(&self, sealed: Sealed, subject: u64) -> bool {
-        let entry = self.requests.get(sealed.request);
-        let is_away = entry.is_some_and(|entry| {
-            matches!(entry.phase, Phase::Away(_)) && entry.round == sealed.round
-        });
-        is_away && self.seal.holds(sealed, subject)
+    /// The request about `subject` whose client is to come back with this state.
+    pub(super) fn awaited(&self, state: &str, subject: u64) -> Option<RequestId> {
+        let request = seal::request_of(state)?;
+        let entry = self.requests.get(request)?;
+        let is_away = matches!(entry.phase, Phase::Away(_));
+        (is_away && state == self.seal.state(request, entry.round, subject)).then_some(request)
     }
 
     /// The answers to the questions of a request, by key; other keys are ignored (S-MRTR-17). `None` if one cannot be read.
@@ -191,18 +189,19 @@ impl Server {
         request: RequestId,
         answers: Option<&RawValue>,
     ) -> Option<Vec<(AskId, Payload)>> {
-        let answers = answers.map_or("{}", RawValue::get);
-        let mut given = Vec::new();
-        for ask in &self.requests.get(request)?.asks {
-            if let Some(at) = object::member(answers, &asks::key(*ask)).ok()? {
-                let answer: Payload = answers[at].parse().ok()?;
-                if !answer.is_object() {
-                    return None;
-                }
-                given.push((*ask, answer));
-            }
-        }
-        Some(given)
+        let asked = &self.requests.get(request)?.asks;
+        let mut given: Vec<(AskId, Payload)> = Vec::new();
+        let mut is_readable = true;
+        object::members(answers.map_or("{}", RawValue::get), |key, value| {
+            let Some(ask) = asks::by_key(&key).filter(|ask| asked.contains(ask)) else {
+                return;
+            };
+            let answer = Payload::from(value);
+            is_readable &= answer.is_object() && given.iter().all(|(earlier, _)| *earlier != ask);
+            given.push((ask, answer));
+        })
+        .ok()?;
+        is_readable.then_some(given)
     }
 
     fn reply_held(&mut self, request: RequestId, mut verdict: Verdict) {
@@ -224,14 +223,13 @@ impl Server {
         };
         let rounds = self.config.limits.input_rounds;
         let is_last = entry.round >= rounds;
-        let peer = entry.told.peer.clone();
+        let peer = entry.arrival.peer.clone();
         for ask in entry.asks.clone() {
             let Some(open) = self.asks.get(ask) else {
                 continue;
             };
-            let params = open.params.as_ref().map(Payload::raw);
             // S-META-08: what was declared with an earlier round counts no more.
-            let checked = question::check(&peer.capabilities, peer.version, &open.method, params);
+            let checked = may_be_asked(&peer, &open.method, open.params.as_ref());
             if is_last {
                 self.settle_ask(ask, Err(Unanswered::TooManyRounds { rounds }));
             } else if let Err(why) = checked {
@@ -263,14 +261,19 @@ impl Server {
     }
 
     pub(super) fn ask_unanswered(&mut self, ask: AskId) {
-        self.take_back(ask, Unanswered::TimedOut);
+        self.take_back(
+            ask,
+            Unanswered::TimedOut,
+            Some("it was not answered in time"),
+        );
     }
 
     /// A question is not to be answered any more: the client is told, where it knows of it and can be told.
-    pub(super) fn take_back(&mut self, ask: AskId, why: Unanswered) {
+    pub(super) fn take_back(&mut self, ask: AskId, why: Unanswered, reason: Option<&str>) {
         let place = self.asks.get(ask).map(|open| open.place);
         if place == Some(Place::Wire(true)) && !self.has_input_ended {
-            self.frames.push(Frame::AskCancelled(ask));
+            let reason = reason.map(Into::into);
+            self.frames.push(Frame::AskCancelled(ask, reason));
         }
         self.settle_ask(ask, Err(why));
     }

@@ -25,7 +25,7 @@ use super::{
 pub const BATCH_LIMIT: usize = 4_096;
 
 /// What stands for the message of an error that came without one.
-const NO_MESSAGE: &str = "the peer gave no message";
+const NO_MESSAGE: &str = "no message was given";
 
 /// What one text holds.
 #[derive(Debug)]
