@@ -959,21 +959,23 @@ fn f_103_the_last_words_have_their_time() {
     host.finish();
 }
 
-/// F-103: together it is never longer than both times.
+/// F-103, S-TIME-06: together it is never longer than both times.
 #[test]
 fn f_103_the_end_has_a_deadline_whatever_the_client_does() {
-    let mut config = narrow();
-    config.drain = seconds(5);
-    config.flush = seconds(1);
-    let mut host = Host::modern(config);
-    let (id, running) = host.tool("slow");
-    host.clog();
-    host.shutdown();
-    host.pass(seconds(100));
-    assert_eq!(host.closed(), Some((at(seconds(6)), Vec::new())));
-    assert_eq!(host.why_cancelled(running), Some(Cancelled::OutOfTime));
-    assert!(host.replies(&id).is_empty(), "it did not read");
-    host.finish();
+    for version in [Version::V2024_11_05, Version::LATEST_MODERN] {
+        let mut config = narrow();
+        config.drain = seconds(5);
+        config.flush = seconds(1);
+        let mut host = Host::new(config).speaking(version);
+        let (id, running) = host.tool("slow");
+        host.clog();
+        host.shutdown();
+        host.pass(seconds(100));
+        assert_eq!(host.closed(), Some((at(seconds(6)), Vec::new())));
+        assert_eq!(host.why_cancelled(running), Some(Cancelled::OutOfTime));
+        assert!(host.replies(&id).is_empty(), "it did not read");
+        host.finish();
+    }
 }
 
 /// F-103: a client that reads its last words just in time gets all of them, and the server ends with the last.
@@ -1045,7 +1047,7 @@ fn verbs_after_the_end(host: &mut Host, over: RequestId, ask: AskId) {
     is_over(host.verb(|server, now| server.require_input(now, over, input)));
     is_over(host.try_ask(over, ROOTS, Value::Null).map(drop));
     is_over(host.try_ask_unbidden(ROOTS, Value::Null).map(drop));
-    is_over(host.verb(|server, now| server.withdraw(now, ask)));
+    is_over(host.verb(|server, now| server.withdraw(now, ask, None)));
     is_over(host.verb(|server, now| server.publish(now, Change::List(List::Tools))));
     is_over(host.verb(|server, now| server.log(now, None, LogLevel::Error, None, text())));
     is_over(host.verb(|server, now| server.log(now, Some(over), LogLevel::Error, None, text())));
@@ -1126,14 +1128,14 @@ fn f_117_the_events_tell_every_change_of_state() {
 
 // How much.
 
-/// F-109: a client that does not read: no more of its input is wanted, and what is only news is dropped; what it asked is answered when it
-/// reads again, all of it.
+/// F-109: a client that does not read: no more of its input is wanted, what is logged is dropped, and a change waits once, however often
+/// it happens. What the client asked is answered when it reads again.
 #[test]
 fn f_109_a_client_that_does_not_read_is_not_written_to_without_bound() {
     let mut config = narrow();
     config.limits.queued_bytes = 20_000;
     let mut host = Host::legacy(config, "2025-11-25");
-    let watch = host.listen();
+    host.listen();
     host.clog();
     assert!(host.server.wants_input(StreamId::DUPLEX));
     let (id, running) = host.tool("large");
@@ -1145,13 +1147,17 @@ fn f_109_a_client_that_does_not_read_is_not_written_to_without_bound() {
         host.verb(|server, now| server.log(now, None, LogLevel::Error, None, data))
             .expect("logging is offered");
     }
-    let dropped = host.server.stats().news_dropped;
-    assert!(dropped >= 2_000, "{dropped}");
+    assert_eq!(host.server.stats().news_dropped, 1_000);
     host.reads_again();
     assert!(host.server.wants_input(StreamId::DUPLEX));
     assert_eq!(host.replies(&id).len(), 1);
     assert!(host.said("notifications/message").is_empty());
-    host.cancel(&watch);
+    let changed = host.said("notifications/tools/list_changed");
+    assert_eq!(
+        changed.len(),
+        2,
+        "the watch and the legacy client, each once"
+    );
     host.still_serves();
     host.finish();
 }
@@ -1231,6 +1237,32 @@ fn f_109_requests_in_flight_are_bounded_in_number() {
         assert_eq!(host.requests().len(), 3);
         host
     });
+}
+
+/// F-109, S-INH-06: what a client says of itself is bounded, in both eras.
+#[test]
+fn f_109_what_a_client_says_of_itself_is_bounded() {
+    for version in BOTH {
+        let mut config = config();
+        config.limits.peer_bytes = 1_000;
+        let mut host = Host::new(config);
+        let large = json!({"experimental": {"x": {"text": "x".repeat(2_000)}}});
+        let id = match version {
+            Version::LATEST_MODERN => {
+                host.plain_call("tools/call", with_meta(json!({"name": "add"}), large))
+            }
+            _ => {
+                let client = json!({"name": "large", "version": "1"});
+                let params = json!({"protocolVersion": "2025-11-25", "capabilities": large, "clientInfo": client});
+                host.plain_call("initialize", params)
+            }
+        };
+        assert_ne!(host.error(&id)["message"], "", "{version}");
+        assert!(host.requests().is_empty());
+        let mut host = host.speaking(version);
+        host.still_serves();
+        host.finish();
+    }
 }
 
 /// F-109: requests that wait for the offer count as well.

@@ -141,26 +141,13 @@ fn what_is_no_token_is_never_repeated() {
     }
 }
 
-/// S-PROG-03: only what grows is told. What does not, or is no number, is passed over and harms nothing.
+/// S-PROG-03: only what grows is told. What does not is passed over and harms nothing.
 #[test]
 fn progress_is_told_only_when_it_grows() {
     every_era(|chunking, version| {
         let mut host = Host::new(config()).chunked(chunking).speaking(version);
         let (id, running) = host.tool_with(json!({"progressToken": "t"}));
-        let numbers = [
-            -1.0,
-            -1.0,
-            0.0,
-            0.5,
-            0.25,
-            f64::NAN,
-            f64::INFINITY,
-            0.5,
-            0.75,
-            0.0,
-            1e300,
-        ];
-        for number in numbers {
+        for number in [-1.0, -1.0, 0.0, 0.5, 0.25, 0.5, 0.75, 0.0, 1e300] {
             host.progress(running, number);
         }
         let told: Vec<f64> = host.progresses().into_iter().map(|(_, at)| at).collect();
@@ -169,6 +156,22 @@ fn progress_is_told_only_when_it_grows() {
         assert_eq!(host.result(&id)["content"], json!([]));
         host
     });
+}
+
+/// S-PROG-02: what JSON has no number for cannot be told.
+#[test]
+fn progress_is_a_number() {
+    let mut host = Host::modern(config());
+    let (_, running) = host.tool_with(json!({"progressToken": "t"}));
+    for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for progress in [Progress::new(odd), Progress::new(1.0).of(odd)] {
+            assert_eq!(host.tell(running, progress), Err(Misuse::NotFinite));
+        }
+    }
+    assert!(host.said(PROGRESS).is_empty());
+    host.progress(running, 0.0);
+    assert_eq!(host.progresses(), [(json!("t"), 0.0)]);
+    host.finish();
 }
 
 /// S-PROG-03: each request grows by itself.
@@ -654,7 +657,7 @@ fn the_application_is_told_which_level_is_listened_to() {
     host.finish();
 }
 
-/// S-PROG-07: a legacy call that became a task is answered, and nothing more is told with its token by this request.
+/// S-PROG-04: a legacy call that became a task is answered, and nothing more is told with its token.
 #[test]
 fn a_call_that_became_a_task_is_answered_and_its_progress_stops() {
     use everlink::protocol::ServerFeature::TasksToolsCall;

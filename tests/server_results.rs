@@ -528,7 +528,7 @@ fn local_errors_are_not_those_of_the_client() {
     let error =
         json!({"code": -32_001, "message": "the client did not answer in time", "data": [1]});
     host.say(json!({"jsonrpc": "2.0", "id": asked, "error": error}));
-    host.verb(|server, now| server.withdraw(now, withdrawn))
+    host.verb(|server, now| server.withdraw(now, withdrawn, None))
         .expect("it is open");
     host.pass(seconds(10));
     let mut said = ErrorObject::new(-32_001, "the client did not answer in time");

@@ -199,7 +199,6 @@ fn the_task_that_a_message_belongs_to_is_not_touched() {
 
 /// S-LTASK-02: a question is put as a task to a client alone that said that it takes such questions so.
 #[test]
-#[ignore = "it is put so to any client"]
 fn a_question_is_put_as_a_task_where_the_client_takes_it_so() {
     let able = json!({
         "sampling": {}, "elicitation": {},

@@ -115,7 +115,7 @@ impl Host {
     /// What the application was told of all watches together.
     fn watched(&self) -> Vec<&Watch> {
         self.picked(|event| match event {
-            Event::Watching(watch) => Some(watch),
+            Event::Watching(watch) => Some(&**watch),
             _ => None,
         })
     }
@@ -458,7 +458,7 @@ fn nothing_but_a_watch_is_cancelled_by_the_server() {
         let watch = host.listen(json!({"toolsListChanged": true}));
         let (_, asking) = host.tool("asks");
         let ask = host.ask(asking, "roots/list", Value::Null);
-        host.verb(|server, now| server.withdraw(now, ask))
+        host.verb(|server, now| server.withdraw(now, ask, None))
             .expect("it is open");
         let (late, _) = host.tool("slow");
         host.shutdown();
@@ -553,6 +553,46 @@ fn watches_are_bounded_in_number_and_in_addresses() {
     host.cancel(&first);
     let fourth = host.listen(json!({"resourceSubscriptions": ["file:///e", "file:///f"]}));
     assert_eq!(host.methods_to(&fourth), [ACKNOWLEDGED]);
+    host.finish();
+}
+
+/// S-INH-06: so are the bytes of the addresses.
+#[test]
+fn watches_are_bounded_in_the_bytes_of_their_addresses() {
+    let mut config = config();
+    config.limits.watched_bytes = 100;
+    let mut host = Host::modern(config);
+    let long = format!("file:///{}", "x".repeat(100));
+    let refused = host.listen(json!({"resourceSubscriptions": [long]}));
+    assert!(host.reply(&refused).get("error").is_some());
+    host.publish(resource(&long));
+    assert!(host.told_to(&refused).is_empty());
+    let watch = host.listen(json!({"resourceSubscriptions": ["file:///a"]}));
+    assert_eq!(host.methods_to(&watch), [ACKNOWLEDGED]);
+    host.finish();
+}
+
+/// S-SUB-16: a change that happens again before it was told is told once, and no change is forgotten, however slowly a client reads.
+#[test]
+fn a_change_that_waits_is_told_once_and_none_is_forgotten() {
+    let mut host = Host::modern(narrow());
+    let watch = host.listen(everything_of("file:///a"));
+    host.clog();
+    for _ in 0..100 {
+        for (_, list, _) in LISTS {
+            host.publish(Change::List(list));
+        }
+        host.publish(resource("file:///a"));
+    }
+    host.reads_again();
+    let mut told = host.methods_to(&watch);
+    told.sort_unstable();
+    let mut expected = vec![ACKNOWLEDGED, UPDATED];
+    expected.extend(LISTS.map(|(_, _, method)| method));
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+    host.publish(Change::List(List::Tools));
+    assert_eq!(host.told_to(&watch).len(), 6, "what was told is told anew");
     host.finish();
 }
 
