@@ -1,31 +1,24 @@
-//! Whether what a client asks can be served, by which terms, and who answers it.
+//! Whether what a client asks can be served, now or later, and who answers it.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use serde_json::value::RawValue;
 
 use super::config::{Offer, UnknownMethods};
 use super::ending::unavailable;
-use super::event::{Cancelled, Event, Peer, Request, State, Supplied, Unanswered};
-use super::frame::{Answer, Frame, Voice};
-use super::legacy::{self, Scope, Unmet};
+use super::event::{Event, Peer, Request, State, Supplied};
+use super::frame::{Answer, Voice};
 use super::params::Params;
 use super::requests::Arrival;
 use super::seal::PREFIX;
-use super::watchers::grant;
+use super::service::no_such_level;
+use super::terms::Terms;
 use super::{Server, missing_capability, quoting};
-use crate::filter;
 use crate::protocol::method::{self, names};
-use crate::protocol::{
-    ClientCapabilities, ClientFeature, Era, Implementation, Kind, LogLevel, Method, Version, code,
-};
-use crate::watch::Watch;
-use crate::wire::encode::Object;
+use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, code};
 use crate::wire::{ErrorObject, Id, Payload};
 
 /// What waits for the offer.
@@ -59,27 +52,6 @@ impl Early {
     pub(super) fn is(&self, other: &Id) -> bool {
         matches!(self, Early::Request { id, .. } if id == other)
     }
-}
-
-/// A modern client, and the words in which it described itself: the same words need not be read twice.
-#[derive(Debug)]
-pub(super) struct Known {
-    version: Box<str>,
-    capabilities: Box<str>,
-    client: Option<Box<str>>,
-    peer: Arc<Peer>,
-}
-
-/// By which terms a request is served.
-enum Terms {
-    /// By those of the handshake that it is.
-    Initialize,
-    /// By those of the handshake before, with this client.
-    Legacy(Arc<Peer>),
-    /// By those that it brings along.
-    Modern,
-    /// By none: it asks whether anybody is there.
-    Ping,
 }
 
 impl Server {
@@ -237,153 +209,6 @@ impl Server {
             || self.early.iter().any(|early| early.is(id))
     }
 
-    /// S-VER-07, S-VER-08: what a request claims of itself outranks its name.
-    fn terms(&self, name: &str, params: &Params<'_>) -> Result<Terms, ErrorObject> {
-        let speaks = |era| self.config.versions.newest_of(era).is_some();
-        if speaks(Era::Modern) && params.claims_modern() {
-            return Ok(Terms::Modern);
-        }
-        if name == names::INITIALIZE {
-            return Ok(Terms::Initialize);
-        }
-        if name == names::PING && speaks(Era::Legacy) {
-            return Ok(Terms::Ping);
-        }
-        if let Some(scope) = &self.legacy {
-            return Ok(Terms::Legacy(scope.peer.clone()));
-        }
-        // S-META-03: it lacks what a modern request must have.
-        let is_modern_method = method::find(name)
-            .is_some_and(|facts| !Version::LEGACY.iter().any(|v| facts.to_server.contains(*v)));
-        if speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
-            return Ok(Terms::Modern);
-        }
-        let text = "the client has not introduced itself yet: send `initialize` first";
-        Err(ErrorObject::new(code::INVALID_REQUEST, text))
-    }
-
-    fn introduced(&self, params: Option<&RawValue>) -> Result<Arc<Peer>, ErrorObject> {
-        self.check_words(params.map_or(0, |params| params.get().len()))?;
-        match legacy::meet(params, self.config.versions) {
-            Ok(peer) => Ok(Arc::new(peer)),
-            // S-VER-12
-            Err(Unmet::NoLegacy(wanted)) => Err(self.unsupported(&wanted)),
-            Err(Unmet::Unreadable) => Err(ErrorObject::new(
-                code::INVALID_PARAMS,
-                "`initialize` needs a protocolVersion that is a text, and capabilities that are an object",
-            )),
-        }
-    }
-
-    /// S-META-03, S-VER-01: the terms that a modern request must bring, in this order. S-META-05: and no others.
-    fn modern_terms(&mut self, params: &Params<'_>) -> Result<Arc<Peer>, ErrorObject> {
-        let lacking = |what: &str| {
-            let text = format!("the request needs {what} in `_meta`");
-            ErrorObject::new(code::INVALID_PARAMS, text)
-        };
-        let version = params.version.ok_or_else(|| lacking("a protocolVersion"))?;
-        let capabilities = params
-            .capabilities
-            .ok_or_else(|| lacking("clientCapabilities"))?;
-        let client = params.client;
-        let words = capabilities.get().len() + client.map_or(0, |client| client.get().len());
-        self.check_words(words)?;
-        if let Some(known) = &self.known {
-            let is_same = *known.version == *version.get()
-                && *known.capabilities == *capabilities.get()
-                && known.client.as_deref() == client.map(RawValue::get);
-            if is_same {
-                return Ok(known.peer.clone());
-            }
-        }
-        let named: Cow<'_, str> = serde_json::from_str(version.get())
-            .map_err(|_| lacking("a protocolVersion that is a text"))?;
-        let declared: ClientCapabilities = serde_json::from_str(capabilities.get())
-            .map_err(|_| lacking("clientCapabilities that are an object"))?;
-        let spoken = Version::parse(&named)
-            .filter(|v| v.era() == Era::Modern && self.config.versions.contains(*v))
-            .ok_or_else(|| self.unsupported(&named))?;
-        let peer = Arc::new(Peer {
-            version: spoken,
-            client: client.and_then(|c| serde_json::from_str::<Implementation>(c.get()).ok()),
-            capabilities: declared,
-        });
-        self.known = Some(Known {
-            version: version.get().into(),
-            capabilities: capabilities.get().into(),
-            client: client.map(|client| client.get().into()),
-            peer: peer.clone(),
-        });
-        Ok(peer)
-    }
-
-    /// What a client says of itself is kept for as long as anything of it is.
-    fn check_words(&self, bytes: usize) -> Result<(), ErrorObject> {
-        let most = self.config.limits.peer_bytes;
-        if bytes <= most {
-            return Ok(());
-        }
-        let text = format!("{most} bytes are the most that a client can say of itself");
-        Err(ErrorObject::new(code::INVALID_PARAMS, text))
-    }
-
-    /// S-VER-01: no such version here, but these.
-    fn unsupported(&self, wanted: &str) -> ErrorObject {
-        let text = quoting("version ", wanted, " is not spoken here");
-        let mut buf = Vec::new();
-        let mut data = Object::open(&mut buf);
-        let spoken = self.config.versions.iter().map(Version::as_str);
-        data.texts("supported", spoken);
-        data.text("requested", &crate::noise::excerpt(wanted));
-        data.close();
-        let data = String::from_utf8(buf).ok();
-        ErrorObject {
-            data: data.and_then(|data| Payload::from_text(data).ok()),
-            ..ErrorObject::new(code::UNSUPPORTED_PROTOCOL_VERSION, text)
-        }
-    }
-
-    fn meet(&mut self, peer: &Arc<Peer>) {
-        if !self
-            .met
-            .as_ref()
-            .is_some_and(|met| Arc::ptr_eq(met, peer) || met == peer)
-        {
-            self.met = Some(peer.clone());
-            self.tell(Event::Met(peer.clone()));
-        }
-    }
-
-    /// The legacy client begins anew: what it asked and was asked before is over.
-    fn end_legacy(&mut self) {
-        if self.legacy.take().is_none() {
-            return;
-        }
-        self.met = None;
-        for request in self.requests.ids() {
-            let entry = self.requests.get(request);
-            if entry.is_some_and(|entry| entry.arrival.peer.version.era() == Era::Legacy) {
-                self.cancel(request, Cancelled::Anew);
-            }
-        }
-        for ask in self.asks.to_legacy() {
-            self.settle_ask(ask, Err(Unanswered::PeerGone));
-        }
-    }
-
-    /// A legacy client is here.
-    fn agree(&mut self, id: &Id, peer: Arc<Peer>) {
-        self.watchers.begin_legacy();
-        if let Some(offer) = &self.config.offer {
-            let agreement = self.voice.agreement(offer, peer.version);
-            self.answer(id.clone(), agreement);
-        }
-        self.legacy = Some(Scope {
-            peer,
-            is_initialized: false,
-        });
-    }
-
     /// Whether the version has this request and the server offers what it needs (S-ERR-10).
     fn gate(&self, name: &str, peer: &Peer) -> Result<Option<&'static Method>, ErrorObject> {
         let unknown = || {
@@ -442,14 +267,6 @@ impl Server {
             _ => self.deliver(id, name, facts, peer, params)?,
         }
         Ok(())
-    }
-
-    fn discover(&mut self, id: &Id, peer: &Peer) {
-        if let Some(offer) = &self.config.offer {
-            let spoken = self.config.versions;
-            let discovery = self.voice.discovery(offer, peer.version, spoken);
-            self.answer(id.clone(), discovery);
-        }
     }
 
     fn deliver(
@@ -526,65 +343,6 @@ impl Server {
             (_, _) => false,
         }
     }
-
-    fn set_level(&mut self, id: &Id, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let level = params.text("level").as_deref().and_then(LogLevel::parse);
-        self.watchers.set_level(level.ok_or_else(no_such_level)?);
-        self.answer(id.clone(), Answer::Empty);
-        Ok(())
-    }
-
-    fn subscribe(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let uri = params.text("uri");
-        let nameless = || ErrorObject::new(code::INVALID_PARAMS, "the request names no uri");
-        let uri = uri.ok_or_else(nameless)?;
-        if name == names::RESOURCES_UNSUBSCRIBE {
-            self.watchers.unsubscribe(&uri);
-        } else if !self.watchers.has_subscribed(&uri) {
-            self.check_uris(&[&uri])?;
-            self.watchers.subscribe(&uri);
-        }
-        self.answer(id.clone(), Answer::Empty);
-        Ok(())
-    }
-
-    /// S-SUB-03: first it is acknowledged, then it is heard.
-    fn listen(&mut self, id: &Id, peer: &Peer, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let wanted = params.whole().and_then(filter::read).ok_or_else(|| {
-            let text = "`notifications` must be an object that says what to hear of, by flags and addresses";
-            ErrorObject::new(code::INVALID_PARAMS, text)
-        })?;
-        // S-SUB-20
-        let extension = ClientFeature::TasksExtension;
-        if wanted.task_ids.is_some() && !peer.capabilities.declares(extension) {
-            return Err(missing_capability(extension));
-        }
-        let offer = self.config.offer.as_ref();
-        let granted = offer.map(|offer| grant(Watch::from(wanted), &offer.capabilities));
-        let granted = granted.unwrap_or_default();
-        self.check_uris(&granted.uris.iter().map(|uri| &**uri).collect::<Vec<_>>())?;
-        if self.watchers.listens() >= self.config.limits.listens {
-            let text = "as many watches as may be are open already; end one first";
-            return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
-        }
-        let frame = Frame::Acknowledged(id.clone(), granted.clone());
-        self.frames.push(frame);
-        self.watchers.listen(id.clone(), granted);
-        Ok(())
-    }
-
-    fn check_uris(&self, more: &[&str]) -> Result<(), ErrorObject> {
-        let limits = &self.config.limits;
-        let (uris, bytes) = self.watchers.size();
-        let more_bytes: usize = more.iter().map(|uri| uri.len()).sum();
-        let fits = uris + more.len() <= limits.watched_uris;
-        if more.is_empty() || fits && bytes + more_bytes <= limits.watched_bytes {
-            return Ok(());
-        }
-        let (uris, bytes) = (limits.watched_uris, limits.watched_bytes);
-        let text = format!("{uris} addresses of {bytes} bytes are the most that can be watched");
-        Err(ErrorObject::new(code::INTERNAL_ERROR, text))
-    }
 }
 
 /// The state that came with a request, if one did.
@@ -605,8 +363,4 @@ fn read_level(params: &Params<'_>, peer: &Peer) -> Result<Option<LogLevel>, Erro
         level.ok_or_else(no_such_level)
     });
     level.transpose()
-}
-
-fn no_such_level() -> ErrorObject {
-    ErrorObject::new(code::INVALID_PARAMS, "there is no such log level")
 }

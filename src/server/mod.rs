@@ -1,7 +1,7 @@
 //! The server end of a link: the verbs of the application, the contract with the driver, and what is due when.
 //!
-//! The machine itself is one `impl Server` by subject: `inbound` for what clients say, `admission` for what they may ask,
-//! `answers` for how requests end, `questions` for what clients are asked, `news` for what they are told, `outbound` for what
+//! The machine itself is one `impl Server` by subject: `inbound` for what clients say, `terms` and `admission` for what they may ask,
+//! `service` for what the server answers itself, `answers` for how requests end, `questions` for what clients are asked, `news` for what they are told, `outbound` for what
 //! is written next, `ending` for the end. They alone carry decisions between the children, which know neither the machine
 //! nor each other: `params` what a request says to the server itself, `legacy` the client with a handshake, `requests` where
 //! each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words.
@@ -23,7 +23,9 @@ mod questions;
 mod reply;
 mod requests;
 mod seal;
+mod service;
 mod stats;
+mod terms;
 mod watchers;
 
 use alloc::borrow::Cow;
@@ -42,13 +44,14 @@ pub use stats::Stats;
 
 pub use crate::noise::Noise;
 
-use admission::{Early, Known};
+use admission::Early;
 use asks::Asks;
 use frame::{Frames, Voice};
 use legacy::Scope;
 use reply::Verdict;
 use requests::Requests;
 use seal::Seal;
+use terms::Known;
 use watchers::Watchers;
 
 use crate::fault::Fault;
