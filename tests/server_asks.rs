@@ -422,6 +422,23 @@ fn answers_that_make_no_sense_are_refused() {
     }
 }
 
+/// S-MRTR-17: an answer that is given twice is none.
+#[test]
+fn an_answer_that_is_given_twice_is_refused() {
+    let mut host = Host::modern(config());
+    let (first, asking) = host.tool("asks");
+    let ask = host.roots(asking);
+    let key = host.key(&first);
+    let state = host.round(&first)["requestState"].clone();
+    let params = json!({"name": "asks", "requestState": state, "inputResponses": "TWICE"});
+    let line = request("twice", "tools/call", with_meta(params, json!({})));
+    let twice = format!(r#"{{"{key}":{{"roots":[1]}},"{key}":{{"roots":[2]}}}}"#);
+    host.line(&line.to_string().replace(r#""TWICE""#, &twice));
+    assert_eq!(host.code(&json!("twice")), code::INVALID_PARAMS);
+    assert_eq!(host.outcome(ask), None);
+    host.finish();
+}
+
 // Modern: the state.
 
 /// S-MRTR-15: a state that the server did not make, or that was changed anywhere, is refused; the application hears nothing of it, and
@@ -1177,6 +1194,34 @@ fn the_client_comes_back_with_all_of_it() {
     host.respond(again, json!({"content": []}));
     assert_eq!(host.result(&second)["content"], json!([]));
     host.finish();
+}
+
+/// S-MRTR-08, S-META-08: an application may ask, and then say itself what it needs while the client is away. If the client comes back
+/// without the capability for that, it is told what is missing.
+#[test]
+fn input_that_is_required_of_a_client_that_is_away_waits_for_it() {
+    for declared in [json!({"roots": {}}), json!({})] {
+        let mut host = Host::modern(config());
+        let (first, asking) = host.tool("asks");
+        let ask = host.roots(asking);
+        let input = InputRequired::new().and_ask("where", ROOTS, None);
+        host.require(asking, input)
+            .expect("the client could be asked");
+        assert_eq!(host.outcome(ask), Some(Err(Unanswered::RequestOver)));
+        let state = host.round(&first)["requestState"].clone();
+        let params = json!({"name": "asks", "requestState": state, "inputResponses": {}});
+        let second = host.plain_call("tools/call", with_meta(params, declared.clone()));
+        if declared == json!({}) {
+            assert_eq!(host.code(&second), code::MISSING_REQUIRED_CLIENT_CAPABILITY);
+        } else {
+            assert_eq!(
+                host.questions(&second),
+                [("where".to_owned(), ROOTS.to_owned())]
+            );
+        }
+        assert_eq!(host.server.requests(), 0);
+        host.finish();
+    }
 }
 
 /// S-MRTR-04, S-MRTR-09: a state alone sends the client away for a while; it comes back with it.

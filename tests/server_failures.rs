@@ -696,6 +696,23 @@ fn f_120_every_fault_is_kept() {
     host.finish();
 }
 
+/// F-120: there are never so many faults that they cannot be held; the first ones are the cause.
+#[test]
+fn f_120_faults_are_bounded_and_the_first_are_kept() {
+    let mut host = Host::modern(config());
+    host.tool("slow");
+    let many = |from: usize| -> Vec<Fault> {
+        let number = |number: usize| fault(FaultKind::Read, &number.to_string());
+        (from..from + 1_000).map(number).collect()
+    };
+    host.eof_of(&many(0));
+    host.write_fails(&many(1_000));
+    let (_, kept) = host.closed().expect("it is over");
+    assert!((1..1_000).contains(&kept.len()), "{}", kept.len());
+    assert_eq!(kept, many(0)[..kept.len()]);
+    host.finish();
+}
+
 /// F-105: an answer that comes after its client is gone is a typed mistake, and no more.
 #[test]
 fn f_105_an_answer_after_the_end_is_a_typed_mistake() {
@@ -992,6 +1009,29 @@ fn f_103_last_words_that_are_read_in_time_are_said() {
     assert!(host.reply(&id).get("error").is_some());
     assert_eq!(host.result(&watch)["resultType"], "complete");
     assert_eq!(host.closed(), Some((at(millis(5_500)), Vec::new())));
+    host.finish();
+}
+
+/// F-103: a client that reads slowly has another while with everything that it reads, but not past the time for all.
+#[test]
+fn f_103_a_client_that_reads_slowly_is_waited_for_within_the_whole_time() {
+    let mut config = narrow();
+    config.drain = seconds(20);
+    config.flush = seconds(3);
+    let mut host = Host::modern(config);
+    host.clog();
+    host.listen();
+    host.shutdown();
+    for _ in 0..30 {
+        host.pass(seconds(1));
+        host.verb(|server, now| server.handle(now, Input::sent(1)));
+    }
+    assert_eq!(host.server.state(), State::Closed);
+    let (closed, _) = host.closed().expect("it is over");
+    assert!(
+        (at(seconds(20))..=at(seconds(23))).contains(&closed),
+        "{closed:?}"
+    );
     host.finish();
 }
 

@@ -331,18 +331,21 @@ fn progress_of_a_legacy_client_harms_nobody() {
 
 /// S-PROG-08, S-CAP-07: a watch is told of changes and of nothing else, even if it brings a token and a level.
 #[test]
-#[ignore = "a watch that names a level is logged to"]
 fn a_watch_is_told_neither_progress_nor_logs() {
     let mut host = Host::modern(config());
     let filter = json!({"toolsListChanged": true});
     let meta = json!({"progressToken": "w", LOG_LEVEL: "debug"});
     let params = json!({"notifications": filter, "_meta": meta});
     host.modern_call("subscriptions/listen", params);
+    host.log_all(None);
+    assert!(
+        host.said(MESSAGE).is_empty(),
+        "there is no request to log for"
+    );
     let (_, running) = host.tool_with(json!({"progressToken": "t", LOG_LEVEL: "debug"}));
     host.progress(running, 1.0);
     host.log(Some(running), LogLevel::Error)
         .expect("it is running");
-    host.log(None, LogLevel::Error).expect("logging is offered");
     assert_eq!(host.progresses(), [(json!("t"), 1.0)]);
     let told = host.said(MESSAGE);
     assert_eq!(told.len(), 1, "for the request alone");
@@ -547,6 +550,18 @@ fn a_legacy_client_that_never_chose_gets_what_the_server_decides() {
         assert_eq!(host.logged(), from(*level));
         host.finish();
     }
+}
+
+/// S-LIFE-05: a legacy client may be logged to before its handshake is over, and before it began there is nobody.
+#[test]
+fn a_legacy_client_is_logged_to_from_its_introduction_on() {
+    let mut host = Host::new(config());
+    host.log_all(None);
+    assert!(host.heard().is_empty());
+    host.initialize("2025-11-25");
+    host.log_all(None);
+    assert_eq!(host.logged(), from(LogLevel::Info));
+    host.finish();
 }
 
 /// S-CAP-09: an invalid level is refused, and the one before stays.

@@ -398,6 +398,17 @@ fn a_kind_of_result_that_nobody_knows_is_not_sent() {
     host.finish();
 }
 
+/// S-RPC-22: an extension that is not known here may have kinds of its own; only the two applications know which.
+#[test]
+fn an_extension_may_have_kinds_of_results_of_its_own() {
+    let declared = json!({"extensions": {"com.example/fruit": {}}});
+    let mut host = Host::modern(config()).declaring(declared);
+    let fruit = json!({"resultType": "banana", "content": []});
+    let result = host.served("tools/call", json!({"name": "odd"}), fruit);
+    assert_eq!(result["resultType"], "banana");
+    host.finish();
+}
+
 /// S-TASKX-04, S-META-09, S-ERR-10: who did not declare the extension is told that it is needed; where it is not offered, there is no such method.
 #[test]
 fn the_methods_of_the_extension_need_it_on_both_sides() {

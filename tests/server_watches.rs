@@ -305,6 +305,47 @@ fn a_change_of_a_resource_goes_to_the_watches_of_that_resource() {
     });
 }
 
+/// S-SUB-17: a change below a watched address is told under its own; to a client that does not read, under the one that it watches, so
+/// that there are never more of them than addresses.
+#[test]
+fn a_change_below_a_watched_address_is_told() {
+    let mut config = narrow();
+    config.limits.queued_bytes = 2_000;
+    let mut host = Host::legacy(config, "2025-11-25");
+    host.call("resources/subscribe", json!({"uri": "file:///dir"}));
+    let watch = host.listen(json!({"resourceSubscriptions": ["file:///dir"]}));
+    host.publish(resource("file:///dir/a"));
+    host.publish(resource("file:///directory"));
+    let uris = |host: &Host| -> Vec<String> {
+        let told = host.said(UPDATED).into_iter();
+        told.map(|line| line["params"]["uri"].as_str().expect("text").to_owned())
+            .collect()
+    };
+    assert_eq!(uris(&host), ["file:///dir/a"; 2]);
+    assert_eq!(host.told_to(&watch).len(), 2);
+
+    host.clog();
+    for number in 0..1_000 {
+        host.publish(resource(&format!("file:///dir/{number}")));
+    }
+    host.reads_again();
+    let told = uris(&host);
+    assert!(told.len() < 100, "{}", told.len());
+    assert!(told.contains(&"file:///dir".to_owned()), "{told:?}");
+    host.finish();
+}
+
+/// S-SUB-16: the protocol has one word for changes of resources and of their templates.
+#[test]
+fn a_change_of_templates_is_one_of_resources() {
+    let mut host = Host::legacy(config(), "2025-11-25");
+    let watch = host.listen(json!({"resourcesListChanged": true}));
+    host.publish(Change::List(List::ResourceTemplates));
+    assert_eq!(host.methods_to(&watch), [ACKNOWLEDGED, LISTS[1].2]);
+    assert_eq!(host.said(LISTS[1].2).len(), 2);
+    host.finish();
+}
+
 /// S-SUB-05: kinds of news that this version does not have are passed over.
 #[test]
 fn an_unknown_member_of_the_filter_is_passed_over() {
@@ -639,6 +680,20 @@ fn a_legacy_client_hears_of_lists_unasked() {
     }
 }
 
+/// S-LIFE-05: a legacy client hears of changes when its handshake is over, not before.
+#[test]
+fn a_legacy_client_hears_of_nothing_before_its_handshake_is_over() {
+    let mut host = Host::new(config());
+    host.initialize("2025-11-25");
+    let heard = host.heard().len();
+    host.publish(Change::List(List::Tools));
+    assert_eq!(host.heard().len(), heard);
+    host.notify("notifications/initialized", Value::Null);
+    host.publish(Change::List(List::Tools));
+    assert_eq!(host.said(LISTS[2].2).len(), 1);
+    host.finish();
+}
+
 /// S-CAP-13: a legacy client hears of the resources that it subscribed to, from then until it unsubscribes.
 #[test]
 fn a_legacy_client_hears_of_the_resources_that_it_subscribed_to() {
@@ -813,6 +868,31 @@ fn a_watch_that_is_cancelled_before_the_offer_never_was() {
     host.verb(|server, now| server.offer(now, everything()));
     host.publish(Change::List(List::Tools));
     assert!(host.heard().is_empty());
+    host.finish();
+}
+
+/// What the protocol has no word for can be told in words of one's own, to whoever is there. It is a notification all the same.
+#[test]
+fn an_application_has_notifications_of_its_own() {
+    let mut host = Host::modern(config());
+    let moon = json!({"phase": "full"});
+    host.tell("notifications/moon", &moon)
+        .expect("nobody is there");
+    assert!(host.heard().is_empty());
+    host.tool("slow");
+    host.tell("notifications/moon", &moon).expect("somebody is");
+    assert_eq!(host.said("notifications/moon")[0]["params"], moon);
+    let odd = host.tell("notifications/moon", &json!([1]));
+    assert!(matches!(odd, Err(Misuse::NotAnObject { .. })), "{odd:?}");
+    for method in ["tools/call", "ping", "notifications/initialized"] {
+        assert!(host.tell(method, &json!({})).is_err(), "{method}");
+    }
+    let asked = host.tell("sampling/createMessage", &json!({}));
+    assert!(
+        matches!(asked, Err(Misuse::OwnedByLink { instead: "ask", .. })),
+        "{asked:?}"
+    );
+    assert_eq!(host.heard().len(), 1);
     host.finish();
 }
 
