@@ -10,6 +10,7 @@ mod lists;
 mod words;
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -23,6 +24,7 @@ use crate::id::{AskId, CallId, Epoch, RequestId, StreamId};
 use crate::io::{Input, Output};
 use crate::server::{self, Server};
 use crate::time::{Deadline, Instant, Wake};
+use crate::watch::Watch;
 
 /// Which of the two transports of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +72,10 @@ pub struct Relay {
     /// The same, by what each is called in front.
     asked: BTreeMap<AskId, AskId>,
     lists: Lists,
+    /// What the client in front watches.
+    watched: Arc<Watch>,
+    /// In which life of the server behind that was last granted.
+    watched_in: Option<Epoch>,
 }
 
 /// # The contract with the driver
@@ -88,6 +94,8 @@ impl Relay {
             asks: BTreeMap::new(),
             asked: BTreeMap::new(),
             lists: Lists::default(),
+            watched: Arc::default(),
+            watched_in: None,
             config,
         }
     }
@@ -120,6 +128,7 @@ impl Relay {
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<(Side, Output<Event>)> {
         loop {
+            self.client.hold_back(self.now, !self.server.has_room());
             if let Some(output) = self.server.poll_output(buf) {
                 let output = output.and_then_event(|event| self.carry_up(event));
                 match output {
@@ -150,12 +159,12 @@ impl Relay {
     }
 
     /// Whether to go on reading from this side. Nothing more of the server behind is wanted while the client in front does
-    /// not read what there is.
+    /// not read what there is for it.
     #[must_use]
     pub fn wants_input(&self, side: Side, stream: StreamId) -> bool {
         match side {
             Side::Downstream => self.server.wants_input(stream),
-            Side::Upstream => self.client.wants_input(stream) && self.server.has_room(),
+            Side::Upstream => self.client.wants_input(stream),
         }
     }
 }
