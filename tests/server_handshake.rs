@@ -427,7 +427,6 @@ fn the_version_that_was_agreed_on_is_kept_to() {
 
 /// S-CAP-03: nor are questions, whatever the client declares.
 #[test]
-#[ignore = "addresses and tools are asked for in every version"]
 fn questions_that_the_version_does_not_have_are_not_asked() {
     let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
     let url =

@@ -75,7 +75,6 @@ fn a_request_without_any_terms_is_refused_by_a_modern_server() {
 
 /// S-META-03: and by one that speaks both, as long as no handshake has given it other terms.
 #[test]
-#[ignore = "it is refused with another code"]
 fn a_request_without_any_terms_and_without_a_handshake_is_refused() {
     let mut host = Host::new(config());
     let id = host.plain_call("tools/call", json!({"name": "add"}));
@@ -581,7 +580,6 @@ fn extensions_are_offered_under_identifiers_with_a_prefix() {
 /// S-VER-15, S-VER-16: no extension is on unless both say so: nothing is offered by itself, what the client declares in vain is
 /// passed over, and what it does not declare is not used.
 #[test]
-#[ignore = "the client alone is enough for a task"]
 fn an_extension_takes_two() {
     // The client alone.
     let tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}, "com.example/x": {"deep": [1]}}});

@@ -42,7 +42,7 @@ use everlink::{
 use serde_json::{Value, json};
 
 pub(crate) use chunking::Chunking;
-use rules::Rules;
+use rules::{Rules, Unambiguous};
 
 /// What does not happen within this time never will.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -575,6 +575,7 @@ impl Host {
         let text = text.strip_suffix('\n').expect("a line ends");
         assert!(!text.contains(['\n', '\r']), "{text:?} is not one line");
         let message: Value = serde_json::from_str(text).expect("a line is JSON");
+        serde_json::from_str::<Unambiguous>(text).expect("a line says nothing twice");
         let noted = self.note(format!("-> {text}"));
         self.record.written.push(noted);
         self.rules.wrote(&message);

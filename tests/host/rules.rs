@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use everlink::server::{Event, Server, State};
 use everlink::wire::TEXT_ID_LIMIT;
 use everlink::{AskId, Output, RequestId};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 /// What was seen so far, as far as the rules must know.
@@ -295,7 +296,7 @@ impl Rules {
                 assert!(self.state == Told::Serving, "{event:?} twice");
                 self.state = Told::Draining;
             }
-            Event::Closed => self.state = Told::Closed,
+            Event::Closed { .. } => self.state = Told::Closed,
             _ => {}
         }
     }
@@ -318,6 +319,62 @@ impl Rules {
                 assert!(has_outcome, "{ask} has no outcome and never will");
             }
         }
+    }
+}
+
+/// Reads any JSON, and fails where an object has a member twice: receivers do not agree on which one counts.
+pub(super) struct Unambiguous;
+
+impl<'de> Deserialize<'de> for Unambiguous {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Unambiguous, D::Error> {
+        from.deserialize_any(Unambiguous)
+    }
+}
+
+impl<'de> Visitor<'de> for Unambiguous {
+    type Value = Unambiguous;
+
+    fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unambiguous, A::Error> {
+        let mut seen = BTreeSet::new();
+        while let Some((key, _)) = map.next_entry::<String, Unambiguous>()? {
+            if let Some(key) = seen.replace(key) {
+                return Err(A::Error::custom(format!("`{key}` stands there twice")));
+            }
+        }
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Unambiguous, A::Error> {
+        while items.next_element::<Unambiguous>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Unambiguous, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Unambiguous, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Unambiguous, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Unambiguous, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Unambiguous, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Unambiguous, E> {
+        Ok(self)
     }
 }
 
