@@ -3,6 +3,7 @@
 mod host;
 
 use everlink::protocol::Version;
+use everlink::server::Config;
 use everlink::wire::TEXT_ID_LIMIT;
 use everlink::{Change, List};
 use host::{
@@ -250,6 +251,62 @@ fn a_notification_is_never_answered() {
     });
 }
 
+/// S-RPC-15: a response that is too long to be read is not answered either, though its id can be.
+#[test]
+fn a_response_that_is_too_long_is_not_answered() {
+    every_era(|chunking, version| {
+        let mut config = config();
+        config.limits.message_bytes = 1_000;
+        let mut host = Host::new(config).chunked(chunking).speaking(version);
+        let before = host.heard().len();
+        host.say(json!({"jsonrpc": "2.0", "id": 99, "result": {"long": "x".repeat(2_000)}}));
+        assert_eq!(host.heard()[before..], NOTHING);
+        assert!(!host.noise().is_empty());
+        host
+    });
+}
+
+/// S-RPC-07: two answers with one id could not be told apart, so that a request with an id that is in use is refused; the one
+/// that had it first is served.
+#[test]
+fn an_id_that_is_in_use_is_refused() {
+    every_era(|chunking, version| {
+        let mut config = config();
+        config.limits.message_bytes = 1_000;
+        let mut host = Host::new(config).chunked(chunking).speaking(version);
+        let (id, request) = host.tool("first");
+        let params = host.terms(json!({"name": "second"}));
+        host.say(host::request(id.clone(), "tools/call", params));
+        assert_eq!(host.requests().len(), 1);
+        host.respond(request, json!({"content": ["first"]}));
+        let told = host.replies(&id);
+        assert_eq!(told.len(), 2, "the refusal and the answer");
+        assert_eq!(told[0]["error"]["code"], -32600);
+        assert_eq!(told[1]["result"]["content"], json!(["first"]));
+        host
+    });
+}
+
+/// S-RPC-07: so is one with the id of a request that waits for the offer, or of a watch.
+#[test]
+fn the_id_of_what_waits_is_in_use() {
+    let mut host = Host::new(Config::deferred([7; 16]));
+    let params = host.terms(json!({"notifications": {"toolsListChanged": true}}));
+    host.say(host::request(5, "server/discover", params.clone()));
+    host.say(host::request(6, "server/discover", params.clone()));
+    host.say(host::request(5, "server/discover", params.clone()));
+    assert_eq!(host.code(&json!(5)), -32600);
+    host.verb(|server, now| server.offer(now, host::everything()));
+    assert_eq!(host.replies(&json!(5)).len(), 2);
+    assert_eq!(host.replies(&json!(6)).len(), 1);
+
+    host.say(host::request(7, "subscriptions/listen", params.clone()));
+    host.say(host::request(7, "tools/list", params));
+    assert_eq!(host.code(&json!(7)), -32600);
+    assert_eq!(host.requests().len(), 0);
+    host.finish();
+}
+
 /// S-RPC-15: not even where its parameters are none.
 #[test]
 fn a_notification_with_strange_parameters_is_never_answered() {
@@ -414,6 +471,7 @@ fn a_line_may_end_as_it_likes() {
             "blank lines are no messages"
         );
         host.eof();
+        assert_eq!(host.code(&json!("three")), -32601);
         host
     });
 }

@@ -73,14 +73,34 @@ fn a_request_without_any_terms_is_refused_by_a_modern_server() {
     }
 }
 
+/// S-META-03: a term that is there twice is none: nobody knows which one is meant.
+#[test]
+fn a_term_that_is_there_twice_is_refused() {
+    let terms = format!(r#""{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}"#);
+    for params in [
+        format!(r#"{{"_meta":{{{terms},"{VERSION}":"2026-07-28"}}}}"#),
+        format!(r#"{{"_meta":{{{terms},"{CAPABILITIES}":{{"roots":{{}}}}}}}}"#),
+        format!(r#"{{"_meta":{{{terms}}},"_meta":{{{terms}}}}}"#),
+    ] {
+        let mut host = Host::modern(config());
+        host.line(&format!(
+            r#"{{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{params}}}"#
+        ));
+        assert_eq!(host.code(&json!(5)), -32602, "{params}");
+        host.finish();
+    }
+}
+
 /// S-META-03: and by one that speaks both, as long as no handshake has given it other terms.
 #[test]
 fn a_request_without_any_terms_and_without_a_handshake_is_refused() {
-    let mut host = Host::new(config());
-    let id = host.plain_call("tools/call", json!({"name": "add"}));
-    assert_eq!(host.code(&id), -32602);
-    assert_eq!(host.requests().len(), 0);
-    host.finish();
+    for method in ["tools/call", "server/discover", "subscriptions/listen"] {
+        let mut host = Host::new(config());
+        let id = host.plain_call(method, json!({"name": "add", "notifications": {}}));
+        assert_eq!(host.code(&id), -32602, "{method}");
+        assert_eq!(host.requests().len(), 0);
+        host.finish();
+    }
 }
 
 /// S-META-04: the client need not say who it is.
@@ -123,6 +143,24 @@ fn a_request_is_served_by_its_own_terms_alone() {
         );
         host.ask(second, "roots/list", Value::Null);
         host.ask(first, "elicitation/create", form);
+
+        // What is the same in all but one thing is not the same.
+        let same = with_meta(json!({"name": "add"}), json!({"roots": {}}));
+        for (key, other) in [
+            (CLIENT, json!({"name": "third", "version": "3"})),
+            (CAPABILITIES, json!({})),
+        ] {
+            host.plain_call("tools/call", same.clone());
+            let mut params = same.clone();
+            params["_meta"][key] = other;
+            host.plain_call("tools/call", params);
+            let peers: Vec<_> = host.requests().iter().map(|r| r.peer.clone()).collect();
+            assert_ne!(peers[peers.len() - 1], peers[peers.len() - 2], "{key}");
+        }
+        let mut params = same;
+        params["_meta"][VERSION] = json!("1999-01-01");
+        let id = host.plain_call("tools/call", params);
+        assert_eq!(host.code(&id), -32022);
 
         // One that says nothing is refused, whatever the earlier ones said.
         let id = host.plain_call(
