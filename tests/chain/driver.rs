@@ -84,8 +84,11 @@ impl Chain {
         let wants = |side| self.relay.wants_input(side, StreamId::DUPLEX);
         let life = self.life.as_ref();
         match turn {
-            Turn::Host => self.host.reads && self.to_host.has_news(),
-            Turn::RelayOfHost => wants(Side::Downstream) && self.from_host.has_news(),
+            Turn::Host => self.host.reads_from <= self.now && self.to_host.has_news(),
+            Turn::RelayOfHost => {
+                let is_over = self.over.contains(&Side::Downstream);
+                !is_over && wants(Side::Downstream) && self.from_host.has_news()
+            }
             Turn::RelayOfServer => life.is_some_and(|life| {
                 life.exit.is_some() || wants(Side::Upstream) && life.output.has_news()
             }),
@@ -129,7 +132,12 @@ impl Chain {
         let due = due.into_iter().flatten().map(|deadline| deadline.at);
         let service = life.filter(|life| life.server.is_some());
         let service = service.and_then(|life| life.service.due());
-        due.chain(service).min().filter(|at| *at < Instant::MAX)
+        let host = self.host.reads_from;
+        let host = (host > self.now && self.to_host.has_news()).then_some(host);
+        due.chain(service)
+            .chain(host)
+            .min()
+            .filter(|at| *at < Instant::MAX)
     }
 
     /// Lets time pass until somebody wants to be told, but not beyond `goal`. Whether anybody did.
@@ -411,13 +419,28 @@ impl Chain {
             match output {
                 Output::Event(event) => self.host.event(self.now, event),
                 Output::Open { epoch } => {
-                    assert_eq!(epoch, Epoch::FIRST, "the host lost its connection");
-                    host.handle(self.now, epoch, Input::Opened);
+                    let is_over = self.over.contains(&Side::Downstream);
+                    assert_eq!(
+                        epoch != Epoch::FIRST,
+                        is_over,
+                        "the host lost its connection"
+                    );
+                    let opened = if is_over {
+                        Input::open_failed(vec![Fault::new(FaultKind::NotFound)])
+                    } else {
+                        Input::Opened
+                    };
+                    host.handle(self.now, epoch, opened);
                 }
                 Output::Write { epoch, len, .. } => {
                     let line = buf.split_off(buf.len() - len);
                     self.transcript.push(&format!("host > {}", text(&line)));
-                    let sent = self.from_host.write(&line);
+                    // What is said after the last word goes nowhere.
+                    let sent = if self.from_host.is_closed() {
+                        len
+                    } else {
+                        self.from_host.write(&line)
+                    };
                     host.handle(self.now, epoch, Input::sent(sent));
                 }
                 Output::CloseWrite { .. } => self.from_host.close(),
@@ -439,7 +462,8 @@ impl Chain {
         match read {
             Read::Bytes(bytes, _) => host.handle(self.now, Epoch::FIRST, Input::bytes(bytes)),
             Read::End => {
-                host.handle(self.now, Epoch::FIRST, Input::exited(ExitStatus::Code(0)));
+                let exited = Input::exited(ExitStatus::Code(0));
+                host.handle(self.now, Epoch::FIRST, exited);
                 self.drain_host();
                 let host = self.host.client();
                 host.handle(self.now, Epoch::FIRST, Input::end(&[]));

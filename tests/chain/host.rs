@@ -1,6 +1,7 @@
 //! The host in front of the relay: a real client end that answers what it is asked, or nobody but a script that says
 //! lines. Knows nothing behind the relay.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use everlink::client::{Ask, Client, Event, Outcome};
@@ -8,7 +9,7 @@ use everlink::protocol::{ClientCapabilities, ClientFeature, Era};
 use everlink::{CallId, Config, Dialect, ErrorObject, Instant, Limit};
 use serde_json::{Value, json};
 
-use super::{payload, seconds};
+use super::payload;
 
 /// What it answers to a question: something, an error, or nothing for now.
 pub(crate) type Manner = Box<dyn FnMut(&Ask) -> Option<Result<Value, ErrorObject>>>;
@@ -21,8 +22,8 @@ pub(super) struct Host {
     pub(super) manner: Manner,
     /// The method of every call.
     pub(super) calls: BTreeMap<CallId, &'static str>,
-    /// It reads what the relay writes.
-    pub(super) reads: bool,
+    /// It reads what the relay writes, from this time on.
+    pub(super) reads_from: Instant,
 }
 
 /// A host of this era that can be asked everything, leaves it to the relay to lose patience, and says nothing that nobody
@@ -41,9 +42,8 @@ pub(crate) fn host_config(era: Era) -> Config {
     config.policy.keepalive = None;
     config.policy.call_idle = Limit::Never;
     config.policy.call_total = Limit::Never;
-    config.policy.handshake_timeout = seconds(3_600);
-    config.policy.probe_timeout = seconds(1_000);
-    config.policy.close_grace = seconds(600);
+    config.policy.handshake_timeout = Duration::MAX;
+    config.policy.probe_timeout = Duration::MAX;
     config
 }
 
@@ -55,7 +55,7 @@ impl Host {
             outcomes: BTreeMap::new(),
             manner: Box::new(agreeable),
             calls: BTreeMap::new(),
-            reads: true,
+            reads_from: Instant::ZERO,
         }
     }
 

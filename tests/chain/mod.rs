@@ -26,6 +26,7 @@
 #[path = "../world/chunking.rs"]
 mod chunking;
 mod driver;
+pub(crate) mod exchanges;
 mod host;
 mod ledger;
 mod pipe;
@@ -101,9 +102,9 @@ pub(crate) enum Deed {
     Kill(Death),
     /// Somebody wants the transport to the server behind replaced.
     Reconnect,
-    /// The host reads no more.
+    /// The host does not read for a while.
     DeafenHost,
-    /// The server behind reads no more.
+    /// This life of the server behind reads no more.
     DeafenServer,
     /// Whoever runs the relay wants no more of it.
     Shutdown,
@@ -119,6 +120,7 @@ pub(crate) enum Order {
 }
 
 pub(crate) struct Chain {
+    eras: Eras,
     relay: Relay,
     host: Host,
     from_host: Pipe,
@@ -149,14 +151,21 @@ pub(crate) struct Chain {
 impl Chain {
     /// A host and servers of these eras; nothing has happened yet.
     pub(crate) fn new(eras: Eras) -> Chain {
-        Chain::of(relay_config(), Some(host_config(eras.host)))
-            .served_by(move |_| Behind::of(eras.server))
+        Chain::relayed_by(relay_config(), eras)
+    }
+
+    /// The same, with a relay that is set up like this.
+    pub(crate) fn relayed_by(relay: Config, eras: Eras) -> Chain {
+        let mut chain = Chain::of(relay, Some(host_config(eras.host)));
+        chain.eras = eras;
+        chain.served_by(move |_| Behind::of(eras.server))
     }
 
     /// A relay set up like this, and a host likewise; without one, a script says its lines.
     pub(crate) fn of(relay: Config, host: Option<everlink::Config>) -> Chain {
         let chunking = Chunking::usual();
         Chain {
+            eras: Eras::ALL[0],
             relay: Relay::new(relay),
             host: Host::new(host),
             from_host: Pipe::new(chunking),
@@ -214,9 +223,9 @@ impl Chain {
         self.plan = Some((step, deed));
     }
 
-    /// Whether what was planned for a step has happened.
-    pub(crate) const fn has_come_to_it(&self) -> bool {
-        self.plan.is_none()
+    /// What was planned for a step will not happen any more. Whether it has.
+    pub(crate) fn give_up_plan(&mut self) -> bool {
+        self.plan.take().is_none()
     }
 }
 
@@ -296,7 +305,7 @@ impl Chain {
                 self.relay.reconnect(self.now, seen, "a new version is out");
                 self.drain_relay();
             }
-            Deed::DeafenHost => self.host.reads = false,
+            Deed::DeafenHost => self.deafen_host(seconds(300)),
             Deed::DeafenServer => {
                 if let Some(life) = &mut self.life {
                     life.reads = false;
@@ -333,9 +342,9 @@ impl Chain {
         self.from_host.close();
     }
 
-    /// The host reads again.
-    pub(crate) fn undeafen_host(&mut self) {
-        self.host.reads = true;
+    /// The host does not read for so long.
+    pub(crate) fn deafen_host(&mut self, span: Duration) {
+        self.host.reads_from = self.now + span;
     }
 
     /// Any verb of whoever runs the relay.
@@ -368,6 +377,11 @@ impl Chain {
         self.steps_at_one_time = 0;
     }
 
+    /// One step, or the sleep before it. Whether there was any.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.step() || self.sleep(self.now + PATIENCE)
+    }
+
     /// Goes on until this is so, or never will be.
     fn run(&mut self, is_so: &mut dyn FnMut(&Chain) -> bool) -> bool {
         let goal = self.now + PATIENCE;
@@ -381,11 +395,11 @@ impl Chain {
         }
     }
 
-    /// Goes on until this is so.
+    /// Goes on until this is so, or the relay has ended.
     #[track_caller]
     pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&Chain) -> bool) {
         let so = self.run(&mut is_so);
-        assert!(so, "never: {what}");
+        assert!(so || self.relay.is_closed(), "never: {what}");
     }
 
     #[track_caller]
@@ -403,7 +417,7 @@ impl Chain {
     /// The host ends, and with it the relay; checks that nothing is left.
     #[track_caller]
     pub(crate) fn finish(mut self) {
-        self.host.reads = true;
+        self.host.reads_from = self.now;
         self.end_host();
         self.until("both sides are closed", |chain| chain.relay.is_closed());
         self.settle();
@@ -415,7 +429,6 @@ impl Chain {
         assert!(self.life.is_none(), "the server behind was let go");
         self.check_answers();
         if let Some(host) = &self.host.client {
-            assert!(host.stats().opens <= 1, "the host connected once");
             assert!(host.stats().readies <= 1, "the host shook hands once");
         }
         assert!(self.ledger.handshakes <= 1, "the host shook hands once");
@@ -435,8 +448,23 @@ impl Chain {
         &self.relay
     }
 
+    /// The eras that the chain was made for.
+    pub(crate) const fn eras(&self) -> Eras {
+        self.eras
+    }
+
     pub(crate) const fn steps(&self) -> u64 {
         self.steps
+    }
+
+    /// How many calls of the host are not done.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.host.calls.len() - self.host.outcomes.len()
+    }
+
+    /// Whether there is a server that could die.
+    pub(crate) fn has_server(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.is_running)
     }
 
     pub(crate) const fn deaths(&self) -> u64 {
@@ -450,6 +478,17 @@ impl Chain {
 
     pub(crate) fn is_done(&self, call: CallId) -> bool {
         self.host.outcomes.contains_key(&call)
+    }
+
+    /// Whether the host was offered something before the server behind was heard.
+    pub(crate) fn was_offered_a_guess(&self) -> bool {
+        let host = self.host.client.as_ref();
+        let session = host.and_then(|host| host.session()?.server.as_ref());
+        session.is_some_and(|server| server.name() == "guard")
+    }
+
+    pub(crate) fn method_of(&self, call: CallId) -> &'static str {
+        self.host.calls[&call]
     }
 
     #[track_caller]
