@@ -153,11 +153,18 @@ fn hundred_deaths(host: Era, seed: u64) {
     const DEATHS: u64 = 100;
     let mut dice = Dice(seed);
     let mut config = relay_config();
+    // So many calls that ask are more than the usual limits are for.
+    config.upstream.limits.asks = 1_000;
+    config.downstream.limits.asks = 1_000;
+    config.downstream.limits.input_rounds = 1_000;
     config.upstream.policy.resends = u32::MAX;
     config.upstream.policy.retry.budget = u32::MAX;
     config.upstream.policy.retry.cap = seconds(1);
     let mut eras = Dice(seed);
-    let mut chain = Chain::of(config, Some(host_config(host)))
+    let mut host_config = host_config(host);
+    host_config.limits.asks = 1_000;
+    host_config.limits.input_rounds = 1_000;
+    let mut chain = Chain::of(config, Some(host_config))
         .ordered(Order::Random(seed))
         .served_by(move |_| Behind::of([Era::Legacy, Era::Modern][eras.below(2)]));
     let (mut calls, mut next_death, mut hit) = (Vec::new(), 100, 0);

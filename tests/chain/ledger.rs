@@ -8,6 +8,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// The one request that lasts: a watch ends with the link.
+const LISTEN: &str = "subscriptions/listen";
+
 /// Who said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
@@ -28,6 +31,7 @@ pub(crate) struct Ledger {
     /// The questions of the relay, by id, and whether each is open.
     questions: BTreeMap<String, bool>,
     pub(super) handshakes: u32,
+    /// How many requests there were, but for those that last.
     pub(super) asked: u64,
     pub(super) answered: u64,
     pub(super) cancelled: u64,
@@ -98,7 +102,7 @@ impl Ledger {
     fn host_says(&mut self, said: &Envelope<'_>) {
         match (said.method.as_deref(), said.id) {
             (Some(method), Some(id)) => {
-                self.asked += 1;
+                self.asked += u64::from(method != LISTEN);
                 self.handshakes += u32::from(method == "initialize");
                 let params = said.params.as_ref();
                 let token = params.and_then(|params| params.meta.as_ref()?.progress_token);
@@ -187,19 +191,19 @@ impl Ledger {
             );
             request.standing = Standing::Answered;
         }
-        self.answered += 1;
+        self.answered += u64::from(request.method != LISTEN);
     }
 
     fn is_open(&self, id: &str) -> bool {
         self.requests.get(id).is_some_and(Request::is_open)
     }
 
-    /// The requests that have no answer and were not taken back, but for those that last: a watch ends with the link.
+    /// The requests that have no answer and were not taken back, but for those that last.
     pub(super) fn open(&self) -> Vec<&str> {
         let open = self
             .requests
             .iter()
-            .filter(|(_, request)| request.is_open() && request.method != "subscriptions/listen");
+            .filter(|(_, request)| request.is_open() && request.method != LISTEN);
         open.map(|(id, _)| id.as_str()).collect()
     }
 
