@@ -92,8 +92,15 @@ impl Ledger {
             let line: Vec<u8> = self.partial.drain(..=end).collect();
             let text = String::from_utf8_lossy(&line[..end]).into_owned();
             // A host of which nothing is known may say anything.
-            if let Ok(envelope) = serde_json::from_str(&text) {
-                self.host_says(&envelope);
+            let batch = serde_json::from_str::<Vec<&RawValue>>(&text);
+            let messages = batch.map_or_else(
+                |_| vec![&*text],
+                |batch| batch.into_iter().map(RawValue::get).collect(),
+            );
+            for message in messages {
+                if let Ok(envelope) = serde_json::from_str(message) {
+                    self.host_says(&envelope);
+                }
             }
             self.lines.push((Whose::Host, text));
         }

@@ -30,6 +30,7 @@ pub(crate) mod exchanges;
 mod host;
 mod ledger;
 mod pipe;
+pub(crate) mod script;
 mod service;
 
 use core::time::Duration;

@@ -128,6 +128,7 @@ impl Default for Service {
 enum Deed {
     Progress(RequestId, f64),
     Reply(RequestId),
+    Withdraw(AskId),
 }
 
 /// How many reports of progress `count` makes, one each second.
@@ -153,6 +154,9 @@ impl Service {
                     may_be_over(server.progress(now, request, progress));
                 }
                 Deed::Reply(request) => self.echo(server, now, request),
+                Deed::Withdraw(ask) => {
+                    let _ = server.withdraw(now, ask);
+                }
             }
         }
     }
@@ -197,9 +201,20 @@ impl Service {
                 self.running.insert(id, params.clone());
                 return self.tool(server, now, id, &params);
             }
-            "prompts/get" if params["name"] == "form" => {
+            "prompts/get" if params["name"] == "form in the second life" && self.life == 1 => {
+                return;
+            }
+            "prompts/get"
+                if params["name"]
+                    .as_str()
+                    .is_some_and(|name| name.starts_with("form")) =>
+            {
                 self.running.insert(id, params);
                 return self.ask(server, now, id, "elicitation/create");
+            }
+            "prompts/get" if params["name"] == "crash" => {
+                self.is_crashing = true;
+                return;
             }
             "prompts/get" => {
                 let text = format!("{} by life {}", params["name"], self.life);
@@ -260,6 +275,19 @@ impl Service {
                 self.ask(server, now, id, "elicitation/create");
                 return self.ask(server, now, id, "sampling/createMessage");
             }
+            // As `form`, but it does not wait for the answer.
+            "form and go on" => {
+                self.ask(server, now, id, "elicitation/create");
+                return self.plan(now + seconds(1), Deed::Reply(id));
+            }
+            // As `form`, but it takes the question back.
+            "form and withdraw" => {
+                self.ask(server, now, id, "elicitation/create");
+                if let Some((ask, _)) = self.asked.iter().find(|(_, of)| **of == id) {
+                    self.plan(now + seconds(1), Deed::Withdraw(*ask));
+                }
+                return;
+            }
             // As `form`, but the client is not told for which request.
             "blurt" => {
                 let asked = server.ask_unbidden(
@@ -267,6 +295,20 @@ impl Service {
                     "elicitation/create",
                     Some(payload(&question("elicitation/create"))),
                 );
+                return self.asks(server, now, id, asked);
+            }
+            // As `blurt`, but the call is over by then.
+            "blurt and go on" => {
+                self.echo(server, now, id);
+                let params = payload(&question("elicitation/create"));
+                let asked = server.ask_unbidden(now, "elicitation/create", Some(params));
+                self.asked.extend(asked.ok().map(|ask| (ask, id)));
+                return;
+            }
+            "sample with progress" => {
+                let mut params = question("sampling/createMessage");
+                params["_meta"] = json!({"progressToken": "theirs"});
+                let asked = server.ask(now, id, "sampling/createMessage", Some(payload(&params)));
                 return self.asks(server, now, id, asked);
             }
             "task" => {
@@ -365,6 +407,7 @@ impl Service {
         let Some(id) = self.asked.remove(&ask) else {
             return;
         };
+        self.heard.push(format!("answered {answer}"));
         self.answers.entry(id).or_default().push(answer);
         if !self.asked.values().any(|other| *other == id) {
             self.echo(server, now, id);
