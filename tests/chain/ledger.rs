@@ -88,7 +88,7 @@ impl Ledger {
     /// The relay read this of the host.
     pub(super) fn heard(&mut self, bytes: &[u8]) {
         self.partial.extend_from_slice(bytes);
-        while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', &self.partial) {
             let line: Vec<u8> = self.partial.drain(..=end).collect();
             let text = String::from_utf8_lossy(&line[..end]).into_owned();
             // A host of which nothing is known may say anything.
@@ -145,7 +145,8 @@ impl Ledger {
     pub(super) fn said(&mut self, line: &[u8]) {
         let text = core::str::from_utf8(line).expect("what is written is text");
         let text = text.strip_suffix('\n').expect("a line ends");
-        assert!(!text.contains(['\n', '\r']), "{text:?} is not one line");
+        let line_end = memchr::memchr2(b'\n', b'\r', text.as_bytes());
+        assert_eq!(line_end, None, "{text:?} is not one line");
         let said: Envelope<'_> = serde_json::from_str(text).expect("a line is a message");
         assert_eq!(said.jsonrpc, "2.0", "{text}");
         self.relay_says(&said, text);

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use everlink::protocol::{Era, LogLevel, ServerCapabilities, ServerFeature, Version, Versions};
 use everlink::server::{self, Cancelled, Event, Misuse, Offer, Progress, Request, Server};
@@ -75,16 +76,19 @@ impl Behind {
 }
 
 pub(crate) fn everything() -> ServerCapabilities {
-    ServerCapabilities::default()
-        .with_tools(true)
-        .with_prompts(true)
-        .with_resources(true, true)
-        .with_completions()
-        .with_logging()
-        .with(ServerFeature::TasksToolsCall)
-        .with(ServerFeature::TasksCancel)
-        .with(ServerFeature::TasksList)
-        .with(ServerFeature::TasksExtension)
+    static EVERYTHING: LazyLock<ServerCapabilities> = LazyLock::new(|| {
+        ServerCapabilities::default()
+            .with_tools(true)
+            .with_prompts(true)
+            .with_resources(true, true)
+            .with_completions()
+            .with_logging()
+            .with(ServerFeature::TasksToolsCall)
+            .with(ServerFeature::TasksCancel)
+            .with(ServerFeature::TasksList)
+            .with(ServerFeature::TasksExtension)
+    });
+    EVERYTHING.clone()
 }
 
 /// The application of one life.
