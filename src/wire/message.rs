@@ -25,7 +25,7 @@ use super::{
 pub const BATCH_LIMIT: usize = 4_096;
 
 /// What stands for the message of an error that came without one.
-const NO_MESSAGE: &str = "the peer gave no message";
+const NO_MESSAGE: &str = "no message was given";
 
 /// What one text holds.
 #[derive(Debug)]
@@ -87,6 +87,8 @@ pub struct Malformed {
     pub id: Option<Id>,
     /// Whether it was meant as the answer to the request with that id, rather than as a request.
     pub is_response: bool,
+    /// Whether it was meant as a notification: it has a method and no id, and so wants no answer, not even this one.
+    pub is_notification: bool,
 }
 
 /// What is wrong with a message. The texts never quote it.
@@ -235,16 +237,21 @@ impl ErrorObject {
             data: None,
         }
     }
+
+    /// The message, or words that say that there is none.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        if self.message.is_empty() {
+            NO_MESSAGE
+        } else {
+            &self.message
+        }
+    }
 }
 
 impl fmt::Display for ErrorObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let message = if self.message.is_empty() {
-            NO_MESSAGE
-        } else {
-            &self.message
-        };
-        write!(f, "{message} (code {})", self.code)
+        write!(f, "{} (code {})", self.text(), self.code)
     }
 }
 
@@ -268,6 +275,7 @@ impl From<MalformedKind> for Malformed {
             kind,
             id: None,
             is_response: false,
+            is_notification: false,
         }
     }
 }
@@ -359,6 +367,7 @@ impl<'a> Envelope<'a> {
             None => PeerId::Absent,
         };
         let is_response = self.method.is_none() && (self.result.is_some() || self.error.is_some());
+        let is_notification = self.method.is_some() && self.id.is_none();
         let flaw = if self.duplicate {
             Some(MalformedKind::DuplicateMember)
         } else if !self.version.is_some_and(is_version_2) {
@@ -375,6 +384,7 @@ impl<'a> Envelope<'a> {
             kind,
             id: id.valid(),
             is_response,
+            is_notification,
         })
     }
 

@@ -108,17 +108,17 @@ fn errors_are_never_empty() {
     ] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{{members}}}}}"#);
         let error = error_of(&text);
-        assert_eq!(error.to_string(), "the peer gave no message (code 5)");
+        assert_eq!(error.to_string(), "no message was given (code 5)");
         assert_eq!(
             serde_json::to_string(&error).unwrap(),
-            r#"{"code":5,"message":"the peer gave no message"}"#
+            r#"{"code":5,"message":"no message was given"}"#
         );
     }
     let built = ErrorObject {
         message: "".into(),
         ..ErrorObject::new(7, "x")
     };
-    assert_eq!(built.to_string(), "the peer gave no message (code 7)");
+    assert_eq!(built.to_string(), "no message was given (code 7)");
 }
 
 #[test]
@@ -194,6 +194,7 @@ fn every_way_to_be_malformed() {
             kind,
             id: id.map(Id::Number),
             is_response,
+            is_notification: text.contains("\"method\"") && !text.contains("\"id\""),
         };
         assert_eq!(expected.to_string(), kind.to_string());
         assert_eq!(parse(text).map(drop), Err(expected), "{text}");
