@@ -193,7 +193,7 @@ impl Chain {
                 (side, Output::Event(event)) => {
                     let is_last = matches!(
                         event,
-                        relay::Event::Downstream(server::Event::Closed)
+                        relay::Event::Downstream(server::Event::Closed { .. })
                             | relay::Event::Upstream(client::Event::Closed)
                     );
                     self.over.extend(is_last.then_some(side));

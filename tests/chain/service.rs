@@ -159,7 +159,7 @@ impl Service {
                 }
                 Deed::Reply(request) => self.echo(server, now, request),
                 Deed::Withdraw(ask) => {
-                    let _ = server.withdraw(now, ask);
+                    let _ = server.withdraw(now, ask, None);
                 }
             }
         }
