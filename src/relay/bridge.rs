@@ -59,7 +59,10 @@ impl Relay {
             server::Event::Request(request) => self.request(request),
             server::Event::Cancelled { request, why } => self.cancelled(request, &why),
             server::Event::Answered { ask, outcome, .. } => self.answered(ask, outcome),
-            server::Event::Watching(watch) => self.watch(&watch),
+            server::Event::Watching(watch) => {
+                self.watched = watch;
+                self.watch();
+            }
             server::Event::Notified { method, params } => {
                 // Where it cannot be told now it need not be told later: the next life asks anew.
                 let method = String::from(method);
@@ -78,9 +81,11 @@ impl Relay {
                 self.client.shutdown(self.now);
                 return Some(Event::Downstream(event));
             }
-            server::Event::Draining { .. }
-            | server::Event::Initialized
-            | server::Event::Noise(_) => {
+            server::Event::Initialized => {
+                self.watch();
+                return Some(Event::Downstream(event));
+            }
+            server::Event::Draining { .. } | server::Event::Noise(_) => {
                 return Some(Event::Downstream(event));
             }
         }
@@ -159,11 +164,14 @@ impl Relay {
         let _ = self.client.answer(self.now, up, answer);
     }
 
-    /// The lists are watched for the client in front, asked for or not: it cannot see what happens behind.
-    fn watch(&mut self, watch: &Watch) {
+    /// The lists are watched for the client in front, asked for or not: it cannot see what happens behind. And a legacy client
+    /// that chose no level hears of log messages all the same.
+    fn watch(&mut self) {
+        let unasked = self.server.legacy_peer().is_some();
+        let unasked = unasked.then_some(self.config.downstream.log_level);
         let wish = Watch {
-            uris: watch.uris.clone(),
-            logs: watch.logs,
+            uris: self.watched.uris.clone(),
+            logs: self.watched.logs.or(unasked),
             ..Watch::lists()
         };
         self.client.watch(self.now, wish);
@@ -199,6 +207,8 @@ impl Relay {
                     let _ = self.server.withdraw(self.now, carried.down, reason);
                 }
             }
+            // The server has one word for both lists of resources, and so has the client in front.
+            client::Event::Changed(Change::List(List::ResourceTemplates)) => {}
             client::Event::Changed(change) => self.announce(change),
             client::Event::Log {
                 level,
@@ -217,10 +227,13 @@ impl Relay {
                 self.ready(session);
                 return Some(Event::Upstream(event));
             }
-            client::Event::Watching { ref granted, .. } => {
-                // What changed while nobody watched was not heard.
-                for uri in granted.uris.clone() {
-                    self.announce(Change::Resource { uri });
+            client::Event::Watching { epoch, ref granted } => {
+                // What changed between two lives was not heard.
+                let before = self.watched_in.replace(epoch);
+                if before.is_some_and(|before| before != epoch) {
+                    for uri in granted.uris.clone() {
+                        self.announce(Change::Resource { uri });
+                    }
                 }
                 return Some(Event::Upstream(event));
             }

@@ -10,6 +10,7 @@ mod lists;
 mod words;
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -23,6 +24,7 @@ use crate::id::{AskId, CallId, Epoch, RequestId, StreamId};
 use crate::io::{Input, Output};
 use crate::server::{self, Server};
 use crate::time::{Deadline, Instant, Wake};
+use crate::watch::Watch;
 
 /// Which of the two transports of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +72,10 @@ pub struct Relay {
     /// The same, by what each is called in front.
     asked: BTreeMap<AskId, AskId>,
     lists: Lists,
+    /// What the client in front watches.
+    watched: Arc<Watch>,
+    /// In which life of the server behind that was last granted.
+    watched_in: Option<Epoch>,
 }
 
 /// # The contract with the driver
@@ -88,6 +94,8 @@ impl Relay {
             asks: BTreeMap::new(),
             asked: BTreeMap::new(),
             lists: Lists::default(),
+            watched: Arc::default(),
+            watched_in: None,
             config,
         }
     }
