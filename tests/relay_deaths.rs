@@ -140,7 +140,6 @@ fn a_shutdown_at_every_step_of_every_exchange_answers_everything() {
 /// A legacy server does not say for which request it asks, so one of the host's must serve for all. It can still be asked for
 /// itself.
 #[test]
-#[ignore = "finding 1: the oldest request serves for all, and has no round left for itself"]
 fn questions_of_others_leave_a_request_its_rounds() {
     let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).served_by(|life| match life {
         1 => Behind::of(Era::Legacy),
@@ -242,6 +241,22 @@ impl Dice {
     }
 }
 
+/// Whatever happened to whom, a host that watches hears that it must look.
+#[test]
+#[ignore = "finding 7: not where the first life ended before it granted the watch"]
+fn word_of_a_change_survives_every_death() {
+    for order in [Order::Fair, Order::Random(1), Order::Random(2)] {
+        for death in [Death::Heard, Death::Unheard] {
+            let mut trial = Trial::of(Deed::Kill(death));
+            trial.order = order;
+            trial.is_about = |name| name == WATCHED;
+            trial.every_step(is_survived);
+        }
+    }
+}
+
+const WATCHED: &str = "a resource that is watched";
+
 /// Something that happens at every step of some exchanges between all eras.
 struct Trial {
     deed: Deed,
@@ -256,7 +271,7 @@ impl Trial {
             deed,
             chunking: Chunking::usual(),
             order: Order::Fair,
-            is_about: |_| true,
+            is_about: |name| name != WATCHED,
         }
     }
 
