@@ -481,6 +481,11 @@ impl Chain {
         self.host.outcomes.contains_key(&call)
     }
 
+    /// Where the host stands.
+    pub(crate) fn host_state(&self) -> Option<everlink::client::State> {
+        self.host.client.as_ref().map(Client::state)
+    }
+
     /// Whether the host was offered something before the server behind was heard.
     pub(crate) fn was_offered_a_guess(&self) -> bool {
         let host = self.host.client.as_ref();
