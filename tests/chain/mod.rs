@@ -39,7 +39,9 @@ use std::collections::{BTreeMap, VecDeque};
 use everlink::client::{CallOptions, Event, Outcome};
 use everlink::protocol::Era;
 use everlink::relay::{self, Config, Relay, Side};
-use everlink::{CallId, Client, ErrorObject, ExitStatus, Input, Instant, Payload, Watch};
+use everlink::{
+    CallId, Client, ErrorObject, ExitStatus, Fault, FaultKind, Input, Instant, Payload, Watch,
+};
 use serde_json::{Value, json};
 
 pub(crate) use chunking::Chunking;
@@ -341,6 +343,15 @@ impl Chain {
     pub(crate) fn end_host(&mut self) {
         self.drain_host();
         self.from_host.close();
+    }
+
+    /// The host is gone: it says no more, and nothing can be written to it.
+    pub(crate) fn break_host(&mut self) {
+        self.end_host();
+        let fault = vec![Fault::new(FaultKind::BrokenPipe)];
+        self.relay
+            .handle_downstream(self.now, Input::write_failed(fault));
+        self.drain_relay();
     }
 
     /// The host does not read for so long.
