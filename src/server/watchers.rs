@@ -123,6 +123,11 @@ impl Watchers {
         self.has_moved |= self.listens.remove(id).is_some();
     }
 
+    /// Whether the legacy client subscribed to anything.
+    pub(super) fn has_subscriptions(&self) -> bool {
+        !self.uris.is_empty()
+    }
+
     /// All modern watches end, the oldest id first.
     pub(super) fn unlisten_all(&mut self) -> Vec<Id> {
         self.has_moved |= !self.listens.is_empty();
@@ -186,15 +191,12 @@ fn heard<'a>(watched: &'a BTreeSet<Box<str>>, uri: &str) -> Option<Heard<'a>> {
     if watched.contains(uri) {
         return Some(Heard::AsItIs);
     }
-    let mut end = uri.len();
-    while let Some(slash) = uri[..end].rfind('/') {
-        let above = [&uri[..=slash], &uri[..slash]];
-        if let Some(above) = above.iter().find_map(|above| watched.get(*above)) {
-            return Some(Heard::Below(above));
-        }
-        end = slash;
-    }
-    None
+    let is_below = |above: &str| {
+        let rest = uri.strip_prefix(above);
+        rest.is_some_and(|rest| above.ends_with('/') || rest.starts_with('/'))
+    };
+    let above = watched.iter().find(|above| is_below(above));
+    above.map(|above| Heard::Below(above))
 }
 
 fn least(one: Option<LogLevel>, other: Option<LogLevel>) -> Option<LogLevel> {
