@@ -34,8 +34,8 @@ pub struct Config {
     pub remembered_era: Option<Era>,
     /// What the application wants to hear of from the start: by default, the three lists.
     pub watch: Watch,
-    /// From which level on log messages are told that the watch does not ask for, of servers that send them unasked. `None`: none
-    /// are.
+    /// From which level on log messages are told that the watch does not ask for. No legacy server is asked to send any for this; a modern one,
+    /// which sends none unasked, is. `None`: none are told.
     pub unasked_logs: Option<LogLevel>,
     /// How long, how often, how patiently.
     pub policy: Policy,

@@ -310,7 +310,7 @@ impl Client {
         let Some(log) = read::<Logged<'_>>(params) else {
             return self.noise("a log message that cannot be read", b"");
         };
-        let wished = self.watcher.wish().logs.or(self.config.unasked_logs);
+        let wished = self.wanted_logs();
         let level = LogLevel::parse(&log.level);
         match (wished, level) {
             (Some(least), Some(level)) if level >= least => self.tell(Event::Log {

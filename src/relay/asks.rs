@@ -41,7 +41,6 @@ struct Put {
 
 #[derive(Debug)]
 struct Guess {
-    request: RequestId,
     method: Cow<'static, str>,
     params: Option<Payload>,
 }
@@ -87,7 +86,6 @@ impl Relay {
             asked.map(|ask| (ask, None))
         } else if let Some(request) = self.likeliest(&method) {
             let guess = Guess {
-                request,
                 method: method.clone(),
                 params: params.clone(),
             };
@@ -163,19 +161,6 @@ impl Relay {
         if let Some(put) = self.asks.take_behind(behind) {
             let reason = Some("the server took back its question");
             let _ = self.server.withdraw(self.now, put.ask, reason);
-        }
-    }
-
-    /// The server behind has answered this request: what was asked for it was asked in vain, and not for another.
-    pub(super) fn forget_asks_of(&mut self, request: RequestId) {
-        for put in self.asks.behind.values_mut() {
-            if put
-                .guess
-                .as_ref()
-                .is_some_and(|guess| guess.request == request)
-            {
-                put.guess = None;
-            }
         }
     }
 }

@@ -91,8 +91,7 @@ impl Relay {
             let _ = self.server.fail(self.now, carried.request, error);
             return;
         }
-        let mut options = self.config.calls;
-        options.no_progress |= !request.wants_progress;
+        let options = self.config.calls;
         match self.client.call(self.now, method, request.params, options) {
             Ok(call) => {
                 self.calls.insert(carried.request, call);
@@ -228,7 +227,6 @@ impl Relay {
             }
             Errand::Request(carried) => {
                 self.calls.remove(&carried.request);
-                self.forget_asks_of(carried.request);
                 self.reply(&carried, outcome)
             }
         }

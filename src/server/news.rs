@@ -28,6 +28,7 @@ impl Server {
             return Err(Misuse::NotFinite);
         }
         if let Some(message) = &mut progress.message {
+            self.check_size(message.len())?;
             *message = excerpt_of(message);
         }
         let Some(entry) = self.requests.get_mut(request) else {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use everlink::client::{self, CallOptions};
 use everlink::protocol::method::names;
-use everlink::protocol::method::names;
 use everlink::protocol::{Kind, LogLevel, Method, Owner, Version};
 use everlink::server::{self, ListenEnd, Progress};
 use everlink::wire::ErrorObject;
