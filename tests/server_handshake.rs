@@ -128,6 +128,37 @@ fn a_handshake_waits_for_the_offer() {
     host.finish();
 }
 
+/// S-LIFE-02: a client that does not wait for the answer loses nothing by it: what it asks is served when the handshake is done,
+/// in order.
+#[test]
+fn what_follows_a_handshake_that_waits_is_served_after_it() {
+    every_chunking(|chunking| {
+        let mut host = Host::new(Config::deferred([7; 16])).chunked(chunking);
+        let hello = host.initialize("2025-06-18");
+        host.say(notification("notifications/initialized", Value::Null));
+        let list = host.plain_call("tools/list", Value::Null);
+        let unknown = host.plain_call("no/such", Value::Null);
+        let cancelled = host.plain_call("tools/list", Value::Null);
+        host.cancel(&cancelled);
+        let ping = host.plain_call("ping", Value::Null);
+        assert_eq!(host.result(&ping), json!({}), "that needs no offer");
+        assert_eq!(host.heard().len(), 1);
+        host.verb(|server, now| server.offer(now, host::everything()));
+        assert_eq!(host.heard()[1]["id"], hello, "the handshake comes first");
+        assert_eq!(host.code(&unknown), -32601);
+        assert_eq!(host.requests().len(), 1);
+        assert_eq!(host.requests()[0].peer.version, Version::V2025_06_18);
+        host.respond(host.newest(), json!({"tools": []}));
+        host.result(&list);
+        assert_eq!(host.replies(&cancelled).len(), 0);
+        // That the handshake is over was said early, and holds.
+        host.try_ask_unbidden("roots/list", Value::Null)
+            .expect("it may be asked");
+        assert_eq!(host.said("roots/list").len(), 1);
+        host
+    });
+}
+
 /// S-LIFE-05: before the client says that the handshake is over, it is asked nothing and told of no change; what is asked
 /// meanwhile waits.
 #[test]

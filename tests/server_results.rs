@@ -513,6 +513,26 @@ fn the_servers_own_codes_are_defined() {
     });
 }
 
+/// S-ERR-01, S-ERR-03: as many requests as may be are served at once; one more is refused as something inside, and there is room
+/// again when one is answered.
+#[test]
+fn one_request_too_many_is_refused() {
+    every_era(|chunking, version| {
+        let mut config = config();
+        config.limits.requests = 2;
+        let mut host = Host::new(config).chunked(chunking).speaking(version);
+        let (_, first) = host.tool("first");
+        let (_, _second) = host.tool("second");
+        let third = host.call("tools/call", json!({"name": "third"}));
+        assert_eq!(host.code(&third), -32_603);
+        assert_eq!(host.requests().len(), 2);
+        host.respond(first, json!({"content": []}));
+        let (_, fourth) = host.tool("fourth");
+        assert_eq!(host.requests().len(), 3, "{fourth}");
+        host
+    });
+}
+
 /// S-ERR-09: what the client says and what the server end finds by itself are not to be confused.
 #[test]
 fn local_errors_are_not_those_of_the_client() {

@@ -157,6 +157,7 @@ fn a_request_is_served_by_its_own_terms_alone() {
             let peers: Vec<_> = host.requests().iter().map(|r| r.peer.clone()).collect();
             assert_ne!(peers[peers.len() - 1], peers[peers.len() - 2], "{key}");
         }
+        host.plain_call("tools/call", same.clone());
         let mut params = same;
         params["_meta"][VERSION] = json!("1999-01-01");
         let id = host.plain_call("tools/call", params);
@@ -708,6 +709,63 @@ fn the_kinds_of_results_are_those_that_both_ends_know() {
     host.respond(request, a_task());
     assert_eq!(host.result(&id)["resultType"], "task");
     host.finish();
+}
+
+/// S-RPC-22: an extension that both ends have may bring kinds of its own, which only they know.
+#[test]
+fn an_extension_may_bring_kinds_of_results() {
+    let strange = || {
+        let settings = serde_json::value::RawValue::from_string("{}".to_owned()).unwrap();
+        let tools = ServerCapabilities::default().with_tools(false);
+        offering(
+            tools
+                .with_extension("com.example/x", settings)
+                .expect("well-formed"),
+        )
+    };
+    let declared = json!({"extensions": {"com.example/x": {}}});
+    let only_tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}}});
+    for (config, declared, is_allowed) in [
+        (strange(), declared.clone(), true),
+        (strange(), json!({}), false),
+        (strange(), only_tasks, false),
+        (config(), declared.clone(), false),
+        (with_tasks(), declared, false),
+    ] {
+        let mut host = Host::modern(config).declaring(declared.clone());
+        let (id, request) = host.tool("add");
+        let result = payload(&json!({"resultType": "com.example/kind", "x": 1}));
+        let done = host.verb(|server, now| server.respond(now, request, result));
+        if is_allowed {
+            done.expect("both have it");
+            assert_eq!(host.result(&id)["resultType"], "com.example/kind");
+        } else {
+            assert!(
+                matches!(done, Err(Misuse::InvalidResultType { .. })),
+                "{declared}"
+            );
+            assert_eq!(host.replies(&id).len(), 0);
+        }
+        host.finish();
+    }
+}
+
+/// S-RPC-21: a result that wants input is not written by hand: the link must know what is asked.
+#[test]
+fn a_result_that_wants_input_has_a_verb_of_its_own() {
+    for method in ["tools/call", "tools/list"] {
+        let mut host = Host::modern(config());
+        host.call(method, json!({"name": "add"}));
+        let request = host.newest();
+        let by_hand = json!({"resultType": "input_required", "inputRequests": {"a": {"method": "roots/list"}}});
+        let done = host.verb(|server, now| server.respond(now, request, payload(&by_hand)));
+        assert!(
+            matches!(done, Err(Misuse::OwnedByLink { .. })),
+            "{method}: {done:?}"
+        );
+        assert_eq!(host.heard(), NOTHING);
+        host.finish();
+    }
 }
 
 /// S-RPC-27: request and response, requests in several rounds, subscriptions: the three patterns on one stream.
