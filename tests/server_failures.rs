@@ -453,6 +453,25 @@ fn f_068_a_question_blocks_nothing() {
     });
 }
 
+/// F-068, F-109: a question that is large does not keep its own answer from being read.
+#[test]
+fn f_068_a_large_question_does_not_stop_the_reading() {
+    for version in BOTH {
+        let mut config = config();
+        config.limits.queued_bytes = 5_000;
+        let mut host = Host::new(config).speaking(version);
+        let (_, asking) = host.tool("asks");
+        let large = json!({"messages": [{"content": "x".repeat(10_000)}]});
+        let asked = host.try_ask(asking, "sampling/createMessage", large);
+        asked.expect("a message may be longer");
+        assert!(
+            host.server.wants_input(StreamId::DUPLEX),
+            "{version}: all was read, and an answer is to come"
+        );
+        host.finish();
+    }
+}
+
 /// F-099: two requests with one id do not get each other's answers: the second is refused, and the first gets its own.
 #[test]
 fn f_099_an_id_in_flight_is_not_given_to_another() {
