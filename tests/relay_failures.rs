@@ -407,6 +407,24 @@ fn f_109_a_server_that_does_not_read_is_not_queued_for_without_bound() {
     }
 }
 
+/// What a server writes to standard error is for operators; a model reads it only where that was chosen.
+#[test]
+fn f_116_a_model_is_told_what_happened_and_not_what_the_server_wrote() {
+    for eras in Eras::ALL {
+        let mut config = relay_config();
+        config.tells_stderr = false;
+        let mut chain = Chain::relayed_by(config, eras);
+        let lost = chain.tool("wait");
+        chain.pass(seconds(3));
+        chain.kill(Death::Heard);
+        chain.until_done(lost);
+        let text = chain.text(lost);
+        assert!(text.contains("exit status 70"), "{text}");
+        assert!(!text.contains(LAST_WORDS), "{text}");
+        chain.finish();
+    }
+}
+
 #[test]
 fn f_116_what_is_said_of_a_lost_call_says_all() {
     for eras in Eras::ALL {

@@ -2,6 +2,7 @@
 
 use alloc::borrow::Cow;
 
+use super::asks::Place;
 use super::event::{Cancelled, Event, Peer, Unanswered};
 use super::frame::{Answer, Frame};
 use super::misuse::Misuse;
@@ -77,7 +78,11 @@ impl Server {
         let bytes = verdict.bytes();
         self.check_size(bytes)?;
         self.stats.answered += 1;
-        self.settle_asks_of(request);
+        if self.is_away(request) {
+            self.settle_queued_asks_of(request);
+        } else {
+            self.settle_asks_of(request);
+        }
         if let Some(entry) = self.requests.get_mut(request) {
             if let Phase::Away(held) = &mut entry.phase {
                 *held = Some(verdict);
@@ -107,7 +112,22 @@ impl Server {
         }
     }
 
-    fn settle_asks_of(&mut self, request: RequestId) {
+    /// What its client was not asked yet it need not be asked. What it was asked it will answer when it comes back, and
+    /// whoever asked may still want to know.
+    fn settle_queued_asks_of(&mut self, request: RequestId) {
+        let asks = self.requests.get(request).map(|entry| entry.asks.clone());
+        for ask in asks.unwrap_or_default() {
+            if self
+                .asks
+                .get(ask)
+                .is_some_and(|open| open.place == Place::Queued)
+            {
+                self.settle_ask(ask, Err(Unanswered::RequestOver));
+            }
+        }
+    }
+
+    pub(super) fn settle_asks_of(&mut self, request: RequestId) {
         let asks = self.requests.get_mut(request);
         let asks = asks.map(|entry| core::mem::take(&mut entry.asks));
         for ask in asks.unwrap_or_default() {

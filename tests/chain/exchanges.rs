@@ -67,9 +67,8 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         },
         check: |chain, calls| {
             assert_eq!(chain.text(calls[0]), "count \"quiet\" by life 1");
+            // The relay asks for it all the same: it is a sign of life.
             assert_eq!(chain.told("notifications/progress"), [Value::Null; 0]);
-            let asked = &chain.asked_of(1, "tools/call")[0];
-            assert!(asked["params"]["_meta"]["progressToken"].is_null());
         },
     },
     Exchange {
