@@ -27,7 +27,7 @@ const FRAMES_KEPT: usize = 256;
 impl Client {
     pub(super) fn changed(&mut self, params: Option<&RawValue>, lists: &[List]) {
         if !self.is_for_us(params) {
-            return self.noise("a change for a watch that is not open", b"");
+            return self.stray_change(params);
         }
         for list in lists {
             self.catalog.changed(*list);
@@ -46,7 +46,7 @@ impl Client {
 
     pub(super) fn updated(&mut self, params: Option<&RawValue>) {
         if !self.is_for_us(params) {
-            return self.noise("a change for a watch that is not open", b"");
+            return self.stray_change(params);
         }
         match read::<Updated<'_>>(params) {
             Some(updated) => {
@@ -54,6 +54,15 @@ impl Client {
                 self.tell(Event::Changed(Change::Resource { uri }));
             }
             None => self.noise("a change that names no resource", b""),
+        }
+    }
+
+    /// A change for a watch that is over was on its way when that ended; one for a watch that never was is of no use.
+    fn stray_change(&mut self, params: Option<&RawValue>) {
+        if subscription(params).is_some_and(|id| self.errands.was_issued(&id)) {
+            self.stats.late_replies += 1;
+        } else {
+            self.noise("a change for a watch that is not open", b"");
         }
     }
 

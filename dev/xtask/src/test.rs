@@ -68,7 +68,9 @@ fn tests() -> Outcome {
 fn scripts_cut(chunking: &str) -> Outcome {
     let runner = runner();
     cargo_with(
-        &format!("{runner} --all-features --test asks --test failures_* --test founding --test server_*"),
+        &format!(
+            "{runner} --all-features --test asks --test failures_* --test founding --test server_*"
+        ),
         |command| {
             command.env("EVERLINK_CHUNKING", chunking);
         },
