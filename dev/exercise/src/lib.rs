@@ -25,6 +25,7 @@
 mod json;
 mod line;
 mod message;
+mod pair;
 mod peer;
 mod play;
 mod rules;
@@ -32,6 +33,7 @@ mod script;
 
 pub use line::line;
 pub use message::message;
+pub use pair::{ClientApp, Cut, Pair, ServerApp};
 pub use play::run;
 pub use script::{Nap, Op, Reply, Setup, Speech, Tape, Whose};
 
