@@ -1,51 +1,74 @@
-//! A server of one tool and few words on its standard streams, for `drive_child` to drive:
+//! A server of one tool on its standard streams, in plain std, for `drive_child` and `guard_child` to drive:
 //! `cargo run --example drive_child -- target/debug/examples/echo_server`
+//!
+//! The tool says what it was given, and by which process: whoever wants to see a link come back knows what to kill.
 
 #![allow(clippy::std_instead_of_core, reason = "a program with std")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "the rest needs no answer")]
 
-use std::io::{BufRead, Write, stdin, stdout};
+use std::sync::mpsc::channel;
 
-use everlink::wire::encode::{self, Object};
-use everlink::wire::{self, Inbound, Message};
+use everlink::protocol::{ServerCapabilities, code};
+use everlink::server::{Config, Event, Misuse, Offer, Request, Server};
+use everlink::{ErrorObject, Instant, Output, Payload};
 
-fn main() -> std::io::Result<()> {
+mod pipes;
+
+fn main() {
     eprintln!("echo_server is listening");
-    for line in stdin().lock().lines() {
-        let reply = answer(&line?);
-        stdout().write_all(&reply)?;
-        stdout().flush()?;
-    }
-    Ok(())
-}
+    let start = std::time::Instant::now();
+    let clock = || Instant::from_origin(start.elapsed());
+    let tools = ServerCapabilities::default().with_tools(false);
+    let offer = Offer::new("echo_server", "1.0").with_capabilities(tools);
+    let mut server = Server::new(Config::new(offer, pipes::secret()));
+    let (sender, news) = channel();
+    pipes::listen(move |input| drop(sender.send(input)));
 
-/// The line to say to this one, or nothing.
-fn answer(line: &str) -> Vec<u8> {
-    let mut reply = Vec::new();
-    let Ok(Inbound::One(Message::Request { id, method, params })) = wire::parse(line) else {
-        return reply;
-    };
-    match &*method {
-        "initialize" => encode::result(&mut reply, &id, |result| {
-            result.text("protocolVersion", "2025-11-25");
-            result.raw("capabilities", r#"{"tools":{}}"#);
-            result.raw("serverInfo", r#"{"name":"echo_server","version":"1.0"}"#);
-        }),
-        "tools/list" => encode::result(&mut reply, &id, |result| {
-            let schema = r#"{"type":"object","required":["text"]}"#;
-            let tool = format!(r#"[{{"name":"echo","inputSchema":{schema}}}]"#);
-            result.raw("tools", &tool);
-        }),
-        "tools/call" => encode::result(&mut reply, &id, |result: &mut Object<'_>| {
-            let heard = params.map_or("{}", |params| params.get());
-            result.raw("structuredContent", heard);
-            result.raw("content", "[]");
-        }),
-        "ping" => encode::result(&mut reply, &id, |_| {}),
-        unknown => {
-            let text = format!("there is no {unknown} here");
-            encode::error(&mut reply, Some(&id), -32601, &text, None);
+    let mut buf = Vec::new();
+    loop {
+        while let Some(output) = server.poll_output(&mut buf) {
+            match output {
+                Output::Event(Event::Request(request)) => {
+                    // A request that was cancelled in the meantime needs no answer.
+                    let _ = answer(&mut server, clock(), &request);
+                }
+                Output::Write { .. } => {
+                    server.handle(clock(), pipes::say(&buf));
+                    buf.clear();
+                }
+                Output::Release { .. } => return,
+                _ => {}
+            }
+        }
+        let input = match server.poll_timeout() {
+            Some(deadline) => news.recv_timeout(deadline.at.since(clock())).ok(),
+            None => news.recv().ok(),
+        };
+        match input {
+            Some(input) => server.handle(clock(), input),
+            None => server.handle_timeout(clock()),
         }
     }
-    encode::line_end(&mut reply);
-    reply
+}
+
+fn answer(server: &mut Server, now: Instant, request: &Request) -> Result<(), Misuse> {
+    let result = match &*request.method {
+        "tools/list" => {
+            let schema = r#"{"type":"object","required":["text"]}"#;
+            format!(r#"{{"tools":[{{"name":"echo","inputSchema":{schema}}}]}}"#)
+        }
+        "tools/call" => {
+            let heard = request.params.as_ref().map_or("{}", Payload::as_str);
+            let pid = std::process::id();
+            let said = format!(r#"{{"heard":{heard},"pid":{pid}}}"#);
+            format!(r#"{{"content":[],"structuredContent":{said}}}"#)
+        }
+        unknown => {
+            let text = format!("{unknown} is not served here");
+            let error = ErrorObject::new(code::METHOD_NOT_FOUND, text);
+            return server.fail(now, request.request, error);
+        }
+    };
+    let result = result.parse().expect("the server writes JSON");
+    server.respond(now, request.request, result)
 }

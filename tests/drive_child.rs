@@ -1,9 +1,11 @@
-//! The example driver with a real process: it lists, calls, kills with `kill -9`, and calls again, by itself.
+//! The example drivers with real processes: a link that lists, calls, kills with `kill -9`, and calls again by itself, and a
+//! relay that a host does not see the server die through.
 #![cfg(unix)]
 #![allow(clippy::std_instead_of_core, reason = "a test has the whole of std")]
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// The program of an example, which lies beside the tests.
 fn example(name: &str) -> PathBuf {
@@ -75,4 +77,77 @@ fn a_wrapper_that_dies_does_not_take_the_link_with_it() {
         &said,
         &["kill -9", "epoch: epoch 2", "the tool says", "Closed"],
     );
+}
+
+/// A host that speaks by hand to a relay in front of a real server, in real processes.
+struct Host {
+    guard: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Host {
+    fn before(server: &Path) -> Host {
+        let mut guard = Command::new(example("guard_child"))
+            .arg(server)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the relay runs");
+        let stdout = guard.stdout.take().expect("it is piped");
+        let lines = BufReader::new(stdout).lines();
+        Host { guard, lines }
+    }
+
+    fn say(&mut self, line: &str) {
+        let stdin = self.guard.stdin.as_mut().expect("it is piped");
+        writeln!(stdin, "{line}").expect("the relay reads");
+    }
+
+    fn ask(&mut self, id: u64, method: &str, params: &str) -> String {
+        self.say(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
+        ));
+        let heard = self.lines.next().expect("the relay answers");
+        let line = heard.expect("it speaks UTF-8");
+        assert!(line.contains(&format!(r#""id":{id},"#)), "{line}");
+        line
+    }
+
+    /// Which process the tool runs in.
+    fn pid(line: &str) -> &str {
+        let at = line
+            .find(r#""pid":"#)
+            .unwrap_or_else(|| panic!("no pid in {line}"));
+        line[at + 6..].split('}').next().expect("it ends")
+    }
+}
+
+#[test]
+fn a_host_keeps_its_connection_while_the_server_behind_is_killed() {
+    let mut host = Host::before(&example("echo_server"));
+    let terms = r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
+    let met = host.ask(1, "initialize", terms);
+    assert!(met.contains(r#""name":"echo_server""#), "{met}");
+    host.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+
+    let call = r#"{"name":"echo","arguments":{"text":"hi"}}"#;
+    let first = host.ask(2, "tools/call", call);
+    let killed = Command::new("kill")
+        .args(["-9", Host::pid(&first)])
+        .status();
+    assert!(killed.expect("kill runs").success());
+    // Either it was seen to be dead already and the call waits for the next life, or it is told that it may have run.
+    let second = host.ask(3, "tools/call", call);
+    let third = host.ask(4, "tools/call", call);
+    if second.contains(r#""isError":true"#) {
+        follow_each_other(&second, &["unknown", "may have run", "the server ended"]);
+    } else {
+        assert_eq!(Host::pid(&second), Host::pid(&third));
+    }
+    assert_ne!(Host::pid(&first), Host::pid(&third));
+
+    drop(host.guard.stdin.take());
+    assert!(host.lines.next().is_none(), "nothing more is said");
+    assert!(host.guard.wait().expect("it ends").success());
 }

@@ -44,7 +44,7 @@ impl Demo {
                 match self.killed {
                     None => {
                         println!("{now:?} kill -9 {pid}");
-                        super::signal("-KILL", pid);
+                        super::pipes::signal("-KILL", pid);
                         self.killed = Some(link.epoch());
                     }
                     Some(killed) if killed == link.epoch() => {}

@@ -106,7 +106,8 @@ impl Server {
                 let error = ErrorObject::new(code::INTERNAL_ERROR, what);
                 self.replied(id, Err(error));
             }
-            None if malformed.is_response => {}
+            // S-RPC-15
+            None if malformed.is_response || malformed.is_notification => {}
             id => {
                 let id = id.clone().filter(|id| !self.is_in_flight(id));
                 self.complain(id, malformed.kind.code(), &format!("{malformed}"));

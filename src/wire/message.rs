@@ -87,6 +87,8 @@ pub struct Malformed {
     pub id: Option<Id>,
     /// Whether it was meant as the answer to the request with that id, rather than as a request.
     pub is_response: bool,
+    /// Whether it was meant as a notification: it has a method and no id, and so wants no answer, not even this one.
+    pub is_notification: bool,
 }
 
 /// What is wrong with a message. The texts never quote it.
@@ -268,6 +270,7 @@ impl From<MalformedKind> for Malformed {
             kind,
             id: None,
             is_response: false,
+            is_notification: false,
         }
     }
 }
@@ -359,6 +362,7 @@ impl<'a> Envelope<'a> {
             None => PeerId::Absent,
         };
         let is_response = self.method.is_none() && (self.result.is_some() || self.error.is_some());
+        let is_notification = self.method.is_some() && self.id.is_none();
         let flaw = if self.duplicate {
             Some(MalformedKind::DuplicateMember)
         } else if !self.version.is_some_and(is_version_2) {
@@ -375,6 +379,7 @@ impl<'a> Envelope<'a> {
             kind,
             id: id.valid(),
             is_response,
+            is_notification,
         })
     }
 

@@ -194,6 +194,7 @@ fn every_way_to_be_malformed() {
             kind,
             id: id.map(Id::Number),
             is_response,
+            is_notification: text.contains("\"method\"") && !text.contains("\"id\""),
         };
         assert_eq!(expected.to_string(), kind.to_string());
         assert_eq!(parse(text).map(drop), Err(expected), "{text}");
