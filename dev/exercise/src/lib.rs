@@ -30,6 +30,7 @@ mod peer;
 mod play;
 mod rules;
 mod script;
+pub mod server;
 
 pub use line::line;
 pub use message::message;
@@ -43,4 +44,12 @@ pub fn client_stdio(data: &[u8]) {
     let setup = Setup::read(&mut tape);
     let ops = Op::read_all(&mut tape);
     run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a server over a byte stream.
+pub fn server_stdio(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = server::Setup::read(&mut tape);
+    let ops = server::Op::read_all(&mut tape);
+    server::run(&setup, &ops);
 }

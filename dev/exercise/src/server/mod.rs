@@ -1,0 +1,16 @@
+//! A server end, exercised: a client that says anything, an application that does anything, and the rules.
+//!
+//! ```text
+//! bytes --script--> Setup, Ops --play--> Server --outputs--> rules
+//!                     words --^    \--what the client said--^
+//! ```
+//!
+//! The rules know only what was fed and what came out; they ask the machine nothing that they could know themselves.
+
+mod play;
+mod rules;
+mod script;
+mod words;
+
+pub use play::run;
+pub use script::{Op, Setup, Speech};
