@@ -12,12 +12,16 @@ use everlink::Payload;
 use everlink::protocol::Era;
 use everlink::wire::{Id, Inbound, Line, LineReader, encode, parse};
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use rig::{ECHO, Rig, params};
+use rig::both::Both;
+use rig::{ECHO, Rig, echo, params};
 
 main!(library_benchmark_groups = [wire, machine]);
 
 library_benchmark_group!(name = wire, benchmarks = [decode, encode_request]);
-library_benchmark_group!(name = machine, benchmarks = [round_trip, idle_poll]);
+library_benchmark_group!(
+    name = machine,
+    benchmarks = [round_trip, pair_round_trip, idle_poll]
+);
 
 // One line to a message that borrows from it.
 #[library_benchmark(setup = warm_line)]
@@ -44,6 +48,15 @@ fn encode_request((params, mut buf): (Payload, Vec<u8>)) -> (Payload, Vec<u8>) {
 fn round_trip(mut rig: Rig, params: Payload) -> (Rig, Payload) {
     let reply = rig.round_trip(black_box(params), ECHO);
     (rig, reply)
+}
+
+// A call of 100 bytes and its reply of 100 bytes, from one application through both machines to the other and back.
+#[library_benchmark]
+#[bench::legacy(both_in_use(Era::Legacy), params(), echo())]
+#[bench::modern(both_in_use(Era::Modern), params(), echo())]
+fn pair_round_trip(mut both: Both, params: Payload, result: Payload) -> (Both, Payload) {
+    let reply = both.round_trip(black_box(params), result);
+    (both, reply)
 }
 
 // All that a driver asks of a link in which nothing happens.
@@ -95,6 +108,14 @@ fn in_use(era: Era) -> Rig {
     }
     rig.idle_poll();
     rig
+}
+
+fn both_in_use(era: Era) -> Both {
+    let mut both = Both::ready(era);
+    for _ in 0..100 {
+        both.round_trip(params(), echo());
+    }
+    both
 }
 
 fn busy(in_flight: usize) -> Rig {

@@ -6,7 +6,8 @@ mod samples;
 use divan::{Bencher, black_box};
 use everlink::protocol::Era;
 use everlink::wire::{Id, Inbound, Line, LineReader, encode, parse};
-use rig::{ECHO, Rig, params};
+use rig::both::Both;
+use rig::{ECHO, Rig, echo, params};
 
 fn main() {
     divan::main();
@@ -57,6 +58,15 @@ fn round_trip(bencher: Bencher<'_, '_>, era: Era) {
     bencher
         .with_inputs(params)
         .bench_local_values(|params| rig.round_trip(params, ECHO));
+}
+
+/// A call of 100 bytes and its reply of 100 bytes, from one application through both machines to the other and back.
+#[divan::bench(args = [Era::Legacy, Era::Modern])]
+fn pair_round_trip(bencher: Bencher<'_, '_>, era: Era) {
+    let mut both = Both::ready(era);
+    bencher
+        .with_inputs(|| (params(), echo()))
+        .bench_local_values(|(params, result)| both.round_trip(params, result));
 }
 
 /// All that a driver asks of a link in which nothing happens.

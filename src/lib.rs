@@ -1,7 +1,8 @@
 //! An MCP connection as a value: a sans-IO state machine that outlives its transport.
 //!
-//! A **link** is the logical connection to one server. It outlives every transport under it; each life of the transport
-//! (one child process, one connection) is an **epoch**. [`Client`] is the client end of a link.
+//! A **link** is the logical connection between a client and a server. It outlives every transport under it; each life of the
+//! transport (one child process, one connection) is an **epoch**. [`Client`] and [`Server`] are its two ends, and [`Relay`] is a
+//! server in front of a client, for hosts whose connection must not end with the server behind.
 //!
 //! # The contract
 //!
@@ -14,6 +15,9 @@
 //!   of the       |  Client   |  ---->  poll_output(&mut buf)   what to do, in order; bytes go to buf
 //!   application  +-----------+  ---->  poll_timeout()          when to come back, and why
 //! ```
+//!
+//! A [`Server`] has the same five and other verbs. It has one epoch, so its `handle` names none; a [`Relay`] has a `handle` for each of its
+//! two sides.
 //!
 //! A **driver** owns the machine and holds no policy. It is a loop: do every output, sleep until the deadline, feed what
 //! arrived, say the time. Anybody else who wants something of the link asks the driver's thread or task, which calls the
@@ -99,7 +103,8 @@
 //! | epoch | one life of the transport, numbered, never reused |
 //! | stream | one ordered byte channel in an epoch |
 //! | fault | one typed reason why something ended; ends carry a list of them |
-//! | call | a request of the application; it gets exactly one outcome |
+//! | call | a request of the application at the client's end; it gets exactly one outcome |
+//! | request | the same at the server's end; it gets exactly one answer, or is cancelled |
 //! | ask | a question of the server to the client, in either era |
 //! | watch | the changes that the application wants to hear of, repeated to every new server |
 //! | catalog | the lists of tools, prompts and resources, with the epoch and the freshness they belong to |

@@ -7,7 +7,9 @@ mod rig;
 
 use alloc_count::{Counting, Counts, count, live};
 use everlink::client::Event;
+use everlink::protocol::Era;
 use everlink::{Client, Input, Output, Payload};
+use rig::both::Both;
 use rig::{ERAS, Rig, params};
 
 #[global_allocator]
@@ -180,4 +182,72 @@ fn values_are_small() {
     ] {
         assert!(size <= most, "{what} has {size} bytes, more than {most}");
     }
+}
+
+/// Calls that follow each other while others stay in flight.
+const TRIPS: usize = 256;
+
+/// What a node of a tree holds, and so the number of crowds after which its nodes are filled alike.
+const NODE: usize = 11;
+
+/// At the server the parameters without what is the link's own, at the client the reply; the rest is what `serde_json`
+/// remembers of the nesting while it passes over a value: in the modern era more often, since each message has a `_meta`.
+#[test]
+fn a_round_trip_through_both_ends_allocates_so_often() {
+    for (era, flat, nested) in [(Era::Legacy, 5, 6), (Era::Modern, 12, 14)] {
+        for (result, most) in [(FLAT, flat), (NESTED, nested)] {
+            let mut both = Both::ready(era);
+            trips(&mut both, result);
+            let dear = requests(trips(&mut both, result));
+            assert!(
+                dear <= most * TRIPS,
+                "{dear} for {TRIPS} of {result}, {era:?}"
+            );
+        }
+    }
+}
+
+/// A trip asks for no more memory in a crowd than beside a single call: not more often, and not for larger pieces. Only,
+/// it is an entry in five trees (a call, its deadline by name and by time; a request, and its id), and where the last node
+/// of one happens to be full, each trip splits it and joins it again: one node, or two where that makes the tree higher.
+/// So crowds of as many sizes as a node has places are tried. The cheapest shows what a trip itself takes; the dearest,
+/// that no more than nodes come on top.
+#[test]
+fn a_round_trip_in_a_crowd_allocates_no_more_than_alone() {
+    for era in ERAS {
+        let mut both = Both::ready(era);
+        both.fly(1);
+        trips(&mut both, FLAT);
+        let alone = trips(&mut both, FLAT);
+        for crowd in [64, 1_000] {
+            let mut both = Both::ready(era);
+            both.fly(crowd);
+            trips(&mut both, FLAT);
+            let mut all = [(); NODE].map(|()| {
+                both.fly(1);
+                trips(&mut both, FLAT)
+            });
+            all.sort_by_key(|counts| counts.bytes);
+            let [cheapest, .., dearest] = all;
+            let taken = |counts: Counts| (requests(counts), counts.bytes);
+            assert_eq!(taken(cheapest), taken(alone), "{era:?}, {crowd} in flight");
+            let nodes = 5 * 2 * TRIPS;
+            assert!(
+                requests(dearest) <= requests(alone) + nodes,
+                "{dearest:?} instead of {alone:?}, {era:?}, {crowd} in flight"
+            );
+        }
+    }
+}
+
+/// What so many calls, one after the other, take beside what the two applications bring.
+fn trips(both: &mut Both, result: &str) -> Counts {
+    let result: Payload = result.parse().expect("this is JSON");
+    let brought = [(); TRIPS].map(|()| (params(), result.clone()));
+    let ((), counts) = count(|| {
+        for (params, result) in brought {
+            both.round_trip(params, result);
+        }
+    });
+    counts
 }

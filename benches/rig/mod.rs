@@ -1,6 +1,8 @@
 //! A link that is ready, and the other end of its stream, for whatever measures a link. Measures nothing itself.
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 
+pub(crate) mod both;
+
 use everlink::client::{CallOptions, Client, Event, Outcome, State};
 use everlink::protocol::Era;
 use everlink::{Config, Dialect, Epoch, Input, Instant, Output, Payload, StreamId};
@@ -168,6 +170,11 @@ pub(crate) fn params() -> Payload {
     r#"{"name":"echo","arguments":{"text":"hello"}}"#
         .parse()
         .expect("this is JSON")
+}
+
+/// [`ECHO`] as a server's application gives it.
+pub(crate) fn echo() -> Payload {
+    ECHO.parse().expect("this is JSON")
 }
 
 /// The id of a request of the link.

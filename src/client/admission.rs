@@ -134,7 +134,10 @@ fn instead_of(method: &str) -> &'static str {
 }
 
 /// Takes `_meta` out of the parameters, where the link has something to add.
-pub(super) fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
+pub(super) fn split_meta(
+    params: Payload,
+    has_rounds: bool,
+) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
     let mut own_member = None;
     let mut meta = None;
     let mut others = 0_usize;
@@ -142,7 +145,8 @@ pub(super) fn split_meta(params: Payload) -> Result<(Option<Payload>, Option<Pay
         "_meta" => meta = Some(value),
         key => {
             others += 1;
-            own_member = own_member.or(round::MEMBERS.into_iter().find(|own| *own == key));
+            let own = round::MEMBERS.into_iter().filter(|_| has_rounds);
+            own_member = own_member.or(own.into_iter().find(|own| *own == key));
         }
     })
     .map_err(|_| Misuse::NotAnObject { what: "parameters" })?;

@@ -352,7 +352,9 @@ impl Client {
         let method = method.into();
         let facts = check_kind(&method, Kind::Request)?;
         self.act(now, |link| {
-            let split = params.map(split_meta).transpose()?.unwrap_or_default();
+            let has_rounds = facts.is_some_and(|facts| facts.may_need_input);
+            let split = params.map(|params| split_meta(params, has_rounds));
+            let split = split.transpose()?.unwrap_or_default();
             let clock = Clock::new(link.now, &options, &link.config.policy);
             link.accept(Call::new(method, facts, split, options, clock))
         })

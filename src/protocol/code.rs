@@ -39,13 +39,19 @@ pub const fn is_modern_evidence(code: i64) -> bool {
 /// The code that stands for `code` in a version that must not use it (S-ERR-05, S-ERR-06).
 ///
 /// Modern servers say "invalid params" of a resource that does not exist (S-ERR-11), and use no other code of the reserved
-/// range than the three that are defined.
+/// range than the three that are defined. In the legacy era these three would prove a modern server, and only 2025-11-25 sends users
+/// to a URL.
 #[must_use]
 pub const fn in_version(code: i64, version: Version) -> i64 {
     match (version.era(), code) {
         (Era::Modern, RESOURCE_NOT_FOUND) => INVALID_PARAMS,
         (Era::Modern, UNSUPPORTED_PROTOCOL_VERSION..=HEADER_MISMATCH) => code,
         (Era::Modern, -32_099..=-32_020) => INTERNAL_ERROR,
+        (Era::Legacy, HEADER_MISMATCH | MISSING_REQUIRED_CLIENT_CAPABILITY) => INVALID_REQUEST,
+        (Era::Legacy, UNSUPPORTED_PROTOCOL_VERSION) => INVALID_PARAMS,
+        (Era::Legacy, URL_ELICITATION_REQUIRED) if !matches!(version, Version::V2025_11_25) => {
+            INTERNAL_ERROR
+        }
         (Era::Legacy | Era::Modern, _) => code,
     }
 }
@@ -88,9 +94,18 @@ mod tests {
         for kept in [-32_700, -32_601, -32_022, -32_021, -32_020, -32_000, -1, 7] {
             assert_eq!(modern(kept), kept);
         }
+    }
+
+    #[test]
+    fn a_legacy_server_says_nothing_that_only_a_modern_one_can() {
         for legacy in [RESOURCE_NOT_FOUND, URL_ELICITATION_REQUIRED, -32_050] {
             assert_eq!(in_version(legacy, Version::LATEST_LEGACY), legacy);
         }
+        for &version in Version::LEGACY {
+            assert!((-32_100..0).all(|code| !is_modern_evidence(in_version(code, version))));
+        }
+        let first = Version::V2024_11_05;
+        assert_eq!(in_version(URL_ELICITATION_REQUIRED, first), INTERNAL_ERROR);
     }
 
     #[test]

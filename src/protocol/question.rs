@@ -68,6 +68,20 @@ pub fn check(
     }
 }
 
+/// What a client must have declared to be asked this as a task of its own (S-LTASK-02), if it is asked so.
+///
+/// A client that did not is not to refuse it: it passes over the wish (S-LTASK-03).
+#[must_use]
+pub fn task_feature(name: &str, params: Option<&RawValue>) -> Option<ClientFeature> {
+    let feature = match name {
+        names::ELICITATION_CREATE => ClientFeature::TasksElicitationCreate,
+        names::SAMPLING_CREATE_MESSAGE => ClientFeature::TasksSamplingCreateMessage,
+        _ => return None,
+    };
+    let signs: Signs<'_> = serde_json::from_str(params?.get()).ok()?;
+    signs.task.map(|_| feature)
+}
+
 /// In which manner a question is put.
 #[derive(Clone, Copy)]
 enum Manner {
@@ -87,6 +101,8 @@ struct Signs<'a> {
     tools: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "present")]
     tool_choice: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    task: Option<&'a RawValue>,
 }
 
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {

@@ -59,7 +59,7 @@ impl Relay {
             server::Event::Request(request) => self.request(request),
             server::Event::Cancelled { request, why } => self.cancelled(request, &why),
             server::Event::Answered { ask, outcome, .. } => self.answered(ask, outcome),
-            server::Event::Watching(watch) => self.watch(watch),
+            server::Event::Watching(watch) => self.watch(&watch),
             server::Event::Notified { method, params } => {
                 // Where it cannot be told now it need not be told later: the next life asks anew.
                 let method = String::from(method);
@@ -73,12 +73,14 @@ impl Relay {
                 }
                 return Some(Event::Downstream(event));
             }
-            server::Event::Closed => {
+            server::Event::Closed { .. } => {
                 self.patience = None;
                 self.client.shutdown(self.now);
                 return Some(Event::Downstream(event));
             }
-            server::Event::Draining { .. } | server::Event::Noise(_) => {
+            server::Event::Draining { .. }
+            | server::Event::Initialized
+            | server::Event::Noise(_) => {
                 return Some(Event::Downstream(event));
             }
         }
@@ -119,6 +121,7 @@ impl Relay {
         };
         self.errands.remove(&call);
         let reason = match why {
+            server::Cancelled::Anew => Some("the client began anew"),
             server::Cancelled::ByPeer { reason } => reason.as_deref(),
             server::Cancelled::NotResumed => {
                 Some("the client was asked something and did not answer")
@@ -157,9 +160,9 @@ impl Relay {
     }
 
     /// The lists are watched for the client in front, asked for or not: it cannot see what happens behind.
-    fn watch(&mut self, watch: Watch) {
+    fn watch(&mut self, watch: &Watch) {
         let wish = Watch {
-            uris: watch.uris,
+            uris: watch.uris.clone(),
             logs: watch.logs,
             ..Watch::lists()
         };
@@ -192,7 +195,8 @@ impl Relay {
             client::Event::AskWithdrawn { ask, .. } => {
                 if let Some(carried) = self.asks.remove(&ask) {
                     self.asked.remove(&carried.down);
-                    let _ = self.server.withdraw(self.now, carried.down);
+                    let reason = Some("the server took back its question");
+                    let _ = self.server.withdraw(self.now, carried.down, reason);
                 }
             }
             client::Event::Changed(change) => self.announce(change),

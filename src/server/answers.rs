@@ -2,16 +2,20 @@
 
 use alloc::borrow::Cow;
 
-use super::event::{Cancelled, Event, Unanswered};
-use super::frame::{Answer, Frame, InputRequired, Shape, Verdict};
+use serde_json::value::RawValue;
+
+use super::event::{Cancelled, Event, Peer, Unanswered};
+use super::frame::{Answer, Frame};
 use super::misuse::Misuse;
+use super::reply::{InputRequired, Shape, Verdict};
 use super::requests::{Entry, Phase};
 use super::seal::PREFIX;
 use super::{Server, Timer};
 use crate::id::RequestId;
 use crate::protocol::method::names;
-use crate::protocol::{ClientFeature, Era, question, round};
-use crate::wire::{ErrorObject, Id, Payload};
+use crate::protocol::question::Unaskable;
+use crate::protocol::{ClientCapabilities, ClientFeature, Era, meta, question, round};
+use crate::wire::{ErrorObject, Id, Payload, object};
 
 impl Server {
     /// The server itself answers that something cannot be served.
@@ -30,7 +34,7 @@ impl Server {
         }
         let entry = self.open_request(request)?;
         // A legacy client reads no types, so its results need not be looked at.
-        let shape = match entry.told.peer.version.era() {
+        let shape = match entry.arrival.peer.version.era() {
             Era::Legacy => Shape::default(),
             Era::Modern => {
                 let (shape, kind) = Shape::read(&result);
@@ -41,13 +45,13 @@ impl Server {
         self.conclude(request, Verdict::Result(result, shape))
     }
 
-    pub(super) fn wants_input_of(
+    pub(super) fn require(
         &mut self,
         request: RequestId,
         input: InputRequired,
     ) -> Result<(), Misuse> {
         let entry = self.open_request(request)?;
-        if entry.told.peer.version.era() == Era::Legacy {
+        if entry.arrival.peer.version.era() == Era::Legacy {
             let kind = round::INPUT_REQUIRED.into();
             return Err(Misuse::InvalidResultType { kind });
         }
@@ -81,11 +85,7 @@ impl Server {
                 *held = Some(verdict);
                 return Ok(());
             }
-            let was_asking = matches!(entry.phase, Phase::Asking);
             entry.phase = Phase::Answered(verdict);
-            if was_asking {
-                self.frames.retract(request);
-            }
         }
         self.frames.push(Frame::Reply(request, bytes));
         Ok(())
@@ -96,19 +96,24 @@ impl Server {
         if self.requests.get(request).is_none() {
             return;
         }
+        let was_open = self.open_request(request).is_ok();
         self.settle_asks_of(request);
         self.timers.disarm(Timer::Away(request));
         self.frames.retract(request);
         self.requests.remove(request);
-        self.stats.cancelled += 1;
-        self.tell(Event::Cancelled { request, why });
+        if was_open {
+            self.stats.cancelled += 1;
+            self.tell(Event::Cancelled { request, why });
+        } else {
+            self.stats.answers_dropped += 1;
+        }
     }
 
     fn settle_asks_of(&mut self, request: RequestId) {
         let asks = self.requests.get_mut(request);
         let asks = asks.map(|entry| core::mem::take(&mut entry.asks));
         for ask in asks.unwrap_or_default() {
-            self.take_back(ask, Unanswered::RequestOver);
+            self.take_back(ask, Unanswered::RequestOver, Some("the request is over"));
         }
     }
 
@@ -137,20 +142,52 @@ impl Server {
     }
 }
 
+impl Entry {
+    /// What a verdict needs that the client does not declare now.
+    pub(super) fn lacks(&self, verdict: &Verdict) -> Option<ClientFeature> {
+        let Verdict::Input(input) = verdict else {
+            return None;
+        };
+        let peer = &self.arrival.peer;
+        input.questions.iter().find_map(|asked| {
+            may_be_asked(peer, &asked.method, asked.params.as_ref())
+                .err()?
+                .missing()
+        })
+    }
+}
+
 /// Whether a result of this type may answer the request (S-RPC-21, S-TASKX-02).
 fn check_kind(entry: &Entry, kind: Option<Cow<'_, str>>) -> Result<(), Misuse> {
     let Some(kind) = kind else {
         return Ok(());
     };
-    let declared = &entry.told.peer.capabilities;
-    let is_task = kind == round::TASK
-        && entry.method == names::TOOLS_CALL
-        && declared.declares(ClientFeature::TasksExtension);
-    if kind == round::COMPLETE || is_task {
+    let declared = &entry.arrival.peer.capabilities;
+    let is_allowed = match &*kind {
+        round::COMPLETE => true,
+        round::INPUT_REQUIRED => {
+            let (method, instead) = (round::INPUT_REQUIRED, "require_input");
+            return Err(Misuse::OwnedByLink { method, instead });
+        }
+        round::TASK => {
+            entry.method == names::TOOLS_CALL && declared.declares(ClientFeature::TasksExtension)
+        }
+        // S-RPC-22: an extension may have types of its own; which, only the two applications know.
+        _ => declares_extensions(declared),
+    };
+    if is_allowed {
         return Ok(());
     }
     let kind = kind.into_owned().into();
     Err(Misuse::InvalidResultType { kind })
+}
+
+/// Whether the client declares an extension that is not known here.
+fn declares_extensions(declared: &ClientCapabilities) -> bool {
+    let extensions = declared.member("extensions").map_or("{}", RawValue::get);
+    let mut is_any = false;
+    let _ = object::members(extensions, |key, _| is_any |= key != meta::TASKS_EXTENSION);
+    is_any
 }
 
 /// S-MRTR-01, S-MRTR-02: in the modern era only some requests can wait for input.
@@ -172,12 +209,27 @@ pub(super) fn check_question(
     if params.is_some_and(|params| !params.is_object()) {
         return Err(Misuse::NotAnObject { what: "parameters" });
     }
-    let peer = &entry.told.peer;
-    let params = params.map(Payload::raw);
-    question::check(&peer.capabilities, peer.version, method, params).map_err(|why| {
-        Misuse::Unaskable {
-            method: Cow::Owned(method.into()),
-            why,
-        }
+    may_be_asked(&entry.arrival.peer, method, params).map_err(|why| Misuse::Unaskable {
+        method: Cow::Owned(method.into()),
+        why,
     })
+}
+
+/// Whether this client can be asked this, in this form and as a task where it is asked so.
+pub(super) fn may_be_asked(
+    peer: &Peer,
+    method: &str,
+    params: Option<&Payload>,
+) -> Result<(), Unaskable> {
+    let params = params.map(Payload::raw);
+    question::check(&peer.capabilities, peer.version, method, params)?;
+    match question::task_feature(method, params) {
+        Some(feature)
+            if feature.versions().contains(peer.version)
+                && !peer.capabilities.declares(feature) =>
+        {
+            Err(Unaskable::UndeclaredManner(feature))
+        }
+        Some(_) | None => Ok(()),
+    }
 }

@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::id::{AskId, RequestId};
 use crate::wire::{Id, Payload};
@@ -31,6 +32,17 @@ pub(super) enum Place {
 pub(super) struct Asks {
     next: u64,
     open: BTreeMap<AskId, Open>,
+    bytes: usize,
+}
+
+impl Open {
+    fn bytes(&self) -> usize {
+        let params = self
+            .params
+            .as_ref()
+            .map_or(0, |params| params.as_str().len());
+        self.method.len() + params
+    }
 }
 
 impl Asks {
@@ -38,6 +50,7 @@ impl Asks {
         Asks {
             next: 1,
             open: BTreeMap::new(),
+            bytes: 0,
         }
     }
 
@@ -48,6 +61,7 @@ impl Asks {
     pub(super) fn open(&mut self, open: Open) -> AskId {
         let ask = AskId::from_number(self.next);
         self.next += 1;
+        self.bytes += open.bytes();
         self.open.insert(ask, open);
         ask
     }
@@ -61,7 +75,30 @@ impl Asks {
     }
 
     pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
-        self.open.remove(&ask)
+        let open = self.open.remove(&ask)?;
+        self.bytes -= open.bytes();
+        Some(open)
+    }
+
+    /// Bytes that the questions take up.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Those to the legacy client.
+    pub(super) fn to_legacy(&self) -> Vec<AskId> {
+        let open = self.open.iter();
+        open.filter(|(_, open)| matches!(open.place, Place::Wire(_)))
+            .map(|(ask, _)| *ask)
+            .collect()
+    }
+
+    /// Those to the legacy client that were not written yet.
+    pub(super) fn unwritten(&self) -> Vec<AskId> {
+        let open = self.open.iter();
+        open.filter(|(_, open)| open.place == Place::Wire(false))
+            .map(|(ask, _)| *ask)
+            .collect()
     }
 
     /// The oldest that is open.
@@ -105,4 +142,10 @@ pub(super) fn id(ask: AskId) -> Id {
 /// The key of a question in the place of a result.
 pub(super) fn key(ask: AskId) -> String {
     ask.number().to_string()
+}
+
+/// The question that has this key, if any ever had.
+pub(super) fn by_key(text: &str) -> Option<AskId> {
+    let ask = AskId::from_number(text.parse().ok()?);
+    (key(ask) == text).then_some(ask)
 }

@@ -195,6 +195,10 @@ pub struct Limits {
     pub listens: usize,
     /// Addresses in all watches together. 1,024; further ones are refused.
     pub watched_uris: usize,
+    /// Bytes of these addresses. 1 MiB.
+    pub watched_bytes: usize,
+    /// Bytes that a client can say of itself: its name and what it can be asked. 64 KiB.
+    pub peer_bytes: usize,
     /// Bytes of a useless line that are shown. 160: a line on a screen, and a bit.
     pub noise_sample: usize,
 }
@@ -224,6 +228,8 @@ impl Default for Limits {
             input_rounds: 10,
             listens: 64,
             watched_uris: 1_024,
+            watched_bytes: 1 << 20,
+            peer_bytes: 64 << 10,
             noise_sample: 160,
         }
     }

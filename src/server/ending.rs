@@ -1,14 +1,19 @@
 //! How the service ends: nothing new, what is in flight, last words, the end.
 
+use super::admission::Early;
 use super::config::ListenEnd;
 use super::event::{Cancelled, EndOfService, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
 use super::requests::Phase;
 use super::{Server, Timer};
+use crate::fault::Fault;
 use crate::id::{Epoch, RequestId};
 use crate::io::Output;
 use crate::protocol::code;
 use crate::wire::{ErrorObject, Id};
+
+/// As many faults are kept word for word.
+const FAULTS_KEPT: usize = 16;
 
 impl Server {
     /// The client says no more; it may still listen.
@@ -25,9 +30,18 @@ impl Server {
         }
         for request in self.requests.ids() {
             let entry = self.requests.get(request);
-            if entry.is_some_and(|entry| matches!(entry.phase, Phase::Asking | Phase::Away(_))) {
+            if entry.is_some_and(|entry| matches!(entry.phase, Phase::Away(_))) {
                 self.cancel(request, Cancelled::PeerGone);
             }
+        }
+    }
+
+    /// The client reads. Last words have another while as long as it does, but not past the time for all of them.
+    pub(super) fn sent(&mut self, len: usize) {
+        self.pipe.sent(len);
+        let is_in_time = self.timers.at(Timer::Drain).is_some();
+        if len > 0 && is_in_time && self.timers.at(Timer::Flush).is_some() {
+            self.arm_in(Timer::Flush, self.config.flush);
         }
     }
 
@@ -39,16 +53,25 @@ impl Server {
         self.state = State::Draining;
         self.tell(Event::Draining { why });
         self.arm_in(Timer::Drain, self.config.drain);
-        while let Some(early) = self.early.pop_front() {
-            self.refuse(early.id, unavailable());
+        if why == EndOfService::Shutdown {
+            self.refuse_early();
         }
         for id in self.watchers.unlisten_all() {
             self.end_listen(id);
         }
     }
 
+    fn refuse_early(&mut self) {
+        for early in core::mem::take(&mut self.early) {
+            if let Early::Request { id, .. } = early {
+                self.refuse(id, unavailable());
+            }
+        }
+    }
+
     /// The requests in flight have had their while: their clients are told, and it is left off.
     pub(super) fn out_of_time(&mut self) {
+        self.refuse_early();
         for request in self.requests.ids() {
             let waits = self
                 .requests
@@ -62,7 +85,6 @@ impl Server {
                 self.cancel(request, Cancelled::OutOfTime);
             }
         }
-        self.arm_in(Timer::Flush, self.config.flush);
     }
 
     fn tell_that_it_is_cut_short(&mut self, request: RequestId) {
@@ -72,7 +94,7 @@ impl Server {
         if let Phase::Away(_) = entry.phase {
             return;
         }
-        let id = entry.told.id.clone();
+        let id = entry.arrival.id.clone();
         let text = "the server ended before the request was done; it may have run in part";
         let error = ErrorObject::new(code::INTERNAL_ERROR, text);
         self.frames
@@ -80,14 +102,20 @@ impl Server {
     }
 
     pub(super) fn close_if_drained(&mut self) {
-        let is_drained = self.state == State::Draining
-            && self.requests.in_flight() == 0
-            && self.requests.away() == 0
-            && self.frames.is_empty()
-            && self.pipe.is_flushed();
-        if is_drained {
-            self.close();
+        let is_idle = self.requests.are_answered() && self.early.is_empty();
+        if self.state != State::Draining || !is_idle {
+            return;
         }
+        if self.requests.in_flight() == 0 && self.frames.is_empty() && self.pipe.is_flushed() {
+            self.close();
+        } else if self.timers.at(Timer::Flush).is_none() {
+            self.arm_in(Timer::Flush, self.config.flush);
+        }
+    }
+
+    pub(super) fn note(&mut self, faults: &[Fault]) {
+        let room = FAULTS_KEPT - self.faults.len();
+        self.faults.extend(faults.iter().take(room).cloned());
     }
 
     /// The end: nobody hears any more.
@@ -97,23 +125,24 @@ impl Server {
         }
         self.early.clear();
         self.watchers.unlisten_all();
-        for request in self.requests.ids() {
-            self.cancel(request, Cancelled::PeerGone);
-        }
         while let Some(ask) = self.asks.first() {
             self.settle_ask(ask, Err(Unanswered::PeerGone));
+        }
+        for request in self.requests.ids() {
+            self.cancel(request, Cancelled::PeerGone);
         }
         self.frames.clear();
         self.timers.clear();
         let epoch = Epoch::FIRST;
         self.outbox.push(Output::Release { epoch });
-        self.tell(Event::Closed);
+        let faults = core::mem::take(&mut self.faults);
+        self.tell(Event::Closed { faults });
         self.state = State::Closed;
     }
 
     pub(super) fn end_listen(&mut self, id: Id) {
         if self.config.listen_end == ListenEnd::CancelledThenResult {
-            self.frames.push(Frame::Cancel(id.clone()));
+            self.frames.push(Frame::ListenCancelled(id.clone()));
         }
         self.frames.push(Frame::ListenEnd(id));
     }

@@ -3,10 +3,13 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
+use crate::fault::Fault;
 use crate::id::{AskId, RequestId};
 use crate::noise::Noise;
+use crate::protocol::question::Unaskable;
 use crate::protocol::{ClientCapabilities, Implementation, LogLevel, Version};
 use crate::queue::Weigh;
 use crate::watch::Watch;
@@ -18,13 +21,18 @@ use crate::wire::{ErrorObject, Payload};
 pub enum Event {
     /// A client has said who it is: in the legacy era once, in the modern one whenever it says something new.
     Met(Arc<Peer>),
+    /// The legacy client has said that its handshake is over.
+    Initialized,
     /// The end has come: nothing new is taken, and what is in flight has a while.
     Draining {
         /// Why.
         why: EndOfService,
     },
     /// The end. The last event there is.
-    Closed,
+    Closed {
+        /// Every fault of the transport that was reported, in order, up to a bound. None: it ended in order.
+        faults: Vec<Fault>,
+    },
 
     /// A client asks for something. Answer with [`respond`](super::Server::respond) or [`fail`](super::Server::fail).
     Request(Request),
@@ -46,7 +54,7 @@ pub enum Event {
     },
 
     /// What clients want to hear of has changed; this is all of it, together.
-    Watching(Watch),
+    Watching(Arc<Watch>),
     /// Another notification of a client, as it came.
     Notified {
         /// Its method.
@@ -80,13 +88,23 @@ pub struct Request {
 }
 
 /// What a client gives when it asks again with the input that was wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Supplied {
     /// The answers: an object with those keys that were asked for, and perhaps others.
     pub answers: Option<Payload>,
     /// The state that was given, as the client says. It may have been tampered with.
     pub state: Option<Box<str>>,
+}
+
+/// What stands in the state is nobody else's business.
+impl fmt::Debug for Supplied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supplied")
+            .field("answers", &self.answers)
+            .field("state_len", &self.state.as_ref().map(|state| state.len()))
+            .finish()
+    }
 }
 
 /// A client, as it describes itself.
@@ -105,6 +123,8 @@ pub struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cancelled {
+    /// The client introduced itself anew, and what it asked before is over.
+    Anew,
     /// The client does not want it any more.
     ByPeer {
         /// In whose words.
@@ -112,7 +132,7 @@ pub enum Cancelled {
     },
     /// The client was asked something and did not come back with the answer in time.
     NotResumed,
-    /// The time for last answers is over; the client was told so.
+    /// The time for last answers is over; a client that waited for this one was told so.
     OutOfTime,
     /// The client is gone.
     PeerGone,
@@ -135,8 +155,14 @@ pub enum Unanswered {
     /// The client answered with an error.
     #[error("the client refused: {0}")]
     Error(ErrorObject),
+    /// The client answered with something that is no answer.
+    #[error("the client's answer cannot be used: {why}")]
+    Invalid {
+        /// What is wrong with it.
+        why: Box<str>,
+    },
     /// The client is gone.
-    #[error("the client is gone")]
+    #[error("the client is gone, or began anew")]
     PeerGone,
     /// The request that it belongs to was answered or cancelled.
     #[error("the request that it was asked for is over")]
@@ -150,6 +176,9 @@ pub enum Unanswered {
         /// How often.
         rounds: u32,
     },
+    /// The client came back without the answer, and without saying that it can be asked.
+    #[error("the client cannot be asked any more: {0}")]
+    Unaskable(Unaskable),
     /// [`withdraw`](super::Server::withdraw) was called.
     #[error("the question was taken back")]
     Withdrawn,
@@ -190,16 +219,24 @@ impl Weigh for Event {
             },
             Event::Cancelled { why, .. } => match why {
                 Cancelled::ByPeer { reason } => reason.as_ref().map_or(0, |text| text.len()),
-                Cancelled::NotResumed | Cancelled::OutOfTime | Cancelled::PeerGone => 0,
+                Cancelled::Anew
+                | Cancelled::NotResumed
+                | Cancelled::OutOfTime
+                | Cancelled::PeerGone => 0,
             },
             Event::Noise(noise) => noise.sample.len(),
             Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
             Event::Request(request) => {
-                let answers = request.input.as_ref().and_then(|i| i.answers.as_ref());
-                request.params.as_ref().map_or(0, of) + answers.map_or(0, of)
+                let input = request.input.as_ref();
+                let answers = input.and_then(|input| input.answers.as_ref());
+                let state = input.and_then(|input| input.state.as_ref());
+                request.method.len()
+                    + request.params.as_ref().map_or(0, of)
+                    + answers.map_or(0, of)
+                    + state.map_or(0, |state| state.len())
             }
             Event::Watching(watch) => watch.uris.iter().map(|uri| uri.len()).sum(),
-            Event::Closed | Event::Draining { .. } | Event::Met(_) => 0,
+            Event::Closed { .. } | Event::Draining { .. } | Event::Initialized | Event::Met(_) => 0,
         };
         size_of::<Event>() + held
     }

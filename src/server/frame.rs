@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 use serde_json::value::RawValue;
 
 use super::config::{Cache, Config, Offer};
-use super::requests::{Entry, Progress, Telling};
+use super::reply::{Progress, Shape, Verdict, payload_bytes};
+use super::requests::{Arrival, Entry};
 use crate::filter;
 use crate::id::{AskId, RequestId};
 use crate::protocol::method::names;
@@ -27,13 +28,16 @@ pub(super) enum Frame {
     Answer(Option<Id>, Answer),
     /// A question to the legacy client.
     Ask(AskId),
-    /// A question is taken back, or a watch is ended.
-    Cancel(Id),
+    /// A question to it is taken back, for a reason.
+    AskCancelled(AskId, Option<Box<str>>),
     /// Something changed, told to the legacy client or on the watch with this id.
     Changed(Option<Id>, Change),
+    /// A watch is to end.
+    ListenCancelled(Id),
     /// A watch ends.
     ListenEnd(Id),
-    Log(LogLevel, Option<Box<str>>, Payload),
+    /// A log message, for this request if for one.
+    Log(Option<RequestId>, LogLevel, Option<Box<str>>, Payload),
     Notify(Cow<'static, str>, Option<Payload>),
     Progress(RequestId),
     /// Questions in the place of the answer to a request.
@@ -45,119 +49,13 @@ pub(super) enum Frame {
 /// What the server itself says to a request.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Discovery,
+    /// What it offers, as a result.
+    Discovery(String),
     /// To a legacy client: done, nothing to say.
     Empty,
     Error(ErrorObject),
-    /// The version that is agreed on.
-    Initialize(Version),
-}
-
-/// What the application says to a request.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    Error(ErrorObject),
-    Input(InputRequired),
-    Result(Payload, Shape),
-}
-
-impl Verdict {
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Verdict::Error(error) => error_bytes(error),
-            Verdict::Input(input) => input.bytes(),
-            Verdict::Result(result, _) => result.as_str().len(),
-        }
-    }
-}
-
-/// What a request needs of its client before it can be answered, in the words of the application.
-///
-/// For applications that keep nothing between two requests: the state holds all that the next one must know. Where
-/// it decides anything, make it impossible to forge (S-MRTR-15).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InputRequired {
-    /// What the client is asked, each under a key of its own.
-    pub questions: Vec<Question>,
-    /// What the client gives back with the answers.
-    pub state: Option<Box<str>>,
-}
-
-/// One question to a client in the place of a result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Question {
-    /// What its answer is called.
-    pub key: Box<str>,
-    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
-    pub method: Cow<'static, str>,
-    /// Its parameters.
-    pub params: Option<Payload>,
-}
-
-impl InputRequired {
-    /// Nothing yet: add a question, a state, or both.
-    #[must_use]
-    pub fn new() -> InputRequired {
-        InputRequired::default()
-    }
-
-    /// And this question.
-    #[must_use]
-    pub fn and_ask(
-        mut self,
-        key: impl Into<Box<str>>,
-        method: impl Into<Cow<'static, str>>,
-        params: Option<Payload>,
-    ) -> InputRequired {
-        self.questions.push(Question {
-            key: key.into(),
-            method: method.into(),
-            params,
-        });
-        self
-    }
-
-    /// With this state.
-    #[must_use]
-    pub fn with_state(mut self, state: impl Into<Box<str>>) -> InputRequired {
-        self.state = Some(state.into());
-        self
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        let of = |question: &Question| question.key.len() + payload_bytes(question.params.as_ref());
-        self.questions.iter().map(of).sum::<usize>() + self.state.as_ref().map_or(0, |s| s.len())
-    }
-}
-
-/// What a result has of the members that a modern one must have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shape {
-    has_cache_scope: bool,
-    has_meta: bool,
-    has_result_type: bool,
-    has_ttl: bool,
-}
-
-impl Shape {
-    /// Reads it off a result, together with the type that the result says to be of.
-    pub(super) fn read(result: &Payload) -> (Shape, Option<Cow<'_, str>>) {
-        let mut shape = Shape::default();
-        let mut kind = None;
-        let _ = object::members(result.as_str(), |key, value| match &*key {
-            "cacheScope" => shape.has_cache_scope = true,
-            "_meta" => shape.has_meta = true,
-            "ttlMs" => shape.has_ttl = true,
-            round::RESULT_TYPE => {
-                shape.has_result_type = true;
-                kind = Some(serde_json::from_str(value.get()).unwrap_or_default());
-            }
-            _ => {}
-        });
-        (shape, kind)
-    }
+    /// What it offers in the version that is agreed on, as a result.
+    Initialize(String),
 }
 
 /// The messages that wait, in order, and how much they weigh.
@@ -194,7 +92,11 @@ impl Frames {
         self.retain(|frame| {
             !matches!(
                 frame,
-                Frame::Progress(of) | Frame::Questions(of) | Frame::Reply(of, _) if *of == request
+                Frame::Log(Some(of), ..)
+                    | Frame::Progress(of)
+                    | Frame::Questions(of)
+                    | Frame::Reply(of, _)
+                    if *of == request
             )
         });
     }
@@ -204,11 +106,27 @@ impl Frames {
         self.retain(|frame| {
             !matches!(
                 frame,
-                Frame::Acknowledged(of, _) | Frame::Changed(Some(of), _) | Frame::ListenEnd(of)
+                Frame::Acknowledged(of, _)
+                    | Frame::Changed(Some(of), _)
+                    | Frame::ListenCancelled(of)
+                    | Frame::ListenEnd(of)
                     if of == id
             )
         });
         self.changes.retain(|(to, _)| to.as_ref() != Some(id));
+    }
+
+    /// The server says nothing itself to the request with this id, unless it is a handshake (S-CANC-10).
+    pub(super) fn retract_answer(&mut self, id: &Id) {
+        self.retain(|frame| {
+            let is_handshake = matches!(frame, Frame::Answer(_, Answer::Initialize(_)));
+            is_handshake || !matches!(frame, Frame::Answer(Some(of), _) if of == id)
+        });
+    }
+
+    /// The questions of a request are not put in the place of its answer.
+    pub(super) fn retract_questions(&mut self, request: RequestId) {
+        self.retain(|frame| !matches!(frame, Frame::Questions(of) if *of == request));
     }
 
     /// A question that was not put yet is not put any more.
@@ -242,24 +160,44 @@ impl Frames {
 
 impl Frame {
     fn bytes(&self) -> usize {
+        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         let held = match self {
-            Frame::Acknowledged(_, watch) => watch.uris.iter().map(|uri| uri.len()).sum(),
-            Frame::Answer(_, Answer::Error(error)) => error_bytes(error),
-            Frame::Changed(_, Change::Resource { uri }) => uri.len(),
-            Frame::Log(_, logger, data) => {
-                logger.as_ref().map_or(0, |name| name.len()) + data.as_str().len()
+            Frame::Acknowledged(id, watch) => {
+                id_bytes(id) + watch.uris.iter().map(|uri| uri.len()).sum::<usize>()
             }
+            Frame::Answer(id, answer) => id.as_ref().map_or(0, id_bytes) + answer.bytes(),
+            Frame::AskCancelled(_, reason) => text(reason),
+            Frame::Changed(to, change) => {
+                let uri = match change {
+                    Change::List(_) => 0,
+                    Change::Resource { uri } => uri.len(),
+                };
+                to.as_ref().map_or(0, id_bytes) + uri
+            }
+            Frame::ListenCancelled(id) | Frame::ListenEnd(id) => id_bytes(id),
+            Frame::Log(_, _, logger, data) => text(logger) + data.as_str().len(),
             Frame::Notify(method, params) => method.len() + payload_bytes(params.as_ref()),
             Frame::Reply(_, bytes) => *bytes,
-            Frame::Answer(..)
-            | Frame::Ask(_)
-            | Frame::Cancel(_)
-            | Frame::Changed(_, Change::List(_))
-            | Frame::ListenEnd(_)
-            | Frame::Progress(_)
-            | Frame::Questions(_) => 0,
+            Frame::Ask(_) | Frame::Progress(_) | Frame::Questions(_) => 0,
         };
         size_of::<Frame>() + held
+    }
+}
+
+impl Answer {
+    fn bytes(&self) -> usize {
+        match self {
+            Answer::Discovery(result) | Answer::Initialize(result) => result.len(),
+            Answer::Empty => 0,
+            Answer::Error(error) => error.message.len() + payload_bytes(error.data.as_ref()),
+        }
+    }
+}
+
+fn id_bytes(id: &Id) -> usize {
+    match id {
+        Id::Number(_) => 0,
+        Id::Text(text) => text.len(),
     }
 }
 
@@ -283,7 +221,7 @@ impl Voice {
 
     /// Appends what the application says to a request.
     pub(super) fn reply(&self, buf: &mut Vec<u8>, entry: &Entry, verdict: &Verdict) {
-        let (id, version) = (&entry.told.id, entry.told.peer.version);
+        let (id, version) = (&entry.arrival.id, entry.arrival.peer.version);
         match verdict {
             Verdict::Error(error) => write_error(buf, Some(id), error, version),
             Verdict::Input(input) => self.questions(
@@ -346,8 +284,8 @@ impl Voice {
     }
 
     /// Appends how far a request is.
-    pub(super) fn progress(buf: &mut Vec<u8>, told: &Telling, progress: &Progress) {
-        let Some(token) = &told.token else {
+    pub(super) fn progress(buf: &mut Vec<u8>, arrival: &Arrival, progress: &Progress) {
+        let Some(token) = &arrival.token else {
             return;
         };
         encode::notification(buf, names::NOTIFICATIONS_PROGRESS, |params| {
@@ -358,41 +296,52 @@ impl Voice {
             }
             let message = progress.message.as_ref();
             // S-PROG-02: the first version has no such member.
-            if let Some(text) = message.filter(|_| told.peer.version > Version::V2024_11_05) {
+            if let Some(text) = message.filter(|_| arrival.peer.version > Version::V2024_11_05) {
                 params.text("message", text);
             }
         });
     }
 
     /// Appends what the server itself says to a request.
-    pub(super) fn answer(
-        &self,
-        buf: &mut Vec<u8>,
-        id: Option<&Id>,
-        answer: &Answer,
-        offer: Option<&Offer>,
-        spoken: Versions,
-    ) {
-        match (answer, id, offer) {
-            (Answer::Error(error), id, _) => {
-                write_error(buf, id, error, Version::LATEST_MODERN);
-            }
-            (Answer::Discovery, Some(id), Some(offer)) => encode::result(buf, id, |result| {
-                self.discovery(result, offer, spoken);
-            }),
-            (Answer::Initialize(version), Some(id), Some(offer)) => {
-                encode::result(buf, id, |result| {
-                    result.text("protocolVersion", version.as_str());
-                    result.raw("capabilities", &offer.capabilities.write_for(*version));
-                    result.raw("serverInfo", &self.server);
-                    if let Some(instructions) = &offer.instructions {
-                        result.text("instructions", instructions);
-                    }
-                });
-            }
-            (Answer::Empty, Some(id), _) => encode::result(buf, id, |_| {}),
-            (Answer::Discovery | Answer::Empty | Answer::Initialize(_), _, _) => {}
+    pub(super) fn answer(buf: &mut Vec<u8>, id: Option<&Id>, answer: &Answer) {
+        let result = match answer {
+            Answer::Error(error) => return write_error(buf, id, error, Version::LATEST_MODERN),
+            Answer::Discovery(result) | Answer::Initialize(result) => &**result,
+            Answer::Empty => "{}",
+        };
+        if let Some(id) = id {
+            encode::result(buf, id, |members| {
+                members.splice(result);
+            });
         }
+    }
+
+    /// What is offered to a legacy client that speaks this version (S-LIFE-02).
+    pub(super) fn agreement(&self, offer: &Offer, version: Version) -> Answer {
+        Answer::Initialize(written(|result| {
+            result.text("protocolVersion", version.as_str());
+            result.raw("capabilities", &offer.capabilities.write_for(version));
+            result.raw("serverInfo", &self.server);
+            if let Some(instructions) = &offer.instructions {
+                result.text("instructions", instructions);
+            }
+        }))
+    }
+
+    /// What is offered to a modern client that speaks this version (S-VER-03).
+    pub(super) fn discovery(&self, offer: &Offer, version: Version, spoken: Versions) -> Answer {
+        Answer::Discovery(written(|result| {
+            result.text(round::RESULT_TYPE, round::COMPLETE);
+            let modern = spoken.iter().filter(|version| version.era() == Era::Modern);
+            result.texts("supportedVersions", modern.map(Version::as_str));
+            result.raw("capabilities", &offer.capabilities.write_for(version));
+            if let Some(instructions) = &offer.instructions {
+                result.text("instructions", instructions);
+            }
+            self.write_ttl(result);
+            self.write_cache_scope(result);
+            self.name_itself(result);
+        }))
     }
 
     /// Appends a notification about the watch with this id, or to the legacy client.
@@ -442,9 +391,12 @@ impl Voice {
     }
 
     /// Appends that what has this id is not wanted any more.
-    pub(super) fn cancel(buf: &mut Vec<u8>, id: &Id) {
+    pub(super) fn cancel(buf: &mut Vec<u8>, id: &Id, reason: Option<&str>) {
         encode::notification(buf, names::NOTIFICATIONS_CANCELLED, |params| {
             params.id("requestId", id);
+            if let Some(reason) = reason {
+                params.text("reason", reason);
+            }
         });
     }
 
@@ -528,35 +480,20 @@ impl Voice {
         };
         members.text("cacheScope", scope);
     }
+}
 
-    /// S-VER-03
-    fn discovery(&self, result: &mut Object<'_>, offer: &Offer, spoken: Versions) {
-        let version = spoken.newest_of(Era::Modern);
-        let version = version.unwrap_or(Version::LATEST_MODERN);
-        result.text(round::RESULT_TYPE, round::COMPLETE);
-        let modern = spoken.iter().filter(|version| version.era() == Era::Modern);
-        result.texts("supportedVersions", modern.map(Version::as_str));
-        result.raw("capabilities", &offer.capabilities.write_for(version));
-        if let Some(instructions) = &offer.instructions {
-            result.text("instructions", instructions);
-        }
-        self.write_ttl(result);
-        self.write_cache_scope(result);
-        self.name_itself(result);
-    }
+/// An object as text.
+fn written(fill: impl FnOnce(&mut Object<'_>)) -> String {
+    let mut buf = Vec::new();
+    let mut object = Object::open(&mut buf);
+    fill(&mut object);
+    object.close();
+    String::from_utf8(buf).unwrap_or_default()
 }
 
 /// Appends an error, with the code that the version has for it (S-ERR-06).
 fn write_error(buf: &mut Vec<u8>, id: Option<&Id>, error: &ErrorObject, version: Version) {
     let data = error.data.as_ref().map(Payload::raw);
     let code = code::in_version(error.code, version);
-    encode::error(buf, id, code, &error.message, data);
-}
-
-fn error_bytes(error: &ErrorObject) -> usize {
-    error.message.len() + payload_bytes(error.data.as_ref())
-}
-
-fn payload_bytes(payload: Option<&Payload>) -> usize {
-    payload.map_or(0, |payload| payload.as_str().len())
+    encode::error(buf, id, code, error.text(), data);
 }

@@ -1,15 +1,14 @@
 //! What clients say: lines to messages, messages to what they mean for requests, questions and watches.
 //! Nothing in here can fail: whatever arrives is data.
 
-use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::format;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Server;
-use super::event::{Cancelled, Event, State};
+use super::admission::Early;
+use super::event::{Cancelled, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
 use crate::id::Epoch;
 use crate::noise::{self, Noise};
@@ -92,7 +91,10 @@ impl Server {
         self.noise(&what, b"");
         let error = ErrorObject::new(code::INVALID_REQUEST, what);
         match &skimmed.id {
-            Some(id) if skimmed.is_response => self.replied(id, Err(error)),
+            Some(id) if skimmed.is_response => {
+                let why = error.message.into();
+                self.replied(id, Err(Unanswered::Invalid { why }));
+            }
             Some(id) if !self.is_in_flight(id) => self.refuse(id.clone(), error),
             Some(_) | None => self.complain(None, error.code, &error.message),
         }
@@ -103,8 +105,8 @@ impl Server {
         self.noise(&what, text.as_bytes());
         match &malformed.id {
             Some(id) if malformed.is_response => {
-                let error = ErrorObject::new(code::INTERNAL_ERROR, what);
-                self.replied(id, Err(error));
+                let why = what.into();
+                self.replied(id, Err(Unanswered::Invalid { why }));
             }
             // S-RPC-15
             None if malformed.is_response || malformed.is_notification => {}
@@ -130,13 +132,14 @@ impl Server {
         self.stats.messages_in += 1;
         self.pipe.noise.made_sense();
         match message {
-            Message::Notification { method, params } => self.told(&method, params),
+            Message::Notification { method, params } => self.notice(&method, params),
             Message::Request { id, method, params } => self.requested(id, &method, params),
             Message::Response {
                 id: Some(id),
                 outcome,
             } => {
-                self.replied(&id, outcome.map(Payload::from));
+                let outcome = outcome.map(Payload::from);
+                self.replied(&id, outcome.map_err(Unanswered::Error));
             }
             Message::Response { id: None, .. } => {
                 self.noise("an error that names no request", b"");
@@ -144,14 +147,13 @@ impl Server {
         }
     }
 
-    fn told(&mut self, name: &str, params: Option<&RawValue>) {
+    fn notice(&mut self, name: &str, params: Option<&RawValue>) {
         match name {
             names::NOTIFICATIONS_CANCELLED => self.cancelled(params),
-            names::NOTIFICATIONS_INITIALIZED => {
-                if let Some(scope) = &mut self.legacy {
-                    scope.is_initialized = true;
-                }
+            names::NOTIFICATIONS_INITIALIZED if self.awaits_agreement() => {
+                self.early.push_back(Early::Initialized);
             }
+            names::NOTIFICATIONS_INITIALIZED => self.initialized(),
             // S-RPC-15: whatever it is, it has no answer.
             _ => self.tell(Event::Notified {
                 method: name.into(),
@@ -173,10 +175,18 @@ impl Server {
             self.watchers.unlisten(&id);
             self.frames.retract_listen(&id);
         } else if let Some(request) = self.requests.find(&id) {
-            let reason: Option<Box<str>> = notice.reason.map(Into::into);
+            // The words matter less than the wish.
+            let reason = notice
+                .reason
+                .map(|reason| serde_json::from_str(reason.get()));
+            let reason = reason.and_then(Result::ok);
             self.cancel(request, Cancelled::ByPeer { reason });
         } else {
-            self.early.retain(|early| early.id != id);
+            // S-CANC-10
+            self.early
+                .retain(|early| early.is_introduction() || !early.is(&id));
+            self.frames.retract_answer(&id);
+            self.frames.retract_listen(&id);
         }
     }
 
@@ -204,5 +214,5 @@ struct CancelledParams<'a> {
     #[serde(borrow)]
     request_id: Option<&'a RawValue>,
     #[serde(borrow)]
-    reason: Option<Cow<'a, str>>,
+    reason: Option<&'a RawValue>,
 }

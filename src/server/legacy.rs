@@ -25,8 +25,9 @@ struct Introduction<'a> {
     protocol_version: Cow<'a, str>,
     #[serde(default)]
     capabilities: ClientCapabilities,
-    #[serde(default)]
-    client_info: Option<Implementation>,
+    /// Who it is does not matter, so nobody is turned away for it.
+    #[serde(borrow, default)]
+    client_info: Option<&'a RawValue>,
 }
 
 /// Why an introduction leads to nothing.
@@ -50,7 +51,9 @@ pub(super) fn meet(params: Option<&RawValue>, spoken: Versions) -> Result<Peer, 
         .ok_or_else(|| Unmet::NoLegacy(introduction.protocol_version.into_owned()))?;
     Ok(Peer {
         version,
-        client: introduction.client_info,
+        client: introduction
+            .client_info
+            .and_then(|client| serde_json::from_str::<Implementation>(client.get()).ok()),
         capabilities: introduction.capabilities,
     })
 }

@@ -31,23 +31,29 @@ pub enum Misuse {
         /// Which kind.
         kind: Cow<'static, str>,
     },
-    /// No legacy client has introduced itself and said that its handshake is over.
-    #[error("there is no legacy client that has finished its handshake")]
+    /// No legacy client has introduced itself, and a modern one cannot be asked out of the blue.
+    #[error("there is no legacy client to ask")]
     NoLegacyPeer,
-    /// The question has no outcome to wait for: answered, withdrawn or never asked.
-    #[error("there is no such question open")]
-    UnknownAsk,
     /// Parameters, answers and results are JSON objects.
     #[error("{what} must be a JSON object")]
     NotAnObject {
         /// What is not.
         what: &'static str,
     },
+    /// A number that is none.
+    #[error("progress must be a finite number")]
+    NotFinite,
     /// The capabilities that are offered do not have what this is about.
     #[error("`{what}` is not among the capabilities that this server offers")]
     NotOffered {
         /// What is not.
         what: Cow<'static, str>,
+    },
+    /// No application can send this to a client.
+    #[error("`{method}` is nothing that an application can tell a client")]
+    NotSendable {
+        /// Which method.
+        method: &'static str,
     },
     /// The server is not in the state for it.
     #[error("the server is {state}")]
@@ -95,6 +101,9 @@ pub enum Misuse {
         /// Why.
         why: Unaskable,
     },
+    /// The question has no outcome to wait for: answered, withdrawn or never asked.
+    #[error("there is no such question open")]
+    UnknownAsk,
     /// The request is over: answered, cancelled or never made.
     #[error("there is no such request to answer; it is over, or never was")]
     UnknownRequest,

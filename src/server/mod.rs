@@ -1,7 +1,7 @@
 //! The server end of a link: the verbs of the application, the contract with the driver, and what is due when.
 //!
-//! The machine itself is one `impl Server` by subject: `inbound` for what clients say, `admission` for what they may ask,
-//! `answers` for how requests end, `questions` for what clients are asked, `news` for what they are told, `outbound` for what
+//! The machine itself is one `impl Server` by subject: `inbound` for what clients say, `terms` and `admission` for what they may ask,
+//! `service` for what the server answers itself, `answers` for how requests end, `questions` for what clients are asked, `news` for what they are told, `outbound` for what
 //! is written next, `ending` for the end. They alone carry decisions between the children, which know neither the machine
 //! nor each other: `params` what a request says to the server itself, `legacy` the client with a handshake, `requests` where
 //! each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words.
@@ -20,9 +20,12 @@ mod news;
 mod outbound;
 mod params;
 mod questions;
+mod reply;
 mod requests;
 mod seal;
+mod service;
 mod stats;
+mod terms;
 mod watchers;
 
 use alloc::borrow::Cow;
@@ -35,21 +38,23 @@ use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
 pub use event::{Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered};
-pub use frame::{InputRequired, Question};
 pub use misuse::Misuse;
-pub use requests::Progress;
+pub use reply::{InputRequired, Progress, Question};
 pub use stats::Stats;
 
 pub use crate::noise::Noise;
 
-use admission::{Early, Known};
+use admission::Early;
 use asks::Asks;
-use frame::{Frames, Verdict, Voice};
+use frame::{Frames, Voice};
 use legacy::Scope;
+use reply::Verdict;
 use requests::Requests;
 use seal::Seal;
+use terms::Known;
 use watchers::Watchers;
 
+use crate::fault::Fault;
 use crate::id::{AskId, RequestId, StreamId};
 use crate::io::{Input, Output};
 use crate::pipe::Pipe;
@@ -105,6 +110,8 @@ pub struct Server {
     pipe: Pipe,
     /// Nothing more arrives.
     has_input_ended: bool,
+    /// Every fault that was reported, up to a bound.
+    faults: Vec<Fault>,
     seal: Seal,
     voice: Voice,
     /// The client that introduced itself with `initialize`.
@@ -148,6 +155,7 @@ impl Server {
             state: State::Serving,
             pipe: Pipe::new(config.limits.message_bytes, config.limits.write_window),
             has_input_ended: false,
+            faults: Vec::new(),
             seal: Seal::new(config.secret),
             voice: Voice::new(config.offer.as_ref(), &config),
             legacy: None,
@@ -175,9 +183,15 @@ impl Server {
         }
         self.act(now, |server| match input {
             Input::Bytes { bytes, .. } => server.bytes(&bytes),
-            Input::End { .. } => server.input_ended(),
-            Input::Sent { len, .. } => server.pipe.sent(len),
-            Input::WriteFailed { .. } => server.close(),
+            Input::End { faults, .. } => {
+                server.note(&faults);
+                server.input_ended();
+            }
+            Input::Sent { len, .. } => server.sent(len),
+            Input::WriteFailed { faults, .. } => {
+                server.note(&faults);
+                server.close();
+            }
             Input::Exited { .. }
             | Input::OpenFailed { .. }
             | Input::Opened
@@ -235,6 +249,16 @@ impl Server {
     }
 }
 
+/// # What a relay must know
+impl Server {
+    /// Whether what waits to be written leaves room for more. Where it does not, the client does not read: no input is wanted, and log
+    /// messages and other notifications are dropped. Whoever produces them for others can hold back.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.frames.bytes() + self.asks.bytes() < self.config.limits.queued_bytes
+    }
+}
+
 /// # The verbs of the application: requests
 impl Server {
     /// Answers a request. A modern client is also told what every modern result says: its type, how long it is
@@ -284,7 +308,7 @@ impl Server {
         request: RequestId,
         input: InputRequired,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.wants_input_of(request, input))
+        self.act(now, |server| server.require(request, input))
     }
 
     /// Tells the client how far its request is. Nothing is sent where it did not ask to be told, where that does not
@@ -341,17 +365,22 @@ impl Server {
         self.act(now, |server| server.ask_legacy(method, params))
     }
 
-    /// Takes back a question. Its outcome is that it was taken back.
+    /// Takes back a question, and tells a client that knows of it why. Its outcome is that it was taken back.
     ///
     /// # Errors
     ///
     /// When it has its outcome already.
-    pub fn withdraw(&mut self, now: Instant, ask: AskId) -> Result<(), Misuse> {
+    pub fn withdraw(
+        &mut self,
+        now: Instant,
+        ask: AskId,
+        reason: Option<&str>,
+    ) -> Result<(), Misuse> {
         self.act(now, |server| {
             if server.asks.get(ask).is_none() {
                 return Err(Misuse::UnknownAsk);
             }
-            server.take_back(ask, Unanswered::Withdrawn);
+            server.take_back(ask, Unanswered::Withdrawn, reason);
             Ok(())
         })
     }
@@ -477,11 +506,6 @@ impl Server {
 
     fn arm_in(&mut self, timer: Timer, span: Duration) {
         self.timers.arm(timer, self.now + span.max(TICK));
-    }
-
-    /// Whether what waits to be written leaves room for more.
-    pub(crate) fn has_room(&self) -> bool {
-        self.frames.bytes() < self.config.limits.queued_bytes
     }
 
     fn check_size(&self, bytes: usize) -> Result<(), Misuse> {

@@ -1,15 +1,18 @@
 //! What clients are told that they did not ask for just now: progress, log messages, changes, notifications.
 
 use alloc::borrow::Cow;
+use alloc::vec::Vec;
 
 use super::Server;
 use super::event::State;
 use super::frame::Frame;
 use super::misuse::Misuse;
-use super::requests::{Phase, Progress};
+use super::reply::Progress;
+use super::requests::Phase;
+use super::watchers::Heard;
 use crate::id::RequestId;
 use crate::protocol::method::{self, names};
-use crate::protocol::{Era, Kind, LogLevel, Owner, ServerFeature};
+use crate::protocol::{Era, Kind, LogLevel, Method, Owner, ServerFeature};
 use crate::watch::{Change, List};
 use crate::wire::Payload;
 
@@ -20,20 +23,24 @@ impl Server {
         progress: Progress,
     ) -> Result<(), Misuse> {
         self.open_request(request)?;
+        if !progress.progress.is_finite() || !progress.total.is_none_or(f64::is_finite) {
+            return Err(Misuse::NotFinite);
+        }
         self.check_size(progress.message.as_ref().map_or(0, |text| text.len()))?;
         let Some(entry) = self.requests.get_mut(request) else {
             return Ok(());
         };
-        let before = entry.told.progress.as_ref().map(|before| before.progress);
-        let total = progress.total.is_none_or(f64::is_finite);
-        let grows = progress.progress.is_finite()
-            && total
-            && before.is_none_or(|before| progress.progress > before);
+        let before = entry
+            .arrival
+            .progress
+            .as_ref()
+            .map(|before| before.progress);
+        let grows = before.is_none_or(|before| progress.progress > before);
         // S-PROG-04: only while the client waits under the id that came with the token.
-        let is_heard = matches!(entry.phase, Phase::Open) && entry.told.token.is_some();
+        let is_heard = matches!(entry.phase, Phase::Open) && entry.arrival.token.is_some();
         if grows && is_heard {
-            entry.told.progress = Some(progress);
-            if !core::mem::replace(&mut entry.told.is_progress_due, true) {
+            entry.arrival.progress = Some(progress);
+            if !core::mem::replace(&mut entry.arrival.is_progress_due, true) {
                 self.frames.push(Frame::Progress(request));
             }
         }
@@ -55,13 +62,29 @@ impl Server {
             Change::Resource { .. } => ServerFeature::ResourcesSubscribe,
         };
         self.check_offered(feature)?;
-        let legacy = self.legacy.as_ref().is_some_and(|s| s.is_initialized);
-        if legacy && self.watchers.legacy_hears(change) {
-            self.push_news(Frame::Changed(None, change.clone()));
+        if let Change::Resource { uri } = change {
+            self.check_size(uri.len())?;
         }
-        let hearing = self.watchers.listening_to(change).cloned();
-        for id in hearing.collect::<alloc::vec::Vec<_>>() {
-            self.push_news(Frame::Changed(Some(id), change.clone()));
+        let legacy = self.legacy.as_ref().filter(|s| s.is_initialized);
+        let legacy = legacy.and_then(|_| self.watchers.legacy_hears(change));
+        let legacy = legacy.map(|heard| (None, heard));
+        let modern = self.watchers.listening_to(change);
+        let modern = modern.map(|(id, heard)| (Some(id.clone()), heard));
+        // A change that waits already is no news, so these are as many as there are addresses: none is dropped.
+        let has_room = self.has_room();
+        let hearing: Vec<Frame> = legacy
+            .into_iter()
+            .chain(modern)
+            .map(|(to, heard)| match heard {
+                Heard::Below(watched) if !has_room => {
+                    let uri = watched.into();
+                    Frame::Changed(to, Change::Resource { uri })
+                }
+                Heard::AsItIs | Heard::Below(_) => Frame::Changed(to, change.clone()),
+            })
+            .collect();
+        for frame in hearing {
+            self.frames.push(frame);
         }
         Ok(())
     }
@@ -79,10 +102,10 @@ impl Server {
         let is_wanted = match request {
             Some(request) => {
                 let entry = self.open_request(request)?;
-                match entry.told.peer.version.era() {
+                match entry.arrival.peer.version.era() {
                     Era::Legacy => self.legacy_wants(level),
                     Era::Modern => {
-                        let least = entry.told.log_level;
+                        let least = entry.arrival.log_level;
                         matches!(entry.phase, Phase::Open) && least.is_some_and(|l| level >= l)
                     }
                 }
@@ -91,7 +114,7 @@ impl Server {
             None => self.legacy_wants(level) || self.a_request_wants(level),
         };
         if is_wanted {
-            self.push_news(Frame::Log(level, logger.map(Into::into), data));
+            self.push_news(Frame::Log(request, level, logger.map(Into::into), data));
         }
         Ok(())
     }
@@ -103,7 +126,10 @@ impl Server {
 
     /// S-CAP-06
     fn a_request_wants(&self, level: LogLevel) -> bool {
-        let mut levels = self.requests.waited_for().filter_map(|told| told.log_level);
+        let mut levels = self
+            .requests
+            .open()
+            .filter_map(|entry| entry.arrival.log_level);
         levels.any(|least| level >= least)
     }
 
@@ -112,6 +138,9 @@ impl Server {
         method: Cow<'static, str>,
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
+        if self.state == State::Closed {
+            return Err(Misuse::NotServing { state: self.state });
+        }
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(Misuse::NotAnObject { what: "parameters" });
         }
@@ -119,29 +148,44 @@ impl Server {
         self.check_size(method.len() + bytes)?;
         if let Some(facts) = method::find(&method) {
             if facts.owner == Owner::Link || facts.kind == Kind::Request {
-                let (method, instead) = (facts.name, instead_of(facts.name));
-                return Err(Misuse::OwnedByLink { method, instead });
+                return Err(misuse_of(facts));
             }
-            // What the protocol knows goes to who speaks a version that has it and declared what it needs.
-            let heard = self.legacy.as_ref().is_some_and(|scope| {
-                let peer = &scope.peer;
-                let needs = facts.client_gate(peer.version);
-                facts.to_client.contains(peer.version)
-                    && needs.is_none_or(|feature| peer.capabilities.declares(feature))
-            });
-            if !heard {
+            if !self.is_for_legacy(facts)? {
                 return Ok(());
             }
+        } else if self.met.is_none() {
+            // There is nobody to tell.
+            return Ok(());
         }
         self.push_news(Frame::Notify(method, params));
         Ok(())
     }
 
+    /// Whether the legacy client speaks a version that has this notification, and one of the two ends said that it has
+    /// what it is about.
+    fn is_for_legacy(&self, facts: &Method) -> Result<bool, Misuse> {
+        let Some(scope) = &self.legacy else {
+            return Ok(false);
+        };
+        let version = scope.peer.version;
+        let declared = facts.client_gate(version);
+        let declared = declared.map(|feature| scope.peer.capabilities.declares(feature));
+        let offered = facts
+            .gate(version)
+            .map(|feature| self.check_offered(feature));
+        let is_about_something = match (declared, offered) {
+            (Some(true), _) | (None, None) => true,
+            (Some(false), None) => false,
+            (Some(false) | None, Some(offered)) => {
+                offered?;
+                true
+            }
+        };
+        Ok(is_about_something && facts.to_client.contains(version))
+    }
+
     /// News that a client does not read is dropped, not kept for ever.
     fn push_news(&mut self, frame: Frame) {
-        if self.state == State::Closed {
-            return;
-        }
         if self.has_room() {
             self.frames.push(frame);
         } else {
@@ -150,6 +194,9 @@ impl Server {
     }
 
     fn check_offered(&self, feature: ServerFeature) -> Result<(), Misuse> {
+        if self.state == State::Closed {
+            return Err(Misuse::NotServing { state: self.state });
+        }
         let offer = self.config.offer.as_ref();
         if offer.is_some_and(|offer| offer.capabilities.offers(feature)) {
             return Ok(());
@@ -159,9 +206,10 @@ impl Server {
     }
 }
 
-/// Which verb to use in the place of a method that is the server's own.
-fn instead_of(method: &str) -> &'static str {
-    match method {
+/// What is wrong with sending this as a notification.
+fn misuse_of(facts: &Method) -> Misuse {
+    let method = facts.name;
+    let instead = match method {
         names::NOTIFICATIONS_MESSAGE => "log",
         names::NOTIFICATIONS_PROGRESS => "progress",
         names::NOTIFICATIONS_PROMPTS_LIST_CHANGED
@@ -169,6 +217,8 @@ fn instead_of(method: &str) -> &'static str {
         | names::NOTIFICATIONS_RESOURCES_UPDATED
         | names::NOTIFICATIONS_TOOLS_LIST_CHANGED => "publish",
         names::NOTIFICATIONS_CANCELLED => "withdraw",
-        _ => "ask",
-    }
+        _ if facts.embedded => "ask",
+        _ => return Misuse::NotSendable { method },
+    };
+    Misuse::OwnedByLink { method, instead }
 }

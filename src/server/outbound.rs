@@ -15,12 +15,14 @@ impl Server {
     }
 
     pub(super) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        if !self.can_write() {
+        let start = buf.len();
+        while self.can_write() && buf.len() == start {
+            let frame = self.frames.pop()?;
+            self.say(buf, frame);
+        }
+        if buf.len() == start {
             return None;
         }
-        let frame = self.frames.pop()?;
-        let start = buf.len();
-        self.say(buf, frame);
         encode::line_end(buf);
         let len = buf.len() - start;
         self.stats.messages_out += 1;
@@ -33,24 +35,24 @@ impl Server {
         })
     }
 
+    /// Appends a message; nothing, if what it is about is over.
     fn say(&mut self, buf: &mut Vec<u8>, frame: Frame) {
         match frame {
             Frame::Acknowledged(id, granted) => Voice::acknowledged(buf, &id, &granted),
-            Frame::Answer(id, answer) => {
-                let (offer, versions) = (self.config.offer.as_ref(), self.config.versions);
-                self.voice
-                    .answer(buf, id.as_ref(), &answer, offer, versions);
-            }
+            Frame::Answer(id, answer) => Voice::answer(buf, id.as_ref(), &answer),
             Frame::Ask(ask) => {
                 if let Some(open) = self.asks.get_mut(ask) {
                     open.place = asks::Place::Wire(true);
                     Voice::ask(buf, &asks::id(ask), &open.method, open.params.as_ref());
                 }
             }
-            Frame::Cancel(id) => Voice::cancel(buf, &id),
+            Frame::AskCancelled(ask, reason) => {
+                Voice::cancel(buf, &asks::id(ask), reason.as_deref());
+            }
             Frame::Changed(to, change) => Voice::changed(buf, to.as_ref(), &change),
+            Frame::ListenCancelled(id) => Voice::cancel(buf, &id, None),
             Frame::ListenEnd(id) => self.voice.listen_end(buf, &id),
-            Frame::Log(level, logger, data) => Voice::log(buf, level, logger.as_deref(), &data),
+            Frame::Log(_, level, logger, data) => Voice::log(buf, level, logger.as_deref(), &data),
             Frame::Notify(method, params) => Voice::notify(buf, &method, params.as_ref()),
             Frame::Progress(request) => self.say_progress(buf, request),
             Frame::Questions(request) => self.say_questions(buf, request),
@@ -60,9 +62,9 @@ impl Server {
 
     fn say_progress(&mut self, buf: &mut Vec<u8>, request: RequestId) {
         if let Some(entry) = self.requests.get_mut(request) {
-            entry.told.is_progress_due = false;
-            if let Some(progress) = &entry.told.progress {
-                Voice::progress(buf, &entry.told, progress);
+            entry.arrival.is_progress_due = false;
+            if let Some(progress) = &entry.arrival.progress {
+                Voice::progress(buf, &entry.arrival, progress);
             }
         }
     }

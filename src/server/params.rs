@@ -43,6 +43,10 @@ impl<'a> Params<'a> {
             };
             twice |= place.replace(value).is_some();
         });
+        // Some peers write null where they mean nothing.
+        let is_there = |value: &&RawValue| value.get() != "null";
+        params.answers = params.answers.filter(is_there);
+        params.state = params.state.filter(is_there);
         let _ = object::members(params.meta.map_or("{}", RawValue::get), |key, value| {
             let place = match &*key {
                 meta::PROTOCOL_VERSION => &mut params.version,
@@ -66,10 +70,12 @@ impl<'a> Params<'a> {
         self.version.is_some() || self.capabilities.is_some()
     }
 
-    /// What is left for the application (S-META-13: what nobody here knows is passed on).
-    pub(super) fn rest(&self) -> Option<Payload> {
+    /// What is left for the application (S-META-13: what nobody here knows is passed on). Answers and states are
+    /// taken out only where the method `has_rounds`: elsewhere they mean something else.
+    pub(super) fn rest(&self, has_rounds: bool) -> Option<Payload> {
         let whole = self.whole?;
-        if self.meta.is_none() && self.answers.is_none() && self.state.is_none() {
+        let is_round = has_rounds && (self.answers.is_some() || self.state.is_some());
+        if self.meta.is_none() && !is_round {
             return Some(Payload::from(whole));
         }
         let own = |key: &str| meta::OF_THE_LINK.contains(&key);
@@ -77,7 +83,7 @@ impl<'a> Params<'a> {
         let other_meta = other_meta.and_then(|meta| object::without(meta.get(), own).ok());
         object::replaced(whole.get(), |key, value| match key {
             META => other_meta.as_ref().map(Payload::raw),
-            round::INPUT_RESPONSES | round::REQUEST_STATE => None,
+            round::INPUT_RESPONSES | round::REQUEST_STATE if has_rounds => None,
             _ => Some(value),
         })
         .ok()
@@ -104,7 +110,7 @@ mod tests {
     fn rest(json: &str) -> Option<alloc::string::String> {
         let raw: &RawValue = serde_json::from_str(json).unwrap();
         Params::read(Some(raw))
-            .rest()
+            .rest(true)
             .map(|rest| rest.as_str().to_string())
     }
 
@@ -131,7 +137,11 @@ mod tests {
         ] {
             assert_eq!(rest(params).as_deref(), Some(left), "{params}");
         }
-        assert_eq!(Params::read(None).rest(), None);
+        assert_eq!(Params::read(None).rest(true), None);
+        let update = r#"{"taskId":"1","inputResponses":{"a":{}}}"#;
+        let raw: &RawValue = serde_json::from_str(update).unwrap();
+        let left = Params::read(Some(raw)).rest(false).unwrap();
+        assert_eq!(left.as_str(), update, "here they are the application's");
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! The requests of clients: where each one stands, under which id it is known, what it was told.
+//! The requests of clients: where each one stands, under which id it is known, what it was arrival.
 //! Sees no frames and no time; answers nothing by itself.
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::event::Peer;
-use super::frame::Verdict;
+use super::reply::{Progress, Verdict};
 use crate::id::{AskId, RequestId};
 use crate::protocol::{LogLevel, Method};
 use crate::wire::Id;
@@ -25,13 +24,13 @@ pub(super) struct Entry {
     pub(super) round: u32,
     /// The questions that are open for it.
     pub(super) asks: Vec<AskId>,
-    /// How its client put it, the last time that it did.
-    pub(super) told: Telling,
+    /// How it arrived, the last time that it did.
+    pub(super) arrival: Arrival,
 }
 
-/// How a client put a request: all of it is new when it comes back with another round.
+/// How a request arrived: all of it is new when its client comes back with another round.
 #[derive(Debug)]
-pub(super) struct Telling {
+pub(super) struct Arrival {
     pub(super) id: Id,
     pub(super) peer: Arc<Peer>,
     pub(super) token: Option<Id>,
@@ -40,44 +39,6 @@ pub(super) struct Telling {
     pub(super) progress: Option<Progress>,
     /// Whether that waits to be written.
     pub(super) is_progress_due: bool,
-}
-
-/// How far a request is.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Progress {
-    /// How far, in a measure of your own. It must grow.
-    pub progress: f64,
-    /// How far it will go, if that is known.
-    pub total: Option<f64>,
-    /// What to say about it.
-    pub message: Option<Box<str>>,
-}
-
-impl Progress {
-    /// So far.
-    #[must_use]
-    pub const fn new(progress: f64) -> Progress {
-        Progress {
-            progress,
-            total: None,
-            message: None,
-        }
-    }
-
-    /// Of so much.
-    #[must_use]
-    pub const fn of(mut self, total: f64) -> Progress {
-        self.total = Some(total);
-        self
-    }
-
-    /// With these words.
-    #[must_use]
-    pub fn with_message(mut self, message: impl Into<Box<str>>) -> Progress {
-        self.message = Some(message.into());
-        self
-    }
 }
 
 #[derive(Debug)]
@@ -135,10 +96,16 @@ impl Requests {
         self.table.keys().copied().collect()
     }
 
-    /// Those whose client waits, as it put them.
-    pub(super) fn waited_for(&self) -> impl Iterator<Item = &Telling> {
-        let waited_for = self.by_id.values();
-        waited_for.filter_map(|request| self.table.get(request).map(|entry| &entry.told))
+    /// Whether every one has its answer, written or not.
+    pub(super) fn are_answered(&self) -> bool {
+        let mut all = self.table.values();
+        all.all(|entry| matches!(entry.phase, Phase::Answered(_)))
+    }
+
+    /// Those that the application is at work on while their client waits.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Entry> {
+        let all = self.table.values();
+        all.filter(|entry| matches!(entry.phase, Phase::Open))
     }
 
     pub(super) fn accept(
@@ -146,11 +113,11 @@ impl Requests {
         method: Cow<'static, str>,
         facts: Option<&'static Method>,
         subject: u64,
-        told: Telling,
+        arrival: Arrival,
     ) -> RequestId {
         let request = RequestId::from_number(self.next);
         self.next += 1;
-        self.by_id.insert(told.id.clone(), request);
+        self.by_id.insert(arrival.id.clone(), request);
         let entry = Entry {
             method,
             facts,
@@ -158,7 +125,7 @@ impl Requests {
             phase: Phase::Open,
             round: 0,
             asks: Vec::new(),
-            told,
+            arrival,
         };
         self.table.insert(request, entry);
         request
@@ -169,15 +136,15 @@ impl Requests {
         if let Some(entry) = self.table.get_mut(&request) {
             entry.phase = Phase::Away(None);
             entry.round += 1;
-            self.by_id.remove(&entry.told.id);
+            self.by_id.remove(&entry.arrival.id);
         }
     }
 
     /// Its client is back. What was decided in the meantime.
-    pub(super) fn bring_back(&mut self, request: RequestId, told: Telling) -> Option<Verdict> {
+    pub(super) fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
         let entry = self.table.get_mut(&request)?;
-        self.by_id.insert(told.id.clone(), request);
-        entry.told = told;
+        self.by_id.insert(arrival.id.clone(), request);
+        entry.arrival = arrival;
         match core::mem::replace(&mut entry.phase, Phase::Open) {
             Phase::Away(verdict) => verdict,
             Phase::Answered(_) | Phase::Asking | Phase::Open => None,
@@ -188,7 +155,7 @@ impl Requests {
     pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
         let entry = self.table.remove(&request)?;
         if !matches!(entry.phase, Phase::Away(_)) {
-            self.by_id.remove(&entry.told.id);
+            self.by_id.remove(&entry.arrival.id);
         }
         Some(entry)
     }

@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use core::fmt;
 use core::hash::Hasher;
 
 use crate::digest;
@@ -16,33 +17,24 @@ pub(super) struct Seal {
     key: (u64, u64),
 }
 
-/// A state as a client gave it back: what it claims, and the proof that is still to be checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sealed {
-    pub(super) request: RequestId,
-    pub(super) round: u32,
-    proof: u64,
-}
-
 impl Seal {
     pub(super) fn new(secret: [u8; 16]) -> Seal {
-        let [low, high] = [&secret[..8], &secret[8..]].map(|half| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(half);
-            u64::from_le_bytes(bytes)
-        });
-        Seal { key: (low, high) }
+        let both = u128::from_le_bytes(secret);
+        Seal {
+            key: (both as u64, (both >> 64) as u64),
+        }
     }
 
-    /// The state for one round of a request about `subject`.
+    /// The state for one round of a request about `subject`: what it is for, and the proof that it was made here for that
+    /// (S-MRTR-15, S-MRTR-16). A client must give it back as it is, so whoever has it can compare.
     pub(super) fn state(&self, request: RequestId, round: u32, subject: u64) -> String {
-        let proof = self.proof(request, round, subject);
+        let mut hash = digest::keyed(self.key);
+        hash.write(PREFIX.as_bytes());
+        hash.write_u64(request.number());
+        hash.write_u64(u64::from(round));
+        hash.write_u64(subject);
+        let proof = hash.finish();
         format!("{PREFIX}{:x}.{round:x}.{proof:016x}", request.number())
-    }
-
-    /// Whether this machine made the state, for a request about `subject` (S-MRTR-15, S-MRTR-16).
-    pub(super) fn holds(&self, sealed: Sealed, subject: u64) -> bool {
-        sealed.proof == self.proof(sealed.request, sealed.round, subject)
     }
 
     /// What a request is about, as a number: its method and what it names.
@@ -54,34 +46,18 @@ impl Seal {
         }
         hash.finish()
     }
-
-    fn proof(&self, request: RequestId, round: u32, subject: u64) -> u64 {
-        let mut hash = digest::keyed(self.key);
-        hash.write(PREFIX.as_bytes());
-        hash.write_u64(request.number());
-        hash.write_u64(u64::from(round));
-        hash.write_u64(subject);
-        hash.finish()
-    }
 }
 
-impl Sealed {
-    /// Reads a state that begins as ours do.
-    pub(super) fn read(state: &str) -> Option<Sealed> {
-        let mut parts = state.strip_prefix(PREFIX)?.split('.');
-        let mut part = || u64::from_str_radix(parts.next()?, 16).ok();
-        let sealed = Sealed {
-            request: RequestId::from_number(part()?),
-            round: u32::try_from(part()?).ok()?,
-            proof: part()?,
-        };
-        parts.next().is_none().then_some(sealed)
-    }
+/// The request that a state says to be for. Nothing is proved by that.
+pub(super) fn request_of(state: &str) -> Option<RequestId> {
+    let (request, _) = state.strip_prefix(PREFIX)?.split_once('.')?;
+    let number = u64::from_str_radix(request, 16).ok()?;
+    Some(RequestId::from_number(number))
 }
 
 /// The key stays out.
-impl core::fmt::Debug for Seal {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seal")
     }
 }
@@ -90,45 +66,37 @@ impl core::fmt::Debug for Seal {
 mod tests {
     use super::*;
 
-    const SECRET: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-
     #[test]
-    fn a_state_holds_for_what_it_was_made_for_and_nothing_else() {
-        let seal = Seal::new(SECRET);
-        let subject = seal.subject("tools/call", "add");
+    fn a_state_is_for_one_round_of_one_request_about_one_thing_under_one_key() {
+        let seal = Seal::new([7; 16]);
+        let add = seal.subject("tools/call", "add");
         let request = RequestId::from_number(7);
-        let sealed = Sealed::read(&seal.state(request, 1, subject)).unwrap();
-        assert_eq!((sealed.request, sealed.round), (request, 1));
-        assert!(seal.holds(sealed, subject));
-        assert!(!seal.holds(sealed, seal.subject("tools/call", "sub")));
-        assert!(!seal.holds(sealed, seal.subject("tools/calla", "dd")));
-        assert!(!Seal::new([7; 16]).holds(sealed, subject));
-        for forged in [
-            Sealed { round: 2, ..sealed },
-            Sealed {
-                request: RequestId::from_number(8),
-                ..sealed
-            },
-            Sealed {
-                proof: sealed.proof ^ 1,
-                ..sealed
-            },
+        let state = seal.state(request, 1, add);
+        assert_eq!(request_of(&state), Some(request));
+        for other in [
+            seal.state(RequestId::from_number(8), 1, add),
+            seal.state(request, 2, add),
+            seal.state(request, 1, seal.subject("tools/call", "sub")),
+            seal.state(request, 1, seal.subject("tools/calla", "dd")),
+            Seal::new([8; 16]).state(request, 1, add),
         ] {
-            assert!(!seal.holds(forged, subject), "{forged:?}");
+            assert_ne!(other, state);
+            let proof = |state: &str| state.rsplit('.').next().map(String::from);
+            assert_ne!(proof(&other), proof(&state));
         }
     }
 
     #[test]
-    fn what_is_no_state_of_ours() {
+    fn what_names_no_request() {
         for state in [
             "",
             "abc",
             "everlink.",
-            "everlink.1.2",
-            "everlink.1.2.3.4",
+            "everlink.1",
             "everlink.x.1.2",
+            "Everlink.1.1.1",
         ] {
-            assert_eq!(Sealed::read(state), None, "{state}");
+            assert_eq!(request_of(state), None, "{state}");
         }
     }
 }

@@ -12,6 +12,8 @@ pub struct Stats {
     pub answered: u64,
     /// Requests that ended without an answer.
     pub cancelled: u64,
+    /// Answers of the application that their client did not want any more, or was not there to hear.
+    pub answers_dropped: u64,
     /// Questions to clients.
     pub asks: u64,
     /// Replies that came after their question had its outcome, or twice.

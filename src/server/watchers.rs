@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::protocol::{LogLevel, ServerCapabilities, ServerFeature};
@@ -20,20 +21,20 @@ pub(super) struct Watchers {
     /// The least grave level that a modern request ever asked for.
     asked_level: Option<LogLevel>,
     /// What the application was last told.
-    told: Watch,
+    told: Arc<Watch>,
     /// Something happened since; it saves a look at every input.
     has_moved: bool,
 }
 
 impl Watchers {
     /// What is watched by all together, if the application has not been told so yet.
-    pub(super) fn news(&mut self) -> Option<Watch> {
+    pub(super) fn news(&mut self) -> Option<Arc<Watch>> {
         if !core::mem::take(&mut self.has_moved) {
             return None;
         }
         let all = self.all();
-        (all != self.told).then(|| {
-            self.told = all;
+        (all != *self.told).then(|| {
+            self.told = Arc::new(all);
             self.told.clone()
         })
     }
@@ -57,10 +58,11 @@ impl Watchers {
         self.listens.len()
     }
 
-    /// How many addresses are watched in all.
-    pub(super) fn uris(&self) -> usize {
-        let modern = self.listens.values().map(|watch| watch.uris.len());
-        self.uris.len() + modern.sum::<usize>()
+    /// How many addresses are watched in all, and how many bytes they have.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let modern = self.listens.values().flat_map(|watch| &watch.uris);
+        let all = self.uris.iter().chain(modern);
+        all.fold((0, 0), |(uris, bytes), uri| (uris + 1, bytes + uri.len()))
     }
 
     /// The legacy client is another one, that has chosen nothing yet.
@@ -71,13 +73,11 @@ impl Watchers {
     }
 
     pub(super) fn subscribe(&mut self, uri: &str) {
-        self.has_moved = true;
-        self.uris.insert(uri.into());
+        self.has_moved |= self.uris.insert(uri.into());
     }
 
     pub(super) fn unsubscribe(&mut self, uri: &str) {
-        self.has_moved = true;
-        self.uris.remove(uri);
+        self.has_moved |= self.uris.remove(uri);
     }
 
     pub(super) fn has_subscribed(&self, uri: &str) -> bool {
@@ -110,37 +110,51 @@ impl Watchers {
         self.listens.contains_key(id)
     }
 
-    /// A modern watch ends. Whether there was one.
-    pub(super) fn unlisten(&mut self, id: &Id) -> bool {
-        self.has_moved = true;
-        self.listens.remove(id).is_some()
+    /// A modern watch ends.
+    pub(super) fn unlisten(&mut self, id: &Id) {
+        self.has_moved |= self.listens.remove(id).is_some();
     }
 
     /// All modern watches end, the oldest id first.
     pub(super) fn unlisten_all(&mut self) -> Vec<Id> {
-        self.has_moved = true;
+        self.has_moved |= !self.listens.is_empty();
         core::mem::take(&mut self.listens).into_keys().collect()
     }
 
     /// Whether the legacy client is to hear of this. List changes it hears unasked.
-    pub(super) fn legacy_hears(&self, change: &Change) -> bool {
+    pub(super) fn legacy_hears<'c>(&'c self, change: &'c Change) -> Option<Heard<'c>> {
         match change {
-            Change::List(_) => true,
-            Change::Resource { uri } => covers(&self.uris, uri),
+            Change::List(_) => Some(Heard::AsItIs),
+            Change::Resource { uri } => heard(&self.uris, uri),
         }
     }
 
-    /// The watches that are to hear of this (S-SUB-02).
-    pub(super) fn listening_to(&self, change: &Change) -> impl Iterator<Item = &Id> {
-        let hears = move |watch: &Watch| match change {
-            Change::List(List::Prompts) => watch.prompts,
-            Change::List(List::ResourceTemplates | List::Resources) => watch.resources,
-            Change::List(List::Tools) => watch.tools,
-            Change::Resource { uri } => covers(&watch.uris, uri),
+    /// The watches that are to hear of this (S-SUB-02), and as what.
+    pub(super) fn listening_to<'c>(
+        &'c self,
+        change: &'c Change,
+    ) -> impl Iterator<Item = (&'c Id, Heard<'c>)> {
+        let hears = |watch: &'c Watch| {
+            let is_heard = match change {
+                Change::List(List::Prompts) => watch.prompts,
+                Change::List(List::ResourceTemplates | List::Resources) => watch.resources,
+                Change::List(List::Tools) => watch.tools,
+                Change::Resource { uri } => return heard(&watch.uris, uri),
+            };
+            is_heard.then_some(Heard::AsItIs)
         };
-        let hearing = self.listens.iter().filter(move |(_, watch)| hears(watch));
-        hearing.map(|(id, _)| id)
+        let listens = self.listens.iter();
+        listens.filter_map(move |(id, watch)| Some((id, hears(watch)?)))
     }
+}
+
+/// As what a change is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard<'a> {
+    /// As what it is.
+    AsItIs,
+    /// It lies below this address, which is the one that is watched.
+    Below(&'a str),
 }
 
 /// What of a wish can be granted by a server that offers this (S-SUB-05).
@@ -160,16 +174,19 @@ pub(super) fn grant(wish: Watch, offered: &ServerCapabilities) -> Watch {
 }
 
 /// Whether one of these addresses is `uri`, or one that it lies below (S-SUB-17).
-fn covers(watched: &BTreeSet<Box<str>>, uri: &str) -> bool {
-    let mut above = Some(uri);
-    while let Some(address) = above {
-        let with_slash = address.len() < uri.len() && watched.contains(&uri[..=address.len()]);
-        if with_slash || watched.contains(address) {
-            return true;
-        }
-        above = address.rfind('/').map(|end| &address[..end]);
+fn heard<'a>(watched: &'a BTreeSet<Box<str>>, uri: &str) -> Option<Heard<'a>> {
+    if watched.contains(uri) {
+        return Some(Heard::AsItIs);
     }
-    false
+    let mut end = uri.len();
+    while let Some(slash) = uri[..end].rfind('/') {
+        let above = [&uri[..=slash], &uri[..slash]];
+        if let Some(above) = above.iter().find_map(|above| watched.get(*above)) {
+            return Some(Heard::Below(above));
+        }
+        end = slash;
+    }
+    None
 }
 
 fn least(one: Option<LogLevel>, other: Option<LogLevel>) -> Option<LogLevel> {
@@ -186,18 +203,20 @@ mod tests {
     #[test]
     fn an_address_covers_itself_and_what_lies_below() {
         let watched: BTreeSet<Box<str>> = ["file:///a", "file:///d/"].map(Into::into).into();
-        for (uri, is_covered) in [
-            ("file:///a", true),
-            ("file:///a/b", true),
-            ("file:///a/b/c.txt", true),
-            ("file:///ab", false),
-            ("file:///", false),
-            ("file:///d", false),
-            ("file:///d/", true),
-            ("file:///d/e", true),
-            ("", false),
+        let (a, d) = (Heard::Below("file:///a"), Heard::Below("file:///d/"));
+        for (uri, as_what) in [
+            ("file:///a", Some(Heard::AsItIs)),
+            ("file:///a/", Some(a)),
+            ("file:///a/b", Some(a)),
+            ("file:///a/b/c.txt", Some(a)),
+            ("file:///ab", None),
+            ("file:///", None),
+            ("file:///d", None),
+            ("file:///d/", Some(Heard::AsItIs)),
+            ("file:///d/e", Some(d)),
+            ("", None),
         ] {
-            assert_eq!(covers(&watched, uri), is_covered, "{uri}");
+            assert_eq!(heard(&watched, uri), as_what, "{uri}");
         }
     }
 

@@ -25,7 +25,7 @@ use super::{
 pub const BATCH_LIMIT: usize = 4_096;
 
 /// What stands for the message of an error that came without one.
-const NO_MESSAGE: &str = "the peer gave no message";
+const NO_MESSAGE: &str = "no message was given";
 
 /// What one text holds.
 #[derive(Debug)]
@@ -237,16 +237,21 @@ impl ErrorObject {
             data: None,
         }
     }
+
+    /// The message, or words that say that there is none.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        if self.message.is_empty() {
+            NO_MESSAGE
+        } else {
+            &self.message
+        }
+    }
 }
 
 impl fmt::Display for ErrorObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let message = if self.message.is_empty() {
-            NO_MESSAGE
-        } else {
-            &self.message
-        };
-        write!(f, "{message} (code {})", self.code)
+        write!(f, "{} (code {})", self.text(), self.code)
     }
 }
 

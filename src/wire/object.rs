@@ -1,6 +1,6 @@
 //! The members of a JSON object that is kept as text; knows no member by name.
 
-use alloc::{borrow::Cow, string::String, vec::Vec};
+use alloc::{borrow::Cow, format, string::String, vec::Vec};
 use core::{fmt, ops::Range};
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
@@ -85,21 +85,39 @@ pub fn replaced<'a>(
     mut replace: impl FnMut(&str, &'a RawValue) -> Option<&'a RawValue>,
 ) -> Result<Payload, ObjectError> {
     let mut kept = Vec::new();
-    members(object, |key, value| {
-        if let Some(value) = replace(&key, value) {
-            kept.push((key, value));
+    let mut walk = Members::of(object)?;
+    while let Some(key) = walk.key()? {
+        let spelling = walk.spelling;
+        if let Some(value) = replace(&key, walk.value()?) {
+            kept.push((key, spelling, value));
         }
-    })?;
-    // Serialised rather than pasted: what comes out of a serialiser need not be checked once more.
-    Payload::of(&Kept(kept)).map_err(|_| ObjectError::NotAnObject)
+    }
+    if kept.iter().all(|(key, ..)| matches!(key, Cow::Borrowed(_))) {
+        // Serialised rather than pasted: what comes out of a serialiser need not be checked once more.
+        return Payload::of(&Plain(&kept)).map_err(|_| ObjectError::NotAnObject);
+    }
+    Payload::from_text(pasted(&kept)).map_err(|_| ObjectError::NotAnObject)
 }
 
-struct Kept<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// A member that is kept: its key, how that is spelled, its value.
+type Kept<'a> = (Cow<'a, str>, &'a str, &'a RawValue);
 
-impl Serialize for Kept<'_> {
+/// Members whose keys have no escapes.
+struct Plain<'k, 'a>(&'k [Kept<'a>]);
+
+impl Serialize for Plain<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+        serializer.collect_map(self.0.iter().map(|(key, _, value)| (key, value)))
     }
+}
+
+/// The members with their keys as they were spelled: one that is no Unicode text could not be spelled again.
+fn pasted(kept: &[Kept<'_>]) -> String {
+    let members: Vec<String> = kept
+        .iter()
+        .map(|(_, spelling, value)| format!("{spelling}:{}", value.get()))
+        .collect();
+    format!("{{{}}}", members.join(","))
 }
 
 /// A walk over the members of an object: a key, its value, the next key.
@@ -110,6 +128,8 @@ pub(super) struct Members<'a> {
     /// What is ahead, without leading whitespace.
     rest: &'a str,
     first: bool,
+    /// The key just read, as it is spelled, quotes included.
+    spelling: &'a str,
 }
 
 impl<'a> Members<'a> {
@@ -117,6 +137,7 @@ impl<'a> Members<'a> {
         let mut members = Self {
             rest: trim_start(object),
             first: true,
+            spelling: "",
         };
         members.eat(b'{')?;
         Ok(members)
@@ -136,8 +157,15 @@ impl<'a> Members<'a> {
         }
         self.first = false;
         let key = match self.plain_string() {
-            Some(string) => Cow::Borrowed(&string[1..string.len() - 1]),
-            None if self.rest.starts_with('"') => unescaped(self.value()?),
+            Some(string) => {
+                self.spelling = string;
+                Cow::Borrowed(&string[1..string.len() - 1])
+            }
+            None if self.rest.starts_with('"') => {
+                let string = self.value()?;
+                self.spelling = string.get();
+                unescaped(string)
+            }
             None => return Err(ObjectError::NotAnObject),
         };
         self.eat(b':')?;

@@ -618,3 +618,56 @@ fn record(transcript: &mut Option<String>, whose: &str, line: &[u8]) {
         transcript.push_str(&String::from_utf8_lossy(line));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes pieces of these lengths, then reads all there is. The lengths of the reads.
+    fn reads(cut: Cut, written: &[usize]) -> Vec<usize> {
+        let mut pipe = Pipe::default();
+        let (mut sent, mut next) = (0, 0_u8);
+        for &len in written {
+            for _ in 0..len {
+                pipe.bytes.push(next);
+                next = next.wrapping_add(1);
+            }
+            sent += pipe.wrote(len);
+        }
+        let (mut lens, mut read, mut expected) = (Vec::new(), 0, 0_u8);
+        while let Some(bytes) = pipe.read(cut) {
+            for byte in bytes {
+                assert_eq!(*byte, expected, "{cut:?}");
+                expected = expected.wrapping_add(1);
+            }
+            lens.push(bytes.len());
+            read += bytes.len();
+            assert!(read <= sent, "{cut:?}: what is read was taken before");
+            sent += pipe.taken();
+            assert!(sent - read <= PIPE, "{cut:?}: no more is taken than fits");
+        }
+        let all = written.iter().sum();
+        assert_eq!((read, sent), (all, all), "{cut:?}");
+        lens
+    }
+
+    #[test]
+    fn every_byte_is_read_once_and_in_order() {
+        let written = [3, 1, 40, PIPE - 1, 2, 3 * PIPE, 5];
+        for cut in Cut::ALL {
+            let lens = reads(cut, &written);
+            assert!(lens.iter().all(|len| *len > 0), "{cut:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_does_what_it_says() {
+        let written = [3, 1, 40];
+        assert_eq!(reads(Cut::Whole, &written), written);
+        assert_eq!(reads(Cut::Bytes, &written), [1; 44]);
+        assert_eq!(reads(Cut::Joined, &written), [44]);
+        let random = reads(Cut::Random(1), &written);
+        assert_eq!(random, reads(Cut::Random(1), &written));
+        assert_ne!(random, reads(Cut::Random(2), &written));
+    }
+}

@@ -108,17 +108,17 @@ fn errors_are_never_empty() {
     ] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{{members}}}}}"#);
         let error = error_of(&text);
-        assert_eq!(error.to_string(), "the peer gave no message (code 5)");
+        assert_eq!(error.to_string(), "no message was given (code 5)");
         assert_eq!(
             serde_json::to_string(&error).unwrap(),
-            r#"{"code":5,"message":"the peer gave no message"}"#
+            r#"{"code":5,"message":"no message was given"}"#
         );
     }
     let built = ErrorObject {
         message: "".into(),
         ..ErrorObject::new(7, "x")
     };
-    assert_eq!(built.to_string(), "the peer gave no message (code 7)");
+    assert_eq!(built.to_string(), "no message was given (code 7)");
 }
 
 #[test]

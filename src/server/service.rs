@@ -1,0 +1,98 @@
+//! The requests that the server answers without the application: what it offers, and who wants to hear of what.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::event::Peer;
+use super::frame::{Answer, Frame};
+use super::params::Params;
+use super::watchers::grant;
+use super::{Server, missing_capability};
+use crate::filter;
+use crate::protocol::method::names;
+use crate::protocol::{ClientFeature, LogLevel, code};
+use crate::watch::Watch;
+use crate::wire::{ErrorObject, Id};
+
+impl Server {
+    pub(super) fn discover(&mut self, id: &Id, peer: &Peer) {
+        if let Some(offer) = &self.config.offer {
+            let spoken = self.config.versions;
+            let discovery = self.voice.discovery(offer, peer.version, spoken);
+            self.answer(id.clone(), discovery);
+        }
+    }
+
+    pub(super) fn set_level(&mut self, id: &Id, params: &Params<'_>) -> Result<(), ErrorObject> {
+        let level = params.text("level").as_deref().and_then(LogLevel::parse);
+        self.watchers.set_level(level.ok_or_else(no_such_level)?);
+        self.answer(id.clone(), Answer::Empty);
+        Ok(())
+    }
+
+    pub(super) fn subscribe(
+        &mut self,
+        id: &Id,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
+        let uri = params.text("uri");
+        let nameless = || ErrorObject::new(code::INVALID_PARAMS, "the request names no uri");
+        let uri = uri.ok_or_else(nameless)?;
+        if name == names::RESOURCES_UNSUBSCRIBE {
+            self.watchers.unsubscribe(&uri);
+        } else if !self.watchers.has_subscribed(&uri) {
+            self.check_uris(&[&uri])?;
+            self.watchers.subscribe(&uri);
+        }
+        self.answer(id.clone(), Answer::Empty);
+        Ok(())
+    }
+
+    /// S-SUB-03: first it is acknowledged, then it is heard.
+    pub(super) fn listen(
+        &mut self,
+        id: &Id,
+        peer: &Peer,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
+        let wanted = params.whole().and_then(filter::read).ok_or_else(|| {
+            let text = "`notifications` must be an object that says what to hear of, by flags and addresses";
+            ErrorObject::new(code::INVALID_PARAMS, text)
+        })?;
+        // S-SUB-20
+        let extension = ClientFeature::TasksExtension;
+        if wanted.task_ids.is_some() && !peer.capabilities.declares(extension) {
+            return Err(missing_capability(extension));
+        }
+        let offer = self.config.offer.as_ref();
+        let granted = offer.map(|offer| grant(Watch::from(wanted), &offer.capabilities));
+        let granted = granted.unwrap_or_default();
+        self.check_uris(&granted.uris.iter().map(|uri| &**uri).collect::<Vec<_>>())?;
+        if self.watchers.listens() >= self.config.limits.listens {
+            let text = "as many watches as may be are open already; end one first";
+            return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
+        }
+        let frame = Frame::Acknowledged(id.clone(), granted.clone());
+        self.frames.push(frame);
+        self.watchers.listen(id.clone(), granted);
+        Ok(())
+    }
+
+    fn check_uris(&self, more: &[&str]) -> Result<(), ErrorObject> {
+        let limits = &self.config.limits;
+        let (uris, bytes) = self.watchers.size();
+        let more_bytes: usize = more.iter().map(|uri| uri.len()).sum();
+        let fits = uris + more.len() <= limits.watched_uris;
+        if more.is_empty() || fits && bytes + more_bytes <= limits.watched_bytes {
+            return Ok(());
+        }
+        let (uris, bytes) = (limits.watched_uris, limits.watched_bytes);
+        let text = format!("{uris} addresses of {bytes} bytes are the most that can be watched");
+        Err(ErrorObject::new(code::INTERNAL_ERROR, text))
+    }
+}
+
+pub(super) fn no_such_level() -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, "there is no such log level")
+}

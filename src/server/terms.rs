@@ -1,0 +1,190 @@
+//! By which terms a client is served: those of the request itself, or those of a handshake. Knows no method beyond its era.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde_json::value::RawValue;
+
+use super::event::{Cancelled, Event, Peer, Unanswered};
+use super::legacy::{self, Scope, Unmet};
+use super::params::Params;
+use super::{Server, quoting};
+use crate::noise::excerpt;
+use crate::protocol::method::{self, names};
+use crate::protocol::{ClientCapabilities, Era, Implementation, Version, code};
+use crate::wire::encode::Object;
+use crate::wire::{ErrorObject, Id, Payload};
+
+/// A modern client, and the words in which it described itself: the same words need not be read twice.
+#[derive(Debug)]
+pub(super) struct Known {
+    version: Box<str>,
+    capabilities: Box<str>,
+    client: Option<Box<str>>,
+    peer: Arc<Peer>,
+}
+
+/// By which terms a request is served.
+pub(super) enum Terms {
+    /// By those of the handshake that it is.
+    Initialize,
+    /// By those of the handshake before, with this client.
+    Legacy(Arc<Peer>),
+    /// By those that it brings along.
+    Modern,
+    /// By none: it asks whether anybody is there.
+    Ping,
+}
+
+impl Server {
+    /// S-VER-07, S-VER-08: what a request claims of itself outranks its name.
+    pub(super) fn terms(&self, name: &str, params: &Params<'_>) -> Result<Terms, ErrorObject> {
+        let speaks = |era| self.config.versions.newest_of(era).is_some();
+        if speaks(Era::Modern) && params.claims_modern() {
+            return Ok(Terms::Modern);
+        }
+        if name == names::INITIALIZE {
+            return Ok(Terms::Initialize);
+        }
+        if name == names::PING && speaks(Era::Legacy) {
+            return Ok(Terms::Ping);
+        }
+        if let Some(scope) = &self.legacy {
+            return Ok(Terms::Legacy(scope.peer.clone()));
+        }
+        // S-META-03: it lacks what a modern request must have.
+        let is_modern_method = method::find(name)
+            .is_some_and(|facts| !Version::LEGACY.iter().any(|v| facts.to_server.contains(*v)));
+        if speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
+            return Ok(Terms::Modern);
+        }
+        let text = "the client has not introduced itself yet: send `initialize` first";
+        Err(ErrorObject::new(code::INVALID_REQUEST, text))
+    }
+
+    pub(super) fn introduced(&self, params: Option<&RawValue>) -> Result<Arc<Peer>, ErrorObject> {
+        self.check_words(params.map_or(0, |params| params.get().len()))?;
+        match legacy::meet(params, self.config.versions) {
+            Ok(peer) => Ok(Arc::new(peer)),
+            // S-VER-12
+            Err(Unmet::NoLegacy(wanted)) => Err(self.unsupported(&wanted)),
+            Err(Unmet::Unreadable) => Err(ErrorObject::new(
+                code::INVALID_PARAMS,
+                "`initialize` needs a protocolVersion that is a text, and capabilities that are an object",
+            )),
+        }
+    }
+
+    /// S-META-03, S-VER-01: the terms that a modern request must bring, in this order. S-META-05: and no others.
+    pub(super) fn modern_terms(&mut self, params: &Params<'_>) -> Result<Arc<Peer>, ErrorObject> {
+        let lacking = |what: &str| {
+            let text = format!("the request needs {what} in `_meta`");
+            ErrorObject::new(code::INVALID_PARAMS, text)
+        };
+        let version = params.version.ok_or_else(|| lacking("a protocolVersion"))?;
+        let capabilities = params
+            .capabilities
+            .ok_or_else(|| lacking("clientCapabilities"))?;
+        let client = params.client;
+        let words = capabilities.get().len() + client.map_or(0, |client| client.get().len());
+        self.check_words(words)?;
+        if let Some(known) = &self.known {
+            let is_same = *known.version == *version.get()
+                && *known.capabilities == *capabilities.get()
+                && known.client.as_deref() == client.map(RawValue::get);
+            if is_same {
+                return Ok(known.peer.clone());
+            }
+        }
+        let named: Cow<'_, str> = serde_json::from_str(version.get())
+            .map_err(|_| lacking("a protocolVersion that is a text"))?;
+        let declared: ClientCapabilities = serde_json::from_str(capabilities.get())
+            .map_err(|_| lacking("clientCapabilities that are an object"))?;
+        let spoken = Version::parse(&named)
+            .filter(|v| v.era() == Era::Modern && self.config.versions.contains(*v))
+            .ok_or_else(|| self.unsupported(&named))?;
+        let peer = Arc::new(Peer {
+            version: spoken,
+            client: client.and_then(|c| serde_json::from_str::<Implementation>(c.get()).ok()),
+            capabilities: declared,
+        });
+        self.known = Some(Known {
+            version: version.get().into(),
+            capabilities: capabilities.get().into(),
+            client: client.map(|client| client.get().into()),
+            peer: peer.clone(),
+        });
+        Ok(peer)
+    }
+
+    /// What a client says of itself is kept for as long as anything of it is.
+    fn check_words(&self, bytes: usize) -> Result<(), ErrorObject> {
+        let most = self.config.limits.peer_bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        let text = format!("{most} bytes are the most that a client can say of itself");
+        Err(ErrorObject::new(code::INVALID_PARAMS, text))
+    }
+
+    /// S-VER-01: no such version here, but these.
+    fn unsupported(&self, wanted: &str) -> ErrorObject {
+        let text = quoting("version ", wanted, " is not spoken here");
+        let mut buf = Vec::new();
+        let mut data = Object::open(&mut buf);
+        let spoken = self.config.versions.iter().map(Version::as_str);
+        data.texts("supported", spoken);
+        data.text("requested", &excerpt(wanted));
+        data.close();
+        let data = String::from_utf8(buf).ok();
+        ErrorObject {
+            data: data.and_then(|data| Payload::from_text(data).ok()),
+            ..ErrorObject::new(code::UNSUPPORTED_PROTOCOL_VERSION, text)
+        }
+    }
+
+    pub(super) fn meet(&mut self, peer: &Arc<Peer>) {
+        if !self
+            .met
+            .as_ref()
+            .is_some_and(|met| Arc::ptr_eq(met, peer) || met == peer)
+        {
+            self.met = Some(peer.clone());
+            self.tell(Event::Met(peer.clone()));
+        }
+    }
+
+    /// The legacy client begins anew: what it asked and was asked before is over.
+    pub(super) fn end_legacy(&mut self) {
+        if self.legacy.take().is_none() {
+            return;
+        }
+        self.met = None;
+        for request in self.requests.ids() {
+            let entry = self.requests.get(request);
+            if entry.is_some_and(|entry| entry.arrival.peer.version.era() == Era::Legacy) {
+                self.cancel(request, Cancelled::Anew);
+            }
+        }
+        for ask in self.asks.to_legacy() {
+            self.settle_ask(ask, Err(Unanswered::PeerGone));
+        }
+    }
+
+    /// A legacy client is here.
+    pub(super) fn agree(&mut self, id: &Id, peer: Arc<Peer>) {
+        self.watchers.begin_legacy();
+        if let Some(offer) = &self.config.offer {
+            let agreement = self.voice.agreement(offer, peer.version);
+            self.answer(id.clone(), agreement);
+        }
+        self.legacy = Some(Scope {
+            peer,
+            is_initialized: false,
+        });
+    }
+}
