@@ -93,7 +93,7 @@ impl<'s> World<'s> {
         self.flush();
         self.act(&Op::Serve);
         self.flush();
-        self.rules.quiet();
+        self.rules.quiet(&self.server);
     }
 
     /// The client reads all that there is.
@@ -134,7 +134,7 @@ impl<'s> World<'s> {
             "(13) it does not end: {:?}",
             self.server
         );
-        self.rules.quiet();
+        self.rules.quiet(&self.server);
         assert_eq!(self.server.poll_timeout(), None);
         for op in [
             Op::Publish(0),
@@ -161,10 +161,11 @@ impl<'s> World<'s> {
             Op::AskUnbidden(what) => self.ask(None, *what),
             Op::Bytes(bytes) => self.bytes(bytes, 0),
             Op::End => {
+                let faults = vec![Fault::new(FaultKind::Reset)];
                 if self.server.state() != State::Closed {
-                    self.rules.input_ends();
+                    self.rules.input_ends(&faults);
                 }
-                self.input(Input::end(Vec::new()));
+                self.input(Input::end(faults));
             }
             Op::Fail { which, how } => self.fail(*which, *how),
             Op::Log { which, how } => self.log(*which, *how),
@@ -199,8 +200,10 @@ impl<'s> World<'s> {
             Op::Useless(which) => self.useless(*which),
             Op::Withdraw(which) => self.withdraw(*which),
             Op::WriteFailed => {
-                self.rules.write_fails();
                 let faults = vec![Fault::new(FaultKind::BrokenPipe)];
+                if self.server.state() != State::Closed {
+                    self.rules.write_fails(&faults);
+                }
                 self.input(Input::write_failed(faults));
             }
         }
@@ -355,7 +358,8 @@ impl World<'_> {
         let Some(ask) = from.iter().rev().nth(nth).copied() else {
             return;
         };
-        let outcome = self.verb(|server, now| server.withdraw(now, ask));
+        let reason = (which % 2 == 0).then_some("not\nneeded");
+        let outcome = self.verb(|server, now| server.withdraw(now, ask, reason));
         self.rules.withdrew(ask, &outcome, self.is_drained);
         self.done(&outcome);
     }
@@ -445,8 +449,9 @@ impl World<'_> {
         let to = match (nap, due) {
             (Nap::Back(span), _) => {
                 let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-                let back = Instant::from_nanos(self.now.as_nanos().saturating_sub(nanos));
-                return self.step(|server, _| server.handle_timeout(back));
+                return self.tell_time(Instant::from_nanos(
+                    self.now.as_nanos().saturating_sub(nanos),
+                ));
             }
             (Nap::Before, Some(due)) => Instant::from_nanos(due.as_nanos().saturating_sub(1)),
             (Nap::ToDeadline, Some(due)) => due,
@@ -457,19 +462,27 @@ impl World<'_> {
         if let Nap::Untold(_) = nap {
             return;
         }
-        let was_alive = !self.rules.is_closed();
-        self.step(|server, now| server.handle_timeout(now));
-        self.rules.told_time(self.now);
-        if let Some(next) = self.server.poll_timeout() {
-            let later = next.at > self.now || next.wake == Wake::Output;
-            assert!(later, "(10) {next:?} after {:?}", self.now);
-        }
-        if was_alive && self.server.state() == State::Closed {
-            self.rules.ended_by_time();
-        }
+        self.tell_time(self.now);
         if !self.setup.lazy {
             self.drain();
             self.rules.timed(self.now);
+        }
+    }
+
+    /// The server is told a time, which need not be that of the others.
+    fn tell_time(&mut self, now: Instant) {
+        let was_alive = self.server.state() != State::Closed;
+        self.told = self.told.max(now);
+        self.is_drained = false;
+        self.server.handle_timeout(now);
+        self.rules.stepped(&self.server);
+        self.rules.told_time(self.told);
+        if let Some(next) = self.server.poll_timeout() {
+            let later = next.at > self.told || next.wake == Wake::Output;
+            assert!(later, "(10) {next:?} after {:?}", self.told);
+        }
+        if was_alive && self.server.state() == State::Closed {
+            self.rules.ended_by_time();
         }
     }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use everlink::protocol::{Era, LogLevel, Version, meta};
 use everlink::server::{Cancelled, Config, Event, ListenEnd, Misuse, Request, State};
 use everlink::wire::{self, Id, Inbound, Line, LineReader, Malformed, Message};
-use everlink::{AskId, Change, Epoch, Instant, List, Output, RequestId, Server, StreamId, Wake};
+use everlink::{
+    AskId, Change, Epoch, Fault, Instant, List, Output, RequestId, Server, StreamId, Wake,
+};
 use serde_json::Value;
 
 use super::script::SECRET;
@@ -17,6 +19,12 @@ use crate::json::Members;
 
 /// The resolution of the deadlines.
 const TICK: Duration = Duration::from_millis(1);
+
+/// The code of an error that names what a client did not declare.
+const MISSING_CAPABILITY: i64 = -32021;
+
+/// As many faults are told in the end.
+const FAULTS_KEPT: usize = 16;
 
 /// Less than any message weighs while it waits to be written.
 const LIGHTEST_FRAME: usize = 48;
@@ -30,6 +38,7 @@ pub(super) struct Rules {
     rest: Vec<u8>,
     has_input_ended: bool,
     is_unwritable: bool,
+    faults: Vec<Fault>,
     /// Something may have been lost: the end came by itself.
     is_lossy: bool,
     is_offered: bool,
@@ -53,7 +62,7 @@ pub(super) struct Rules {
     /// The ids that questions had on the wire.
     wires: BTreeMap<Id, AskId>,
     /// What was logged or told and may be sent; it goes out when it was.
-    news: BTreeSet<u64>,
+    news: BTreeMap<u64, Option<RequestId>>,
     /// Changes of which the legacy client may be told.
     legacy_changes: BTreeSet<Change>,
     under_way: usize,
@@ -166,6 +175,7 @@ impl Rules {
             rest: Vec::new(),
             has_input_ended: false,
             is_unwritable: false,
+            faults: Vec::new(),
             is_lossy: false,
             tallies: BTreeMap::new(),
             nameless: 0,
@@ -180,7 +190,7 @@ impl Rules {
             states: BTreeMap::new(),
             asks: BTreeMap::new(),
             wires: BTreeMap::new(),
-            news: BTreeSet::new(),
+            news: BTreeMap::new(),
             legacy_changes: BTreeSet::new(),
             under_way: 0,
             counts: Counts::default(),
@@ -200,6 +210,11 @@ impl Rules {
 
     pub(super) fn under_way(&self) -> usize {
         self.under_way
+    }
+
+    /// A legacy client has introduced itself, or tried to.
+    fn had_handshake(&self) -> bool {
+        self.agreed.is_some() || !self.handshakes.is_empty()
     }
 
     /// The requests that the application has still to answer, the oldest first.
@@ -227,7 +242,8 @@ impl Rules {
     }
 
     /// The end of the input is about to be fed.
-    pub(super) fn input_ends(&mut self) {
+    pub(super) fn input_ends(&mut self, faults: &[Fault]) {
+        self.faults.extend_from_slice(faults);
         if !self.has_input_ended {
             let line = std::mem::take(&mut self.rest);
             let messages = self.line(&line);
@@ -240,7 +256,8 @@ impl Rules {
         self.under_way = self.under_way.saturating_sub(len);
     }
 
-    pub(super) fn write_fails(&mut self) {
+    pub(super) fn write_fails(&mut self, faults: &[Fault]) {
+        self.faults.extend_from_slice(faults);
         self.is_unwritable = true;
         self.is_lossy = true;
     }
@@ -331,6 +348,9 @@ impl Rules {
                 self.told(&method, &read(params), is_certain);
             }
             Message::Request { id, method, params } => {
+                if method == "initialize" && self.had_handshake() {
+                    self.began_anew();
+                }
                 self.tally(&id, is_certain);
                 self.requested(id, &method, &read(params));
             }
@@ -342,11 +362,7 @@ impl Rules {
     fn told(&mut self, method: &str, params: &Value, is_certain: bool) {
         match method {
             "notifications/cancelled" => {
-                let has_reason = matches!(
-                    params.get("reason"),
-                    None | Some(Value::String(_) | Value::Null)
-                );
-                if let Some(id) = id(&params["requestId"]).filter(|_| has_reason) {
+                if let Some(id) = id(&params["requestId"]) {
                     self.taken_back(&id, is_certain);
                 }
             }
@@ -356,20 +372,31 @@ impl Rules {
     }
 
     fn taken_back(&mut self, id: &Id, is_certain: bool) {
+        // A handshake cannot be taken back, and of several with one id it cannot be told here which one is.
+        let is_known = is_certain && !self.handshakes.contains_key(id);
         if let Some(tally) = self.tallies.get_mut(id) {
-            if tally.most() > 0 && tally.owed > 0 {
-                tally.owed -= 1;
-                tally.optional += 1;
+            match tally.most() {
+                1 if is_known => tally.owed = tally.seen - tally.optional,
+                _ => tally.release(),
             }
         }
-        if is_certain {
-            self.listens.remove(id);
-            for served in self.served.values_mut() {
-                let is_it = served.fed.as_ref().is_some_and(|fed| fed.id == *id);
-                if is_it && served.away_since.is_none() && !served.is_over() {
-                    served.was_taken_back = true;
-                }
+        if !is_certain {
+            return;
+        }
+        self.listens.remove(id);
+        for (request, served) in &mut self.served {
+            let is_it = served.fed.as_ref().is_some_and(|fed| fed.id == *id);
+            if is_it && served.away_since.is_none() && !served.is_over() {
+                served.was_taken_back = true;
+                self.news.retain(|_, of| *of != Some(*request));
             }
+        }
+    }
+
+    /// A legacy client begins anew: what it asked before may be answered, or not.
+    fn began_anew(&mut self) {
+        for tally in self.tallies.values_mut() {
+            tally.release();
         }
     }
 
@@ -515,7 +542,7 @@ impl Rules {
         let least = self.chosen_level.map_or(self.config.log_level, |chosen| {
             chosen.min(self.config.log_level)
         });
-        let has_legacy = self.agreed.is_some() || !self.handshakes.is_empty();
+        let has_legacy = self.had_handshake();
         let is_legacy = request.is_none_or(|request| !self.served[&request].is_modern);
         let wants =
             |served: &Served| !served.is_over() && served.levels.iter().any(|l| level >= *l);
@@ -531,7 +558,7 @@ impl Rules {
                 .flatten()
                 .any(|fed| fed.log_level.is_some());
         if is_legacy && has_legacy && level >= least || modern || unknown {
-            self.news.insert(mark);
+            self.news.insert(mark, request);
         }
     }
 
@@ -539,7 +566,7 @@ impl Rules {
     pub(super) fn notified(&mut self, mark: u64, outcome: &Result<(), Misuse>) {
         self.burst.verbs += 1;
         if outcome.is_ok() {
-            self.news.insert(mark);
+            self.news.insert(mark, None);
         }
     }
 
@@ -551,13 +578,19 @@ impl Rules {
                 Change::List(List::ResourceTemplates) => Change::List(List::Resources),
                 change => change.clone(),
             };
-            let is_heard = match &change {
-                Change::Resource { uri } => self.subscribed.iter().any(|above| covers(above, uri)),
-                _ => true,
+            let above = match &change {
+                // Where much waits to be written, the address that is watched stands for all below it.
+                Change::Resource { uri } => {
+                    let above = self.subscribed.iter().filter(|above| covers(above, uri));
+                    above.map(|above| above.as_str().into()).collect()
+                }
+                _ => Vec::new(),
             };
-            if is_heard {
+            if !above.is_empty() || matches!(change, Change::List(_)) {
                 self.legacy_changes.insert(change);
             }
+            let above = above.into_iter().map(|uri| Change::Resource { uri });
+            self.legacy_changes.extend(above);
         }
     }
 
@@ -608,7 +641,7 @@ impl Rules {
 
     fn event(&mut self, event: &Event, now: Instant) {
         assert!(
-            !self.has_released || matches!(event, Event::Closed),
+            !self.has_released || matches!(event, Event::Closed { .. }),
             "{event:?} after the release"
         );
         match event {
@@ -630,8 +663,10 @@ impl Rules {
                 }
             }
             Event::Cancelled { request, why } => self.cancelled(*request, why),
-            Event::Closed => {
+            Event::Closed { faults } => {
                 assert!(self.has_released, "closed without a release");
+                let kept = self.faults.len().min(FAULTS_KEPT);
+                assert_eq!(*faults, self.faults[..kept], "other faults");
                 self.state = State::Closed;
                 self.closed();
             }
@@ -641,6 +676,10 @@ impl Rules {
                 self.draining_since = Some(now);
             }
             Event::Request(request) => self.delivered(request),
+            Event::Initialized => {
+                let is_due = self.was_initialized && self.had_handshake();
+                assert!(is_due, "nobody is here");
+            }
             Event::Met(_) | Event::Noise(_) | Event::Notified { .. } | Event::Watching(_) => {}
             other => panic!("{other:?} is not known here"),
         }
@@ -657,7 +696,8 @@ impl Rules {
         let mark = params["mark"].as_u64();
         let fed = mark.and_then(|mark| self.fed.get(&mark)).cloned().flatten();
         for key in ["inputResponses", "requestState"] {
-            assert_eq!(params.get(key), None, "{key} is between the ends");
+            let is_told = request.input.is_none() || params.get(key).is_none();
+            assert!(is_told, "{key} is told twice");
         }
         for key in meta::OF_THE_LINK {
             assert_eq!(params["_meta"].get(key), None, "{key} is between the ends");
@@ -676,7 +716,10 @@ impl Rules {
             );
             for (other, served) in &self.served {
                 let other_id = served.fed.as_ref().map(|fed| &fed.id);
-                let is_waited_for = !served.is_over() && served.away_since.is_none();
+                let is_waited_for = !served.is_over() && !served.was_taken_back;
+                // What a legacy client was to be told is dropped when it begins anew.
+                let is_held = served.is_open() || served.is_modern;
+                let is_waited_for = is_waited_for && is_held && served.away_since.is_none();
                 let is_twice = is_waited_for && other_id == Some(&fed.id);
                 assert!(!is_twice, "{name} and {other} have the id {}", fed.id);
             }
@@ -708,21 +751,15 @@ impl Rules {
             !served.is_responded,
             "{request} is cancelled after its answer"
         );
+        assert_eq!(
+            served.given, None,
+            "{request} is cancelled after it was answered"
+        );
         served.is_cancelled = true;
         self.counts.cancelled += 1;
         match why {
-            Cancelled::ByPeer { .. } => {
-                // It will not be answered, so it may not.
-                if let Some(fed) = served.fed.as_ref().filter(|_| served.ids.len() == 1) {
-                    let tally = self.tallies.get_mut(&fed.id).expect("a tally");
-                    let place = if tally.optional > 0 {
-                        &mut tally.optional
-                    } else {
-                        &mut tally.owed
-                    };
-                    *place -= 1;
-                }
-            }
+            Cancelled::Anew => assert!(!served.is_modern, "{request} needs no handshake"),
+            Cancelled::ByPeer { .. } => {}
             Cancelled::NotResumed => {
                 assert!(served.away_since.is_some(), "{request} did not leave");
             }
@@ -738,7 +775,7 @@ impl Rules {
 
     fn closed(&self) {
         for (request, served) in &self.served {
-            assert!(served.is_over(), "(1) closed with {request} open");
+            assert!(!served.is_open(), "(1) closed with {request} open");
         }
         for (ask, open) in &self.asks {
             assert!(open.is_answered, "(1) closed with {ask} open");
@@ -820,7 +857,7 @@ impl Rules {
     fn news(&mut self, mark: &Value) {
         let mark = mark.as_u64().expect("news of ours");
         assert!(
-            self.news.remove(&mark),
+            self.news.remove(&mark).is_some(),
             "nobody wants to hear this, or it was said"
         );
     }
@@ -931,6 +968,8 @@ impl Rules {
             );
             if let Some(number) = error["data"]["echo"].as_u64() {
                 self.responded(number, &of, &Given::Error);
+            } else if error["code"] == MISSING_CAPABILITY {
+                self.could_not_be_asked(&of);
             }
         }
         if is_settled {
@@ -1020,6 +1059,17 @@ impl Rules {
         }
     }
 
+    /// A client came back for what was wanted of it, and does not say any more that it can be asked.
+    fn could_not_be_asked(&mut self, of: &Id) {
+        let is_it = |served: &&mut Served| {
+            let was_back = served.may_be_back && served.ids.contains(of);
+            was_back && served.given == Some(Given::Input) && !served.is_over()
+        };
+        if let Some(served) = self.served.values_mut().find(is_it) {
+            served.is_responded = true;
+        }
+    }
+
     /// What the application answered is written.
     fn responded(&mut self, number: u64, of: &Id, seen: &Given) {
         let found = self
@@ -1097,16 +1147,14 @@ impl Rules {
         assert_eq!(stats.messages_out, counts.messages_out);
         assert_eq!(stats.bytes_out, counts.bytes_out);
         assert_eq!(stats.bytes_in, counts.bytes_in);
-        let unfinished = self
-            .served
-            .values()
-            .filter(|served| !served.is_over())
-            .count();
+        let over = self.served.values().filter(|served| served.is_over());
+        let dropped = usize::try_from(stats.answers_dropped).expect("few");
+        let unfinished = self.served.len() - over.count() - dropped;
         if self.is_offered && self.under_way < self.config.limits.write_window {
             assert_eq!(server.requests(), unfinished, "(2) other requests are held");
         }
         for (request, served) in &self.served {
-            let is_ignored = served.was_taken_back && !served.is_over();
+            let is_ignored = served.was_taken_back && served.is_open();
             assert!(!is_ignored, "{request} was taken back in vain");
         }
         self.judge_burst(unfinished);
@@ -1137,10 +1185,7 @@ impl Rules {
             return None;
         }
         let wait = self.config.ask_timeout.max(TICK);
-        let asks = self
-            .asks
-            .values()
-            .filter(|ask| !ask.is_answered && !ask.is_modern);
+        let asks = self.asks.values().filter(|ask| !ask.is_answered);
         let asks = asks.map(|ask| ask.accepted + wait);
         let away = self.served.values().filter(|served| served.is_away());
         let away = away
@@ -1186,7 +1231,16 @@ impl Rules {
     }
 
     /// All that the client said was read, all that it asked was answered, and all that there was to say was written.
-    pub(super) fn quiet(&self) {
+    pub(super) fn quiet(&self, server: &Server) {
+        if self.is_closed() {
+            let responded = self.served.values().filter(|served| served.is_responded);
+            let stats = server.stats();
+            let answers = responded.count() as u64 + stats.answers_dropped;
+            assert_eq!(stats.answered, answers, "an answer went astray");
+        } else {
+            let wants = server.wants_input(StreamId::DUPLEX);
+            assert!(wants, "(9) nothing waits, and no input is wanted");
+        }
         for (of, tally) in self.tallies.iter().filter(|_| !self.is_lossy) {
             let listens = self
                 .listens
@@ -1199,6 +1253,13 @@ impl Rules {
 }
 
 impl Tally {
+    /// What must still come may come, or not.
+    fn release(&mut self) {
+        let open = (self.owed - self.seen).max(0);
+        self.owed -= open;
+        self.optional += open;
+    }
+
     /// How many answers may still come.
     fn most(&self) -> i64 {
         self.owed + self.optional - self.seen
@@ -1217,7 +1278,7 @@ impl Served {
 
     /// Its client has questions in the place of an answer, and did not come back.
     fn is_away(&self) -> bool {
-        self.away_since.is_some() && !self.may_be_back && !self.is_over()
+        self.away_since.is_some() && !self.may_be_back && self.is_open()
     }
 }
 

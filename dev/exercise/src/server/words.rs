@@ -73,10 +73,19 @@ pub(super) struct Words {
     marks: u64,
     /// The requests that were put: id, method and parameters.
     put: Vec<(Value, String, Value)>,
-    /// What was given in the place of a result: the number of the request, the state, and the keys with what they ask.
-    wanted: Vec<(usize, Value, Vec<(String, Value)>)>,
+    wanted: Vec<Wanted>,
     /// The questions that came as requests: their ids, and what they ask.
     asks: Vec<(Value, Value)>,
+}
+
+/// What was given in the place of a result.
+#[derive(Debug)]
+struct Wanted {
+    /// Which of the requests that were put.
+    of: usize,
+    state: Value,
+    /// The keys, and what they ask.
+    keys: Vec<(String, Value)>,
 }
 
 impl Words {
@@ -99,8 +108,11 @@ impl Words {
         let questions = result["inputRequests"].as_object();
         let questions = questions.into_iter().flatten();
         let keys = questions.map(|(key, asked)| (key.clone(), asked["params"]["ask"].clone()));
-        let keys = keys.collect();
-        self.wanted.push((of, result["requestState"].clone(), keys));
+        self.wanted.push(Wanted {
+            of,
+            state: result["requestState"].clone(),
+            keys: keys.collect(),
+        });
     }
 
     /// The lines, ends included. `limit` is the length of the longest line that is read.
@@ -294,7 +306,7 @@ impl Words {
     }
 
     fn retry(&mut self, id: u8, which: u8, how: u8) -> Option<String> {
-        let (of, state, keys) = newest(&self.wanted, which)?;
+        let Wanted { of, state, keys } = newest(&self.wanted, which)?;
         let (_, method, params) = &self.put[*of];
         let (method, mut params) = (method.clone(), params.clone());
         let state = match how & 7 {
