@@ -75,7 +75,8 @@ impl Client {
 
     /// The server ended a watch: gracefully, by cancelling it, or with an error.
     pub(super) fn listen_ended(&mut self, wire: u64, refusal: Option<i64>) {
-        self.watcher.listening_ended(wire, self.now, refusal);
+        let chores = self.watcher.listening_ended(wire, self.now, refusal);
+        self.do_chores(chores);
     }
 
     /// Sends what the watch needs.

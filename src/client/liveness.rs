@@ -5,16 +5,18 @@ use super::failure::Cause;
 use super::frame::Frame;
 use super::keepalive::Beat;
 use super::{Client, Timer};
+use crate::id::StreamId;
 use crate::protocol::Era;
 
 impl Client {
     /// The pulse is due.
     pub(super) fn feel_pulse(&mut self) {
+        // A server that waits for an answer of ours, or is not listened to, is not to blame for its silence.
+        let is_unheard = !self.wants_input(StreamId::DUPLEX);
         let Some(pulse) = &mut self.pulse else {
             return;
         };
-        // A server that waits for an answer of ours is not to blame for its silence.
-        let busy = self.calls.is_busy(pulse.excuse()) || self.asks.len() > 0;
+        let busy = self.calls.is_busy(pulse.excuse()) || self.asks.len() > 0 || is_unheard;
         let beat = pulse.due(self.now, busy);
         self.beat(beat);
     }

@@ -91,6 +91,8 @@ pub struct Client {
     session: Option<Arc<Session>>,
     last_end: Option<Arc<Ended>>,
     is_shutting_down: bool,
+    /// Whoever is behind the application cannot take more.
+    holds_back: bool,
     /// What the next server is told that this client can be asked, if that is another thing than now.
     to_declare: Option<ClientCapabilities>,
     budget: Budget,
@@ -173,6 +175,7 @@ impl Client {
             session: None,
             last_end: None,
             is_shutting_down: false,
+            holds_back: false,
             to_declare: None,
             budget: Budget::new(config.policy.retry, config.seed),
             handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
@@ -279,10 +282,11 @@ impl Client {
         Some(Deadline { at, wake })
     }
 
-    /// Whether to go on reading: `false` while much of what was read waits to be polled.
+    /// Whether to go on reading: `false` while much of what was read waits to be polled, or the application
+    /// [holds back](Client::hold_back).
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        self.outbox.bytes() < self.config.limits.undelivered_bytes
+        !self.holds_back && self.outbox.bytes() < self.config.limits.undelivered_bytes
     }
 }
 
@@ -453,6 +457,17 @@ impl Client {
         let method = method.into();
         let facts = check_kind(&method, Kind::Notification)?;
         self.act(now, |link| link.announce(method, facts, params))
+    }
+
+    /// Whoever is behind the application cannot take more just now, or can again. Nothing is read meanwhile, and the silence
+    /// of a server that is not listened to is not held against it.
+    pub fn hold_back(&mut self, now: Instant, holds_back: bool) {
+        if holds_back != self.holds_back {
+            self.act(now, |link| {
+                link.holds_back = holds_back;
+                link.heard();
+            });
+        }
     }
 
     /// What this client can be asked, from the next life on: a server is told once.

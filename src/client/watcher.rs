@@ -242,10 +242,17 @@ impl Watcher {
             .collect()
     }
 
-    /// The server ended a listen request, or refused it with this error.
-    pub(super) fn listening_ended(&mut self, wire: u64, now: Instant, refusal: Option<i64>) {
+    /// The server ended a listen request, or refused it with this error. One that refuses it beside another may take it in
+    /// the place of that one.
+    pub(super) fn listening_ended(
+        &mut self,
+        wire: u64,
+        now: Instant,
+        refusal: Option<i64>,
+    ) -> Vec<Chore> {
         self.has_moved = true;
         let newest = self.listening.last().filter(|l| l.wire == wire);
+        let is_refused = newest.is_some_and(|newest| newest.acknowledged.is_none());
         if let Some(newest) = newest {
             let lasted = newest.acknowledged.map(|at| now.since(at));
             if lasted.is_some_and(|lasted| lasted >= RETRY_CAP) {
@@ -255,9 +262,17 @@ impl Watcher {
             self.is_unmet = refusal != Some(code::METHOD_NOT_FOUND);
         }
         self.listening.retain(|listening| listening.wire != wire);
+        let gives_way = is_refused && refusal.is_some() && self.is_unmet;
+        let gone = if gives_way {
+            core::mem::take(&mut self.listening)
+        } else {
+            Vec::new()
+        };
         if self.listening.is_empty() {
             self.nothing_granted();
         }
+        let unlisten = |listening: Listening| Chore::Unlisten(listening.wire);
+        gone.into_iter().map(unlisten).collect()
     }
 
     /// The server answered `resources/subscribe`, if with an error then with this one.

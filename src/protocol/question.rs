@@ -63,6 +63,13 @@ pub fn check(
     }
     let manner = Manner::read(name, params).ok_or(Unaskable::UnknownManner)?;
     match manner.needs() {
+        // S-CAP-03: the version must have it, too. Forms were there before they had a name.
+        Some(feature)
+            if feature != ClientFeature::ElicitationForm
+                && !feature.versions().contains(version) =>
+        {
+            Err(Unaskable::UnknownManner)
+        }
         Some(feature) if !declared.declares(feature) => Err(Unaskable::UndeclaredManner(feature)),
         Some(_) | None => Ok(()),
     }

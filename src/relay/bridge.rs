@@ -341,7 +341,8 @@ impl Relay {
             Ok(down) => return self.carry(up, down, again),
             Err(misuse) => misuse,
         };
-        let open: Vec<RequestId> = self.calls.keys().copied().collect();
+        // The newest is the likeliest to be what it is about.
+        let open: Vec<RequestId> = self.calls.keys().rev().copied().collect();
         for request in open {
             let put = self
                 .server

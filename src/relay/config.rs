@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::config::Config as Upstream;
 use crate::protocol::ServerCapabilities;
-use crate::server::{self, Offer, UnknownMethods};
+use crate::server::{self, Limits, Offer, UnknownMethods};
 
 /// How a relay is set up.
 #[derive(Clone, Debug)]
@@ -40,6 +40,11 @@ impl Config {
             upstream,
             downstream: server::Config {
                 unknown_methods: UnknownMethods::Delivered,
+                limits: Limits {
+                    // Both the client in front and the link to the server behind have a bound of their own.
+                    input_rounds: 100,
+                    ..Limits::default()
+                },
                 ..server::Config::deferred(secret)
             },
             patience: Duration::from_secs(10),

@@ -120,6 +120,7 @@ impl Relay {
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<(Side, Output<Event>)> {
         loop {
+            self.client.hold_back(self.now, !self.server.has_room());
             if let Some(output) = self.server.poll_output(buf) {
                 let output = output.and_then_event(|event| self.carry_up(event));
                 match output {
@@ -150,12 +151,12 @@ impl Relay {
     }
 
     /// Whether to go on reading from this side. Nothing more of the server behind is wanted while the client in front does
-    /// not read what there is.
+    /// not read what there is for it.
     #[must_use]
     pub fn wants_input(&self, side: Side, stream: StreamId) -> bool {
         match side {
             Side::Downstream => self.server.wants_input(stream),
-            Side::Upstream => self.client.wants_input(stream) && self.server.has_room(),
+            Side::Upstream => self.client.wants_input(stream),
         }
     }
 }

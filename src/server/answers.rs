@@ -14,8 +14,11 @@ use super::{Server, Timer};
 use crate::id::RequestId;
 use crate::protocol::method::names;
 use crate::protocol::question::Unaskable;
-use crate::protocol::{ClientCapabilities, ClientFeature, Era, meta, question, round};
+use crate::protocol::{ClientFeature, Era, ServerFeature, meta, question, round};
 use crate::wire::{ErrorObject, Id, Payload, object};
+
+/// The member of capabilities that holds the extensions.
+const EXTENSIONS: &str = "extensions";
 
 impl Server {
     /// The server itself answers that something cannot be served.
@@ -38,7 +41,7 @@ impl Server {
             Era::Legacy => Shape::default(),
             Era::Modern => {
                 let (shape, kind) = Shape::read(&result);
-                check_kind(entry, kind)?;
+                self.check_kind(entry, kind)?;
                 shape
             }
         };
@@ -129,6 +132,38 @@ impl Server {
         entry.ok_or(Misuse::UnknownRequest)
     }
 
+    /// Whether a result of this type may answer the request (S-RPC-21, S-TASKX-02).
+    fn check_kind(&self, entry: &Entry, kind: Option<Cow<'_, str>>) -> Result<(), Misuse> {
+        let Some(kind) = kind else {
+            return Ok(());
+        };
+        let declared = &entry.arrival.peer.capabilities;
+        let offered = self.config.offer.as_ref().map(|offer| &offer.capabilities);
+        // S-VER-15: an extension takes two.
+        let is_allowed = match &*kind {
+            round::COMPLETE => true,
+            round::INPUT_REQUIRED => {
+                let (method, instead) = (round::INPUT_REQUIRED, "require_input");
+                return Err(Misuse::OwnedByLink { method, instead });
+            }
+            round::TASK => {
+                entry.method == names::TOOLS_CALL
+                    && declared.declares(ClientFeature::TasksExtension)
+                    && offered.is_some_and(|o| o.offers(ServerFeature::TasksExtension))
+            }
+            // S-RPC-22: an extension may have types of its own; which, only the two applications know.
+            _ => {
+                has_strange_extension(declared.member(EXTENSIONS))
+                    && has_strange_extension(offered.and_then(|o| o.member(EXTENSIONS)))
+            }
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        let kind = kind.into_owned().into();
+        Err(Misuse::InvalidResultType { kind })
+    }
+
     /// The answer that waits to be written.
     pub(super) fn verdict_of(&mut self, request: RequestId) -> Option<Verdict> {
         let entry = self.requests.get_mut(request)?;
@@ -157,34 +192,9 @@ impl Entry {
     }
 }
 
-/// Whether a result of this type may answer the request (S-RPC-21, S-TASKX-02).
-fn check_kind(entry: &Entry, kind: Option<Cow<'_, str>>) -> Result<(), Misuse> {
-    let Some(kind) = kind else {
-        return Ok(());
-    };
-    let declared = &entry.arrival.peer.capabilities;
-    let is_allowed = match &*kind {
-        round::COMPLETE => true,
-        round::INPUT_REQUIRED => {
-            let (method, instead) = (round::INPUT_REQUIRED, "require_input");
-            return Err(Misuse::OwnedByLink { method, instead });
-        }
-        round::TASK => {
-            entry.method == names::TOOLS_CALL && declared.declares(ClientFeature::TasksExtension)
-        }
-        // S-RPC-22: an extension may have types of its own; which, only the two applications know.
-        _ => declares_extensions(declared),
-    };
-    if is_allowed {
-        return Ok(());
-    }
-    let kind = kind.into_owned().into();
-    Err(Misuse::InvalidResultType { kind })
-}
-
-/// Whether the client declares an extension that is not known here.
-fn declares_extensions(declared: &ClientCapabilities) -> bool {
-    let extensions = declared.member("extensions").map_or("{}", RawValue::get);
+/// Whether one of these extensions is not known here.
+fn has_strange_extension(extensions: Option<&RawValue>) -> bool {
+    let extensions = extensions.map_or("{}", RawValue::get);
     let mut is_any = false;
     let _ = object::members(extensions, |key, _| is_any |= key != meta::TASKS_EXTENSION);
     is_any

@@ -81,12 +81,13 @@ impl<'a> Params<'a> {
         let own = |key: &str| meta::OF_THE_LINK.contains(&key);
         let other_meta = self.meta.filter(|_| self.has_other_meta);
         let other_meta = other_meta.and_then(|meta| object::without(meta.get(), own).ok());
-        object::replaced(whole.get(), |key, value| match key {
+        let rest = object::replaced(whole.get(), |key, value| match key {
             META => other_meta.as_ref().map(Payload::raw),
             round::INPUT_RESPONSES | round::REQUEST_STATE if has_rounds => None,
             _ => Some(value),
-        })
-        .ok()
+        });
+        // Where nothing else was said, the application was told nothing.
+        rest.ok().filter(|rest| rest.as_str() != "{}")
     }
 
     /// The text of the member `key`, if it is one.

@@ -15,7 +15,7 @@ use super::reply::Verdict;
 use super::requests::{Arrival, Phase};
 use super::{Server, Timer, missing_capability, seal};
 use crate::id::{AskId, RequestId};
-use crate::protocol::{Era, code};
+use crate::protocol::{Era, code, question};
 use crate::wire::{ErrorObject, Id, Payload, object};
 
 impl Server {
@@ -270,8 +270,13 @@ impl Server {
 
     /// A question is not to be answered any more: the client is told, where it knows of it and can be told.
     pub(super) fn take_back(&mut self, ask: AskId, why: Unanswered, reason: Option<&str>) {
-        let place = self.asks.get(ask).map(|open| open.place);
-        if place == Some(Place::Wire(true)) && !self.has_input_ended {
+        // S-CANC-11: one that runs as a task is cancelled in another way, by whoever knows the task.
+        let is_to_be_told = self.asks.get(ask).is_some_and(|open| {
+            let params = open.params.as_ref().map(Payload::raw);
+            let is_task = question::task_feature(&open.method, params).is_some();
+            open.place == Place::Wire(true) && !is_task
+        });
+        if is_to_be_told && !self.has_input_ended {
             let reason = reason.map(Into::into);
             self.frames.push(Frame::AskCancelled(ask, reason));
         }

@@ -62,8 +62,8 @@ impl Server {
         if speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
             return Ok(Terms::Modern);
         }
-        let text = "the client has not introduced itself yet: send `initialize` first";
-        Err(ErrorObject::new(code::INVALID_REQUEST, text))
+        let text = "the request has no terms: send `initialize` first, or say in `_meta` which version is spoken";
+        Err(ErrorObject::new(code::INVALID_PARAMS, text))
     }
 
     pub(super) fn introduced(&self, params: Option<&RawValue>) -> Result<Arc<Peer>, ErrorObject> {

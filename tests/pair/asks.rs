@@ -349,14 +349,14 @@ fn a_question_that_is_taken_back() {
         let (call, request) = begin(&mut stage);
         let unsaid = stage.ask(request, "roots/list", Value::Null);
         let (server, now) = stage.pair.server();
-        server.withdraw(now, unsaid).expect("it is open");
+        server.withdraw(now, unsaid, None).expect("it is open");
         assert_eq!(stage.answered(unsaid), "Withdrawn");
 
         let said = stage.ask(request, "sampling/createMessage", sampling());
         let asked = stage.asked();
         assert_eq!(asked.method, "sampling/createMessage");
         let (server, now) = stage.pair.server();
-        server.withdraw(now, said).expect("it is open");
+        server.withdraw(now, said, None).expect("it is open");
         assert_eq!(stage.answered(said), "Withdrawn");
         let client = stage.client_said();
         if stage.is_modern() {
@@ -384,7 +384,7 @@ fn questions_that_are_all_taken_back_before_they_are_put_leave_no_trace() {
         for _ in 0..2 {
             let ask = stage.ask(request, "roots/list", Value::Null);
             let (server, now) = stage.pair.server();
-            server.withdraw(now, ask).expect("it is open");
+            server.withdraw(now, ask, None).expect("it is open");
         }
         stage.settle();
         assert_eq!(stage.written('<').len(), before);
@@ -534,7 +534,7 @@ fn a_question_is_not_put_to_a_version_that_does_not_have_it() {
             let asked = server.ask(now, request, method, params);
             assert_eq!(asked.is_ok(), stage.version >= first, "{method}: {asked:?}");
             if let Ok(ask) = asked {
-                server.withdraw(now, ask).expect("it is open");
+                server.withdraw(now, ask, None).expect("it is open");
             }
         }
         assert_eq!(end(&mut stage, call, request), r#"reply {"content":[]}"#);

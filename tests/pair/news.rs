@@ -327,7 +327,6 @@ fn a_server_that_can_watch_no_more_keeps_to_what_it_granted() {
 }
 
 #[test]
-#[ignore = "a client does not give up its old watch when the new one is refused for want of room"]
 fn a_full_server_lets_a_watch_be_replaced() {
     for &version in Version::ALL {
         let mut setup = Setup::new(version);
