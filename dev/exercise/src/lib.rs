@@ -22,6 +22,7 @@
 //! without. New inputs land in `fuzz/corpus/`, of which a small, hand-picked part is committed and replayed by
 //! `tests/corpus.rs` on every run of the tests. What crashes becomes a test by name.
 
+pub mod both;
 mod json;
 mod line;
 mod message;
@@ -52,4 +53,12 @@ pub fn server_stdio(data: &[u8]) {
     let setup = server::Setup::read(&mut tape);
     let ops = server::Op::read_all(&mut tape);
     server::run(&setup, &ops);
+}
+
+/// Plays `data` as the lives of both ends of a link.
+pub fn pair(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = both::Setup::read(&mut tape);
+    let ops = both::Op::read_all(&mut tape);
+    both::run(&setup, &ops);
 }

@@ -12,5 +12,7 @@ mod rules;
 mod script;
 mod words;
 
+pub(crate) use play::question;
 pub use play::run;
+pub(crate) use script::offer;
 pub use script::{Op, Setup, Speech};

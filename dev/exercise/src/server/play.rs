@@ -605,7 +605,8 @@ fn payload(value: &Value) -> Payload {
     value.to_string().parse().expect("JSON")
 }
 
-fn question(what: u8, mark: u64) -> (&'static str, Value) {
+/// One of some questions, with a mark in it.
+pub(crate) fn question(what: u8, mark: u64) -> (&'static str, Value) {
     let (method, mut params) = match what % 8 {
         0 | 1 => ("roots/list", json!({})),
         2 => (

@@ -79,7 +79,7 @@ impl Setup {
 }
 
 /// One of many offers; the lower bits take away.
-pub(super) fn offer(bits: u8) -> Offer {
+pub(crate) fn offer(bits: u8) -> Offer {
     let without = |bit: u8| bits & (1 << bit) != 0;
     let mut offered = ServerCapabilities::default();
     if !without(0) {
