@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use core::fmt;
 
-use crate::protocol::LogLevel;
+use crate::protocol::method::names;
+use crate::protocol::{LogLevel, ServerFeature};
 
 /// The set of changes that the application wants to hear of.
 ///
@@ -94,6 +95,25 @@ impl List {
         List::Resources,
         List::Tools,
     ];
+
+    /// The method that reads it.
+    pub(crate) const fn method(self) -> &'static str {
+        match self {
+            List::Prompts => names::PROMPTS_LIST,
+            List::ResourceTemplates => names::RESOURCES_TEMPLATES_LIST,
+            List::Resources => names::RESOURCES_LIST,
+            List::Tools => names::TOOLS_LIST,
+        }
+    }
+
+    /// The promise of a server to say when it changes.
+    pub(crate) const fn announcement(self) -> ServerFeature {
+        match self {
+            List::Prompts => ServerFeature::PromptsListChanged,
+            List::ResourceTemplates | List::Resources => ServerFeature::ResourcesListChanged,
+            List::Tools => ServerFeature::ToolsListChanged,
+        }
+    }
 
     /// The member of the result that holds the items.
     pub(crate) const fn member(self) -> &'static str {

@@ -107,6 +107,12 @@ pub(super) fn check_kind(name: &str, kind: Kind) -> Result<Option<&'static Metho
     let method = facts.name;
     match (facts.owner, facts.kind) {
         (Owner::Application, actual) if actual == kind => Ok(Some(facts)),
+        // How far an answer to the server is, only whoever answers knows.
+        (Owner::Link, Kind::Notification)
+            if kind == Kind::Notification && name == method::names::NOTIFICATIONS_PROGRESS =>
+        {
+            Ok(Some(facts))
+        }
         (Owner::Application, Kind::Notification) => Err(Misuse::WrongVerb {
             method,
             instead: "notify",

@@ -6,7 +6,6 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::catalog::method_of;
 use super::clock::Clock;
 use super::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::config::Limit;
@@ -132,7 +131,7 @@ impl Call {
 
     /// One that wants a list.
     pub(super) fn listing(list: List, options: CallOptions, clock: Clock) -> Call {
-        let method = method_of(list);
+        let method = list.method();
         let call = Call::new(
             method.into(),
             method::find(method),

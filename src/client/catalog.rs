@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::config::Limits;
 use crate::id::{CallId, Epoch};
-use crate::protocol::{Era, ServerFeature, method};
+use crate::protocol::Era;
 use crate::time::Instant;
 use crate::watch::List;
 use crate::wire::{ErrorObject, Payload, object};
@@ -304,24 +304,5 @@ impl Page {
         };
         let ttl = ttl.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
         Ok(Page { items, next, ttl })
-    }
-}
-
-/// The request that reads a list.
-pub(super) const fn method_of(list: List) -> &'static str {
-    match list {
-        List::Prompts => method::names::PROMPTS_LIST,
-        List::ResourceTemplates => method::names::RESOURCES_TEMPLATES_LIST,
-        List::Resources => method::names::RESOURCES_LIST,
-        List::Tools => method::names::TOOLS_LIST,
-    }
-}
-
-/// The promise of a server to say when a list changes.
-pub(super) const fn announcement_of(list: List) -> ServerFeature {
-    match list {
-        List::Prompts => ServerFeature::PromptsListChanged,
-        List::ResourceTemplates | List::Resources => ServerFeature::ResourcesListChanged,
-        List::Tools => ServerFeature::ToolsListChanged,
     }
 }

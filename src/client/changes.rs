@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::catalog::{self, Broken, Listing, Step, method_of};
+use super::catalog::{Broken, Listing, Step};
 use super::errand::{Errand, wire_of};
 use super::event::{Event, Outcome};
 use super::failure::FailureKind;
@@ -161,7 +161,7 @@ impl Client {
 
     pub(super) fn fresh(&self, list: List, now: Instant) -> Option<Arc<Listing>> {
         let session = self.session()?;
-        let promise = catalog::announcement_of(list);
+        let promise = list.announcement();
         let announced = session.capabilities.offers(promise);
         self.catalog.fresh(list, now, announced)
     }
@@ -173,7 +173,7 @@ impl Client {
         }
         let wanted: Vec<List> = self.catalog.to_fetch().collect();
         for list in wanted {
-            let missing = method::find(method_of(list)).and_then(|facts| self.is_missing(facts));
+            let missing = method::find(list.method()).and_then(|facts| self.is_missing(facts));
             if let Some(what) = missing {
                 for call in self.catalog.give_up(list) {
                     self.fail(call, FailureKind::NotOffered { what: what.clone() });

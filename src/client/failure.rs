@@ -256,6 +256,8 @@ pub enum FailureKind {
     Declined {
         /// The method of the question.
         method: Box<str>,
+        /// Why not.
+        why: Box<str>,
     },
     /// The server is gone and the budget of attempts is spent.
     Down,
@@ -301,8 +303,11 @@ impl fmt::Display for FailureKind {
             FailureKind::Cancelled { reason: Some(why) } => write!(f, "it was cancelled ({why})"),
             FailureKind::Cancelled { reason: None } => f.write_str("it was cancelled"),
             FailureKind::Closed => f.write_str("the link was shut down"),
-            FailureKind::Declined { method } => {
-                write!(f, "the server's question ({method}) was not answered")
+            FailureKind::Declined { method, why } => {
+                write!(
+                    f,
+                    "the server's question ({method}) was not answered: {why}"
+                )
             }
             FailureKind::Down => {
                 f.write_str("the server is down and the attempts to reach it are used up")

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::calls::Call;
-use super::catalog::{Cursor, method_of};
+use super::catalog::Cursor;
 use crate::config::Config;
 use crate::filter;
 use crate::protocol::method::names;
@@ -208,7 +208,7 @@ impl Voice {
                 }
             }),
             Frame::Page(wire, list, cursor) => {
-                self.request(buf, *wire, method_of(*list), |params| {
+                self.request(buf, *wire, list.method(), |params| {
                     if let Some(cursor) = cursor {
                         params.raw("cursor", cursor.as_str());
                     }

@@ -246,9 +246,13 @@ impl Client {
     /// Any verb and any input can change the answer. Poll until `None` after each of them.
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        let Some(output) = self.outbox.pop() else {
-            return self.write(buf);
-        };
+        let output = self.poll_outbox();
+        output.or_else(|| self.write(buf))
+    }
+
+    /// What waits but writes, so that a relay can carry all of it before anything is written.
+    pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
+        let output = self.outbox.pop()?;
         if let Output::Event(Event::Changed(Change::List(list))) = &output {
             self.announced.remove(list);
         }
@@ -286,7 +290,9 @@ impl Client {
     /// [holds back](Client::hold_back).
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        !self.holds_back && self.outbox.bytes() < self.config.limits.undelivered_bytes
+        // What is said in a handshake is little, and not to hear it would end it.
+        let holds_back = self.holds_back && matches!(self.state, State::Ready | State::Draining);
+        !holds_back && self.outbox.bytes() < self.config.limits.undelivered_bytes
     }
 }
 
@@ -459,18 +465,19 @@ impl Client {
         self.act(now, |link| link.announce(method, facts, params))
     }
 
-    /// Whoever is behind the application cannot take more just now, or can again. Nothing is read meanwhile, and the silence
-    /// of a server that is not listened to is not held against it.
+    /// Whoever is behind the application cannot take more just now, or can again. Nothing is read from a ready server meanwhile,
+    /// the clocks of its calls stand still, and the silence of a server that is not listened to is not held against it.
     pub fn hold_back(&mut self, now: Instant, holds_back: bool) {
         if holds_back != self.holds_back {
             self.act(now, |link| {
                 link.holds_back = holds_back;
                 link.heard();
+                link.hold_calls();
             });
         }
     }
 
-    /// What this client can be asked, from the next life on: a server is told once.
+    /// What this client can be asked, from the next life on.
     pub fn declare(&mut self, now: Instant, capabilities: ClientCapabilities) {
         self.act(now, |link| link.to_declare = Some(capabilities));
     }

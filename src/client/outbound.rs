@@ -14,7 +14,7 @@ impl Client {
         self.may_write() && (self.frames.len() > 0 || self.next_call().is_some())
     }
 
-    pub(super) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+    pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
         if !self.may_write() {
             return None;
         }

@@ -178,10 +178,11 @@ impl Client {
                     asking.round.missing -= 1;
                     self.go_on_if_answered(call);
                 }
-                (Some(_), Err(_)) => self.fail(
+                (Some(_), Err(error)) => self.fail(
                     call,
                     FailureKind::Declined {
                         method: open.method,
+                        why: error.text().into(),
                     },
                 ),
                 (None, _) => {}
@@ -227,9 +228,10 @@ impl Client {
         }
     }
 
-    /// The clocks of calls stand still exactly while a legacy server waits for an answer.
+    /// The clocks of calls stand still exactly while a legacy server waits for an answer, or nobody listens to the server.
     pub(super) fn hold_calls(&mut self) {
-        for id in self.calls.hold(self.asks.holds_calls(), self.now) {
+        let is_held = self.asks.holds_calls() || self.holds_back;
+        for id in self.calls.hold(is_held, self.now) {
             self.arm_call(id);
         }
     }

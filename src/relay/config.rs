@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use crate::config::Config as Upstream;
+use crate::client::CallOptions;
+use crate::config::{Config as Upstream, Limit};
 use crate::protocol::ServerCapabilities;
 use crate::server::{self, Limits, Offer, UnknownMethods};
 
@@ -10,17 +11,26 @@ use crate::server::{self, Limits, Offer, UnknownMethods};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The link to the server behind. What it declares to that server is what the client in front declares.
+    /// The link to the server behind. What it declares and watches is what the client in front declares and watches.
     pub upstream: Upstream,
-    /// The end that serves the client in front. What it offers is what the server behind offers.
+    /// The end that serves the client in front. What it offers is what the server behind offers; how long it drains is said below.
     pub downstream: server::Config,
     /// What is offered to a client in front that has waited for so long for the server behind to be ready: everything,
     /// since nothing is known. What the server turns out not to have is refused then.
     pub fallback: Offer,
     /// How long a client in front waits to hear what is offered. 10 s: less than clients wait for a handshake.
     pub patience: Duration,
+    /// How long a call may take. One hour in all and no limit before: the client in front has patience of its own, and says when it is
+    /// over.
+    pub calls: CallOptions,
     /// How a tool call is answered that has no reply.
     pub lost_calls: LostCalls,
+    /// Whether such an answer has the last of what the server wrote to standard error. No: a model reads it, and nobody knows
+    /// what stands there. [`Event::Lost`](super::Event::Lost) has it.
+    pub tells_stderr: bool,
+    /// How long the requests in flight may take when the client in front says no more, or the relay is shut down. 15 s: enough
+    /// for a server that is just starting.
+    pub drain: Duration,
 }
 
 impl Config {
@@ -48,8 +58,25 @@ impl Config {
                 ..server::Config::deferred(secret)
             },
             patience: Duration::from_secs(10),
+            calls: CallOptions::new()
+                .with_idle(Limit::Never)
+                .with_total(Limit::After(Duration::from_secs(3_600))),
             lost_calls: LostCalls::AsResult,
+            tells_stderr: false,
+            drain: Duration::from_secs(15),
         }
+    }
+
+    /// The end that serves the client in front. It has a bit longer than the relay, which knows better what became of a call.
+    pub(super) fn server(&self) -> server::Config {
+        server::Config {
+            drain: self.drain + Duration::from_secs(1),
+            ..self.downstream.clone()
+        }
+    }
+
+    pub(super) fn answers_with_result(&self, is_tool_call: bool) -> bool {
+        is_tool_call && self.lost_calls == LostCalls::AsResult
     }
 }
 

@@ -4,7 +4,6 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::digest;
-use crate::protocol::method::names;
 use crate::watch::List;
 use crate::wire::{Payload, object};
 
@@ -46,13 +45,7 @@ impl Lists {
 
 /// The list that this method reads.
 pub(super) fn read_by(method: &str) -> Option<List> {
-    Some(match method {
-        names::PROMPTS_LIST => List::Prompts,
-        names::RESOURCES_LIST => List::Resources,
-        names::RESOURCES_TEMPLATES_LIST => List::ResourceTemplates,
-        names::TOOLS_LIST => List::Tools,
-        _ => return None,
-    })
+    List::ALL.into_iter().find(|list| list.method() == method)
 }
 
 /// What a list looks like, if this page is all of it.

@@ -1,28 +1,35 @@
 //! A [`Server`] in front of a [`Client`]: a connection that outlives any number of lives of the server behind it.
 //!
-//! The relay itself only carries: `bridge` makes verbs of one end out of the events of the other, `lists` knows which
-//! lists the client in front has seen, `words` how a failure is told to it. What is retried, timed out or refused is decided by
-//! the two machines.
+//! The relay itself only carries: `bridge` makes verbs of one end out of the events of the other, `asks` finds who is to be asked,
+//! `offer` says what there is, `lists` knows which lists the client in front has seen, `words` how a failure is told to it. What is
+//! retried, timed out or refused is decided by the two machines.
 
+mod asks;
 mod bridge;
 mod config;
 mod lists;
+mod offer;
 mod words;
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 pub use config::{Config, LostCalls};
 
-use bridge::{Carried, Errand, Offered};
+use asks::Asks;
+use bridge::Errand;
 use lists::Lists;
+use offer::Offered;
 
-use crate::client::{self, Client};
-use crate::id::{AskId, CallId, Epoch, RequestId, StreamId};
+use crate::client::{self, Client, Failure};
+use crate::id::{CallId, Epoch, RequestId, StreamId};
 use crate::io::{Input, Output};
 use crate::server::{self, Server};
 use crate::time::{Deadline, Instant, Wake};
+use crate::watch::Watch;
 
 /// Which of the two transports of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +47,8 @@ pub enum Side {
 pub enum Event {
     /// Of the client in front.
     Downstream(server::Event),
+    /// A request of the client in front has no reply, which was told to it.
+    Lost(Box<Failure>),
     /// Of the link to the server behind.
     Upstream(client::Event),
 }
@@ -59,17 +68,20 @@ pub struct Relay {
     client: Client,
     /// Until when the client in front waits for the offer.
     patience: Option<Instant>,
+    /// When what is still under way is cut off, once the end has come.
+    cutoff: Option<Instant>,
     /// What the client in front was last offered.
     offered: Option<Offered>,
     /// What each call is for.
     errands: BTreeMap<CallId, Errand>,
     /// The call that each request became.
     calls: BTreeMap<RequestId, CallId>,
-    /// The questions of the server behind, by what each is called there.
-    asks: BTreeMap<AskId, Carried>,
-    /// The same, by what each is called in front.
-    asked: BTreeMap<AskId, AskId>,
+    asks: Asks,
     lists: Lists,
+    /// What the client in front watches.
+    watched: Arc<Watch>,
+    /// In which life of the server behind that was last granted.
+    watched_in: Option<Epoch>,
 }
 
 /// # The contract with the driver
@@ -79,15 +91,17 @@ impl Relay {
     pub fn new(config: Config) -> Relay {
         Relay {
             now: Instant::ZERO,
-            server: Server::new(config.downstream.clone()),
+            server: Server::new(config.server()),
             client: Client::new(config.upstream.clone()),
             patience: None,
+            cutoff: None,
             offered: None,
             errands: BTreeMap::new(),
             calls: BTreeMap::new(),
-            asks: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            asks: Asks::default(),
             lists: Lists::default(),
+            watched: Arc::default(),
+            watched_in: None,
             config,
         }
     }
@@ -112,6 +126,9 @@ impl Relay {
         if self.patience.is_some_and(|until| until <= self.now) {
             self.offer_everything();
         }
+        if self.cutoff.is_some_and(|at| at <= self.now) {
+            self.cut_off();
+        }
     }
 
     /// What the driver must do next, and on which side; `None` when there is nothing. Bytes to write are appended to `buf`.
@@ -119,33 +136,42 @@ impl Relay {
     /// What is carried from one side to the other is carried in here: poll until `None` after every input and verb.
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<(Side, Output<Event>)> {
+        // All that happened is carried before anything is written: the one may make the other superfluous.
         loop {
-            self.client.hold_back(self.now, !self.server.has_room());
-            if let Some(output) = self.server.poll_output(buf) {
+            let (side, output) = if let Some(output) = self.server.poll_outbox() {
                 let output = output.and_then_event(|event| self.carry_up(event));
-                match output {
-                    Some(output) => return Some((Side::Downstream, output)),
-                    None => continue,
-                }
-            }
-            let output = self.client.poll_output(buf)?;
-            if let Some(output) = output.and_then_event(|event| self.carry_down(event)) {
-                return Some((Side::Upstream, output));
+                (Side::Downstream, output)
+            } else if let Some(output) = self.client.poll_outbox() {
+                let output = output.and_then_event(|event| self.carry_down(event));
+                (Side::Upstream, output)
+            } else {
+                break;
+            };
+            if let Some(output) = output {
+                return Some((side, output));
             }
         }
+        let written = self.server.write(buf);
+        self.client.hold_back(self.now, !self.server.has_room());
+        let (side, output) = match written {
+            Some(output) => (Side::Downstream, output.and_then_event(|_| None)),
+            None => {
+                let output = self.client.write(buf)?;
+                (Side::Upstream, output.and_then_event(|_| None))
+            }
+        };
+        output.map(|output| (side, output))
     }
 
     /// When to call [`handle_timeout`](Relay::handle_timeout), and why. `None` when nothing is ever due by itself.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let patience = self.patience.map(|at| Deadline {
-            at,
-            wake: Wake::Handshake,
-        });
+        let own = |at: Option<Instant>, wake| at.map(|at| Deadline { at, wake });
         let due = [
             self.server.poll_timeout(),
             self.client.poll_timeout(),
-            patience,
+            own(self.patience, Wake::Handshake),
+            own(self.cutoff, Wake::Close),
         ];
         due.into_iter().flatten().min_by_key(|deadline| deadline.at)
     }

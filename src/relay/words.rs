@@ -5,16 +5,44 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::client::{Delivery, Failure, FailureKind};
-use crate::protocol::code;
+use crate::client::{Delivery, Failure};
+use crate::time::Span;
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Payload};
 
 /// Under this key of `_meta`, or of the data of an error, stands whether a call may have run.
 const DELIVERY: &str = "everlink/delivery";
 
+/// What happened, in full or without what the server wrote to standard error: that is for operators, and not always for a
+/// model.
+pub(super) fn story(failure: &Failure, with_stderr: bool) -> String {
+    let ended = match &failure.ended {
+        Some(ended) if !with_stderr && !ended.stderr.is_empty() => ended,
+        Some(_) | None => return failure.to_string(),
+    };
+    let mut brief = failure.clone();
+    brief.ended = None;
+    let (cause, lived) = (&ended.cause, Span(ended.lived));
+    let exit = ended
+        .exit
+        .map(|exit| format!(", {exit}"))
+        .unwrap_or_default();
+    format!("{brief}. What happened to the server: {cause} (after {lived}{exit})")
+}
+
+/// As much of a text as leaves room for the rest of a message.
+pub(super) fn cut(text: &str, message_bytes: usize) -> String {
+    // A character may need six where it is escaped.
+    let most = (message_bytes / 6).saturating_sub(ROOM).min(text.len());
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
+    text[..end.unwrap_or(0)].to_string()
+}
+
+/// What a message has beside the text.
+const ROOM: usize = 256;
+
 /// A result of a tool that says to be an error (S-ERR-09: of our own making, and it says so).
-pub(super) fn as_result(text: &str, delivery: Delivery) -> Option<Payload> {
+pub(super) fn result(text: &str, delivery: Delivery) -> Option<Payload> {
     let mut buf = Vec::new();
     let mut result = Object::open(&mut buf);
     result.object("_meta", |meta| {
@@ -29,16 +57,6 @@ pub(super) fn as_result(text: &str, delivery: Delivery) -> Option<Payload> {
     result.boolean("isError", true);
     result.close();
     Payload::from_text(String::from_utf8(buf).ok()?).ok()
-}
-
-/// An error of JSON-RPC.
-pub(super) fn as_error(failure: &Failure) -> ErrorObject {
-    let code = if matches!(failure.kind, FailureKind::NotOffered { .. }) {
-        code::METHOD_NOT_FOUND
-    } else {
-        code::INTERNAL_ERROR
-    };
-    error(code, failure.to_string(), failure.delivery)
 }
 
 /// An error of JSON-RPC in these words.
@@ -59,5 +77,19 @@ const fn name(delivery: Delivery) -> &'static str {
         Delivery::Harmless => "harmless",
         Delivery::NotSent => "not_sent",
         Delivery::Unknown => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_at_a_character() {
+        assert_eq!(cut("short", 1 << 20), "short");
+        let long = "\u{e9}".repeat(1_000);
+        let short = cut(&long, 6 * (ROOM + 101));
+        assert_eq!(short.len(), 100);
+        assert_eq!(cut(&long, 10), "");
     }
 }

@@ -105,11 +105,20 @@ impl Server {
             self.meet(&peer);
             return self.defer(id, names::INITIALIZE, params);
         }
+        if self.is_in_modern_use(id) {
+            return Err(in_use());
+        }
         self.end_legacy();
-        self.check_id(id)?;
         self.meet(&peer);
         self.agree(id, peer);
         Ok(())
+    }
+
+    /// Whether an id is that of a request that a new handshake does not end.
+    fn is_in_modern_use(&self, id: &Id) -> bool {
+        let entry = self.requests.find(id).and_then(|r| self.requests.get(r));
+        let is_modern = entry.is_some_and(|e| e.arrival.peer.version.era() == Era::Modern);
+        is_modern || self.watchers.is_listening(id)
     }
 
     /// Of two requests with one id each is answered, the second with this: were it passed over, its sender would take the
@@ -118,8 +127,7 @@ impl Server {
         if !self.is_in_flight(id) {
             return Ok(());
         }
-        let text = "another request with this id is not answered yet";
-        Err(ErrorObject::new(code::INVALID_REQUEST, text))
+        Err(in_use())
     }
 
     /// It is served, now that all that is needed for it is known.
@@ -184,6 +192,7 @@ impl Server {
             Terms::Initialize => {
                 let peer = self.introduced(params.whole())?;
                 self.end_legacy();
+                self.meet(&peer);
                 self.agree(id, peer);
                 return Ok(());
             }
@@ -236,7 +245,10 @@ impl Server {
                 facts.needs_of_server.is_empty() || needs.any(|feature| offers(*feature))
             }
         };
-        if !is_offered {
+        // Who subscribed when that was offered can end it.
+        let ends_something =
+            name == names::RESOURCES_UNSUBSCRIBE && self.watchers.has_subscriptions();
+        if !is_offered && !ends_something {
             return Err(unknown());
         }
         // S-TASKX-04
@@ -343,6 +355,11 @@ impl Server {
             (_, _) => false,
         }
     }
+}
+
+fn in_use() -> ErrorObject {
+    let text = "another request with this id is not answered yet";
+    ErrorObject::new(code::INVALID_REQUEST, text)
 }
 
 /// The state that came with a request, if one did.

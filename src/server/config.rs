@@ -34,7 +34,8 @@ pub struct Config {
     pub ask_timeout: Duration,
     /// How long the requests in flight may take when the end has come. 5 s: most end sooner.
     pub drain: Duration,
-    /// How long the last words may take to be written. 1 s; a client that does not read them is gone.
+    /// How long the last words may take to be written, anew with each piece that the client reads. 1 s; one that does not read
+    /// them is gone.
     pub flush: Duration,
     /// How much.
     pub limits: Limits,

@@ -19,11 +19,11 @@ use crate::wire::{ErrorObject, Payload};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A client has said who it is: in the legacy era once, in the modern one whenever it says something new.
+    /// A client has said who it is: in the legacy era with each handshake, in the modern one whenever it says something new.
     Met(Arc<Peer>),
     /// The legacy client has said that its handshake is over.
     Initialized,
-    /// The end has come: nothing new is taken, and what is in flight has a while.
+    /// The end has come: nothing new is taken, and what is in flight, or waits for the offer, has a while.
     Draining {
         /// Why.
         why: EndOfService,

@@ -134,7 +134,7 @@ pub struct Server {
 /// Everything that can be due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A question to a legacy client waits too long.
+    /// A question waits too long.
     Ask(AskId),
     /// A client was asked for input and does not come back.
     Away(RequestId),
@@ -219,7 +219,7 @@ impl Server {
     /// Any verb and any input can change the answer. Poll until `None` after each of them.
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        let output = self.outbox.pop();
+        let output = self.poll_outbox();
         output.or_else(|| self.write(buf))
     }
 
@@ -247,15 +247,26 @@ impl Server {
     pub fn wants_input(&self, _stream: StreamId) -> bool {
         self.outbox.bytes() < self.config.limits.undelivered_bytes && self.has_room()
     }
+
+    /// What waits but writes, so that a relay can carry all of it before anything is written.
+    pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
+        self.outbox.pop()
+    }
 }
 
 /// # What a relay must know
 impl Server {
+    /// Whether the client of a request has questions to it, and is to come back with the answers.
+    #[must_use]
+    pub fn is_away(&self, request: RequestId) -> bool {
+        self.requests.is_away(request)
+    }
+
     /// Whether what waits to be written leaves room for more. Where it does not, the client does not read: no input is wanted, and log
     /// messages and other notifications are dropped. Whoever produces them for others can hold back.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.frames.bytes() + self.asks.bytes() < self.config.limits.queued_bytes
+        self.frames.bytes() < self.config.limits.queued_bytes
     }
 }
 

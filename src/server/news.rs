@@ -54,11 +54,7 @@ impl Server {
             change @ (Change::List(_) | Change::Resource { .. }) => change,
         };
         let feature = match change {
-            Change::List(List::Prompts) => ServerFeature::PromptsListChanged,
-            Change::List(List::ResourceTemplates | List::Resources) => {
-                ServerFeature::ResourcesListChanged
-            }
-            Change::List(List::Tools) => ServerFeature::ToolsListChanged,
+            Change::List(list) => list.announcement(),
             Change::Resource { .. } => ServerFeature::ResourcesSubscribe,
         };
         self.check_offered(feature)?;

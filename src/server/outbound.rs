@@ -14,7 +14,7 @@ impl Server {
         self.state != State::Closed && self.pipe.is_open() && !self.frames.is_empty()
     }
 
-    pub(super) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+    pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
         let start = buf.len();
         while self.can_write() && buf.len() == start {
             let frame = self.frames.pop()?;

@@ -80,7 +80,13 @@ impl Server {
         if open >= self.config.limits.asks {
             return Err(Misuse::TooManyAsks { open });
         }
-        self.check_size(params.map_or(0, |params| params.as_str().len()))
+        let bytes = params.map_or(0, |params| params.as_str().len());
+        self.check_size(bytes)?;
+        // Questions are held until they are answered, so they have a bound of their own.
+        if self.asks.len() > 0 && self.asks.bytes() + bytes > self.config.limits.queued_bytes {
+            return Err(Misuse::TooManyAsks { open });
+        }
+        Ok(())
     }
 
     fn open_ask(

@@ -1,4 +1,4 @@
-//! The requests of clients: where each one stands, under which id it is known, what it was arrival.
+//! The requests of clients: where each one stands, under which id it is known, how it arrived.
 //! Sees no frames and no time; answers nothing by itself.
 
 use alloc::borrow::Cow;
@@ -94,6 +94,11 @@ impl Requests {
 
     pub(super) fn ids(&self) -> Vec<RequestId> {
         self.table.keys().copied().collect()
+    }
+
+    pub(super) fn is_away(&self, request: RequestId) -> bool {
+        let entry = self.table.get(&request);
+        entry.is_some_and(|entry| matches!(entry.phase, Phase::Away(_)))
     }
 
     /// Whether every one has its answer, written or not.

@@ -1,7 +1,8 @@
 //! The requests that the server answers without the application: what it offers, and who wants to hear of what.
 
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::vec::Vec;
 
 use super::event::Peer;
 use super::frame::{Answer, Frame};
@@ -41,8 +42,12 @@ impl Server {
         let uri = uri.ok_or_else(nameless)?;
         if name == names::RESOURCES_UNSUBSCRIBE {
             self.watchers.unsubscribe(&uri);
-        } else if !self.watchers.has_subscribed(&uri) {
-            self.check_uris(&[&uri])?;
+        } else {
+            let mut more = BTreeSet::from([Box::from(&*uri)]);
+            self.watchers.fit(&mut more, &self.config.limits);
+            if more.is_empty() {
+                return Err(self.too_many_uris());
+            }
             self.watchers.subscribe(&uri);
         }
         self.answer(id.clone(), Answer::Empty);
@@ -67,8 +72,12 @@ impl Server {
         }
         let offer = self.config.offer.as_ref();
         let granted = offer.map(|offer| grant(Watch::from(wanted), &offer.capabilities));
-        let granted = granted.unwrap_or_default();
-        self.check_uris(&granted.uris.iter().map(|uri| &**uri).collect::<Vec<_>>())?;
+        let mut granted = granted.unwrap_or_default();
+        let wanted = granted.clone();
+        self.watchers.fit(&mut granted.uris, &self.config.limits);
+        if granted == Watch::none() && wanted != granted {
+            return Err(self.too_many_uris());
+        }
         if self.watchers.listens() >= self.config.limits.listens {
             let text = "as many watches as may be are open already; end one first";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
@@ -79,17 +88,11 @@ impl Server {
         Ok(())
     }
 
-    fn check_uris(&self, more: &[&str]) -> Result<(), ErrorObject> {
+    fn too_many_uris(&self) -> ErrorObject {
         let limits = &self.config.limits;
-        let (uris, bytes) = self.watchers.size();
-        let more_bytes: usize = more.iter().map(|uri| uri.len()).sum();
-        let fits = uris + more.len() <= limits.watched_uris;
-        if more.is_empty() || fits && bytes + more_bytes <= limits.watched_bytes {
-            return Ok(());
-        }
         let (uris, bytes) = (limits.watched_uris, limits.watched_bytes);
         let text = format!("{uris} addresses of {bytes} bytes are the most that can be watched");
-        Err(ErrorObject::new(code::INTERNAL_ERROR, text))
+        ErrorObject::new(code::INTERNAL_ERROR, text)
     }
 }
 

@@ -164,14 +164,15 @@ impl Server {
             return;
         }
         self.met = None;
+        // The new one knows of no question to the old one, so none is taken back.
+        for ask in self.asks.to_legacy() {
+            self.settle_ask(ask, Err(Unanswered::PeerGone));
+        }
         for request in self.requests.ids() {
             let entry = self.requests.get(request);
             if entry.is_some_and(|entry| entry.arrival.peer.version.era() == Era::Legacy) {
                 self.cancel(request, Cancelled::Anew);
             }
-        }
-        for ask in self.asks.to_legacy() {
-            self.settle_ask(ask, Err(Unanswered::PeerGone));
         }
     }
 

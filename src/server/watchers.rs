@@ -6,6 +6,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::config::Limits;
 use crate::protocol::{LogLevel, ServerCapabilities, ServerFeature};
 use crate::watch::{Change, List, Watch};
 use crate::wire::Id;
@@ -58,11 +59,22 @@ impl Watchers {
         self.listens.len()
     }
 
-    /// How many addresses are watched in all, and how many bytes they have.
-    pub(super) fn size(&self) -> (usize, usize) {
+    /// Leaves of these addresses those that there is room for beside all that are watched. One that somebody watches already takes
+    /// none.
+    pub(super) fn fit(&self, uris: &mut BTreeSet<Box<str>>, limits: &Limits) {
         let modern = self.listens.values().flat_map(|watch| &watch.uris);
-        let all = self.uris.iter().chain(modern);
-        all.fold((0, 0), |(uris, bytes), uri| (uris + 1, bytes + uri.len()))
+        let all: BTreeSet<&str> = self.uris.iter().chain(modern).map(|uri| &**uri).collect();
+        let mut bytes: usize = all.iter().map(|uri| uri.len()).sum();
+        let mut count = all.len();
+        uris.retain(|uri| {
+            if all.contains(&**uri) {
+                return true;
+            }
+            let fits = count < limits.watched_uris && bytes + uri.len() <= limits.watched_bytes;
+            count += usize::from(fits);
+            bytes += if fits { uri.len() } else { 0 };
+            fits
+        });
     }
 
     /// The legacy client is another one, that has chosen nothing yet.
@@ -78,10 +90,6 @@ impl Watchers {
 
     pub(super) fn unsubscribe(&mut self, uri: &str) {
         self.has_moved |= self.uris.remove(uri);
-    }
-
-    pub(super) fn has_subscribed(&self, uri: &str) -> bool {
-        self.uris.contains(uri)
     }
 
     pub(super) fn set_level(&mut self, level: LogLevel) {
@@ -113,6 +121,11 @@ impl Watchers {
     /// A modern watch ends.
     pub(super) fn unlisten(&mut self, id: &Id) {
         self.has_moved |= self.listens.remove(id).is_some();
+    }
+
+    /// Whether the legacy client subscribed to anything.
+    pub(super) fn has_subscriptions(&self) -> bool {
+        !self.uris.is_empty()
     }
 
     /// All modern watches end, the oldest id first.
@@ -178,15 +191,12 @@ fn heard<'a>(watched: &'a BTreeSet<Box<str>>, uri: &str) -> Option<Heard<'a>> {
     if watched.contains(uri) {
         return Some(Heard::AsItIs);
     }
-    let mut end = uri.len();
-    while let Some(slash) = uri[..end].rfind('/') {
-        let above = [&uri[..=slash], &uri[..slash]];
-        if let Some(above) = above.iter().find_map(|above| watched.get(*above)) {
-            return Some(Heard::Below(above));
-        }
-        end = slash;
-    }
-    None
+    let is_below = |above: &str| {
+        let rest = uri.strip_prefix(above);
+        rest.is_some_and(|rest| above.ends_with('/') || rest.starts_with('/'))
+    };
+    let above = watched.iter().find(|above| is_below(above));
+    above.map(|above| Heard::Below(above))
 }
 
 fn least(one: Option<LogLevel>, other: Option<LogLevel>) -> Option<LogLevel> {

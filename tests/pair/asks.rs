@@ -251,7 +251,7 @@ fn a_question_that_is_declined() {
             (r#"reply {"content":[]}"#, vec![], vec![])
         } else {
             (
-                r#"failed Declined { method: "roots/list" } Unknown"#,
+                r#"failed Declined { method: "roots/list", why: "WHY1" } Unknown"#,
                 vec!["ask 2 is withdrawn: CallSettled"],
                 vec![
                     "ask 1: TimedOut",
@@ -298,7 +298,7 @@ fn a_question_that_nobody_answers_at_the_client() {
             )
         } else {
             (
-                r#"failed Declined { method: "roots/list" } Unknown"#,
+                r#"failed Declined { method: "roots/list", why: "WHY2" } Unknown"#,
                 "TimedOut",
             )
         };

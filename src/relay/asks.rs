@@ -1,0 +1,169 @@
+//! Questions of the server behind: for which request of the client in front each is put, and how its answer comes back.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::ToString;
+
+use super::Relay;
+use super::bridge::{Carried, Errand};
+use crate::client;
+use crate::id::{AskId, RequestId};
+use crate::protocol::{code, question};
+use crate::server::{self, Unanswered};
+use crate::wire::{ErrorObject, Payload};
+
+/// The questions that are carried, by what each is called on either side.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    behind: BTreeMap<AskId, Put>,
+    in_front: BTreeMap<AskId, AskId>,
+}
+
+/// How a question was put in front.
+#[derive(Debug)]
+struct Put {
+    /// What it is called there.
+    ask: AskId,
+    /// Where it was put for a request that may be another than the one that it was asked for: the question again.
+    guess: Option<Guess>,
+}
+
+#[derive(Debug)]
+struct Guess {
+    request: RequestId,
+    method: Cow<'static, str>,
+    params: Option<Payload>,
+}
+
+impl Asks {
+    fn put(&mut self, behind: AskId, ask: AskId, guess: Option<Guess>) {
+        self.behind.insert(behind, Put { ask, guess });
+        self.in_front.insert(ask, behind);
+    }
+
+    fn take_behind(&mut self, behind: AskId) -> Option<Put> {
+        let put = self.behind.remove(&behind)?;
+        self.in_front.remove(&put.ask);
+        Some(put)
+    }
+
+    fn take_in_front(&mut self, ask: AskId) -> Option<(AskId, Put)> {
+        let behind = self.in_front.remove(&ask)?;
+        Some((behind, self.behind.remove(&behind)?))
+    }
+}
+
+impl Relay {
+    pub(super) fn ask(&mut self, ask: client::Ask) {
+        let Some(call) = ask.call else {
+            return self.put_somewhere(ask.ask, ask.method, ask.params);
+        };
+        let Some(Errand::Request(carried)) = self.errands.get(&call) else {
+            return self.answer(ask.ask, Err(unanswered(&Unanswered::RequestOver)));
+        };
+        let request = carried.request;
+        match self.server.ask(self.now, request, ask.method, ask.params) {
+            Ok(in_front) => self.asks.put(ask.ask, in_front, None),
+            Err(misuse) => self.answer(ask.ask, Err(unaskable(&misuse))),
+        }
+    }
+
+    /// A legacy server does not say for which request it asks. A legacy client in front does not want to know; a modern one
+    /// is asked for one of its requests that can wait for it.
+    fn put_somewhere(&mut self, behind: AskId, method: Cow<'static, str>, params: Option<Payload>) {
+        let put = if self.server.legacy_peer().is_some() {
+            let asked = self.server.ask_unbidden(self.now, method, params);
+            asked.map(|ask| (ask, None))
+        } else if let Some(request) = self.likeliest(&method) {
+            let guess = Guess {
+                request,
+                method: method.clone(),
+                params: params.clone(),
+            };
+            let asked = self.server.ask(self.now, request, method, params);
+            asked.map(|ask| (ask, Some(guess)))
+        } else {
+            let text = "no request is under way for which the client could be asked this";
+            let error = ErrorObject::new(code::INVALID_PARAMS, text);
+            return self.answer(behind, Err(error));
+        };
+        match put {
+            Ok((ask, guess)) => self.asks.put(behind, ask, guess),
+            Err(misuse) => self.answer(behind, Err(unaskable(&misuse))),
+        }
+    }
+
+    /// The request for which a question was most likely asked: the newest that can wait for it and whose client can be
+    /// asked, rather one whose client is here than one whose client is away with other questions.
+    fn likeliest(&self, method: &str) -> Option<RequestId> {
+        let carried = self.calls.values().rev().filter_map(|call| {
+            let Errand::Request(carried) = self.errands.get(call)? else {
+                return None;
+            };
+            let peer = &carried.peer;
+            let can = question::check(&peer.capabilities, peer.version, method, None);
+            (carried.may_wait && can.is_ok()).then_some(carried)
+        });
+        let by_presence = |carried: &&Carried| self.server.is_away(carried.request);
+        carried
+            .min_by_key(by_presence)
+            .map(|carried| carried.request)
+    }
+
+    pub(super) fn answered(&mut self, in_front: AskId, outcome: Result<Payload, Unanswered>) {
+        let Some((behind, put)) = self.asks.take_in_front(in_front) else {
+            return;
+        };
+        let answer = match (outcome, put.guess) {
+            (Ok(answer), _) => Ok(answer),
+            (Err(Unanswered::Error(error)), _) => Err(error),
+            // It was put for one request of several that it may belong to; there may be another.
+            (Err(Unanswered::RequestOver), Some(guess)) => {
+                return self.put_somewhere(behind, guess.method, guess.params);
+            }
+            (Err(why), _) => Err(unanswered(&why)),
+        };
+        self.answer(behind, answer);
+    }
+
+    /// The server behind may have taken back its question, on the way to here; and what it cannot be told it is told so.
+    fn answer(&mut self, behind: AskId, answer: Result<Payload, ErrorObject>) {
+        let answered = self.client.answer(self.now, behind, answer);
+        if let Err(misuse @ client::Misuse::TooLarge { .. }) = answered {
+            let error = ErrorObject::new(code::INTERNAL_ERROR, misuse.to_string());
+            let _ = self.client.answer(self.now, behind, Err(error));
+        }
+    }
+
+    /// The server behind took back its question, or is gone.
+    pub(super) fn withdrawn(&mut self, behind: AskId) {
+        if let Some(put) = self.asks.take_behind(behind) {
+            let reason = Some("the server took back its question");
+            let _ = self.server.withdraw(self.now, put.ask, reason);
+        }
+    }
+
+    /// The server behind has answered this request: what was asked for it was asked in vain, and not for another.
+    pub(super) fn forget_asks_of(&mut self, request: RequestId) {
+        for put in self.asks.behind.values_mut() {
+            if put
+                .guess
+                .as_ref()
+                .is_some_and(|guess| guess.request == request)
+            {
+                put.guess = None;
+            }
+        }
+    }
+}
+
+fn unanswered(why: &Unanswered) -> ErrorObject {
+    ErrorObject::new(code::INTERNAL_ERROR, why.to_string())
+}
+
+/// S-S2C-03: what a client that cannot be asked says.
+fn unaskable(misuse: &server::Misuse) -> ErrorObject {
+    let text = format!("the client cannot be asked this now: {misuse}");
+    ErrorObject::new(code::INVALID_PARAMS, text)
+}

@@ -1,0 +1,109 @@
+//! What the client in front is offered: what the server behind offers, life by life, and what of it has changed.
+
+use super::Relay;
+use super::bridge::Errand;
+use crate::client::{CallOptions, Outcome, Session};
+use crate::protocol::{ServerCapabilities, ServerFeature};
+use crate::server::{Offer, Peer};
+use crate::watch::{Change, List};
+
+/// What the client in front was offered.
+#[derive(Debug)]
+pub(super) struct Offered {
+    capabilities: ServerCapabilities,
+    /// The server behind had not been heard yet.
+    is_guess: bool,
+}
+
+impl Relay {
+    /// There is a client in front: its server is wanted.
+    pub(super) fn met(&mut self, peer: &Peer) {
+        self.client.declare(self.now, peer.capabilities.clone());
+        self.client.connect(self.now);
+        if self.offered.is_none() && self.patience.is_none() {
+            self.patience = Some(self.now + self.config.patience);
+        }
+    }
+
+    pub(super) fn ready(&mut self, session: &Session) {
+        let was_guess = self.offered.as_ref().is_some_and(|o| o.is_guess);
+        let mut offer = self.config.fallback.clone();
+        if let Some(server) = &session.server {
+            offer.server = server.clone();
+        }
+        offer.instructions = session.instructions.clone();
+        self.offer(offer.with_capabilities(session.capabilities.clone()), false);
+        if was_guess {
+            for list in [List::Tools, List::Prompts, List::Resources] {
+                self.announce(Change::List(list));
+            }
+        }
+        for list in self.lists.begin_comparing() {
+            let options = CallOptions::new().without_progress();
+            match self.client.call(self.now, list.method(), None, options) {
+                Ok(call) => {
+                    self.errands.insert(call, Errand::Compare(list));
+                }
+                Err(_) => self.differs(list),
+            }
+        }
+    }
+
+    /// The client in front has waited for long enough.
+    pub(super) fn offer_everything(&mut self) {
+        if self.offered.is_none() {
+            self.offer(self.config.fallback.clone(), true);
+        }
+    }
+
+    /// What was once offered stays announced, so that its end can be told; and lists are always announced.
+    fn offer(&mut self, mut offer: Offer, is_guess: bool) {
+        self.patience = None;
+        let before = self.offered.take();
+        for (family, announcement) in FAMILIES {
+            let was_offered = before
+                .as_ref()
+                .is_some_and(|b| b.capabilities.offers(family));
+            if was_offered || offer.capabilities.offers(family) {
+                offer.capabilities = offer.capabilities.with(announcement);
+            }
+        }
+        self.offered = Some(Offered {
+            capabilities: offer.capabilities.clone(),
+            is_guess,
+        });
+        self.server.offer(self.now, offer);
+    }
+
+    pub(super) fn compared(&mut self, list: List, outcome: &Outcome) {
+        let is_same = match outcome {
+            Outcome::Reply(result) => !self.lists.differs(list, result),
+            Outcome::Error(_) | Outcome::Failed(_) | Outcome::Listed(_) => false,
+        };
+        if is_same {
+            self.lists.compared(list);
+        } else {
+            self.differs(list);
+        }
+    }
+
+    fn differs(&mut self, list: List) {
+        self.lists.compared(list);
+        self.announce(Change::List(list));
+    }
+
+    /// What is not offered cannot be announced, and nobody waits to hear of it.
+    pub(super) fn announce(&mut self, change: Change) {
+        let _ = self.server.publish(self.now, change);
+    }
+}
+
+/// What has a list, and how word of its changes is offered.
+const FAMILIES: [(ServerFeature, ServerFeature); 3] = [
+    (ServerFeature::Prompts, ServerFeature::PromptsListChanged),
+    (
+        ServerFeature::Resources,
+        ServerFeature::ResourcesListChanged,
+    ),
+    (ServerFeature::Tools, ServerFeature::ToolsListChanged),
+];
