@@ -23,6 +23,7 @@
 //! `tests/corpus.rs` on every run of the tests. What crashes becomes a test by name.
 
 pub mod both;
+mod dialogue;
 mod json;
 mod line;
 mod message;
