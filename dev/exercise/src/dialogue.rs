@@ -105,13 +105,20 @@ impl Dialogue {
         self.listens.len()
     }
 
-    /// All that the client said was read, and all that there was to say was written: nothing is owed but the ends of watches.
-    pub(crate) fn assert_quiet(&self) {
-        for (of, tally) in &self.tallies {
+    /// What is still owed to the client, but the ends of watches.
+    pub(crate) fn owes(&self) -> Option<&Id> {
+        let owed = self.tallies.iter().find(|(of, tally)| {
             let listen = self.listens.get(of);
             let is_open = listen.is_some_and(|listen| listen.granted.is_some());
-            let missing = tally.owed - tally.seen - i64::from(is_open);
-            assert!(missing <= 0, "(1) {of} is not answered: {tally:?}");
+            tally.owed - tally.seen > i64::from(is_open)
+        });
+        owed.map(|(of, _)| of)
+    }
+
+    /// All that the client said was read, and all that there was to say was written.
+    pub(crate) fn assert_quiet(&self) {
+        if let Some(of) = self.owes() {
+            panic!("(1) {of} is not answered: {:?}", self.tallies[of]);
         }
     }
 }

@@ -30,6 +30,7 @@ mod message;
 mod pair;
 mod peer;
 mod play;
+pub mod relay;
 mod rules;
 mod script;
 pub mod server;
@@ -62,4 +63,12 @@ pub fn pair(data: &[u8]) {
     let setup = both::Setup::read(&mut tape);
     let ops = both::Op::read_all(&mut tape);
     both::run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a relay, with a host in front and servers behind.
+pub fn relay(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = relay::Setup::read(&mut tape);
+    let ops = relay::Op::read_all(&mut tape);
+    relay::run(&setup, &ops);
 }

@@ -8,7 +8,7 @@ use everlink::{Binding, Config, Dialect, Keepalive, Limit, WhenSpent, server};
 
 use crate::Cut;
 use crate::script::{OPS, Tape, wish};
-use crate::server::offer;
+use crate::server::{SECRET, offer};
 
 /// How both ends, and what lies between them, are set up.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ fn client(tape: &mut Tape<'_>) -> Config {
 fn server(tape: &mut Tape<'_>) -> server::Config {
     let traits = tape.byte();
     let has = |bit: u8| traits & (1 << bit) != 0;
-    let mut config = server::Config::new(offer(tape.byte()), *b"sealed-with-this");
+    let mut config = server::Config::new(offer(tape.byte()), SECRET);
     if has(0) {
         config.offer = None;
     }

@@ -14,5 +14,7 @@ mod words;
 
 pub(crate) use play::question;
 pub use play::run;
-pub(crate) use script::offer;
+pub(crate) use rules::assert_nothing_secret;
 pub use script::{Op, Setup, Speech};
+pub(crate) use script::{SECRET, offer};
+pub(crate) use words::Words;

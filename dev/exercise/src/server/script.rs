@@ -8,7 +8,7 @@ use everlink::server::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
 use crate::script::{Nap, OPS, Tape};
 
 /// What the seal is made with. Nothing that is shown may contain it.
-pub(super) const SECRET: [u8; 16] = *b"sealed-with-this";
+pub(crate) const SECRET: [u8; 16] = *b"sealed-with-this";
 
 /// How a server end and its driver are set up.
 #[derive(Clone, Debug)]
@@ -340,7 +340,7 @@ impl Op {
 }
 
 impl Speech {
-    fn read(tape: &mut Tape<'_>, depth: u8) -> Speech {
+    pub(crate) fn read(tape: &mut Tape<'_>, depth: u8) -> Speech {
         match tape.byte() % 32 {
             0..=12 => Speech::Request {
                 id: tape.byte(),

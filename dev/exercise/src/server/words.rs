@@ -69,7 +69,7 @@ pub(super) const URIS: [&str; 4] = ["file:///a", "file:///a/b", "file:///c/", "f
 
 /// The other end, as far as it must remember.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub(crate) struct Words {
     marks: u64,
     /// The requests that were put: id, method and parameters.
     put: Vec<(Value, String, Value)>,
@@ -90,7 +90,7 @@ struct Wanted {
 
 impl Words {
     /// The client reads a line of the server.
-    pub(super) fn hear(&mut self, message: &Value) {
+    pub(crate) fn hear(&mut self, message: &Value) {
         if message.get("method").is_some() {
             if let Some(id) = message.get("id") {
                 self.asks
@@ -116,7 +116,7 @@ impl Words {
     }
 
     /// The lines, ends included. `limit` is the length of the longest line that is read.
-    pub(super) fn say(&mut self, speech: &Speech, limit: usize) -> Vec<u8> {
+    pub(crate) fn say(&mut self, speech: &Speech, limit: usize) -> Vec<u8> {
         let mut lines = Vec::new();
         self.lines(speech, limit, &mut lines);
         let mut bytes = Vec::new();

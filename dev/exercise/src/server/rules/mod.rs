@@ -285,7 +285,8 @@ impl Served {
     }
 }
 
-fn assert_nothing_secret(shown: &str) {
+/// Neither payloads nor the secret may be shown.
+pub(crate) fn assert_nothing_secret(shown: &str) {
     assert!(!shown.contains(PAYLOAD), "(15) a payload is shown: {shown}");
     let secret = String::from_utf8_lossy(&SECRET);
     assert!(!shown.contains(&*secret), "(15) the secret is shown");
