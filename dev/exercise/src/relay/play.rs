@@ -118,7 +118,7 @@ impl World<'_> {
             }
             Op::Nap(nap) => self.nap(*nap),
             Op::News { which, what } => self.news(*which, *what),
-            Op::OpenFails(times) => self.refusals = times % 8,
+            Op::OpenFails(times) => self.refusals = times % 4,
             Op::Operate(what) => match what % 16 {
                 0 => self.relay.shutdown(self.now),
                 1..=4 => {
@@ -134,6 +134,9 @@ impl World<'_> {
                 let limit = self.setup.config.downstream.limits.message_bytes;
                 let bytes = self.words.say(speech, limit.min(1 << 12));
                 self.host_says(&bytes, usize::from(*cut));
+                if cut % 4 != 0 {
+                    self.settle();
+                }
             }
             Op::Serve => self.serve(),
             Op::Settle => self.settle(),

@@ -8,7 +8,7 @@ use everlink::server::UnknownMethods;
 use everlink::{Dialect, Keepalive, WhenSpent, server};
 
 use crate::script::{Nap, OPS, Tape};
-use crate::server::{SECRET, Speech, offer};
+use crate::server::{SECRET, Speech, bytes, offer};
 
 /// How a relay and the servers behind it are set up.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl Setup {
             [Dialect::Automatic, Dialect::Legacy, Dialect::Modern][usize::from(choices % 4) % 3];
         upstream.policy.retry.budget = u32::from(choices >> 2 & 3);
         upstream.seed = u64::from(choices);
-        if has(0) {
+        if has(0) && choices >= 128 {
             upstream.policy.retry.when_spent = WhenSpent::Close;
         }
         if has(1) {
@@ -50,9 +50,9 @@ impl Setup {
             limits.asks = 1;
         }
         let mut config = Config::new(upstream, SECRET);
-        config.downstream.versions = match choices >> 4 & 3 {
-            0 | 1 => Versions::ALL,
-            2 => Versions::LEGACY,
+        config.downstream.versions = match choices >> 4 & 7 {
+            0..=5 => Versions::ALL,
+            6 => Versions::LEGACY,
             _ => Versions::MODERN,
         };
         if has(3) {
@@ -63,7 +63,7 @@ impl Setup {
         if has(4) {
             config.lost_calls = LostCalls::AsError;
         }
-        if has(5) {
+        if has(5) && choices < 128 {
             let limits = &mut config.downstream.limits;
             limits.requests = 2;
             limits.write_window = 1;
@@ -87,12 +87,12 @@ impl Setup {
 fn server(tape: &mut Tape<'_>) -> server::Config {
     let traits = tape.byte();
     let mut config = server::Config::new(offer(tape.byte()), SECRET);
-    config.versions = match traits & 3 {
-        0 | 1 => Versions::ALL,
-        2 => Versions::LEGACY,
+    config.versions = match traits & 7 {
+        0..=3 => Versions::ALL,
+        4 | 5 => Versions::LEGACY,
         _ => Versions::MODERN,
     };
-    if traits & 4 != 0 {
+    if traits & 16 != 0 {
         config.unknown_methods = UnknownMethods::Delivered;
     }
     if traits & 8 != 0 {
@@ -144,7 +144,7 @@ pub enum Op {
     },
     /// The application behind answers a request.
     Respond(u8),
-    /// The host says something, in two pieces if `cut` is not zero.
+    /// The host says something, in two pieces if `cut` is not zero; mostly it waits until nothing moves any more.
     Say {
         /// What.
         speech: Speech,
@@ -200,10 +200,7 @@ impl Op {
             43 => Op::OpenFails(tape.byte()),
             44 => Op::Stall(tape.byte() % 2 == 0),
             45 => Op::Operate(tape.byte()),
-            46 => Op::Bytes({
-                let len = tape.byte();
-                tape.take(usize::from(len)).to_vec()
-            }),
+            46 => Op::Bytes(bytes(tape)),
             _ => match tape.byte() {
                 0..16 => Op::End,
                 16..24 => Op::HostGone,

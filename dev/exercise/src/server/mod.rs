@@ -16,5 +16,5 @@ pub(crate) use play::question;
 pub use play::run;
 pub(crate) use rules::assert_nothing_secret;
 pub use script::{Op, Setup, Speech};
-pub(crate) use script::{SECRET, offer};
+pub(crate) use script::{SECRET, bytes, offer};
 pub(crate) use words::Words;

@@ -78,23 +78,23 @@ impl Setup {
     }
 }
 
-/// One of many offers; the lower bits take away.
+/// One of many offers: most of them have most of what there is.
 pub(crate) fn offer(bits: u8) -> Offer {
-    let without = |bit: u8| bits & (1 << bit) != 0;
+    let has = |mask: u8| bits & mask == mask;
     let mut offered = ServerCapabilities::default();
-    if !without(0) {
-        offered = offered.with_tools(!without(1));
+    if !has(0b11) {
+        offered = offered.with_tools(!has(0b100));
     }
-    if !without(2) {
-        offered = offered.with_resources(!without(1), !without(3));
+    if !has(0b1_1000) {
+        offered = offered.with_resources(!has(0b100), !has(0b10_0000));
     }
-    if !without(4) {
-        offered = offered.with_prompts(!without(1)).with_completions();
+    if !has(0b1100_0000) {
+        offered = offered.with_prompts(!has(0b100)).with_completions();
     }
-    if !without(5) {
+    if !has(0b10_0001) {
         offered = offered.with_logging();
     }
-    if without(6) {
+    if has(0b100_0100) {
         let tasks = [
             ServerFeature::Tasks,
             ServerFeature::TasksCancel,
@@ -104,7 +104,7 @@ pub(crate) fn offer(bits: u8) -> Offer {
         offered = tasks.into_iter().fold(offered, ServerCapabilities::with);
     }
     let offer = Offer::new("exercise", "1").with_capabilities(offered);
-    if without(7) {
+    if has(0b1001_0000) {
         offer.with_instructions("mind\nthe \"gap\"")
     } else {
         offer
@@ -149,7 +149,7 @@ pub enum Speech {
     Batch(Vec<Speech>),
     /// A request is taken back.
     Cancel {
-        /// Which id.
+        /// Which id: one of a few, or that of a request that was put.
         id: u8,
         /// In which words.
         manner: u8,
@@ -171,7 +171,7 @@ pub enum Speech {
     },
     /// A request.
     Request {
-        /// Which id.
+        /// Which id: one of a few, or a new one.
         id: u8,
         /// Which method.
         method: u8,
@@ -323,10 +323,7 @@ impl Op {
             36 => Op::Withdraw(tape.byte()),
             37..=40 => Op::Nap(Nap::read(tape)),
             41..=42 => Op::Sent(tape.byte()),
-            43 => Op::Bytes({
-                let len = tape.byte();
-                tape.take(usize::from(len)).to_vec()
-            }),
+            43 => Op::Bytes(bytes(tape)),
             44 => Op::Useless(tape.byte()),
             45..=46 => Op::Poll(tape.byte()),
             _ => match tape.byte() % 8 {
@@ -337,6 +334,16 @@ impl Op {
             },
         }
     }
+}
+
+/// Any bytes, more often than not with the end of a line.
+pub(crate) fn bytes(tape: &mut Tape<'_>) -> Vec<u8> {
+    let len = tape.byte();
+    let mut bytes = tape.take(usize::from(len)).to_vec();
+    if len % 4 != 0 {
+        bytes.push(b'\n');
+    }
+    bytes
 }
 
 impl Speech {

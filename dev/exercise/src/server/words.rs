@@ -30,6 +30,9 @@ const IDS: [&str; 16] = [
     "{}",
 ];
 
+/// From here on, ids are used once.
+const FRESH: usize = 100;
+
 const METHODS: [&str; 32] = [
     "tools/call",
     "tools/call",
@@ -71,6 +74,8 @@ pub(super) const URIS: [&str; 4] = ["file:///a", "file:///a/b", "file:///c/", "f
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     marks: u64,
+    /// It tried to shake hands.
+    is_introduced: bool,
     /// The requests that were put: id, method and parameters.
     put: Vec<(Value, String, Value)>,
     wanted: Vec<Wanted>,
@@ -137,7 +142,14 @@ impl Words {
                 let batch = [b"[".to_vec(), elements.join(&b","[..]), b"]".to_vec()];
                 return lines.push(batch.concat());
             }
-            Speech::Cancel { id, manner } => cancel(*id, *manner),
+            Speech::Cancel { id, manner } => {
+                let newest = newest(&self.put, *id).filter(|_| *id >= 128);
+                let id = match newest {
+                    Some((id, ..)) => id.to_string(),
+                    None => IDS[usize::from(*id) % IDS.len()].to_owned(),
+                };
+                cancel(&id, *manner)
+            }
             Speech::Introduce(taste) => {
                 let text = self.introduction(*taste);
                 lines.push(text.into_bytes());
@@ -181,7 +193,11 @@ impl Words {
                 terms,
                 params,
             } => {
-                let method = METHODS[usize::from(*method) % METHODS.len()];
+                let method = match method {
+                    0..64 => "tools/call",
+                    64..80 => "prompts/get",
+                    method => METHODS[usize::from(*method) % METHODS.len()],
+                };
                 let params = self.params(method, *terms, *params);
                 self.request(*id, method, params)
             }
@@ -203,6 +219,7 @@ impl Words {
             "1999-12-31",
         ];
         let version = versions[usize::from(taste % 8) % versions.len()];
+        self.is_introduced = true;
         let capabilities = if taste & 8 == 0 {
             full_capabilities()
         } else {
@@ -261,11 +278,16 @@ impl Words {
             params["_meta"][name] = value;
         };
         let (version, capabilities) = match terms % 8 {
-            0..=2 => (Some(json!("2026-07-28")), Some(full_capabilities())),
-            3 | 4 => (None, None),
-            5 => (Some(json!("2026-07-28")), None),
-            6 => (Some(json!("2099-01-01")), Some(json!({}))),
-            _ => (Some(json!("2026-07-28")), Some(json!({"roots": {}}))),
+            2..=4 if self.is_introduced => (None, None),
+            0..=4 => (Some(json!("2026-07-28")), Some(full_capabilities())),
+            5 => (None, None),
+            6 => (Some(json!("2026-07-28")), Some(json!({"roots": {}}))),
+            _ => match terms >> 3 & 3 {
+                0 => (Some(json!("2026-07-28")), None),
+                1 => (Some(json!("2099-01-01")), Some(json!({}))),
+                2 => (Some(json!(7)), Some(json!({}))),
+                _ => (Some(json!("2026-07-28")), Some(json!([]))),
+            },
         };
         if let Some(version) = version {
             key(meta::PROTOCOL_VERSION, version, params);
@@ -287,7 +309,7 @@ impl Words {
             0 => {}
             1 => key(meta::LOG_LEVEL, json!("info"), params),
             2 => key(meta::LOG_LEVEL, json!("error"), params),
-            _ if terms & 128 != 0 => key(meta::LOG_LEVEL, json!("loud"), params),
+            _ if terms & 136 == 136 => key(meta::LOG_LEVEL, json!("loud"), params),
             _ => {}
         }
         if terms & 128 != 0 {
@@ -297,10 +319,13 @@ impl Words {
     }
 
     fn request(&mut self, id: u8, method: &str, params: Value) -> String {
-        let id = IDS[usize::from(id) % IDS.len()];
+        let id = match id {
+            0..128 => IDS[usize::from(id) % IDS.len()].to_owned(),
+            _ => (FRESH + self.put.len()).to_string(),
+        };
         let text =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-        let read = serde_json::from_str(id).unwrap_or_default();
+        let read = serde_json::from_str(&id).unwrap_or_default();
         self.put.push((read, method.to_owned(), params));
         text
     }
@@ -367,8 +392,7 @@ fn notification(method: &str, params: Option<Value>) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#)
 }
 
-fn cancel(id: u8, manner: u8) -> String {
-    let id = IDS[usize::from(id) % IDS.len()];
+fn cancel(id: &str, manner: u8) -> String {
     let params = match manner % 8 {
         0..=3 => format!(r#"{{"requestId":{id}}}"#),
         4 => format!(r#"{{"requestId":{id},"reason":"not\nwanted"}}"#),
