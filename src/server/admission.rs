@@ -149,7 +149,7 @@ impl Server {
         self.check_room()?;
         let held = self.early.iter().map(Early::bytes).sum::<usize>();
         let bytes = params.whole().map_or(0, |params| params.get().len());
-        if held + bytes > self.config.limits.queued_bytes {
+        if held + name.len() + bytes > self.config.limits.queued_bytes {
             let text = "too much waits to be served already; ask again when some of it is";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }

@@ -343,7 +343,8 @@ impl Server {
     /// Asks the client something that is needed for a request. The outcome comes as [`Event::Answered`], exactly once.
     ///
     /// A legacy client is sent a request; a modern one is given the question in the place of the answer, and comes back with
-    /// the answer to it. The application need not know: the request stays the same.
+    /// the answer to it. The application need not know: the request stays the same. One that is answered while its client is away is
+    /// answered to it when it comes back, and the question then still has its answer.
     ///
     /// # Errors
     ///

@@ -1,0 +1,481 @@
+//! The driver of all three parties. A step is one thing that one of them reads, with all that it says to it; between two
+//! steps anything may happen to the others. Checks at every step what every driver of a relay may rely on.
+
+use everlink::relay::{self, Side};
+use everlink::{
+    Client, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, Output, Server, StreamId, Wake,
+    client, server,
+};
+
+use super::pipe::{Pipe, Read};
+use super::service::{Behind, Service};
+use super::{Chain, Deed, Order};
+
+/// As many steps without any time passing are a spin.
+const MOST_STEPS_AT_ONE_TIME: u32 = 2_000_000;
+
+/// One life of the server behind, from its Open to its Release.
+pub(super) struct Life {
+    pub(super) epoch: Epoch,
+    /// The server, or nothing where there is none any more, or never was one that speaks.
+    pub(super) server: Option<Server>,
+    pub(super) service: Service,
+    /// How it ended, until the relay was told.
+    pub(super) exit: Option<ExitStatus>,
+    pub(super) is_running: bool,
+    /// It reads what the relay writes.
+    pub(super) reads: bool,
+    pub(super) input: Pipe,
+    pub(super) output: Pipe,
+}
+
+/// Whose turn it is to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Host,
+    RelayOfHost,
+    RelayOfServer,
+    Server,
+}
+
+const TURNS: [Turn; 4] = [
+    Turn::RelayOfHost,
+    Turn::Server,
+    Turn::RelayOfServer,
+    Turn::Host,
+];
+
+/// # Steps
+impl Chain {
+    /// Does the next thing that there is to do without time passing. Whether there was one.
+    pub(crate) fn step(&mut self) -> bool {
+        self.drain_host();
+        self.drain_relay();
+        let is_due = |(at, _): &mut (u64, Deed)| *at <= self.steps;
+        if let Some((_, deed)) = self.plan.take_if(is_due) {
+            self.count_step();
+            self.perform(deed);
+            return true;
+        }
+        let ready: Vec<Turn> = TURNS.into_iter().filter(|turn| self.can(*turn)).collect();
+        let Some(most) = ready.len().checked_sub(1) else {
+            return false;
+        };
+        let turn = match self.order {
+            Order::Fair => {
+                let last = self.last_turn;
+                let after = |turn: &&Turn| **turn as usize > last;
+                *ready.iter().find(after).unwrap_or(&ready[0])
+            }
+            Order::Random(_) => ready[self.draw(most)],
+        };
+        self.last_turn = turn as usize;
+        self.count_step();
+        match turn {
+            Turn::Host => self.host_reads(),
+            Turn::RelayOfHost => self.relay_reads_host(),
+            Turn::RelayOfServer => self.relay_reads_server(),
+            Turn::Server => self.server_reads(),
+        }
+        true
+    }
+
+    fn can(&self, turn: Turn) -> bool {
+        let wants = |side| self.relay.wants_input(side, StreamId::DUPLEX);
+        let life = self.life.as_ref();
+        match turn {
+            Turn::Host => self.host.reads_from <= self.now && self.to_host.has_news(),
+            Turn::RelayOfHost => {
+                let is_over = self.over.contains(&Side::Downstream);
+                !is_over && wants(Side::Downstream) && self.from_host.has_news()
+            }
+            Turn::RelayOfServer => life.is_some_and(|life| {
+                life.exit.is_some() || wants(Side::Upstream) && life.output.has_news()
+            }),
+            Turn::Server => life
+                .is_some_and(|life| life.reads && life.server.is_some() && life.input.has_news()),
+        }
+    }
+
+    fn count_step(&mut self) {
+        self.steps += 1;
+        self.steps_at_one_time += 1;
+        assert!(
+            self.steps_at_one_time < MOST_STEPS_AT_ONE_TIME,
+            "the parties spin at {:?}",
+            self.now
+        );
+    }
+
+    /// A number from 0 to `most`.
+    fn draw(&mut self, most: usize) -> usize {
+        let Order::Random(seed) = &mut self.order else {
+            return 0;
+        };
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let drawn = usize::try_from(*seed >> 33).unwrap_or(0);
+        drawn % (most + 1)
+    }
+}
+
+/// # Time
+impl Chain {
+    /// When any of the parties wants to be told the time.
+    fn due(&self) -> Option<Instant> {
+        let life = self.life.as_ref();
+        let server = life.and_then(|life| life.server.as_ref());
+        let due = [
+            self.relay.poll_timeout(),
+            self.host.client.as_ref().and_then(Client::poll_timeout),
+            server.and_then(Server::poll_timeout),
+        ];
+        let due = due.into_iter().flatten().map(|deadline| deadline.at);
+        let service = life.filter(|life| life.server.is_some());
+        let service = service.and_then(|life| life.service.due());
+        let host = self.host.reads_from;
+        let host = (host > self.now && self.to_host.has_news()).then_some(host);
+        due.chain(service)
+            .chain(host)
+            .min()
+            .filter(|at| *at < Instant::MAX)
+    }
+
+    /// Lets time pass until somebody wants to be told, but not beyond `goal`. Whether anybody did.
+    pub(super) fn sleep(&mut self, goal: Instant) -> bool {
+        let Some(at) = self.due().filter(|at| *at <= goal) else {
+            return false;
+        };
+        if at > self.now {
+            self.now = at;
+            self.steps_at_one_time = 0;
+        }
+        self.count_step();
+        let now = self.now;
+        if self.relay.poll_timeout().is_some_and(|due| due.at <= now) {
+            self.relay.handle_timeout(now);
+            let next = self.relay.poll_timeout();
+            let is_later = next.is_none_or(|next| next.at > now || next.wake == Wake::Output);
+            assert!(is_later, "{next:?} is due again right after it was told");
+            self.drain_relay();
+        }
+        if let Some(host) = &mut self.host.client {
+            host.handle_timeout(now);
+            self.drain_host();
+        }
+        if let Some(life) = &mut self.life {
+            if let Some(server) = &mut life.server {
+                server.handle_timeout(now);
+                life.service.go_on(server, now);
+            }
+        }
+        self.drain_server();
+        true
+    }
+}
+
+/// # The relay
+impl Chain {
+    /// Carries out all that the relay wants done.
+    pub(super) fn drain_relay(&mut self) {
+        let mut due = self.relay.poll_timeout();
+        let mut buf = Vec::new();
+        while let Some((side, output)) = self.relay.poll_output(&mut buf) {
+            let is_due = due.is_some_and(|due| due.at <= self.now);
+            assert!(
+                is_due,
+                "{output:?} waited, but {due:?} was when to come back"
+            );
+            assert!(
+                !self.over.contains(&side),
+                "{output:?} after the end of {side:?}"
+            );
+            match (side, output) {
+                (side, Output::Event(event)) => {
+                    let is_last = matches!(
+                        event,
+                        relay::Event::Downstream(server::Event::Closed { .. })
+                            | relay::Event::Upstream(client::Event::Closed)
+                    );
+                    self.over.extend(is_last.then_some(side));
+                    self.relay_events.push((self.now, event));
+                }
+                (Side::Downstream, Output::Write { len, .. }) => {
+                    let line = buf.split_off(buf.len() - len);
+                    self.note(&format!("host < {}", text(&line)));
+                    self.ledger.said(&line);
+                    let sent = self.to_host.write(&line);
+                    self.relay.handle_downstream(self.now, Input::sent(sent));
+                }
+                (Side::Downstream, Output::Release { .. }) => self.to_host.close(),
+                (Side::Upstream, Output::Write { epoch, len, .. }) => {
+                    let line = buf.split_off(buf.len() - len);
+                    self.relay_writes(epoch, &line);
+                }
+                (Side::Upstream, Output::Open { epoch }) => self.open(epoch),
+                (Side::Upstream, Output::CloseWrite { epoch }) => self.life(epoch).input.close(),
+                (Side::Upstream, Output::Terminate { epoch }) => {
+                    self.life(epoch).end(ExitStatus::Signal(15));
+                }
+                (Side::Upstream, Output::Kill { epoch }) => {
+                    self.life(epoch).end(ExitStatus::Signal(9));
+                }
+                (Side::Upstream, Output::Release { epoch }) => {
+                    self.note(&format!("release {epoch}"));
+                    self.life(epoch);
+                    self.life = None;
+                }
+                (side, output) => panic!("{output:?} means nothing for {side:?}"),
+            }
+            due = self.relay.poll_timeout();
+        }
+        assert!(buf.is_empty(), "bytes that belong to no Write");
+        let waits = self.relay.poll_timeout().map(|deadline| deadline.wake);
+        assert_ne!(
+            waits,
+            Some(Wake::Output),
+            "output waits, but none is given out"
+        );
+    }
+
+    fn relay_writes(&mut self, epoch: Epoch, line: &[u8]) {
+        self.note(&format!("{epoch} > {}", text(line)));
+        self.deliveries.wrote(epoch.number(), text(line));
+        let life = self.life(epoch);
+        assert!(!life.input.is_closed(), "a write after the end of {epoch}");
+        let input = if life.is_running {
+            Input::sent(life.input.write(line))
+        } else {
+            life.input.close();
+            Input::write_failed(vec![Fault::new(FaultKind::BrokenPipe)])
+        };
+        self.relay.handle_upstream(self.now, epoch, input);
+    }
+
+    fn relay_reads_host(&mut self) {
+        match self.from_host.read() {
+            Read::Bytes(bytes, sent) => {
+                self.ledger.heard(&bytes);
+                self.relay.handle_downstream(self.now, Input::bytes(bytes));
+                self.drain_relay();
+                if let Some(host) = self.host.client.as_mut().filter(|_| sent > 0) {
+                    host.handle(self.now, Epoch::FIRST, Input::sent(sent));
+                }
+            }
+            Read::End => self.relay.handle_downstream(self.now, Input::end(&[])),
+            Read::Nothing => {}
+        }
+        self.drain_relay();
+    }
+
+    fn relay_reads_server(&mut self) {
+        let Some(life) = &mut self.life else {
+            return;
+        };
+        let epoch = life.epoch;
+        let wants = self.relay.wants_input(Side::Upstream, StreamId::DUPLEX);
+        // Last words are heard before the exit, as far as they are wanted.
+        let has_words = wants && life.output.waiting() > 0;
+        if let Some(status) = life.exit.take_if(|_| !has_words) {
+            let input = Input::exited(status);
+            self.relay.handle_upstream(self.now, epoch, input);
+            return self.drain_relay();
+        }
+        match life.output.read() {
+            Read::Bytes(bytes, sent) => {
+                if let Some(server) = life.server.as_mut().filter(|_| sent > 0) {
+                    server.handle(self.now, Input::sent(sent));
+                }
+                let input = Input::bytes(bytes);
+                self.relay.handle_upstream(self.now, epoch, input);
+            }
+            Read::End => self.relay.handle_upstream(self.now, epoch, Input::end(&[])),
+            Read::Nothing => {}
+        }
+        self.drain_relay();
+        self.drain_server();
+    }
+}
+
+/// # The servers
+impl Chain {
+    fn open(&mut self, epoch: Epoch) {
+        assert!(self.life.is_none(), "{epoch} before the last was released");
+        let behind = (self.cast)(epoch.number());
+        self.note(&format!("open {epoch}"));
+        let mut life = Life {
+            epoch,
+            server: None,
+            service: Service::default(),
+            exit: None,
+            is_running: true,
+            reads: true,
+            input: Pipe::new(self.chunking),
+            output: Pipe::new(self.chunking),
+        };
+        let opened = match behind {
+            Behind::Absent => {
+                life.is_running = false;
+                Input::open_failed(vec![Fault::new(FaultKind::NotFound)])
+            }
+            Behind::Mute => Input::Opened,
+            Behind::Serving(serving) => {
+                life.server = Some(Server::new(serving.config));
+                life.service = serving.service;
+                life.service.life = epoch.number();
+                Input::Opened
+            }
+        };
+        self.life = Some(life);
+        self.relay.handle_upstream(self.now, epoch, opened);
+    }
+
+    fn server_reads(&mut self) {
+        let Some(life) = &mut self.life else {
+            return;
+        };
+        let Some(server) = &mut life.server else {
+            return;
+        };
+        match life.input.read() {
+            Read::Bytes(bytes, sent) => {
+                server.handle(self.now, Input::bytes(bytes));
+                let epoch = life.epoch;
+                if sent > 0 {
+                    self.relay
+                        .handle_upstream(self.now, epoch, Input::sent(sent));
+                    self.drain_relay();
+                }
+            }
+            Read::End => server.handle(self.now, Input::end(&[])),
+            Read::Nothing => {}
+        }
+        self.drain_server();
+    }
+
+    /// Has the server behind do all that it wants to.
+    pub(super) fn drain_server(&mut self) {
+        let Some(life) = &mut self.life else {
+            return;
+        };
+        let Some(server) = &mut life.server else {
+            return;
+        };
+        let number = life.epoch.number();
+        let mut buf = Vec::new();
+        let mut is_over = false;
+        while let Some(output) = server.poll_output(&mut buf) {
+            match output {
+                Output::Event(event) => {
+                    life.service.event(server, self.now, event);
+                    let heard = life.service.heard.drain(..);
+                    self.heard.extend(heard.map(|what| (number, what)));
+                }
+                Output::Release { .. } => is_over = true,
+                Output::Write { len, .. } => {
+                    let line = buf.split_off(buf.len() - len);
+                    self.transcript
+                        .push(&format!("{} < {}", life.epoch, text(&line)));
+                    let sent = life.output.write(&line);
+                    server.handle(self.now, Input::sent(sent));
+                }
+                other => panic!("{other:?} means nothing for a server"),
+            }
+        }
+        if life.service.is_crashing {
+            life.end(ExitStatus::Code(70));
+            self.deaths += 1;
+        } else if is_over {
+            life.end(ExitStatus::Code(0));
+        }
+    }
+
+    pub(super) fn life(&mut self, epoch: Epoch) -> &mut Life {
+        let life = self.life.as_mut().filter(|life| life.epoch == epoch);
+        life.unwrap_or_else(|| panic!("{epoch} does not exist"))
+    }
+}
+
+impl Life {
+    /// It ends. What it wrote before can still be read.
+    pub(super) fn end(&mut self, status: ExitStatus) {
+        if self.is_running {
+            self.is_running = false;
+            self.server = None;
+            self.exit = Some(status);
+            self.output.close();
+        }
+    }
+}
+
+/// # The host
+impl Chain {
+    /// Carries out all that the host wants done.
+    pub(super) fn drain_host(&mut self) {
+        let mut buf = Vec::new();
+        while let Some(host) = &mut self.host.client {
+            let Some(output) = host.poll_output(&mut buf) else {
+                break;
+            };
+            match output {
+                Output::Event(event) => self.host.event(self.now, event),
+                Output::Open { epoch } => {
+                    let is_over = self.over.contains(&Side::Downstream);
+                    assert_eq!(
+                        epoch != Epoch::FIRST,
+                        is_over,
+                        "the host lost its connection"
+                    );
+                    let opened = if is_over {
+                        Input::open_failed(vec![Fault::new(FaultKind::NotFound)])
+                    } else {
+                        Input::Opened
+                    };
+                    host.handle(self.now, epoch, opened);
+                }
+                Output::Write { epoch, len, .. } => {
+                    let line = buf.split_off(buf.len() - len);
+                    self.transcript.push(&format!("host > {}", text(&line)));
+                    // What is said after the last word goes nowhere.
+                    let sent = if self.from_host.is_closed() {
+                        len
+                    } else {
+                        self.from_host.write(&line)
+                    };
+                    host.handle(self.now, epoch, Input::sent(sent));
+                }
+                Output::CloseWrite { .. } => self.from_host.close(),
+                Output::Release { .. } => {}
+                other => panic!("{other:?} before the relay had ended"),
+            }
+        }
+    }
+
+    fn host_reads(&mut self) {
+        let read = self.to_host.read();
+        if let Read::Bytes(_, sent @ 1..) = &read {
+            self.relay.handle_downstream(self.now, Input::sent(*sent));
+            self.drain_relay();
+        }
+        let Some(host) = &mut self.host.client else {
+            return;
+        };
+        match read {
+            Read::Bytes(bytes, _) => host.handle(self.now, Epoch::FIRST, Input::bytes(bytes)),
+            Read::End => {
+                let exited = Input::exited(ExitStatus::Code(0));
+                host.handle(self.now, Epoch::FIRST, exited);
+                self.drain_host();
+                let host = self.host.client();
+                host.handle(self.now, Epoch::FIRST, Input::end(&[]));
+            }
+            Read::Nothing => {}
+        }
+        self.drain_host();
+    }
+}
+
+fn text(line: &[u8]) -> &str {
+    core::str::from_utf8(line)
+        .expect("what is written is text")
+        .trim_end()
+}

@@ -1,0 +1,229 @@
+//! What the host and the relay said to each other, in the order in which the relay read and wrote it, and the rules
+//! for that: every request has at most one answer, and none after it was taken back; nobody shakes hands twice.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The one request that lasts: a watch ends with the link.
+const LISTEN: &str = "subscriptions/listen";
+
+/// Who said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Host,
+    Relay,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Everything, in order.
+    pub(super) lines: Vec<(Whose, String)>,
+    /// What the relay read and is not a whole line yet.
+    partial: Vec<u8>,
+    /// The requests of the host, by id.
+    requests: BTreeMap<String, Request>,
+    /// The request that each progress token belongs to.
+    tokens: BTreeMap<String, String>,
+    /// The questions of the relay, by id, and whether each is open.
+    questions: BTreeMap<String, bool>,
+    pub(super) handshakes: u32,
+    /// How many requests there were, but for those that last.
+    pub(super) asked: u64,
+    pub(super) answered: u64,
+    pub(super) cancelled: u64,
+}
+
+#[derive(Debug)]
+struct Request {
+    method: String,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Answered,
+    Cancelled,
+    Open,
+}
+
+/// The outside of a message.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    jsonrpc: &'a str,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<Params<'a>>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params<'a> {
+    #[serde(borrow)]
+    request_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    progress_token: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<Meta<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta<'a> {
+    #[serde(borrow)]
+    progress_token: Option<&'a RawValue>,
+}
+
+impl Ledger {
+    /// The relay read this of the host.
+    pub(super) fn heard(&mut self, bytes: &[u8]) {
+        self.partial.extend_from_slice(bytes);
+        while let Some(end) = memchr::memchr(b'\n', &self.partial) {
+            let line: Vec<u8> = self.partial.drain(..=end).collect();
+            let text = String::from_utf8_lossy(&line[..end]).into_owned();
+            // A host of which nothing is known may say anything.
+            let batch = serde_json::from_str::<Vec<&RawValue>>(&text);
+            let messages = batch.map_or_else(
+                |_| vec![&*text],
+                |batch| batch.into_iter().map(RawValue::get).collect(),
+            );
+            for message in messages {
+                if let Ok(envelope) = serde_json::from_str(message) {
+                    self.host_says(&envelope);
+                }
+            }
+            self.lines.push((Whose::Host, text));
+        }
+    }
+
+    fn host_says(&mut self, said: &Envelope<'_>) {
+        match (said.method.as_deref(), said.id) {
+            (Some(method), Some(id)) => {
+                self.asked += u64::from(method != LISTEN);
+                self.handshakes += u32::from(method == "initialize");
+                let params = said.params.as_ref();
+                let token = params.and_then(|params| params.meta.as_ref()?.progress_token);
+                let request = Request {
+                    method: method.into(),
+                    standing: Standing::Open,
+                };
+                // One that has the id of another is refused; the other stays.
+                if !self.is_open(id.get()) {
+                    self.requests.insert(id.get().into(), request);
+                    self.tokens
+                        .extend(token.map(|token| (token.get().into(), id.get().into())));
+                }
+            }
+            (Some("notifications/cancelled"), None) => {
+                let id = said.params.as_ref().and_then(|params| params.request_id);
+                let request = id.and_then(|id| self.requests.get_mut(id.get()));
+                if let Some(request) = request.filter(|request| request.is_open()) {
+                    request.standing = Standing::Cancelled;
+                    self.cancelled += 1;
+                }
+            }
+            (None, Some(id)) => {
+                if let Some(is_open) = self.questions.get_mut(id.get()) {
+                    *is_open = false;
+                }
+            }
+            (_, _) => {}
+        }
+    }
+
+    /// The relay wrote this line.
+    pub(super) fn said(&mut self, line: &[u8]) {
+        let text = core::str::from_utf8(line).expect("what is written is text");
+        let text = text.strip_suffix('\n').expect("a line ends");
+        let line_end = memchr::memchr2(b'\n', b'\r', text.as_bytes());
+        assert_eq!(line_end, None, "{text:?} is not one line");
+        let said: Envelope<'_> = serde_json::from_str(text).expect("a line is a message");
+        assert_eq!(said.jsonrpc, "2.0", "{text}");
+        self.relay_says(&said, text);
+        self.lines.push((Whose::Relay, text.into()));
+    }
+
+    fn relay_says(&mut self, said: &Envelope<'_>, text: &str) {
+        let params = said.params.as_ref();
+        match (said.method.as_deref(), said.id) {
+            (Some(_), Some(id)) => {
+                let known = self.questions.insert(id.get().into(), true);
+                assert!(known.is_none(), "the id of a question twice: {text}");
+            }
+            (Some("notifications/cancelled"), None) => {
+                let id = params.and_then(|params| params.request_id);
+                let id = id.expect("it names what is cancelled").get();
+                let is_open = self.questions.insert(id.into(), false);
+                assert_eq!(is_open, Some(true), "nothing to cancel: {text}");
+            }
+            (Some("notifications/progress"), None) => {
+                let token = params.and_then(|params| params.progress_token);
+                let token = token.expect("progress has a token").get();
+                let of = self.tokens.get(token);
+                assert!(
+                    of.is_some_and(|id| self.is_open(id)),
+                    "progress of nothing: {text}"
+                );
+            }
+            (Some(_), None) => {}
+            (None, id) => {
+                assert_ne!(said.result.is_some(), said.error.is_some(), "{text}");
+                // An error to nobody answers what cannot be read.
+                if let Some(id) = id.filter(|id| id.get() != "null") {
+                    self.answers(id.get(), text);
+                }
+            }
+        }
+    }
+
+    fn answers(&mut self, id: &str, text: &str) {
+        let request = self.requests.get_mut(id);
+        let request = request.unwrap_or_else(|| panic!("nobody asked: {text}"));
+        // One that has the id of another that is open is refused under it.
+        let is_refusal_of_a_twin = text.contains("another request with this id");
+        if !is_refusal_of_a_twin {
+            assert_eq!(
+                request.standing,
+                Standing::Open,
+                "one answer too many: {text}"
+            );
+            request.standing = Standing::Answered;
+        }
+        self.answered += u64::from(request.method != LISTEN);
+    }
+
+    fn is_open(&self, id: &str) -> bool {
+        self.requests.get(id).is_some_and(Request::is_open)
+    }
+
+    /// The requests that have no answer and were not taken back, but for those that last.
+    pub(super) fn open(&self) -> Vec<&str> {
+        let open = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.is_open() && request.method != LISTEN);
+        open.map(|(id, _)| id.as_str()).collect()
+    }
+
+    /// Every message of this side, in order.
+    pub(super) fn messages(&self, whose: Whose) -> impl Iterator<Item = Value> {
+        let of = self.lines.iter().filter(move |(of, _)| *of == whose);
+        of.filter_map(|(_, line)| serde_json::from_str(line).ok())
+    }
+}
+
+impl Request {
+    fn is_open(&self) -> bool {
+        self.standing == Standing::Open
+    }
+}

@@ -1,0 +1,670 @@
+//! Three parties in one memory: a host, a relay, and one server after another behind it; with a driver and a clock.
+//!
+//! ```ignore
+//! let mut chain = Chain::new(Eras { host: Era::Legacy, server: Era::Modern });
+//! let call = chain.tool("echo");
+//! chain.until_done(call);
+//! assert!(chain.text(call).ends_with("by life 1"));
+//! chain.kill(Death::Unheard);
+//! chain.finish();
+//! ```
+//!
+//! The host is a real client end and each server a real server end (`host`, `service`), or a script says the host's
+//! lines. The driver goes in steps and sleeps exactly to `poll_timeout`; what may happen at any moment is tried at every
+//! step (`Chain::at_step`). Whatever a script is about, the relay must keep to the rules of `ledger` and `driver`.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test file uses another part of the vocabulary"
+)]
+#![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
+
+#[path = "../world/chunking.rs"]
+mod chunking;
+mod driver;
+pub(crate) mod exchanges;
+mod host;
+mod ledger;
+mod pipe;
+pub(crate) mod script;
+mod service;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use everlink::client::{CallOptions, Event, Outcome};
+use everlink::protocol::Era;
+use everlink::relay::{self, Config, Relay, Side};
+use everlink::{
+    CallId, Client, ErrorObject, ExitStatus, Fault, FaultKind, Input, Instant, Payload, Watch,
+};
+use serde_json::{Value, json};
+
+pub(crate) use chunking::Chunking;
+use driver::Life;
+use host::Host;
+pub(crate) use host::{agreeable, host_config, silent};
+use ledger::Ledger;
+pub(crate) use ledger::Whose;
+use pipe::Pipe;
+pub(crate) use service::{Behind, COUNTING, REPORTS, everything};
+
+/// What does not happen within this time never will.
+const PATIENCE: Duration = seconds(24 * 60 * 60);
+
+/// What a server says on standard error when it dies of something.
+pub(crate) const LAST_WORDS: &str = "panicked at src/main.rs:7: no more numbers";
+
+pub(crate) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) fn payload(value: &Value) -> Payload {
+    Payload::of(value).expect("a value is JSON")
+}
+
+/// Which era is spoken on either side of the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Eras {
+    pub(crate) host: Era,
+    pub(crate) server: Era,
+}
+
+impl Eras {
+    pub(crate) const ALL: [Eras; 4] = [
+        Eras::new(Era::Legacy, Era::Legacy),
+        Eras::new(Era::Legacy, Era::Modern),
+        Eras::new(Era::Modern, Era::Legacy),
+        Eras::new(Era::Modern, Era::Modern),
+    ];
+
+    pub(crate) const fn new(host: Era, server: Era) -> Eras {
+        Eras { host, server }
+    }
+}
+
+/// How a server dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// What it wrote before is still read.
+    Heard,
+    /// What it wrote before and nobody read is lost.
+    Unheard,
+}
+
+/// Something that happens to a party between two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// The host says no more.
+    EndHost,
+    /// The server behind dies.
+    Kill(Death),
+    /// Somebody wants the transport to the server behind replaced.
+    Reconnect,
+    /// The host does not read for a while.
+    DeafenHost,
+    /// This life of the server behind reads no more.
+    DeafenServer,
+    /// Whoever runs the relay wants no more of it.
+    Shutdown,
+}
+
+/// Who of those that can is next to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// One after the other.
+    Fair,
+    /// Anybody, the same for the same seed.
+    Random(u64),
+}
+
+pub(crate) struct Chain {
+    eras: Eras,
+    relay: Relay,
+    host: Host,
+    from_host: Pipe,
+    to_host: Pipe,
+    cast: Box<dyn FnMut(u64) -> Behind>,
+    life: Option<Life>,
+    now: Instant,
+    chunking: Chunking,
+    order: Order,
+    last_turn: usize,
+    steps: u64,
+    steps_at_one_time: u32,
+    /// What happens at which step.
+    plan: Option<(u64, Deed)>,
+    /// The transports of which the last word was said.
+    over: Vec<Side>,
+    marks: u64,
+    deaths: u64,
+    ledger: Ledger,
+    deliveries: Deliveries,
+    /// What the servers heard that has no answer, with the number of the life.
+    heard: Vec<(u64, String)>,
+    relay_events: Vec<(Instant, relay::Event)>,
+    transcript: Transcript,
+}
+
+/// # Setting the scene
+impl Chain {
+    /// A host and servers of these eras; nothing has happened yet.
+    pub(crate) fn new(eras: Eras) -> Chain {
+        Chain::relayed_by(relay_config(), eras)
+    }
+
+    /// The same, with a relay that is set up like this.
+    pub(crate) fn relayed_by(relay: Config, eras: Eras) -> Chain {
+        let mut chain = Chain::of(relay, Some(host_config(eras.host)));
+        chain.eras = eras;
+        chain.served_by(move |_| Behind::of(eras.server))
+    }
+
+    /// A relay set up like this, and a host likewise; without one, a script says its lines.
+    pub(crate) fn of(relay: Config, host: Option<everlink::Config>) -> Chain {
+        let chunking = Chunking::usual();
+        Chain {
+            eras: Eras::ALL[0],
+            relay: Relay::new(relay),
+            host: Host::new(host),
+            from_host: Pipe::new(chunking),
+            to_host: Pipe::new(chunking),
+            cast: Box::new(|_| Behind::Absent),
+            life: None,
+            now: Instant::ZERO,
+            chunking,
+            order: Order::Fair,
+            last_turn: 0,
+            steps: 0,
+            steps_at_one_time: 0,
+            plan: None,
+            over: Vec::new(),
+            marks: 0,
+            deaths: 0,
+            ledger: Ledger::default(),
+            deliveries: Deliveries::default(),
+            heard: Vec::new(),
+            relay_events: Vec::new(),
+            transcript: Transcript::default(),
+        }
+    }
+
+    /// Which server is met in the first life, the second, and so on.
+    pub(crate) fn served_by(mut self, cast: impl FnMut(u64) -> Behind + 'static) -> Chain {
+        self.cast = Box::new(cast);
+        self
+    }
+
+    /// With all bytes cut like this.
+    pub(crate) fn chunked(mut self, chunking: Chunking) -> Chain {
+        self.chunking = chunking;
+        self.from_host = Pipe::new(chunking);
+        self.to_host = Pipe::new(chunking);
+        self
+    }
+
+    pub(crate) fn ordered(mut self, order: Order) -> Chain {
+        self.order = order;
+        self
+    }
+
+    /// What the host answers to questions.
+    pub(crate) fn mannered(
+        mut self,
+        manner: impl FnMut(&everlink::client::Ask) -> Option<Result<Value, ErrorObject>> + 'static,
+    ) -> Chain {
+        self.host.manner = Box::new(manner);
+        self
+    }
+
+    /// This happens before the step of this number, counted from the beginning.
+    pub(crate) fn at_step(&mut self, step: u64, deed: Deed) {
+        self.plan = Some((step, deed));
+    }
+
+    /// What was planned for a step will not happen any more. Whether it has.
+    pub(crate) fn give_up_plan(&mut self) -> bool {
+        self.plan.take().is_none()
+    }
+}
+
+/// A relay to a child process that is kept alive under all circumstances.
+pub(crate) fn relay_config() -> Config {
+    let mut config = Config::new(everlink::Config::child("guard", "1"), [7; 16]);
+    config.tells_stderr = true;
+    config
+}
+
+/// # What the host does
+impl Chain {
+    pub(crate) fn call(&mut self, method: &'static str, params: Value) -> CallId {
+        self.call_with(method, params, CallOptions::new())
+    }
+
+    pub(crate) fn call_with(
+        &mut self,
+        method: &'static str,
+        params: Value,
+        options: CallOptions,
+    ) -> CallId {
+        let params = (!params.is_null()).then(|| payload(&params));
+        let now = self.now;
+        let call = self.host.client().call(now, method, params, options);
+        let call = call.expect("the host takes the call");
+        self.host.calls.insert(call, method);
+        call
+    }
+
+    /// Calls a tool of this name, with a mark that no other call has.
+    pub(crate) fn tool(&mut self, name: &str) -> CallId {
+        self.tool_with(name, json!({}))
+    }
+
+    pub(crate) fn tool_with(&mut self, name: &str, mut arguments: Value) -> CallId {
+        self.marks += 1;
+        arguments["mark"] = format!("m{}", self.marks).into();
+        self.call("tools/call", json!({"name": name, "arguments": arguments}))
+    }
+
+    pub(crate) fn cancel(&mut self, call: CallId, reason: &str) {
+        let now = self.now;
+        let cancelled = self.host.client().cancel(now, call, Some(reason));
+        cancelled.expect("the call is under way");
+    }
+
+    pub(crate) fn watch(&mut self, wish: Watch) {
+        let now = self.now;
+        self.host.client().watch(now, wish);
+    }
+
+    /// Any other verb of the host.
+    pub(crate) fn host<T>(&mut self, verb: impl FnOnce(&mut Client, Instant) -> T) -> T {
+        let now = self.now;
+        verb(self.host.client(), now)
+    }
+
+    /// The script says this in the place of a host.
+    pub(crate) fn say(&mut self, message: &Value) {
+        self.say_raw(&format!("{message}\n"));
+    }
+
+    pub(crate) fn say_raw(&mut self, text: &str) {
+        self.transcript.push(&format!("host > {}", text.trim_end()));
+        self.from_host.write(text.as_bytes());
+    }
+}
+
+/// # What happens
+impl Chain {
+    pub(crate) fn perform(&mut self, deed: Deed) {
+        self.note(&format!("{deed:?}"));
+        match deed {
+            Deed::EndHost => self.end_host(),
+            Deed::Kill(death) => self.kill(death),
+            Deed::Reconnect => {
+                let seen = self.relay.upstream().epoch();
+                self.relay.reconnect(self.now, seen, "a new version is out");
+                self.drain_relay();
+            }
+            Deed::DeafenHost => self.deafen_host(seconds(300)),
+            Deed::DeafenServer => {
+                if let Some(life) = &mut self.life {
+                    life.reads = false;
+                }
+            }
+            Deed::Shutdown => {
+                self.relay.shutdown(self.now);
+                self.drain_relay();
+            }
+        }
+    }
+
+    /// The server behind dies, if there is one. What was on its way to it is lost.
+    pub(crate) fn kill(&mut self, death: Death) {
+        let Some(life) = self.life.as_mut().filter(|life| life.is_running) else {
+            return;
+        };
+        self.deaths += 1;
+        let epoch = life.epoch;
+        let words = Input::stderr(LAST_WORDS.as_bytes());
+        self.relay.handle_upstream(self.now, epoch, words);
+        self.drain_relay();
+        let life = self.life(epoch);
+        life.input.clear();
+        if death == Death::Unheard {
+            life.output.clear();
+        }
+        life.end(ExitStatus::Code(70));
+    }
+
+    /// The host says no more.
+    pub(crate) fn end_host(&mut self) {
+        self.drain_host();
+        self.from_host.close();
+    }
+
+    /// The host is gone: it says no more, and nothing can be written to it.
+    pub(crate) fn break_host(&mut self) {
+        self.end_host();
+        let fault = vec![Fault::new(FaultKind::BrokenPipe)];
+        self.relay
+            .handle_downstream(self.now, Input::write_failed(fault));
+        self.drain_relay();
+    }
+
+    /// The host does not read for so long.
+    pub(crate) fn deafen_host(&mut self, span: Duration) {
+        self.host.reads_from = self.now + span;
+    }
+
+    /// Any verb of whoever runs the relay.
+    pub(crate) fn relay<T>(&mut self, verb: impl FnOnce(&mut Relay, Instant) -> T) -> T {
+        let done = verb(&mut self.relay, self.now);
+        self.drain_relay();
+        done
+    }
+}
+
+/// # Time
+impl Chain {
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Goes on until nothing moves, without time passing.
+    pub(crate) fn settle(&mut self) {
+        while self.step() {}
+    }
+
+    /// Lets so much time pass.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let goal = self.now + span;
+        self.settle();
+        while self.sleep(goal) {
+            self.settle();
+        }
+        self.now = goal;
+        self.steps_at_one_time = 0;
+    }
+
+    /// One step, or the sleep before it. Whether there was any.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.step() || self.sleep(self.now + PATIENCE)
+    }
+
+    /// Goes on until this is so, or never will be.
+    fn run(&mut self, is_so: &mut dyn FnMut(&Chain) -> bool) -> bool {
+        let goal = self.now + PATIENCE;
+        loop {
+            if is_so(self) {
+                return true;
+            }
+            if !self.step() && !self.sleep(goal) {
+                return is_so(self);
+            }
+        }
+    }
+
+    /// Goes on until this is so, or the relay has ended.
+    #[track_caller]
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&Chain) -> bool) {
+        let so = self.run(&mut is_so);
+        assert!(so || self.relay.is_closed(), "never: {what}");
+    }
+
+    #[track_caller]
+    pub(crate) fn until_done(&mut self, call: CallId) {
+        self.until(&format!("{call} is done"), |chain| chain.is_done(call));
+    }
+
+    #[track_caller]
+    pub(crate) fn until_all_done(&mut self) {
+        self.until("all calls are done", |chain| {
+            chain.host.outcomes.len() == chain.host.calls.len()
+        });
+    }
+
+    /// The host ends, and with it the relay; checks that nothing is left.
+    #[track_caller]
+    pub(crate) fn finish(mut self) {
+        self.host.reads_from = self.now;
+        self.end_host();
+        self.until("both sides are closed", |chain| chain.relay.is_closed());
+        self.settle();
+        assert_eq!(
+            self.relay.poll_timeout(),
+            None,
+            "nothing is due after the end"
+        );
+        assert!(self.life.is_none(), "the server behind was let go");
+        self.check_answers();
+        if let Some(host) = &self.host.client {
+            assert!(host.stats().readies <= 1, "the host shook hands once");
+        }
+        assert!(self.ledger.handshakes <= 1, "the host shook hands once");
+    }
+
+    /// Every request that the relay read has its answer by now, or was taken back.
+    #[track_caller]
+    pub(crate) fn check_answers(&self) {
+        let open = self.ledger.open();
+        assert!(open.is_empty(), "without an answer: {open:?}");
+    }
+}
+
+/// # What came of it
+impl Chain {
+    pub(crate) const fn link(&self) -> &Relay {
+        &self.relay
+    }
+
+    /// The eras that the chain was made for.
+    pub(crate) const fn eras(&self) -> Eras {
+        self.eras
+    }
+
+    pub(crate) const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// How many calls of the host are not done.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.host.calls.len() - self.host.outcomes.len()
+    }
+
+    /// Whether there is a server that could die.
+    pub(crate) fn has_server(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.is_running)
+    }
+
+    pub(crate) const fn deaths(&self) -> u64 {
+        self.deaths
+    }
+
+    /// The number of the newest life of the server behind.
+    pub(crate) const fn lives(&self) -> u64 {
+        self.relay.upstream().epoch().number()
+    }
+
+    pub(crate) fn is_done(&self, call: CallId) -> bool {
+        self.host.outcomes.contains_key(&call)
+    }
+
+    /// Where the host stands.
+    pub(crate) fn host_state(&self) -> Option<everlink::client::State> {
+        self.host.client.as_ref().map(Client::state)
+    }
+
+    /// Whether the host was offered something before the server behind was heard.
+    pub(crate) fn was_offered_a_guess(&self) -> bool {
+        let host = self.host.client.as_ref();
+        let session = host.and_then(|host| host.session()?.server.as_ref());
+        session.is_some_and(|server| server.name() == "guard")
+    }
+
+    pub(crate) fn method_of(&self, call: CallId) -> &'static str {
+        self.host.calls[&call]
+    }
+
+    #[track_caller]
+    pub(crate) fn outcome(&self, call: CallId) -> &Outcome {
+        self.host.outcome(call)
+    }
+
+    /// The result of a call that has one.
+    #[track_caller]
+    pub(crate) fn result(&self, call: CallId) -> Value {
+        match self.outcome(call) {
+            Outcome::Reply(result) => result.parse().expect("a result is JSON"),
+            other => panic!("{call} has no result: {other:?}"),
+        }
+    }
+
+    /// The error that a call was answered with.
+    #[track_caller]
+    pub(crate) fn error(&self, call: CallId) -> &ErrorObject {
+        match self.outcome(call) {
+            Outcome::Error(error) => error,
+            other => panic!("{call} has no error: {other:?}"),
+        }
+    }
+
+    /// What a tool said.
+    #[track_caller]
+    pub(crate) fn text(&self, call: CallId) -> String {
+        let result = self.result(call);
+        let text = result["content"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("{call} says nothing: {result}"))
+            .to_owned()
+    }
+
+    /// What `pick` finds in the events of the host, in order.
+    pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
+        let events = self.host.events.iter().map(|(_, event)| event);
+        events.filter_map(pick).collect()
+    }
+
+    /// What `pick` finds in the events of the relay, in order.
+    pub(crate) fn picked_of_relay<'a, T>(
+        &'a self,
+        pick: impl FnMut(&'a relay::Event) -> Option<T>,
+    ) -> Vec<T> {
+        let events = self.relay_events.iter().map(|(_, event)| event);
+        events.filter_map(pick).collect()
+    }
+
+    /// The messages of this side of the host's transport, in the order in which the relay read or wrote them.
+    pub(crate) fn messages(&self, whose: Whose) -> Vec<Value> {
+        self.ledger.messages(whose).collect()
+    }
+
+    /// The messages of this method that the relay wrote to the host.
+    pub(crate) fn told(&self, method: &str) -> Vec<Value> {
+        let messages = self.ledger.messages(Whose::Relay);
+        messages.filter(|said| said["method"] == method).collect()
+    }
+
+    /// The answer of the relay to the request with this id.
+    pub(crate) fn answer_to(&self, id: &Value) -> Option<Value> {
+        let mut messages = self.ledger.messages(Whose::Relay);
+        messages.find(|said| said["method"].is_null() && said["id"] == *id)
+    }
+
+    /// How many requests the relay read, how many answers it wrote, and how many were taken back.
+    pub(crate) const fn counts(&self) -> (u64, u64, u64) {
+        let ledger = &self.ledger;
+        (ledger.asked, ledger.answered, ledger.cancelled)
+    }
+
+    pub(crate) const fn handshakes(&self) -> u32 {
+        self.ledger.handshakes
+    }
+
+    /// The messages that the relay wrote to the server of this life.
+    pub(crate) fn written_to(&self, life: u64) -> Vec<Value> {
+        let of = self.deliveries.lines.iter().filter(|(of, _)| *of == life);
+        of.filter_map(|(_, line)| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// The messages of this method that the relay wrote to the server of this life.
+    pub(crate) fn asked_of(&self, life: u64, method: &str) -> Vec<Value> {
+        let written = self.written_to(life).into_iter();
+        written.filter(|said| said["method"] == method).collect()
+    }
+
+    /// What the server of this life heard that has no answer and begins like this.
+    pub(crate) fn heard_by(&self, life: u64, beginning: &str) -> Vec<&str> {
+        let of = self.heard.iter().filter(|(of, _)| *of == life);
+        of.map(|(_, what)| what.as_str())
+            .filter(|what| what.starts_with(beginning))
+            .collect()
+    }
+
+    /// Bytes that the relay wrote and the host has not read.
+    pub(crate) const fn unread_by_host(&self) -> usize {
+        self.to_host.waiting()
+    }
+
+    /// Bytes that the host wrote and the relay has not read.
+    pub(crate) const fn unread_of_host(&self) -> usize {
+        self.from_host.waiting()
+    }
+
+    /// Adds to the transcript.
+    fn note(&mut self, what: &str) {
+        self.transcript.push(what);
+    }
+}
+
+/// What was written to the servers behind, with the number of the life; and the rule for it: a tool call goes to one life
+/// alone.
+#[derive(Debug, Default)]
+struct Deliveries {
+    lines: Vec<(u64, String)>,
+    /// The life that each marked call was written to.
+    marks: BTreeMap<String, u64>,
+}
+
+impl Deliveries {
+    fn wrote(&mut self, life: u64, line: &str) {
+        let mark = line.split_once(r#""mark":""#);
+        let mark = mark.and_then(|(_, rest)| rest.split_once('"'));
+        if let Some((mark, _)) = mark {
+            let first = *self.marks.entry(mark.into()).or_insert(life);
+            assert_eq!(first, life, "a tool call was sent to a second life: {line}");
+        }
+        self.lines.push((life, line.into()));
+    }
+}
+
+/// The last of what happened, for people; it is shown when a test fails.
+#[derive(Debug, Default)]
+struct Transcript(VecDeque<String>);
+
+impl Transcript {
+    fn push(&mut self, what: &str) {
+        if self.0.len() == 200 {
+            self.0.pop_front();
+        }
+        self.0.push_back(what.into());
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let lines: Vec<&str> = self.transcript.0.iter().map(String::as_str).collect();
+            eprintln!(
+                "at step {}, {:?}:\n{}",
+                self.steps,
+                self.now,
+                lines.join("\n")
+            );
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The lines of a host that is a script. Knows no relay.
+
+use everlink::protocol::Era;
+use serde_json::{Value, json};
+
+use super::{Chain, Eras, relay_config};
+
+impl Chain {
+    /// A script in the place of the host, and servers of an era.
+    pub(crate) fn scripted(server: Era) -> Chain {
+        let mut chain = Chain::of(relay_config(), None);
+        chain.eras = Eras::new(chain.eras.host, server);
+        chain.served_by(move |_| super::Behind::of(server))
+    }
+
+    /// The script shakes hands as a legacy host of the newest version.
+    pub(crate) fn shake_hands(&mut self, capabilities: Value) {
+        self.say(&initialize("2025-11-25", capabilities));
+        self.until("the handshake is answered", |chain| {
+            chain.answer_to(&json!("hello")).is_some()
+        });
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    }
+
+    /// The script asks something, and has its answer.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, request: &Value) -> Value {
+        self.say(request);
+        let id = &request["id"];
+        self.until("the answer", |chain| chain.answer_to(id).is_some());
+        self.answer_to(id).expect("the answer is there")
+    }
+}
+
+pub(crate) fn initialize(version: &str, capabilities: Value) -> Value {
+    let params = json!({
+        "protocolVersion": version,
+        "capabilities": capabilities,
+        "clientInfo": {"name": "script", "version": "1"},
+    });
+    request("hello", "initialize", params)
+}
+
+pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params})
+}
+
+/// The request of a modern host that can be asked everything.
+pub(crate) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> Value {
+    let meta = &mut params["_meta"];
+    meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+    meta["io.modelcontextprotocol/clientCapabilities"] =
+        json!({"elicitation": {"form": {}}, "sampling": {}, "roots": {}});
+    request(id, method, params)
+}
+
+/// A call of a tool, with a mark.
+pub(crate) fn call(name: &str, mark: &str) -> Value {
+    json!({"name": name, "arguments": {"mark": mark}})
+}
+
+pub(crate) fn cancel(id: impl Into<Value>) -> Value {
+    let params = json!({"requestId": id.into(), "reason": "no more"});
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+}

@@ -1,0 +1,480 @@
+//! The servers behind the relay: real server ends, and one application that has every kind of exchange.
+//! Knows neither the relay nor the host.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use everlink::protocol::{Era, LogLevel, ServerCapabilities, ServerFeature, Version, Versions};
+use everlink::server::{self, Cancelled, Event, Misuse, Offer, Progress, Request, Server};
+use everlink::{AskId, Change, ErrorObject, Instant, List, RequestId};
+use serde_json::{Value, json};
+
+use super::{payload, seconds};
+
+/// How one life of the server behind is.
+pub(crate) enum Behind {
+    /// It cannot be opened.
+    Absent,
+    /// It opens, and never says a word.
+    Mute,
+    /// It serves.
+    Serving(Box<Serving>),
+}
+
+pub(crate) struct Serving {
+    pub(crate) config: server::Config,
+    pub(crate) service: Service,
+}
+
+impl Behind {
+    /// A server that speaks the versions of this era and offers everything.
+    pub(crate) fn of(era: Era) -> Behind {
+        Behind::speaking(match era {
+            Era::Modern => Versions::MODERN,
+            _ => Versions::LEGACY,
+        })
+    }
+
+    /// A server that speaks this version alone and offers everything.
+    pub(crate) fn of_version(version: Version) -> Behind {
+        Behind::speaking(Versions::only(version))
+    }
+
+    fn speaking(versions: Versions) -> Behind {
+        let offer = Offer::new("shop", "1")
+            .with_capabilities(everything())
+            .with_instructions("ask for anything");
+        let mut config = server::Config::new(offer, [3; 16]);
+        config.versions = versions;
+        config.unknown_methods = server::UnknownMethods::Delivered;
+        let service = Service::default();
+        Behind::Serving(Box::new(Serving { config, service }))
+    }
+
+    /// With something else of it set up otherwise.
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Serving)) -> Behind {
+        if let Behind::Serving(serving) = &mut self {
+            change(serving);
+        }
+        self
+    }
+
+    /// With these tools on its list.
+    pub(crate) fn listing(self, tools: &[&str]) -> Behind {
+        let tools = tools.iter().map(|tool| (*tool).into()).collect();
+        self.with(|serving| serving.service.tools = tools)
+    }
+
+    /// A server that offers this and nothing else.
+    pub(crate) fn offering(self, capabilities: ServerCapabilities) -> Behind {
+        self.with(|serving| {
+            let offer = serving.config.offer.take();
+            serving.config.offer = offer.map(|offer| offer.with_capabilities(capabilities));
+        })
+    }
+}
+
+pub(crate) fn everything() -> ServerCapabilities {
+    static EVERYTHING: LazyLock<ServerCapabilities> = LazyLock::new(|| {
+        ServerCapabilities::default()
+            .with_tools(true)
+            .with_prompts(true)
+            .with_resources(true, true)
+            .with_completions()
+            .with_logging()
+            .with(ServerFeature::TasksToolsCall)
+            .with(ServerFeature::TasksCancel)
+            .with(ServerFeature::TasksList)
+            .with(ServerFeature::TasksExtension)
+    });
+    EVERYTHING.clone()
+}
+
+/// The application of one life.
+pub(crate) struct Service {
+    /// Which life it is.
+    pub(super) life: u64,
+    pub(crate) tools: Vec<String>,
+    pub(crate) resources: Vec<String>,
+    /// The tool calls that are not answered, by what they are called.
+    running: BTreeMap<RequestId, Value>,
+    /// The request that each question is asked for.
+    asked: BTreeMap<AskId, RequestId>,
+    /// The answers so far to the questions of a request.
+    answers: BTreeMap<RequestId, Vec<Value>>,
+    /// What it will do, by time and then in the order in which it decided to.
+    calendar: BTreeMap<(Instant, u64), Deed>,
+    planned: u64,
+    /// What it heard that has no answer.
+    pub(super) heard: Vec<String>,
+    /// It ends as soon as it has spoken.
+    pub(super) is_crashing: bool,
+}
+
+impl Default for Service {
+    fn default() -> Service {
+        Service {
+            life: 0,
+            tools: vec!["echo".into(), "count".into()],
+            resources: vec!["file:///a".into()],
+            running: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            calendar: BTreeMap::new(),
+            planned: 0,
+            heard: Vec::new(),
+            is_crashing: false,
+        }
+    }
+}
+
+enum Deed {
+    Progress(RequestId, f64),
+    Reply(RequestId),
+    Withdraw(AskId),
+}
+
+/// How many reports of progress `count` makes, one each second.
+pub(crate) const REPORTS: u32 = 3;
+
+impl Service {
+    /// When it wants to go on by itself.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.calendar.keys().next().map(|(at, _)| *at)
+    }
+
+    /// Does what is due.
+    pub(super) fn go_on(&mut self, server: &mut Server, now: Instant) {
+        while let Some(entry) = self.calendar.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            match entry.remove() {
+                Deed::Progress(request, so_far) => {
+                    let progress = Progress::new(so_far)
+                        .of(f64::from(REPORTS))
+                        .with_message(format!("{so_far} of {REPORTS}"));
+                    may_be_over(server.progress(now, request, progress));
+                }
+                Deed::Reply(request) => self.echo(server, now, request),
+                Deed::Withdraw(ask) => {
+                    let _ = server.withdraw(now, ask, None);
+                }
+            }
+        }
+    }
+
+    pub(super) fn event(&mut self, server: &mut Server, now: Instant, event: Event) {
+        match event {
+            Event::Request(request) => self.request(server, now, request),
+            Event::Cancelled { request, why } => {
+                if let (Some(call), Cancelled::ByPeer { reason }) =
+                    (self.running.remove(&request), why)
+                {
+                    let reason = reason.unwrap_or_default();
+                    self.heard
+                        .push(format!("cancelled {}: {reason}", call["name"]));
+                }
+            }
+            Event::Answered { ask, outcome, .. } => {
+                let answer = match outcome {
+                    Ok(answer) => answer.parse().expect("an answer is JSON"),
+                    Err(why) => json!({"unanswered": why.to_string()}),
+                };
+                self.answered(server, now, ask, answer);
+            }
+            Event::Notified { method, params } => {
+                let params = params.as_ref().map_or("", |params| params.as_str());
+                self.heard.push(format!("{method} {params}").trim().into());
+            }
+            Event::Watching(watch) => self.heard.push(format!("watching {watch:?}")),
+            Event::Met(peer) => self.heard.push(format!("met {:?}", peer.capabilities)),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, server: &mut Server, now: Instant, request: Request) {
+        let id = request.request;
+        let params: Value = request.params.as_ref().map_or(Value::Null, |params| {
+            params.parse().expect("parameters are JSON")
+        });
+        let result = match &*request.method {
+            "tools/call" if !params["task"].is_null() => json!({"task": task("working")}),
+            "tools/call" => {
+                self.running.insert(id, params.clone());
+                return self.tool(server, now, id, &params);
+            }
+            "prompts/get" if params["name"] == "form in the second life" && self.life == 1 => {
+                return;
+            }
+            "prompts/get"
+                if params["name"]
+                    .as_str()
+                    .is_some_and(|name| name.starts_with("form")) =>
+            {
+                self.running.insert(id, params);
+                return self.ask(server, now, id, "elicitation/create");
+            }
+            "prompts/get" if params["name"] == "crash" => {
+                self.is_crashing = true;
+                return;
+            }
+            "prompts/get" => {
+                let text = format!("{} by life {}", params["name"], self.life);
+                json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
+            }
+            "resources/read" if params["uri"] == "file:///missing" => {
+                let error = ErrorObject::new(-32_002, "there is no such resource");
+                return server.fail(now, id, error).expect("it is open");
+            }
+            "resources/read" => json!({"contents": [{"uri": params["uri"], "text": "so it says"}]}),
+            "completion/complete" => {
+                json!({"completion": {"values": [params["argument"]["value"]]}})
+            }
+            "tools/list" => {
+                let of = |name: &String| json!({"name": name, "inputSchema": {"type": "object"}});
+                json!({"tools": self.tools.iter().map(of).collect::<Vec<_>>()})
+            }
+            "prompts/list" => json!({"prompts": [{"name": "greet"}]}),
+            "resources/list" => {
+                let of = |uri: &String| json!({"uri": uri, "name": uri});
+                json!({"resources": self.resources.iter().map(of).collect::<Vec<_>>()})
+            }
+            "resources/templates/list" => {
+                json!({"resourceTemplates": [{"uriTemplate": "file:///{name}", "name": "any"}]})
+            }
+            "tasks/get" => task("completed"),
+            "tasks/list" => json!({"tasks": [task("completed")]}),
+            "tasks/result" => text_result(format!("a task of life {}", self.life)),
+            "tasks/cancel" => task("cancelled"),
+            "tasks/update" => json!({}),
+            _ => json!({"method": request.method, "params": params}),
+        };
+        server
+            .respond(now, id, payload(&result))
+            .expect("the result fits");
+    }
+
+    fn tool(&mut self, server: &mut Server, now: Instant, id: RequestId, call: &Value) {
+        let arguments = &call["arguments"];
+        let said = match call["name"].as_str().unwrap_or_default() {
+            "wait" => return,
+            "nap" => {
+                let span = seconds(arguments["seconds"].as_u64().unwrap_or(1));
+                return self.plan(now + span, Deed::Reply(id));
+            }
+            "count" => {
+                for number in 1..=REPORTS {
+                    let at = now + seconds(u64::from(number - 1));
+                    self.plan(at, Deed::Progress(id, f64::from(number)));
+                }
+                let end = now + seconds(u64::from(REPORTS));
+                return self.plan(end, Deed::Reply(id));
+            }
+            "form" => return self.ask(server, now, id, "elicitation/create"),
+            "sample" => return self.ask(server, now, id, "sampling/createMessage"),
+            "roots" => return self.ask(server, now, id, "roots/list"),
+            "both" => {
+                self.ask(server, now, id, "elicitation/create");
+                return self.ask(server, now, id, "sampling/createMessage");
+            }
+            // As `form`, but it does not wait for the answer.
+            "form and go on" => {
+                self.ask(server, now, id, "elicitation/create");
+                return self.plan(now + seconds(1), Deed::Reply(id));
+            }
+            // As `form`, but it takes the question back.
+            "form and withdraw" => {
+                self.ask(server, now, id, "elicitation/create");
+                if let Some((ask, _)) = self.asked.iter().find(|(_, of)| **of == id) {
+                    self.plan(now + seconds(1), Deed::Withdraw(*ask));
+                }
+                return;
+            }
+            // As `form`, but the client is not told for which request.
+            "blurt" => {
+                let asked = server.ask_unbidden(
+                    now,
+                    "elicitation/create",
+                    Some(payload(&question("elicitation/create"))),
+                );
+                return self.asks(server, now, id, asked);
+            }
+            // As `blurt`, but the call is over by then.
+            "blurt and go on" => {
+                self.echo(server, now, id);
+                let params = payload(&question("elicitation/create"));
+                let asked = server.ask_unbidden(now, "elicitation/create", Some(params));
+                self.asked.extend(asked.ok().map(|ask| (ask, id)));
+                return;
+            }
+            "sample with progress" => {
+                let mut params = question("sampling/createMessage");
+                params["_meta"] = json!({"progressToken": "theirs"});
+                let asked = server.ask(now, id, "sampling/createMessage", Some(payload(&params)));
+                return self.asks(server, now, id, asked);
+            }
+            "task" => {
+                let mut created = task("working");
+                created["resultType"] = "task".into();
+                return server
+                    .respond(now, id, payload(&created))
+                    .expect("a task is what was asked for");
+            }
+            "refuse" => {
+                let code = arguments["code"].as_i64().unwrap_or(-32_603);
+                let error = ErrorObject {
+                    data: "{\"why\":\"asked to\"}".parse().ok(),
+                    ..ErrorObject::new(code, "no")
+                };
+                return server.fail(now, id, error).expect("it is open");
+            }
+            "broken" => {
+                let result =
+                    json!({"content": [{"type": "text", "text": "it broke"}], "isError": true});
+                return server
+                    .respond(now, id, payload(&result))
+                    .expect("it is open");
+            }
+            "big" => {
+                let bytes = arguments["bytes"].as_u64().unwrap_or(0);
+                let text = "x".repeat(usize::try_from(bytes).unwrap_or(0));
+                return server
+                    .respond(now, id, payload(&text_result(text)))
+                    .expect("it is open");
+            }
+            "crash" => {
+                self.is_crashing = true;
+                return;
+            }
+            "log" => {
+                for level in [LogLevel::Debug, LogLevel::Info, LogLevel::Error] {
+                    let data = payload(&json!(format!("at {}", level.as_str())));
+                    server
+                        .log(now, Some(id), level, Some("shop"), data)
+                        .expect("logging is offered");
+                }
+                Ok(())
+            }
+            "touch" => {
+                let uri = arguments["uri"].as_str().unwrap_or_default().into();
+                server.publish(now, Change::Resource { uri })
+            }
+            "learn" => {
+                self.tools.push("learned".into());
+                server.publish(now, Change::List(List::Tools))
+            }
+            "find" => {
+                self.resources.push("file:///found".into());
+                server.publish(now, Change::List(List::Resources))
+            }
+            "tell" => {
+                let method = arguments["method"]
+                    .as_str()
+                    .unwrap_or("acme/news")
+                    .to_owned();
+                server.notify(now, method, Some(payload(&json!({"of": "life"}))))
+            }
+            _ => Ok(()),
+        };
+        said.expect("it may be said");
+        self.echo(server, now, id);
+    }
+
+    fn ask(&mut self, server: &mut Server, now: Instant, id: RequestId, method: &'static str) {
+        let params = Some(question(method)).filter(|params| !params.is_null());
+        let asked = server.ask(now, id, method, params.as_ref().map(payload));
+        self.asks(server, now, id, asked);
+    }
+
+    fn asks(
+        &mut self,
+        server: &mut Server,
+        now: Instant,
+        id: RequestId,
+        asked: Result<AskId, Misuse>,
+    ) {
+        match asked {
+            Ok(ask) => {
+                self.asked.insert(ask, id);
+            }
+            Err(misuse) => {
+                let error = ErrorObject::new(-32_603, format!("cannot ask: {misuse}"));
+                server.fail(now, id, error).expect("it is open");
+            }
+        }
+    }
+
+    /// Replies when all that was asked for the request is answered.
+    fn answered(&mut self, server: &mut Server, now: Instant, ask: AskId, answer: Value) {
+        let Some(id) = self.asked.remove(&ask) else {
+            return;
+        };
+        self.heard.push(format!("answered {answer}"));
+        self.answers.entry(id).or_default().push(answer);
+        if !self.asked.values().any(|other| *other == id) {
+            self.echo(server, now, id);
+        }
+    }
+
+    /// Replies with what was asked, by whom it is answered, and what the client answered to questions.
+    fn echo(&mut self, server: &mut Server, now: Instant, id: RequestId) {
+        let Some(call) = self.running.remove(&id) else {
+            return;
+        };
+        let answers = self.answers.remove(&id).unwrap_or_default();
+        let text = format!(
+            "{} {} by life {}",
+            call["name"].as_str().unwrap_or_default(),
+            call["arguments"]["mark"],
+            self.life
+        );
+        let mut result = text_result(text);
+        if call["arguments"].is_null() {
+            result = json!({"messages": [], "description": "a prompt"});
+        }
+        result["structuredContent"] = json!({"answers": answers});
+        may_be_over(server.respond(now, id, payload(&result)));
+    }
+
+    fn plan(&mut self, at: Instant, deed: Deed) {
+        self.planned += 1;
+        self.calendar.insert((at, self.planned), deed);
+    }
+}
+
+/// A request that was cancelled is over before its server knows.
+fn may_be_over(done: Result<(), Misuse>) {
+    assert!(
+        matches!(done, Ok(()) | Err(Misuse::UnknownRequest)),
+        "{done:?}"
+    );
+}
+
+fn text_result(text: String) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+fn task(status: &str) -> Value {
+    let at = "2026-07-28T00:00:00Z";
+    json!({"taskId": "t1", "status": status, "createdAt": at, "lastUpdatedAt": at, "ttl": 60_000, "ttlMs": 60_000})
+}
+
+/// What a client is asked.
+fn question(method: &str) -> Value {
+    match method {
+        "elicitation/create" => json!({
+            "message": "Who are you?",
+            "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+        }),
+        "sampling/createMessage" => json!({
+            "messages": [{"role": "user", "content": {"type": "text", "text": "Say a word."}}],
+            "maxTokens": 10,
+        }),
+        _ => Value::Null,
+    }
+}
+
+/// How long `count` takes.
+pub(crate) const COUNTING: Duration = seconds(REPORTS as u64);

@@ -1,0 +1,360 @@
+//! A relay whose server dies, hangs or is replaced at any moment of any exchange: the host never notices more than it must.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
+
+mod chain;
+
+use chain::exchanges::{EXCHANGES, list_changes};
+use chain::{
+    Behind, Chain, Chunking, Death, Deed, Eras, LAST_WORDS, Order, host_config, relay_config,
+    seconds,
+};
+use everlink::CallId;
+use everlink::client::{FailureKind, Outcome};
+use everlink::protocol::{Era, Repeat, method};
+use serde_json::{Value, json};
+
+#[test]
+fn a_death_at_every_step_of_every_exchange_is_told_and_survived() {
+    for death in [Death::Heard, Death::Unheard] {
+        let deaths = Trial::of(Deed::Kill(death)).every_step(is_survived);
+        assert!(deaths > 1_000, "{deaths}");
+    }
+}
+
+#[test]
+fn a_death_is_survived_whoever_is_quicker() {
+    for seed in 1..=2 {
+        let mut trial = Trial::of(Deed::Kill(Death::Heard));
+        trial.order = Order::Random(seed);
+        trial.every_step(is_survived);
+    }
+}
+
+/// What is read last may be half a line.
+#[test]
+fn a_death_in_the_middle_of_a_line_is_survived() {
+    let mut trial = Trial::of(Deed::Kill(Death::Unheard));
+    trial.chunking = Chunking::Random(1);
+    trial.is_about = |name| ["a tool", "a form"].contains(&name);
+    let deaths = trial.every_step(is_survived);
+    assert!(deaths > 1_000, "{deaths}");
+}
+
+/// Everything was answered, once, and the next life is as good as any.
+fn is_survived(chain: &mut Chain, exchange: &str, calls: &[CallId]) {
+    for call in calls {
+        if let Some(text) = loss(chain, *call) {
+            for words in [
+                "the server ended before it replied",
+                "it had been sent and may have run",
+                LAST_WORDS,
+                "exit status 70",
+            ] {
+                assert!(text.contains(words), "{text:?} does not say {words:?}");
+            }
+        }
+    }
+    works_again(chain);
+    if exchange != "a list that changes" {
+        assert_eq!(
+            list_changes(chain),
+            [],
+            "the lists of the next life are the same"
+        );
+    }
+}
+
+/// A planned replacement waits for the calls in flight, and costs nothing.
+#[test]
+fn a_reconnect_at_every_step_of_every_exchange_loses_nothing() {
+    let times = Trial::of(Deed::Reconnect).every_step(|chain, _, calls| {
+        for call in calls {
+            assert_eq!(loss(chain, *call), None);
+        }
+        works_again(chain);
+        assert_eq!(chain.link().upstream().stats().failures, 0);
+    });
+    assert!(times > 1_000, "{times}");
+}
+
+/// A host that does not read for a while misses nothing that it asked for.
+#[test]
+fn a_host_that_does_not_read_for_a_while_loses_nothing() {
+    Trial::of(Deed::DeafenHost).every_step(|chain, _, calls| {
+        for call in calls {
+            assert_eq!(loss(chain, *call), None);
+        }
+        works_again(chain);
+        assert_eq!(chain.lives(), 1, "it was not the server's fault");
+    });
+}
+
+/// A server that reads no more is found out, and its calls are told so.
+#[test]
+fn a_server_that_reads_no_more_is_told_and_replaced() {
+    Trial::of(Deed::DeafenServer).every_step(|chain, _, calls| {
+        for call in calls {
+            if let Some(text) = loss(chain, *call) {
+                let is_told = [
+                    "neither a reply nor progress came in time",
+                    "the server was silent and answered no probe",
+                ];
+                assert!(is_told.iter().any(|words| text.contains(words)), "{text}");
+            }
+        }
+        chain.pass(seconds(300));
+        works_again(chain);
+        assert!(chain.lives() <= 2);
+    });
+}
+
+/// The relay ends with its host: what it was asked is answered, and its server is taken down.
+#[test]
+fn a_host_that_ends_at_every_step_ends_the_relay() {
+    Trial::of(Deed::EndHost).every_step(|chain, _, _| {
+        chain.end_host();
+    });
+}
+
+/// The relay ends when it is told to: what it was asked is answered, and what comes later is refused.
+#[test]
+fn a_shutdown_at_every_step_of_every_exchange_answers_everything() {
+    Trial::of(Deed::Shutdown).every_step(|chain, _, calls| {
+        for call in calls.iter().filter(|call| chain.is_done(**call)) {
+            if let Outcome::Error(error) = chain.outcome(*call) {
+                let expected = [
+                    "the server is shutting down and takes no new requests",
+                    "there is no such resource",
+                    "no",
+                ];
+                assert!(expected.contains(&&*error.message), "{error}");
+            }
+        }
+        chain.perform(Deed::Shutdown);
+    });
+}
+
+/// A legacy server does not say for which request it asks, so one of the host's must serve for all. It can still be asked for
+/// itself.
+#[test]
+fn questions_of_others_leave_a_request_its_rounds() {
+    let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).served_by(|life| match life {
+        1 => Behind::of(Era::Legacy),
+        _ => Behind::of(Era::Modern),
+    });
+    let prompt = chain.call("prompts/get", json!({"name": "form in the second life"}));
+    for _ in 0..10 {
+        let blurt = chain.tool("blurt");
+        chain.until_done(blurt);
+    }
+    chain.kill(Death::Heard);
+    chain.until_done(prompt);
+    let answers = &chain.result(prompt)["structuredContent"]["answers"];
+    assert_eq!(answers[0]["content"]["name"], "Ada");
+    chain.finish();
+}
+
+#[test]
+fn a_hundred_deaths_under_ten_thousand_calls_of_a_legacy_host() {
+    hundred_deaths(Era::Legacy, 1);
+}
+
+#[test]
+fn a_hundred_deaths_under_ten_thousand_calls_of_a_modern_host() {
+    hundred_deaths(Era::Modern, 2);
+}
+
+/// Servers of either era die at random steps under calls of all kinds, up to 64 in flight: each is answered, once.
+fn hundred_deaths(host: Era, seed: u64) {
+    const CALLS: usize = 10_000;
+    const DEATHS: u64 = 100;
+    let mut dice = Dice(seed);
+    let mut config = relay_config();
+    // So many calls that ask are more than the usual limits are for.
+    config.upstream.limits.asks = 1_000;
+    config.downstream.limits.asks = 1_000;
+    config.downstream.limits.input_rounds = 1_000;
+    config.upstream.policy.resends = u32::MAX;
+    config.upstream.policy.retry.budget = u32::MAX;
+    config.upstream.policy.retry.cap = seconds(1);
+    let mut eras = Dice(seed);
+    let mut host_config = host_config(host);
+    host_config.limits.asks = 1_000;
+    host_config.limits.input_rounds = 1_000;
+    let mut chain = Chain::of(config, Some(host_config))
+        .ordered(Order::Random(seed))
+        .served_by(move |_| Behind::of([Era::Legacy, Era::Modern][eras.below(2)]));
+    let (mut calls, mut next_death, mut hit) = (Vec::new(), 100, 0);
+    while chain.in_flight() > 0 || calls.len() < CALLS {
+        if chain.in_flight() < 64 && calls.len() < CALLS {
+            let (method, params) = any_call(&mut dice, calls.len());
+            calls.push(chain.call(method, params));
+        }
+        if chain.deaths() < DEATHS && chain.steps() >= next_death && chain.has_server() {
+            hit += u32::from(chain.in_flight() > 0);
+            chain.kill([Death::Heard, Death::Unheard][dice.below(2)]);
+            next_death = chain.steps() + dice.below(800) as u64;
+        }
+        assert!(chain.go_on(), "{} calls are never done", chain.in_flight());
+    }
+    assert_eq!(chain.deaths(), DEATHS);
+    assert_eq!(calls.len(), CALLS);
+    assert_eq!(hit, 100, "every death had calls in flight");
+    let lost = calls.iter().filter(|call| loss(&chain, **call).is_some());
+    let lost = lost.count();
+    assert!((100..CALLS / 2).contains(&lost), "{lost} calls were lost");
+    assert!(chain.lives() > DEATHS);
+    let (asked, answered, cancelled) = chain.counts();
+    assert_eq!((asked, cancelled), (answered, 0));
+    assert_eq!(chain.handshakes(), u32::from(host == Era::Legacy));
+    chain.finish();
+}
+
+fn any_call(dice: &mut Dice, number: usize) -> (&'static str, Value) {
+    let tools = ["echo", "form", "sample", "broken", "count", "log", "both"];
+    match dice.below(12) {
+        0 => ("prompts/get", json!({"name": "greet"})),
+        1 => ("prompts/get", json!({"name": "form"})),
+        2 => ("resources/read", json!({"uri": "file:///a"})),
+        3 => ("tools/list", Value::Null),
+        4 => ("acme/weigh", json!({"what": number})),
+        at => {
+            let arguments = json!({"mark": format!("m{number}")});
+            let name = tools[at % tools.len()];
+            ("tools/call", json!({"name": name, "arguments": arguments}))
+        }
+    }
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap_or(0) % sides
+    }
+}
+
+/// Whatever happened to whom, a host that watches hears that it must look.
+#[test]
+#[ignore = "finding 7: not where the first life ended before it granted the watch"]
+fn word_of_a_change_survives_every_death() {
+    for order in [Order::Fair, Order::Random(1), Order::Random(2)] {
+        for death in [Death::Heard, Death::Unheard] {
+            let mut trial = Trial::of(Deed::Kill(death));
+            trial.order = order;
+            trial.is_about = |name| name == WATCHED;
+            trial.every_step(is_survived);
+        }
+    }
+}
+
+const WATCHED: &str = "a resource that is watched";
+
+/// Something that happens at every step of some exchanges between all eras.
+struct Trial {
+    deed: Deed,
+    chunking: Chunking,
+    order: Order,
+    is_about: fn(&str) -> bool,
+}
+
+impl Trial {
+    fn of(deed: Deed) -> Trial {
+        Trial {
+            deed,
+            chunking: Chunking::usual(),
+            order: Order::Fair,
+            is_about: |name| name != WATCHED,
+        }
+    }
+
+    /// Plays each exchange with the deed at one step after another, and looks at what came of it. How often it was done.
+    fn every_step(&self, look: impl Fn(&mut Chain, &str, &[CallId])) -> u64 {
+        let mut times = 0;
+        for exchange in EXCHANGES.iter().filter(|of| (self.is_about)(of.name)) {
+            for eras in Eras::ALL
+                .into_iter()
+                .filter(|eras| (exchange.exists)(*eras))
+            {
+                for step in 0.. {
+                    println!(
+                        "{} in {eras:?}, {:?} at step {step}",
+                        exchange.name, self.deed
+                    );
+                    let mut chain = Chain::new(eras).chunked(self.chunking).ordered(self.order);
+                    chain.at_step(step, self.deed);
+                    let calls = (exchange.play)(&mut chain);
+                    let was_done = chain.give_up_plan();
+                    look(&mut chain, exchange.name, &calls);
+                    chain.finish();
+                    if !was_done {
+                        break;
+                    }
+                    times += 1;
+                }
+            }
+        }
+        times
+    }
+}
+
+#[track_caller]
+fn works_again(chain: &mut Chain) {
+    // What happened is known by then.
+    chain.settle();
+    let again = chain.tool("echo");
+    chain.until_done(again);
+    let by = format!("by life {}", chain.lives());
+    assert!(chain.text(again).ends_with(&by), "{}", chain.text(again));
+}
+
+/// What the host was told in the place of a reply: as a result of a tool, as an error to everything else. Nothing that may
+/// be asked again is lost with one server.
+#[track_caller]
+fn loss(chain: &Chain, call: CallId) -> Option<String> {
+    let method = chain.method_of(call);
+    let (text, delivery) = match chain.outcome(call) {
+        Outcome::Reply(result) => {
+            let result: Value = result.parse().expect("a result is JSON");
+            let delivery = result["_meta"]["everlink/delivery"].as_str()?;
+            assert_eq!(method, "tools/call");
+            assert_eq!(result["isError"], true);
+            let text = result["content"][0]["text"].as_str();
+            (text.unwrap_or_default().to_owned(), delivery.to_owned())
+        }
+        Outcome::Error(error) => {
+            let data: Value = error.data.as_ref()?.parse().expect("data is JSON");
+            let delivery = data["everlink/delivery"].as_str()?;
+            assert_ne!(method, "tools/call", "a tool call has a result: {error}");
+            assert_eq!(error.code, -32_603);
+            (error.message.to_string(), delivery.to_owned())
+        }
+        Outcome::Failed(failure) => {
+            let is_expected = match failure.kind {
+                FailureKind::Cancelled { .. } => true,
+                FailureKind::NotOffered { .. } => chain.was_offered_a_guess(),
+                _ => false,
+            };
+            assert!(is_expected, "{failure}");
+            return None;
+        }
+        other => panic!("{other:?}"),
+    };
+    let is_repeated = method::find(method).is_some_and(|facts| facts.repeat == Repeat::Safe);
+    let is_final = !is_repeated || text.contains("in time");
+    assert!(is_final, "{method} can be asked again: {text}");
+    assert!(text.starts_with(method), "{text}");
+    let expected = match &*delivery {
+        "not_sent" => "it was not sent, so it did not run",
+        _ => "it had been sent and may have run",
+    };
+    assert!(text.contains(expected), "{delivery}: {text}");
+    Some(text)
+}
