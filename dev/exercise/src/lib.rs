@@ -22,14 +22,18 @@
 //! without. New inputs land in `fuzz/corpus/`, of which a small, hand-picked part is committed and replayed by
 //! `tests/corpus.rs` on every run of the tests. What crashes becomes a test by name.
 
+pub mod both;
+mod dialogue;
 mod json;
 mod line;
 mod message;
 mod pair;
 mod peer;
 mod play;
+pub mod relay;
 mod rules;
 mod script;
+pub mod server;
 
 pub use line::line;
 pub use message::message;
@@ -43,4 +47,28 @@ pub fn client_stdio(data: &[u8]) {
     let setup = Setup::read(&mut tape);
     let ops = Op::read_all(&mut tape);
     run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a server over a byte stream.
+pub fn server_stdio(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = server::Setup::read(&mut tape);
+    let ops = server::Op::read_all(&mut tape);
+    server::run(&setup, &ops);
+}
+
+/// Plays `data` as the lives of both ends of a link.
+pub fn pair(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = both::Setup::read(&mut tape);
+    let ops = both::Op::read_all(&mut tape);
+    both::run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a relay, with a host in front and servers behind.
+pub fn relay(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = relay::Setup::read(&mut tape);
+    let ops = relay::Op::read_all(&mut tape);
+    relay::run(&setup, &ops);
 }
