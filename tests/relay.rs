@@ -224,8 +224,12 @@ fn long_messages_are_carried_and_too_long_ones_are_told() {
         let echo = chain.tool("echo");
         chain.until_all_done();
         assert_eq!(chain.text(long).len(), 1 << 20);
-        let error = chain.error(longer);
-        assert!(error.message.contains("could not be passed on"), "{error}");
+        let text = chain.text(longer);
+        assert!(text.contains("could not be passed on"), "{text}");
+        assert_eq!(
+            chain.result(longer)["_meta"]["everlink/delivery"],
+            "unknown"
+        );
         assert_eq!(chain.text(echo), "echo \"m3\" by life 1");
         chain.finish();
     }
@@ -448,11 +452,25 @@ fn a_question_for_nobody_is_refused() {
     chain.settle();
     let heard = chain.heard_by(1, "answered");
     assert_eq!(heard.len(), 1);
-    assert!(
-        heard[0].contains("the client cannot be asked this now"),
-        "{heard:?}"
-    );
+    assert!(heard[0].contains("no request is under way"), "{heard:?}");
     chain.finish();
+}
+
+/// A legacy server does not say for which call it asks: whichever the host is asked for, the answer is the server's.
+#[test]
+#[ignore = "finding 9: a question ends with a call that it was not asked for"]
+fn questions_among_many_calls_are_answered() {
+    for exchange in EXCHANGES
+        .iter()
+        .filter(|exchange| exchange.name.contains("among"))
+    {
+        for order in [Order::Fair, Order::Random(1), Order::Random(2)] {
+            let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).ordered(order);
+            let calls = (exchange.play)(&mut chain);
+            (exchange.check)(&chain, &calls);
+            chain.finish();
+        }
+    }
 }
 
 /// A host may say how far it is with the answer to a question.
