@@ -72,8 +72,6 @@ fn every_version_meets_every_other() {
     }
 }
 
-/// # What each side is told of the other
-
 #[test]
 fn the_host_is_offered_what_the_server_offers() {
     for eras in Eras::ALL {
@@ -162,8 +160,6 @@ fn results_are_dressed_for_the_era_of_the_host() {
         chain.finish();
     }
 }
-
-/// # Requests
 
 /// Neither side sees the ids of the other.
 #[test]
@@ -309,8 +305,6 @@ fn noise_of_either_side_stays_there() {
     }
 }
 
-/// # Cancelling
-
 /// However far it has come, a call that was taken back has no answer, and its server is told if it has it.
 #[test]
 fn a_call_can_be_cancelled_at_every_step() {
@@ -366,8 +360,6 @@ fn a_call_that_was_never_sent_is_cancelled_in_silence() {
         chain.finish();
     }
 }
-
-/// # Questions
 
 /// A refusal of the host is one to the server, where its era has a word for it.
 #[test]
@@ -491,8 +483,6 @@ fn progress_of_an_answer_is_carried_to_the_server() {
     assert_eq!(chain.asked_of(1, "notifications/progress").len(), 1);
     chain.finish();
 }
-
-/// # Changes and logs
 
 /// One change is told once.
 #[test]

@@ -65,6 +65,26 @@ fn is_survived(chain: &mut Chain, exchange: &str, calls: &[CallId]) {
     }
 }
 
+/// Where no other server comes, all that was asked and is asked later is told so.
+#[test]
+fn a_server_that_never_comes_back_is_told_at_every_step_of_every_exchange() {
+    let mut trial = Trial::of(Deed::Kill(Death::Heard));
+    trial.has_next = false;
+    trial.every_step(|chain, _, calls| {
+        for text in calls.iter().filter_map(|call| loss(chain, *call)) {
+            let is_told = [
+                "the server ended before it replied",
+                "the attempts to reach it are used up",
+            ];
+            assert!(is_told.iter().any(|words| text.contains(words)), "{text}");
+        }
+        let later = chain.tool("echo");
+        chain.until_done(later);
+        let is_gone = chain.lives() > 1;
+        assert_eq!(loss(chain, later).is_some(), is_gone);
+    });
+}
+
 /// A planned replacement waits for the calls in flight, and costs nothing.
 #[test]
 fn a_reconnect_at_every_step_of_every_exchange_loses_nothing() {
@@ -183,6 +203,7 @@ fn hundred_deaths(host: Era, seed: u64) {
     host_config.limits.asks = 1_000;
     host_config.limits.input_rounds = 1_000;
     let mut chain = Chain::of(config, Some(host_config))
+        .chunked(Chunking::Whole)
         .ordered(Order::Random(seed))
         .served_by(move |_| Behind::of([Era::Legacy, Era::Modern][eras.below(2)]));
     let (mut calls, mut next_death, mut hit) = (Vec::new(), 100, 0);
@@ -260,6 +281,8 @@ struct Trial {
     deed: Deed,
     chunking: Chunking,
     order: Order,
+    /// Whether another server comes after the first.
+    has_next: bool,
     is_about: fn(&str) -> bool,
 }
 
@@ -267,8 +290,9 @@ impl Trial {
     fn of(deed: Deed) -> Trial {
         Trial {
             deed,
-            chunking: Chunking::usual(),
+            chunking: Chunking::Whole,
             order: Order::Fair,
+            has_next: true,
             is_about: |name| name != WATCHED,
         }
     }
@@ -286,7 +310,14 @@ impl Trial {
                         "{} in {eras:?}, {:?} at step {step}",
                         exchange.name, self.deed
                     );
-                    let mut chain = Chain::new(eras).chunked(self.chunking).ordered(self.order);
+                    let has_next = self.has_next;
+                    let mut chain = Chain::new(eras)
+                        .chunked(self.chunking)
+                        .ordered(self.order)
+                        .served_by(move |life| match life {
+                            2.. if !has_next => Behind::Absent,
+                            _ => Behind::of(eras.server),
+                        });
                     chain.at_step(step, self.deed);
                     let calls = (exchange.play)(&mut chain);
                     let was_done = chain.give_up_plan();
@@ -346,7 +377,9 @@ fn loss(chain: &Chain, call: CallId) -> Option<String> {
         other => panic!("{other:?}"),
     };
     let is_repeated = method::find(method).is_some_and(|facts| facts.repeat == Repeat::Safe);
-    let is_final = !is_repeated || text.contains("longer than it may");
+    let is_final = !is_repeated
+        || text.contains("longer than it may")
+        || text.contains("the attempts to reach it are used up");
     assert!(is_final, "{method} can be asked again: {text}");
     assert!(text.starts_with(method), "{text}");
     let expected = match &*delivery {

@@ -15,8 +15,6 @@ use everlink::relay::{self, LostCalls};
 use everlink::{CallId, ExitStatus, List, Policy, Watch, client};
 use serde_json::{Value, json};
 
-/// # Before the first life
-
 /// A host that comes before the server is there waits, and is then offered what there is.
 #[test]
 fn the_handshake_waits_for_a_server_that_is_late() {
@@ -98,6 +96,27 @@ fn a_server_that_never_comes_is_told_and_then_found() {
     }
 }
 
+/// Whoever runs the relay may know that the server is back.
+#[test]
+fn a_relay_that_is_parked_looks_when_it_is_woken() {
+    for eras in Eras::ALL {
+        let mut chain = Chain::new(eras).served_by(move |life| match life {
+            1..=6 => Behind::Absent,
+            _ => Behind::of(eras.server),
+        });
+        chain.host(|host, now| host.connect(now));
+        chain.until("it is parked", |chain| {
+            chain.link().upstream().state() == State::Parked
+        });
+        chain.pass(seconds(1));
+        chain.relay(|relay, now| relay.wake(now));
+        chain.settle();
+        assert_eq!(chain.link().upstream().state(), State::Ready);
+        assert_eq!(chain.lives(), 7);
+        chain.finish();
+    }
+}
+
 /// A server that opens and never says a word is replaced, and what waits for it goes to the next.
 #[test]
 fn a_mute_server_holds_nobody_for_ever() {
@@ -133,8 +152,6 @@ fn a_relay_can_be_ready_before_its_host() {
         chain.finish();
     }
 }
-
-/// # Between two lives
 
 /// Whoever waits for a server that died is told in the same moment, and not when the next one is there.
 #[test]
@@ -466,8 +483,6 @@ fn a_modern_host_discovers_the_present_life() {
     assert!(second["result"]["capabilities"]["prompts"].is_object());
     chain.finish();
 }
-
-/// # The end
 
 /// A relay that may not come back closes with its server; every call has its answer before.
 #[test]
