@@ -8,8 +8,7 @@ mod chain;
 
 use chain::exchanges::{EXCHANGES, list_changes};
 use chain::{
-    Behind, Chain, Chunking, Death, Deed, Eras, LAST_WORDS, Order, host_config, relay_config,
-    seconds,
+    Behind, Chain, Chunking, Death, Deed, Eras, Order, host_config, relay_config, seconds,
 };
 use everlink::CallId;
 use everlink::client::{FailureKind, Outcome};
@@ -50,7 +49,6 @@ fn is_survived(chain: &mut Chain, exchange: &str, calls: &[CallId]) {
             for words in [
                 "the server ended before it replied",
                 "it had been sent and may have run",
-                LAST_WORDS,
                 "exit status 70",
             ] {
                 assert!(text.contains(words), "{text:?} does not say {words:?}");
@@ -65,6 +63,27 @@ fn is_survived(chain: &mut Chain, exchange: &str, calls: &[CallId]) {
             "the lists of the next life are the same"
         );
     }
+}
+
+/// Where no other server comes, all that was asked and is asked later is told so.
+#[test]
+fn a_server_that_never_comes_back_is_told_at_every_step_of_every_exchange() {
+    let mut trial = Trial::of(Deed::Kill(Death::Heard));
+    trial.has_next = false;
+    trial.every_step(|chain, _, calls| {
+        for text in calls.iter().filter_map(|call| loss(chain, *call)) {
+            let is_told = [
+                "the server ended before it replied",
+                "the attempts to reach it are used up",
+            ];
+            assert!(is_told.iter().any(|words| text.contains(words)), "{text}");
+        }
+        let later = chain.tool("echo");
+        chain.until_done(later);
+        chain.pass(seconds(1));
+        let is_gone = chain.link().upstream().stats().opens > 1;
+        assert_eq!(loss(chain, later).is_some(), is_gone);
+    });
 }
 
 /// A planned replacement waits for the calls in flight, and costs nothing.
@@ -185,6 +204,7 @@ fn hundred_deaths(host: Era, seed: u64) {
     host_config.limits.asks = 1_000;
     host_config.limits.input_rounds = 1_000;
     let mut chain = Chain::of(config, Some(host_config))
+        .chunked(Chunking::Whole)
         .ordered(Order::Random(seed))
         .served_by(move |_| Behind::of([Era::Legacy, Era::Modern][eras.below(2)]));
     let (mut calls, mut next_death, mut hit) = (Vec::new(), 100, 0);
@@ -261,6 +281,8 @@ struct Trial {
     deed: Deed,
     chunking: Chunking,
     order: Order,
+    /// Whether another server comes after the first.
+    has_next: bool,
     is_about: fn(&str) -> bool,
 }
 
@@ -268,8 +290,9 @@ impl Trial {
     fn of(deed: Deed) -> Trial {
         Trial {
             deed,
-            chunking: Chunking::usual(),
+            chunking: Chunking::Whole,
             order: Order::Fair,
+            has_next: true,
             is_about: |name| name != WATCHED,
         }
     }
@@ -287,7 +310,14 @@ impl Trial {
                         "{} in {eras:?}, {:?} at step {step}",
                         exchange.name, self.deed
                     );
-                    let mut chain = Chain::new(eras).chunked(self.chunking).ordered(self.order);
+                    let has_next = self.has_next;
+                    let mut chain = Chain::new(eras)
+                        .chunked(self.chunking)
+                        .ordered(self.order)
+                        .served_by(move |life| match life {
+                            2.. if !has_next => Behind::Absent,
+                            _ => Behind::of(eras.server),
+                        });
                     chain.at_step(step, self.deed);
                     let calls = (exchange.play)(&mut chain);
                     let was_done = chain.give_up_plan();
@@ -347,7 +377,10 @@ fn loss(chain: &Chain, call: CallId) -> Option<String> {
         other => panic!("{other:?}"),
     };
     let is_repeated = method::find(method).is_some_and(|facts| facts.repeat == Repeat::Safe);
-    let is_final = !is_repeated || text.contains("in time");
+    let is_final = !is_repeated
+        || text.contains("longer than it may")
+        || text.contains("neither a reply nor progress came in time")
+        || text.contains("the attempts to reach it are used up");
     assert!(is_final, "{method} can be asked again: {text}");
     assert!(text.starts_with(method), "{text}");
     let expected = match &*delivery {

@@ -11,7 +11,7 @@ use chain::script::{call, request};
 use chain::{Behind, Chain, Death, Deed, Eras, LAST_WORDS, relay_config, seconds};
 use everlink::client::State;
 use everlink::protocol::Era;
-use everlink::relay::Side;
+use everlink::relay::{self, Side};
 use everlink::{CallId, List, StreamId, Watch};
 use serde_json::{Value, json};
 
@@ -407,44 +407,38 @@ fn f_109_a_server_that_does_not_read_is_not_queued_for_without_bound() {
     }
 }
 
-/// What a server writes to standard error is for operators; a model reads it only where that was chosen.
-#[test]
-fn f_116_a_model_is_told_what_happened_and_not_what_the_server_wrote() {
-    for eras in Eras::ALL {
-        let mut config = relay_config();
-        config.tells_stderr = false;
-        let mut chain = Chain::relayed_by(config, eras);
-        let lost = chain.tool("wait");
-        chain.pass(seconds(3));
-        chain.kill(Death::Heard);
-        chain.until_done(lost);
-        let text = chain.text(lost);
-        assert!(text.contains("exit status 70"), "{text}");
-        assert!(!text.contains(LAST_WORDS), "{text}");
-        chain.finish();
-    }
-}
-
+/// The last words of the server are for operators; a model reads them only where that is wanted.
 #[test]
 fn f_116_what_is_said_of_a_lost_call_says_all() {
     for eras in Eras::ALL {
-        let mut chain = ready(eras);
-        let lost = chain.tool("wait");
-        chain.pass(seconds(3));
-        chain.kill(Death::Heard);
-        chain.until_done(lost);
-        let text = chain.text(lost);
-        for words in [
-            "tools/call `wait`",
-            "failed after 3 s",
-            "the server ended before it replied",
-            "it had been sent and may have run",
-            "exit status 70",
-            LAST_WORDS,
-        ] {
-            assert!(text.contains(words), "{text:?} does not say {words:?}");
+        for tells_stderr in [false, true] {
+            let mut config = relay_config();
+            config.tells_stderr = tells_stderr;
+            let mut chain = Chain::relayed_by(config, eras);
+            works(&mut chain, 1);
+            let lost = chain.tool("wait");
+            chain.pass(seconds(3));
+            chain.kill(Death::Heard);
+            chain.until_done(lost);
+            let text = chain.text(lost);
+            for words in [
+                "tools/call `wait`",
+                "failed after 3 s",
+                "the server ended before it replied",
+                "it had been sent and may have run",
+                "exit status 70",
+            ] {
+                assert!(text.contains(words), "{text:?} does not say {words:?}");
+            }
+            assert_eq!(text.contains(LAST_WORDS), tells_stderr, "{text}");
+            let told = chain.picked_of_relay(|event| match event {
+                relay::Event::Lost(failure) => Some(failure.to_string()),
+                _ => None,
+            });
+            assert_eq!(told.len(), 1);
+            assert!(told[0].contains(LAST_WORDS), "{told:?}");
+            chain.finish();
         }
-        chain.finish();
     }
 }
 

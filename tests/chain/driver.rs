@@ -9,7 +9,7 @@ use everlink::{
 
 use super::pipe::{Pipe, Read};
 use super::service::{Behind, Service};
-use super::{Chain, Deed, Order};
+use super::{Chain, Deed};
 
 /// As many steps without any time passing are a spin.
 const MOST_STEPS_AT_ONE_TIME: u32 = 2_000_000;
@@ -29,15 +29,16 @@ pub(super) struct Life {
     pub(super) output: Pipe,
 }
 
-/// Whose turn it is to read.
+/// Who can be next to read something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    Host,
     RelayOfHost,
-    RelayOfServer,
     Server,
+    RelayOfServer,
+    Host,
 }
 
+/// The order in which they are, if they are equally quick.
 const TURNS: [Turn; 4] = [
     Turn::RelayOfHost,
     Turn::Server,
@@ -57,21 +58,14 @@ impl Chain {
             self.perform(deed);
             return true;
         }
-        let ready: Vec<Turn> = TURNS.into_iter().filter(|turn| self.can(*turn)).collect();
-        let Some(most) = ready.len().checked_sub(1) else {
+        let after_last = (1..=TURNS.len()).map(|later| (self.last_turn + later) % TURNS.len());
+        let ready: Vec<usize> = after_last.filter(|at| self.can(TURNS[*at])).collect();
+        if ready.is_empty() {
             return false;
-        };
-        let turn = match self.order {
-            Order::Fair => {
-                let last = self.last_turn;
-                let after = |turn: &&Turn| **turn as usize > last;
-                *ready.iter().find(after).unwrap_or(&ready[0])
-            }
-            Order::Random(_) => ready[self.draw(most)],
-        };
-        self.last_turn = turn as usize;
+        }
+        self.last_turn = ready[self.order.draw(ready.len())];
         self.count_step();
-        match turn {
+        match TURNS[self.last_turn] {
             Turn::Host => self.host_reads(),
             Turn::RelayOfHost => self.relay_reads_host(),
             Turn::RelayOfServer => self.relay_reads_server(),
@@ -105,16 +99,6 @@ impl Chain {
             "the parties spin at {:?}",
             self.now
         );
-    }
-
-    /// A number from 0 to `most`.
-    fn draw(&mut self, most: usize) -> usize {
-        let Order::Random(seed) = &mut self.order else {
-            return 0;
-        };
-        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let drawn = usize::try_from(*seed >> 33).unwrap_or(0);
-        drawn % (most + 1)
     }
 }
 
@@ -178,8 +162,10 @@ impl Chain {
     /// Carries out all that the relay wants done.
     pub(super) fn drain_relay(&mut self) {
         let mut due = self.relay.poll_timeout();
-        let mut buf = Vec::new();
+        let (mut buf, mut outputs) = (Vec::new(), 0);
         while let Some((side, output)) = self.relay.poll_output(&mut buf) {
+            outputs += 1;
+            assert!(outputs < MOST_STEPS_AT_ONE_TIME, "the relay spins");
             let is_due = due.is_some_and(|due| due.at <= self.now);
             assert!(
                 is_due,

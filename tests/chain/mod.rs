@@ -122,6 +122,19 @@ pub(crate) enum Order {
     Random(u64),
 }
 
+impl Order {
+    /// Which of so many is next.
+    fn draw(&mut self, of: usize) -> usize {
+        match self {
+            Order::Fair => 0,
+            Order::Random(seed) => {
+                *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                usize::try_from(*seed >> 33).unwrap_or(0) % of
+            }
+        }
+    }
+}
+
 pub(crate) struct Chain {
     eras: Eras,
     relay: Relay,
@@ -234,9 +247,7 @@ impl Chain {
 
 /// A relay to a child process that is kept alive under all circumstances.
 pub(crate) fn relay_config() -> Config {
-    let mut config = Config::new(everlink::Config::child("guard", "1"), [7; 16]);
-    config.tells_stderr = true;
-    config
+    Config::new(everlink::Config::child("guard", "1"), [7; 16])
 }
 
 /// # What the host does
