@@ -1,7 +1,7 @@
 //! How the service ends: nothing new, what is in flight, last words, the end.
 
-use super::admission::Early;
 use super::config::ListenEnd;
+use super::early::Early;
 use super::event::{Cancelled, EndOfService, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
 use super::requests::Phase;

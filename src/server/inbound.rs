@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Server;
-use super::admission::Early;
+use super::early::Early;
 use super::event::{Cancelled, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
 use crate::id::Epoch;
