@@ -35,5 +35,15 @@ impl Random {
 
 #[test]
 fn any_server_keeps_the_rules() {
-    play_tapes(3_000, exercise::server_stdio);
+    play_tapes(1_500, exercise::server_stdio);
+}
+
+#[test]
+fn any_two_ends_keep_their_promises() {
+    play_tapes(2_000, exercise::pair);
+}
+
+#[test]
+fn any_relay_keeps_its_promises() {
+    play_tapes(2_000, exercise::relay);
 }

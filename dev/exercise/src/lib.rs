@@ -9,13 +9,15 @@
 //!                                  peer <------------+   a server that knows what it was asked
 //! ```
 //!
+//! The server end, both ends together and the relay are played likewise: see [`server`], [`both`] and [`relay`].
+//!
 //! # Fuzzing
 //!
 //! With a nightly compiler and `cargo-fuzz`, from the root of the repository:
 //!
 //! ```text
-//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024      # or line, or message
-//! cargo run -p exercise --example show -- fuzz/artifacts/client_stdio/crash-...
+//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024      # or line, message, pair, relay, server_stdio
+//! cargo run -p exercise --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
 //!
 //! Nothing in the library is unsafe, so the fuzzer needs no address sanitizer (`-s none`) and is ten times as fast
