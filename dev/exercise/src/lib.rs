@@ -9,7 +9,7 @@
 //!                                  peer <------------+   a server that knows what it was asked
 //! ```
 //!
-//! The server end, both ends together and the relay are played likewise: see [`server`], [`both`] and [`relay`].
+//! The server end, both ends together and the relay are played likewise: see [`mod@server`], [`mod@both`] and [`mod@relay`].
 //!
 //! # Fuzzing
 //!
