@@ -4,7 +4,7 @@
 use alloc::string::String;
 use core::time::Duration;
 
-use crate::protocol::{ClientCapabilities, Era, Implementation, Versions};
+use crate::protocol::{ClientCapabilities, Era, Implementation, LogLevel, Versions};
 use crate::watch::Watch;
 
 const fn seconds(seconds: u64) -> Duration {
@@ -34,6 +34,9 @@ pub struct Config {
     pub remembered_era: Option<Era>,
     /// What the application wants to hear of from the start: by default, the three lists.
     pub watch: Watch,
+    /// From which level on log messages are told that the watch does not ask for. No legacy server is asked to send any for this; a modern one,
+    /// which sends none unasked, is. `None`: none are told.
+    pub unasked_logs: Option<LogLevel>,
     /// How long, how often, how patiently.
     pub policy: Policy,
     /// How much.
@@ -65,6 +68,7 @@ impl Config {
             versions: Versions::ALL,
             remembered_era: None,
             watch: Watch::lists(),
+            unasked_logs: None,
             policy: Policy::interactive(),
             limits: Limits::default(),
             seed: 0,

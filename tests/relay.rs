@@ -326,9 +326,8 @@ fn a_call_can_be_cancelled_at_every_step() {
                 chain.until_done(after);
                 assert_eq!(chain.text(after), "echo \"m2\" by life 1");
                 chain.pass(seconds(10));
-                let was_sent = !chain.asked_of(1, "tools/call")[0]["params"]["arguments"]["mark"]
-                    .as_str()
-                    .is_some_and(|mark| mark == "m2");
+                let first = &chain.asked_of(1, "tools/call")[0];
+                let was_sent = first["params"]["arguments"]["mark"] == "m1";
                 let was_told = !chain.asked_of(1, "notifications/cancelled").is_empty();
                 assert!(
                     was_sent || !was_told,
@@ -435,22 +434,25 @@ fn a_question_that_is_taken_back_is_taken_back_from_the_host() {
     chain.finish();
 }
 
-/// A question that no request can be found for is refused: a modern host can only be asked for one of its own.
+/// A question that no request can be found for waits for the next: a modern host can only be asked for one of its own.
 #[test]
-fn a_question_for_nobody_is_refused() {
+fn a_question_for_nobody_waits_for_the_next_request() {
     let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy));
     let blurt = chain.tool("blurt and go on");
     chain.until_done(blurt);
     chain.settle();
+    assert_eq!(chain.heard_by(1, "answered").len(), 0);
+    let next = chain.tool("echo");
+    chain.until_done(next);
+    chain.settle();
     let heard = chain.heard_by(1, "answered");
-    assert_eq!(heard.len(), 1);
-    assert!(heard[0].contains("no request is under way"), "{heard:?}");
+    assert_eq!(heard.len(), 1, "{:#?}", chain.heard_by(1, ""));
+    assert!(heard[0].contains("Ada"), "{heard:?}");
     chain.finish();
 }
 
 /// A legacy server does not say for which call it asks: whichever the host is asked for, the answer is the server's.
 #[test]
-#[ignore = "finding 9: a question ends with a call that it was not asked for"]
 fn questions_among_many_calls_are_answered() {
     for exchange in EXCHANGES
         .iter()

@@ -12,7 +12,7 @@ use super::keepalive::Pulse;
 use super::lifecycle::Cue;
 use super::{Client, Timer};
 use crate::noise::excerpt;
-use crate::protocol::{Era, Version};
+use crate::protocol::{Era, LogLevel, Version};
 
 /// Nobody wants to hear more often than this that a handshake takes long.
 const NOTICE_FLOOR: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ impl Client {
             }),
             Move::Say(Say::Discover(version)) => {
                 self.errands.keep(|errand| *errand != Errand::LateDiscover);
-                self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
+                self.voice = Voice::new(&self.config, version, self.wanted_logs());
                 let wire = self.errands.issue(Errand::Discover);
                 self.frames.push(Frame::Discover(wire));
                 let policy = &self.config.policy;
@@ -81,9 +81,14 @@ impl Client {
         self.settle_what_is_not_offered();
     }
 
+    /// From which level on log messages are to be heard. A modern server sends none unasked, so it is asked with each request.
+    pub(super) fn wanted_logs(&self) -> Option<LogLevel> {
+        self.watcher.wish().logs.or(self.config.unasked_logs)
+    }
+
     /// From now on, requests are written for this version.
     pub(super) fn speak(&mut self, version: Version) {
-        self.voice = Voice::new(&self.config, version, self.watcher.wish().logs);
+        self.voice = Voice::new(&self.config, version, self.wanted_logs());
     }
 
     /// The server is silent to the modern probe.

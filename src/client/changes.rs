@@ -21,10 +21,13 @@ use crate::time::Instant;
 use crate::watch::{Change, List, Watch};
 use crate::wire::{Id, object};
 
+/// As many messages of the link may wait for a server that does not read before a new wish waits, too.
+const FRAMES_KEPT: usize = 256;
+
 impl Client {
     pub(super) fn changed(&mut self, params: Option<&RawValue>, lists: &[List]) {
         if !self.is_for_us(params) {
-            return self.noise("a change for a watch that is not open", b"");
+            return self.stray_change(params);
         }
         for list in lists {
             self.catalog.changed(*list);
@@ -43,7 +46,7 @@ impl Client {
 
     pub(super) fn updated(&mut self, params: Option<&RawValue>) {
         if !self.is_for_us(params) {
-            return self.noise("a change for a watch that is not open", b"");
+            return self.stray_change(params);
         }
         match read::<Updated<'_>>(params) {
             Some(updated) => {
@@ -51,6 +54,15 @@ impl Client {
                 self.tell(Event::Changed(Change::Resource { uri }));
             }
             None => self.noise("a change that names no resource", b""),
+        }
+    }
+
+    /// A change for a watch that is over was on its way when that ended; one for a watch that never was is of no use.
+    fn stray_change(&mut self, params: Option<&RawValue>) {
+        if subscription(params).is_some_and(|id| self.errands.was_issued(&id)) {
+            self.stats.late_replies += 1;
+        } else {
+            self.noise("a change for a watch that is not open", b"");
         }
     }
 
@@ -113,7 +125,11 @@ impl Client {
     /// The application wishes to hear of this.
     pub(super) fn wish(&mut self, wish: Watch) {
         let session = self.session.clone().filter(|_| self.state == State::Ready);
-        let chores = self.watcher.wish_for(wish, session.as_deref());
+        // A server that does not read is told of the last wish when it reads again, not of all of them.
+        let is_read = self.frames.len() < FRAMES_KEPT;
+        self.has_unsaid_wish = !is_read;
+        let told = session.as_deref().filter(|_| is_read);
+        let chores = self.watcher.wish_for(wish, told);
         if let Some(session) = session {
             self.speak(session.version);
         }
@@ -137,6 +153,13 @@ impl Client {
         }
         self.watcher.stop_waiting();
         self.tell_watching();
+    }
+
+    /// What was wished while the server did not read.
+    pub(super) fn say_wish(&mut self) {
+        if self.has_unsaid_wish && self.frames.len() < FRAMES_KEPT {
+            self.wish(self.watcher.wish().clone());
+        }
     }
 
     /// Tells what the server grants, as soon as that is known, and sees to what it does not.

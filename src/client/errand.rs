@@ -63,12 +63,17 @@ impl Errands {
     /// What a reply with this id is for. It is not waited for again.
     pub(super) fn take(&mut self, id: &Id) -> Found {
         match wire_of(id) {
-            Some(wire) if (1..self.next).contains(&wire) => match self.close(wire) {
+            Some(wire) if self.was_issued(id) => match self.close(wire) {
                 Some(errand) => Found::Open(wire, errand),
                 None => Found::Late,
             },
             Some(_) | None => Found::Unknown,
         }
+    }
+
+    /// Whether there ever was a request with this id.
+    pub(super) fn was_issued(&self, id: &Id) -> bool {
+        wire_of(id).is_some_and(|wire| (1..self.next).contains(&wire))
     }
 
     /// What the request with this id is for.

@@ -243,6 +243,10 @@ impl Client {
             Some(round::TASK) if self.expects_task(facts) => {
                 self.settle(id, Outcome::Reply(Payload::from(result)));
             }
+            // S-RPC-22: an extension that both ends have may have types of its own.
+            Some(kind) if kind != round::INPUT_REQUIRED && self.shares_an_extension() => {
+                self.settle(id, Outcome::Reply(Payload::from(result)));
+            }
             // S-RPC-20, S-MRTR-03
             Some(_) => self.invalid(id, "its result type means nothing for this method"),
         }
@@ -254,6 +258,13 @@ impl Client {
                 .config
                 .capabilities
                 .declares(ClientFeature::TasksExtension)
+    }
+
+    /// Whether both ends declare extensions that are not known here.
+    fn shares_an_extension(&self) -> bool {
+        let ours = self.config.capabilities.has_strange_extension();
+        let session = self.session.as_ref();
+        ours && session.is_some_and(|session| session.capabilities.has_strange_extension())
     }
 
     pub(super) fn invalid(&mut self, id: CallId, why: &str) {
@@ -299,7 +310,8 @@ impl Client {
         let Some(log) = read::<Logged<'_>>(params) else {
             return self.noise("a log message that cannot be read", b"");
         };
-        let (wished, level) = (self.watcher.wish().logs, LogLevel::parse(&log.level));
+        let wished = self.wanted_logs();
+        let level = LogLevel::parse(&log.level);
         match (wished, level) {
             (Some(least), Some(level)) if level >= least => self.tell(Event::Log {
                 level,

@@ -136,9 +136,6 @@ impl Client {
         }
         self.timers.disarm(Timer::Attempt);
         self.step(Cue::Attempt);
-        if let Some(capabilities) = self.to_declare.take() {
-            self.config.capabilities = capabilities;
-        }
         self.epoch = self.epoch.next();
         self.budget.opened(self.now);
         self.stats.opens += 1;
@@ -164,6 +161,9 @@ impl Client {
             self.stand_on(rung);
         } else if self.step(Cue::Opened) {
             self.timers.disarm(Timer::Open);
+            if let Some(capabilities) = self.to_declare.take() {
+                self.config.capabilities = capabilities;
+            }
             self.tell(Event::Handshaking { epoch: self.epoch });
             self.arm_in(Timer::Handshake, self.config.policy.handshake_timeout);
             self.arm_in(Timer::Notice, self.config.policy.handshake_notice);

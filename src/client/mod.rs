@@ -101,6 +101,8 @@ pub struct Client {
     calls: Calls,
     asks: Asks,
     watcher: Watcher,
+    /// The newest wish was not said to the server, which does not read.
+    has_unsaid_wish: bool,
     /// Lists whose change is told in an event that nobody has polled yet.
     announced: BTreeSet<List>,
     catalog: Catalog,
@@ -183,6 +185,7 @@ impl Client {
             calls: Calls::new(),
             asks: Asks::new(),
             watcher: Watcher::new(config.watch.clone()),
+            has_unsaid_wish: false,
             announced: BTreeSet::new(),
             catalog: Catalog::new(),
             errands: Errands::new(),
@@ -477,9 +480,18 @@ impl Client {
         }
     }
 
-    /// What this client can be asked, from the next life on.
+    /// What this client can be asked. A modern server is told with the next request, a legacy one with the next handshake.
     pub fn declare(&mut self, now: Instant, capabilities: ClientCapabilities) {
-        self.act(now, |link| link.to_declare = Some(capabilities));
+        self.act(now, |link| {
+            let session = link.session.as_ref().map(|session| session.version);
+            match session {
+                Some(version) if version.era() == Era::Modern => {
+                    link.config.capabilities = capabilities;
+                    link.speak(version);
+                }
+                Some(_) | None => link.to_declare = Some(capabilities),
+            }
+        });
     }
 
     /// Where the link stands.
@@ -549,6 +561,7 @@ impl Client {
             self.drained();
         }
         self.fetch_lists();
+        self.say_wish();
         self.tend_watch();
         done
     }

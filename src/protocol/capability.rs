@@ -128,6 +128,20 @@ impl ClientCapabilities {
         self
     }
 
+    /// Declares also all that `other` declares.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        let forms = [&self, other]
+            .iter()
+            .any(|one| one.declares(ClientFeature::ElicitationForm));
+        self.0.add(&other.0);
+        // Forms are implied only as long as no mode is named.
+        if forms && !self.declares(ClientFeature::ElicitationForm) {
+            self.0.declare(ClientFeature::ElicitationForm);
+        }
+        self
+    }
+
     /// Declares questions to the user as forms.
     #[must_use]
     pub fn with_elicitation_form(self) -> Self {
@@ -215,6 +229,12 @@ macro_rules! common {
                 self.0.extension(id)
             }
 
+            /// Whether an extension is declared that is not known here.
+            #[must_use]
+            pub fn has_strange_extension(&self) -> bool {
+                self.0.has_strange_extension()
+            }
+
             /// The value of a member at the top, known here or not, as it was written.
             #[must_use]
             pub fn member(&self, name: &str) -> Option<&RawValue> {
@@ -282,6 +302,27 @@ mod tests {
 
     fn value(text: &str) -> Value {
         serde_json::from_str(text).expect("capabilities are JSON")
+    }
+
+    #[test]
+    fn two_clients_together_declare_what_either_does() {
+        for (one, other, both) in [
+            ("{}", r#"{"roots":{}}"#, r#"{"roots":{}}"#),
+            (
+                r#"{"sampling":{"tools":{}},"x":1}"#,
+                r#"{"sampling":{"context":{}},"x":2}"#,
+                r#"{"sampling":{"context":{},"tools":{}},"x":1}"#,
+            ),
+            (
+                r#"{"elicitation":{}}"#,
+                r#"{"elicitation":{"url":{}}}"#,
+                r#"{"elicitation":{"form":{},"url":{}}}"#,
+            ),
+        ] {
+            let union = client(one).and(&client(other));
+            let written = serde_json::to_string(&union).unwrap();
+            assert_eq!(value(&written), value(both));
+        }
     }
 
     #[test]

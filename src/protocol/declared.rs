@@ -102,6 +102,18 @@ impl<F: Feature> Declared<F> {
         *self = Self::new(members);
     }
 
+    pub(super) fn has_strange_extension(&self) -> bool {
+        let extensions = self.members.member(EXTENSIONS).and_then(Members::of);
+        extensions
+            .is_some_and(|extensions| extensions.names().any(|id| id != meta::TASKS_EXTENSION))
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        let mut members = core::mem::take(&mut self.members);
+        members.add(&other.members);
+        *self = Self::new(members);
+    }
+
     pub(super) fn extension(&self, id: &str) -> Option<Box<RawValue>> {
         self.members
             .at(&[EXTENSIONS, id], |settings| {

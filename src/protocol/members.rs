@@ -57,6 +57,23 @@ impl Members {
         }
     }
 
+    /// Adds what `other` has and this has not, through objects.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (name, value) in &other.0 {
+            let merged = match self.member(name) {
+                None => value.clone(),
+                Some(own) => match (Self::of(own), Self::of(value)) {
+                    (Some(mut own), Some(theirs)) => {
+                        own.add(&theirs);
+                        raw(&own)
+                    }
+                    (_, _) => continue,
+                },
+            };
+            self.insert(name, merged);
+        }
+    }
+
     /// Takes away what is at the end of `path`, and leaves everything else as it was written.
     pub(super) fn take(&mut self, path: &[&str]) -> Option<Box<RawValue>> {
         match path {

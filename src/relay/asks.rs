@@ -1,7 +1,7 @@
 //! Questions of the server behind: for which request of the client in front each is put, and how its answer comes back.
 
 use alloc::borrow::Cow;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::ToString;
 
@@ -18,6 +18,16 @@ use crate::wire::{ErrorObject, Payload};
 pub(super) struct Asks {
     behind: BTreeMap<AskId, Put>,
     in_front: BTreeMap<AskId, AskId>,
+    /// Those that wait for a request for which the client in front can be asked.
+    waiting: VecDeque<Waiting>,
+}
+
+/// A question that is not put yet.
+#[derive(Debug)]
+struct Waiting {
+    behind: AskId,
+    method: Cow<'static, str>,
+    params: Option<Payload>,
 }
 
 /// How a question was put in front.
@@ -31,7 +41,6 @@ struct Put {
 
 #[derive(Debug)]
 struct Guess {
-    request: RequestId,
     method: Cow<'static, str>,
     params: Option<Payload>,
 }
@@ -77,20 +86,30 @@ impl Relay {
             asked.map(|ask| (ask, None))
         } else if let Some(request) = self.likeliest(&method) {
             let guess = Guess {
-                request,
                 method: method.clone(),
                 params: params.clone(),
             };
             let asked = self.server.ask(self.now, request, method, params);
             asked.map(|ask| (ask, Some(guess)))
         } else {
-            let text = "no request is under way for which the client could be asked this";
-            let error = ErrorObject::new(code::INVALID_PARAMS, text);
-            return self.answer(behind, Err(error));
+            // The link to the server behind sees to it that it does not wait for ever.
+            let waiting = Waiting {
+                behind,
+                method,
+                params,
+            };
+            return self.asks.waiting.push_back(waiting);
         };
         match put {
             Ok((ask, guess)) => self.asks.put(behind, ask, guess),
             Err(misuse) => self.answer(behind, Err(unaskable(&misuse))),
+        }
+    }
+
+    /// There is another request: the questions that wait may be put for it.
+    pub(super) fn put_waiting(&mut self) {
+        for waiting in core::mem::take(&mut self.asks.waiting) {
+            self.put_somewhere(waiting.behind, waiting.method, waiting.params);
         }
     }
 
@@ -138,22 +157,10 @@ impl Relay {
 
     /// The server behind took back its question, or is gone.
     pub(super) fn withdrawn(&mut self, behind: AskId) {
+        self.asks.waiting.retain(|waiting| waiting.behind != behind);
         if let Some(put) = self.asks.take_behind(behind) {
             let reason = Some("the server took back its question");
             let _ = self.server.withdraw(self.now, put.ask, reason);
-        }
-    }
-
-    /// The server behind has answered this request: what was asked for it was asked in vain, and not for another.
-    pub(super) fn forget_asks_of(&mut self, request: RequestId) {
-        for put in self.asks.behind.values_mut() {
-            if put
-                .guess
-                .as_ref()
-                .is_some_and(|guess| guess.request == request)
-            {
-                put.guess = None;
-            }
         }
     }
 }

@@ -44,20 +44,13 @@ impl Relay {
             server::Event::Request(request) => self.request(request),
             server::Event::Cancelled { request, why } => self.cancelled(request, &why),
             server::Event::Answered { ask, outcome, .. } => self.answered(ask, outcome),
-            server::Event::Watching(watch) => {
-                self.watched = watch;
-                self.watch();
-            }
+            server::Event::Watching(watch) => self.watch(watch),
             server::Event::Notified { method, params } => {
                 // A server that is not there, or cannot be told this, is not told: it has no answer to give.
                 let _ = self.client.notify(self.now, String::from(method), params);
             }
             server::Event::Met(ref peer) => {
                 self.met(peer);
-                return Some(Event::Downstream(event));
-            }
-            server::Event::Initialized => {
-                self.watch();
                 return Some(Event::Downstream(event));
             }
             server::Event::Draining { .. } => {
@@ -70,7 +63,9 @@ impl Relay {
                 self.client.shutdown(self.now);
                 return Some(Event::Downstream(event));
             }
-            server::Event::Noise(_) => return Some(Event::Downstream(event)),
+            server::Event::Initialized | server::Event::Noise(_) => {
+                return Some(Event::Downstream(event));
+            }
         }
         None
     }
@@ -84,19 +79,31 @@ impl Relay {
             is_tool_call: method == names::TOOLS_CALL,
             list: lists::read_by(&method).map(|list| {
                 let params = request.params.as_ref().map_or("{}", Payload::as_str);
-                let is_first = matches!(object::member(params, "cursor"), Ok(None));
+                let cursor = object::member(params, "cursor").ok().flatten();
+                let is_first = cursor.is_none_or(|at| &params[at] == "null");
                 (list, is_first)
             }),
         };
-        let mut options = self.config.calls;
-        options.no_progress |= !request.wants_progress;
+        // The rounds of a request are the server end's; what is left was made up, or is of another relay.
+        if request.input.is_some() {
+            let text = "the state or the answers of the request were not asked for here";
+            let error = words::error(code::INVALID_PARAMS, text, Delivery::NotSent);
+            let _ = self.server.fail(self.now, carried.request, error);
+            return;
+        }
+        let options = self.config.calls;
         match self.client.call(self.now, method, request.params, options) {
             Ok(call) => {
                 self.calls.insert(carried.request, call);
                 self.errands.insert(call, Errand::Request(carried));
+                self.put_waiting();
             }
             Err(misuse) => {
-                let text = alloc::format!("the request could not be passed on: {misuse}");
+                let mut text = alloc::format!("the request could not be passed on: {misuse}");
+                if let Some(ended) = self.client.last_end() {
+                    let cause = &ended.cause;
+                    text.push_str(&alloc::format!(" (what happened to the server: {cause})"));
+                }
                 self.lost(&carried, &text, Delivery::NotSent);
             }
         }
@@ -130,16 +137,15 @@ impl Relay {
         }
     }
 
-    /// The lists are watched for the client in front, asked for or not: it cannot see what happens behind. And a legacy client
-    /// that chose no level hears of log messages all the same.
-    fn watch(&mut self) {
-        let unasked = self.server.legacy_peer().is_some();
-        let unasked = unasked.then_some(self.config.downstream.log_level);
+    /// The lists are watched for the client in front, asked for or not: it cannot see what happens behind.
+    fn watch(&mut self, watch: Arc<Watch>) {
         let wish = Watch {
-            uris: self.watched.uris.clone(),
-            logs: self.watched.logs.or(unasked),
+            uris: watch.uris.clone(),
+            logs: watch.logs,
             ..Watch::lists()
         };
+        self.watched = watch;
+        self.unheard.retain(|uri| self.watched.uris.contains(uri));
         self.client.watch(self.now, wish);
     }
 }
@@ -185,11 +191,9 @@ impl Relay {
                 self.ready(session);
                 return Some(Event::Upstream(event));
             }
-            client::Event::Watching { epoch, ref granted } => {
-                // What changed between two lives was not heard.
-                let before = self.watched_in.replace(epoch);
-                if before.is_some_and(|before| before != epoch) {
-                    for uri in granted.uris.clone() {
+            client::Event::Watching { ref granted, .. } => {
+                for uri in &granted.uris {
+                    if let Some(uri) = self.unheard.take(uri) {
                         self.announce(Change::Resource { uri });
                     }
                 }
@@ -200,7 +204,6 @@ impl Relay {
                 return Some(Event::Upstream(event));
             }
             client::Event::Closed => {
-                self.offer_everything();
                 self.server.shutdown(self.now);
                 return Some(Event::Upstream(event));
             }
@@ -224,7 +227,6 @@ impl Relay {
             }
             Errand::Request(carried) => {
                 self.calls.remove(&carried.request);
-                self.forget_asks_of(carried.request);
                 self.reply(&carried, outcome)
             }
         }
@@ -260,7 +262,7 @@ impl Relay {
             }
             Outcome::Failed(failure) => {
                 if let FailureKind::NotOffered { .. } = failure.kind {
-                    let text = words::story(&failure, true);
+                    let text = self.cut(&words::story(&failure, true));
                     let error = words::error(code::METHOD_NOT_FOUND, text, failure.delivery);
                     let _ = self.server.fail(self.now, request, error);
                 } else {
@@ -281,9 +283,13 @@ impl Relay {
         }
     }
 
+    fn cut(&self, text: &str) -> String {
+        words::cut(text, self.config.downstream.limits.message_bytes)
+    }
+
     /// There is no reply: a tool call is answered as the configuration says, everything else with an error.
     fn lost(&mut self, carried: &Carried, text: &str, delivery: Delivery) {
-        let text = words::cut(text, self.config.downstream.limits.message_bytes);
+        let text = self.cut(text);
         let result = self.config.answers_with_result(carried.is_tool_call);
         let result = result.then(|| words::result(&text, delivery)).flatten();
         let _ = match result {

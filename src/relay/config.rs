@@ -20,8 +20,8 @@ pub struct Config {
     pub fallback: Offer,
     /// How long a client in front waits to hear what is offered. 10 s: less than clients wait for a handshake.
     pub patience: Duration,
-    /// How long a call may take. One hour in all and no limit before: the client in front has patience of its own, and says when it is
-    /// over.
+    /// How long a call may take: 5 min without a sign of progress, one hour in all. The client in front has patience of its own and says when
+    /// it is over; this is for one that never does. Progress is asked for always, since it is a sign of life.
     pub calls: CallOptions,
     /// How a tool call is answered that has no reply.
     pub lost_calls: LostCalls,
@@ -59,7 +59,7 @@ impl Config {
             },
             patience: Duration::from_secs(10),
             calls: CallOptions::new()
-                .with_idle(Limit::Never)
+                .with_idle(Limit::After(Duration::from_secs(300)))
                 .with_total(Limit::After(Duration::from_secs(3_600))),
             lost_calls: LostCalls::AsResult,
             tells_stderr: false,
@@ -73,6 +73,13 @@ impl Config {
             drain: self.drain + Duration::from_secs(1),
             ..self.downstream.clone()
         }
+    }
+
+    /// The link to the server behind. It hears what a legacy client in front would hear that chose no level.
+    pub(super) fn client(&self) -> Upstream {
+        let mut upstream = self.upstream.clone();
+        upstream.unasked_logs = Some(self.downstream.log_level);
+        upstream
     }
 
     pub(super) fn answers_with_result(&self, is_tool_call: bool) -> bool {

@@ -1,34 +1,61 @@
 //! Which lists the client in front has seen, and whether they are still what it saw. Holds no list.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::vec::Vec;
 
+use serde_json::value::RawValue;
+
+use crate::client::Listing;
 use crate::digest;
 use crate::watch::List;
 use crate::wire::{Payload, object};
 
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    /// What each list looked like when it was last read; `None` where that cannot be told from its first page.
-    seen: BTreeMap<List, Option<u64>>,
+    seen: BTreeMap<List, Seen>,
     /// Those that are being compared.
     comparing: BTreeSet<List>,
+}
+
+/// What the client in front has read of a list, from its beginning on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// How many items.
+    items: usize,
+    /// What they look like, one after the other.
+    look: u64,
+    /// Whether these are all.
+    is_whole: bool,
+}
+
+impl Seen {
+    fn and(self, item: &str) -> Seen {
+        Seen {
+            items: self.items + 1,
+            look: digest::of(&format!("{:x} {item}", self.look)),
+            ..self
+        }
+    }
 }
 
 impl Lists {
     /// The client in front read this page of a list: the first one, or a later one.
     pub(super) fn saw(&mut self, list: List, is_first_page: bool, result: &Payload) {
-        let look = look(list, result).filter(|_| is_first_page);
-        self.seen.insert(list, look);
+        let before = self.seen.get(&list).filter(|_| !is_first_page);
+        let seen = before.copied().unwrap_or_default();
+        self.seen.insert(list, seen.and_page(list, result));
     }
 
-    /// Whether the client in front has seen something else than what this first page of the list is.
-    pub(super) fn differs(&self, list: List, result: &Payload) -> bool {
-        match self.seen.get(&list) {
-            None => false,
-            Some(None) => true,
-            Some(seen) => *seen != look(list, result),
-        }
+    /// Whether the client in front has seen something else than what the list is now.
+    pub(super) fn differs(&self, now: &Listing) -> bool {
+        let Some(seen) = self.seen.get(&now.list) else {
+            return false;
+        };
+        let start = now.items.iter().take(seen.items);
+        let start = start.fold(Seen::default(), |start, item| start.and(item.as_str()));
+        let is_longer = seen.is_whole && now.items.len() > seen.items;
+        is_longer || (start.items, start.look) != (seen.items, seen.look)
     }
 
     /// The lists that have been seen, and are to be compared with those of a new life.
@@ -48,37 +75,60 @@ pub(super) fn read_by(method: &str) -> Option<List> {
     List::ALL.into_iter().find(|list| list.method() == method)
 }
 
-/// What a list looks like, if this page is all of it.
-fn look(list: List, result: &Payload) -> Option<u64> {
-    let result = result.as_str();
-    let items = object::member(result, list.member()).ok()??;
-    let next = object::member(result, "nextCursor").ok()?;
-    let is_whole = next.is_none_or(|at| &result[at] == "null");
-    is_whole.then(|| digest::of(&result[items]))
+impl Seen {
+    /// With the items of another page. One that cannot be read looks like nothing else.
+    fn and_page(self, list: List, result: &Payload) -> Seen {
+        let result = result.as_str();
+        let member = |key| object::member(result, key).ok().flatten();
+        let items = member(list.member()).map(|at| &result[at]);
+        let items: Option<Vec<&RawValue>> =
+            items.and_then(|items| serde_json::from_str(items).ok());
+        let seen = match items {
+            Some(items) => items.iter().fold(self, |seen, item| seen.and(item.get())),
+            None => self.and(""),
+        };
+        let next = member("nextCursor");
+        Seen {
+            is_whole: next.is_none_or(|at| &result[at] == "null"),
+            ..seen
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::Epoch;
+    use crate::time::Instant;
 
     fn page(json: &str) -> Payload {
         json.parse().unwrap()
     }
 
+    fn listing(items: &[&str]) -> Listing {
+        Listing {
+            list: List::Tools,
+            epoch: Epoch::FIRST,
+            items: items.iter().map(|item| item.parse().unwrap()).collect(),
+            read_at: Instant::ZERO,
+            fresh_until: None,
+        }
+    }
+
     #[test]
     fn a_list_differs_when_its_items_do() {
         let mut lists = Lists::default();
-        let seen = page(r#"{"tools":[{"name":"add"}],"ttlMs":5}"#);
-        assert!(!lists.differs(List::Tools, &seen), "nobody has seen any");
-        lists.saw(List::Tools, true, &seen);
+        assert!(!lists.differs(&listing(&["1"])), "nobody has seen any");
+        lists.saw(List::Tools, true, &page(r#"{"tools":[1,2],"ttlMs":5}"#));
         for (now, differs) in [
-            (r#"{"tools":[{"name":"add"}],"ttlMs":9}"#, false),
-            (r#"{"tools":[{"name":"sub"}],"ttlMs":5}"#, true),
-            (r#"{"tools":[{"name":"add"}],"nextCursor":"2"}"#, true),
-            (r#"{"tools":[{"name":"add"}],"nextCursor":null}"#, false),
-            (r#"{}"#, true),
+            (&["1", "2"][..], false),
+            (&["1", "3"], true),
+            (&["2", "1"], true),
+            (&["1"], true),
+            (&["1", "2", "3"], true),
+            (&[], true),
         ] {
-            assert_eq!(lists.differs(List::Tools, &page(now)), differs, "{now}");
+            assert_eq!(lists.differs(&listing(now)), differs, "{now:?}");
         }
         assert_eq!(lists.begin_comparing(), [List::Tools]);
         assert_eq!(lists.begin_comparing(), [], "it is being compared");
@@ -87,13 +137,34 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_several_pages_may_always_differ() {
+    fn pages_are_seen_one_after_the_other() {
         let mut lists = Lists::default();
-        let first = page(r#"{"tools":[],"nextCursor":"2"}"#);
-        lists.saw(List::Tools, true, &first);
-        assert!(lists.differs(List::Tools, &first));
-        let last = page(r#"{"tools":[]}"#);
-        lists.saw(List::Tools, false, &last);
-        assert!(lists.differs(List::Tools, &last));
+        lists.saw(
+            List::Tools,
+            true,
+            &page(r#"{"tools":[1,2],"nextCursor":"2"}"#),
+        );
+        assert!(
+            !lists.differs(&listing(&["1", "2", "3"])),
+            "the rest was not seen"
+        );
+        assert!(lists.differs(&listing(&["1", "3", "2"])));
+        lists.saw(
+            List::Tools,
+            false,
+            &page(r#"{"tools":[3],"nextCursor":null}"#),
+        );
+        assert!(!lists.differs(&listing(&["1", "2", "3"])));
+        assert!(lists.differs(&listing(&["1", "2", "3", "4"])));
+        lists.saw(List::Tools, true, &page(r#"{"tools":[]}"#));
+        assert!(!lists.differs(&listing(&[])));
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_read_is_like_no_other() {
+        let mut lists = Lists::default();
+        lists.saw(List::Tools, true, &page("{}"));
+        assert!(lists.differs(&listing(&[])));
+        assert!(lists.differs(&listing(&["1"])));
     }
 }

@@ -12,7 +12,7 @@ mod offer;
 mod words;
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -27,6 +27,7 @@ use offer::Offered;
 use crate::client::{self, Client, Failure};
 use crate::id::{CallId, Epoch, RequestId, StreamId};
 use crate::io::{Input, Output};
+use crate::protocol::ClientCapabilities;
 use crate::server::{self, Server};
 use crate::time::{Deadline, Instant, Wake};
 use crate::watch::Watch;
@@ -80,8 +81,11 @@ pub struct Relay {
     lists: Lists,
     /// What the client in front watches.
     watched: Arc<Watch>,
-    /// In which life of the server behind that was last granted.
-    watched_in: Option<Epoch>,
+    /// What of it was watched before the present life of the server behind, and not granted by that yet: what changed between the
+    /// two was not heard.
+    unheard: BTreeSet<Box<str>>,
+    /// All that the client in front ever declared.
+    declared: ClientCapabilities,
 }
 
 /// # The contract with the driver
@@ -92,7 +96,7 @@ impl Relay {
         Relay {
             now: Instant::ZERO,
             server: Server::new(config.server()),
-            client: Client::new(config.upstream.clone()),
+            client: Client::new(config.client()),
             patience: None,
             cutoff: None,
             offered: None,
@@ -101,7 +105,8 @@ impl Relay {
             asks: Asks::default(),
             lists: Lists::default(),
             watched: Arc::default(),
-            watched_in: None,
+            unheard: BTreeSet::new(),
+            declared: ClientCapabilities::default(),
             config,
         }
     }

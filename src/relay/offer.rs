@@ -2,8 +2,9 @@
 
 use super::Relay;
 use super::bridge::Errand;
-use crate::client::{CallOptions, Outcome, Session};
-use crate::protocol::{ServerCapabilities, ServerFeature};
+use crate::client::{self, CallOptions, FailureKind, Outcome, Session};
+use crate::id::Epoch;
+use crate::protocol::{ServerCapabilities, ServerFeature, Version};
 use crate::server::{Offer, Peer};
 use crate::watch::{Change, List};
 
@@ -18,8 +19,12 @@ pub(super) struct Offered {
 impl Relay {
     /// There is a client in front: its server is wanted.
     pub(super) fn met(&mut self, peer: &Peer) {
-        self.client.declare(self.now, peer.capabilities.clone());
-        self.client.connect(self.now);
+        let all = core::mem::take(&mut self.declared).and(&peer.capabilities);
+        self.declared = all.clone();
+        self.client.declare(self.now, all);
+        if self.client.state() == client::State::Idle {
+            self.client.connect(self.now);
+        }
         if self.offered.is_none() && self.patience.is_none() {
             self.patience = Some(self.now + self.config.patience);
         }
@@ -32,15 +37,22 @@ impl Relay {
             offer.server = server.clone();
         }
         offer.instructions = session.instructions.clone();
-        self.offer(offer.with_capabilities(session.capabilities.clone()), false);
+        let mut capabilities = session.capabilities.clone();
+        if session.version == Version::V2024_11_05 {
+            // It has completions without a name for them.
+            capabilities = capabilities.with_completions();
+        }
+        self.offer(offer.with_capabilities(capabilities), false);
+        if session.epoch > Epoch::FIRST {
+            self.unheard = self.watched.uris.clone();
+        }
         if was_guess {
             for list in [List::Tools, List::Prompts, List::Resources] {
                 self.announce(Change::List(list));
             }
         }
         for list in self.lists.begin_comparing() {
-            let options = CallOptions::new().without_progress();
-            match self.client.call(self.now, list.method(), None, options) {
+            match self.client.list(self.now, list, CallOptions::new()) {
                 Ok(call) => {
                     self.errands.insert(call, Errand::Compare(list));
                 }
@@ -76,14 +88,15 @@ impl Relay {
     }
 
     pub(super) fn compared(&mut self, list: List, outcome: &Outcome) {
-        let is_same = match outcome {
-            Outcome::Reply(result) => !self.lists.differs(list, result),
-            Outcome::Error(_) | Outcome::Failed(_) | Outcome::Listed(_) => false,
+        let differs = match outcome {
+            Outcome::Listed(listing) => self.lists.differs(listing),
+            // One that could not be read says nothing of the list; the next life is asked again.
+            Outcome::Failed(failure) => matches!(failure.kind, FailureKind::NotOffered { .. }),
+            Outcome::Error(_) | Outcome::Reply(_) => true,
         };
-        if is_same {
-            self.lists.compared(list);
-        } else {
-            self.differs(list);
+        self.lists.compared(list);
+        if differs {
+            self.announce(Change::List(list));
         }
     }
 

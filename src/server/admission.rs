@@ -1,13 +1,13 @@
 //! Whether what a client asks can be served, now or later, and who answers it.
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::config::{Offer, UnknownMethods};
+use super::early::Early;
 use super::ending::unavailable;
 use super::event::{Event, Peer, Request, State, Supplied};
 use super::frame::{Answer, Voice};
@@ -20,39 +20,6 @@ use super::{Server, missing_capability, quoting};
 use crate::protocol::method::{self, names};
 use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, code};
 use crate::wire::{ErrorObject, Id, Payload};
-
-/// What waits for the offer.
-#[derive(Debug)]
-pub(super) enum Early {
-    /// `notifications/initialized`, behind the handshake that it ends.
-    Initialized,
-    Request {
-        id: Id,
-        method: Box<str>,
-        params: Option<Payload>,
-    },
-}
-
-impl Early {
-    /// Whether it is the beginning of a handshake.
-    pub(super) fn is_introduction(&self) -> bool {
-        matches!(self, Early::Request { method, .. } if **method == *names::INITIALIZE)
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Early::Initialized => 0,
-            Early::Request { method, params, .. } => {
-                method.len() + params.as_ref().map_or(0, |params| params.as_str().len())
-            }
-        }
-    }
-
-    /// Whether it is the request with this id.
-    pub(super) fn is(&self, other: &Id) -> bool {
-        matches!(self, Early::Request { id, .. } if id == other)
-    }
-}
 
 impl Server {
     pub(super) fn requested(&mut self, id: Id, name: &str, params: Option<&RawValue>) {
@@ -149,7 +116,7 @@ impl Server {
         self.check_room()?;
         let held = self.early.iter().map(Early::bytes).sum::<usize>();
         let bytes = params.whole().map_or(0, |params| params.get().len());
-        if held + bytes > self.config.limits.queued_bytes {
+        if held + name.len() + bytes > self.config.limits.queued_bytes {
             let text = "too much waits to be served already; ask again when some of it is";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }

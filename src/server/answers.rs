@@ -2,8 +2,7 @@
 
 use alloc::borrow::Cow;
 
-use serde_json::value::RawValue;
-
+use super::asks::Place;
 use super::event::{Cancelled, Event, Peer, Unanswered};
 use super::frame::{Answer, Frame};
 use super::misuse::Misuse;
@@ -14,11 +13,8 @@ use super::{Server, Timer};
 use crate::id::RequestId;
 use crate::protocol::method::names;
 use crate::protocol::question::Unaskable;
-use crate::protocol::{ClientFeature, Era, ServerFeature, meta, question, round};
-use crate::wire::{ErrorObject, Id, Payload, object};
-
-/// The member of capabilities that holds the extensions.
-const EXTENSIONS: &str = "extensions";
+use crate::protocol::{ClientFeature, Era, ServerCapabilities, ServerFeature, question, round};
+use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {
     /// The server itself answers that something cannot be served.
@@ -82,7 +78,11 @@ impl Server {
         let bytes = verdict.bytes();
         self.check_size(bytes)?;
         self.stats.answered += 1;
-        self.settle_asks_of(request);
+        if self.is_away(request) {
+            self.settle_queued_asks_of(request);
+        } else {
+            self.settle_asks_of(request);
+        }
         if let Some(entry) = self.requests.get_mut(request) {
             if let Phase::Away(held) = &mut entry.phase {
                 *held = Some(verdict);
@@ -112,7 +112,22 @@ impl Server {
         }
     }
 
-    fn settle_asks_of(&mut self, request: RequestId) {
+    /// What its client was not asked yet it need not be asked. What it was asked it will answer when it comes back, and
+    /// whoever asked may still want to know.
+    fn settle_queued_asks_of(&mut self, request: RequestId) {
+        let asks = self.requests.get(request).map(|entry| entry.asks.clone());
+        for ask in asks.unwrap_or_default() {
+            if self
+                .asks
+                .get(ask)
+                .is_some_and(|open| open.place == Place::Queued)
+            {
+                self.settle_ask(ask, Err(Unanswered::RequestOver));
+            }
+        }
+    }
+
+    pub(super) fn settle_asks_of(&mut self, request: RequestId) {
         let asks = self.requests.get_mut(request);
         let asks = asks.map(|entry| core::mem::take(&mut entry.asks));
         for ask in asks.unwrap_or_default() {
@@ -153,8 +168,8 @@ impl Server {
             }
             // S-RPC-22: an extension may have types of its own; which, only the two applications know.
             _ => {
-                has_strange_extension(declared.member(EXTENSIONS))
-                    && has_strange_extension(offered.and_then(|o| o.member(EXTENSIONS)))
+                declared.has_strange_extension()
+                    && offered.is_some_and(ServerCapabilities::has_strange_extension)
             }
         };
         if is_allowed {
@@ -190,14 +205,6 @@ impl Entry {
                 .missing()
         })
     }
-}
-
-/// Whether one of these extensions is not known here.
-fn has_strange_extension(extensions: Option<&RawValue>) -> bool {
-    let extensions = extensions.map_or("{}", RawValue::get);
-    let mut is_any = false;
-    let _ = object::members(extensions, |key, _| is_any |= key != meta::TASKS_EXTENSION);
-    is_any
 }
 
 /// S-MRTR-01, S-MRTR-02: in the modern era only some requests can wait for input.

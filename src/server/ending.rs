@@ -1,7 +1,7 @@
 //! How the service ends: nothing new, what is in flight, last words, the end.
 
-use super::admission::Early;
 use super::config::ListenEnd;
+use super::early::Early;
 use super::event::{Cancelled, EndOfService, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
 use super::requests::Phase;
@@ -108,9 +108,14 @@ impl Server {
         }
         if self.requests.in_flight() == 0 && self.frames.is_empty() && self.pipe.is_flushed() {
             self.close();
-        } else if self.timers.at(Timer::Flush).is_none() {
+        } else if self.timers.at(Timer::Flush).is_none() && !self.is_still_read() {
             self.arm_in(Timer::Flush, self.config.flush);
         }
+    }
+
+    /// Whether a client that says no more may still be reading, in its own time.
+    fn is_still_read(&self) -> bool {
+        self.has_input_ended && self.timers.at(Timer::Drain).is_some()
     }
 
     pub(super) fn note(&mut self, faults: &[Fault]) {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Server;
-use super::admission::Early;
+use super::early::Early;
 use super::event::{Cancelled, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
 use crate::id::Epoch;
@@ -151,7 +151,9 @@ impl Server {
         match name {
             names::NOTIFICATIONS_CANCELLED => self.cancelled(params),
             names::NOTIFICATIONS_INITIALIZED if self.awaits_agreement() => {
-                self.early.push_back(Early::Initialized);
+                if !matches!(self.early.back(), Some(Early::Initialized)) {
+                    self.early.push_back(Early::Initialized);
+                }
             }
             names::NOTIFICATIONS_INITIALIZED => self.initialized(),
             // S-RPC-15: whatever it is, it has no answer.

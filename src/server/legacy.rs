@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event::Peer;
-use crate::protocol::{ClientCapabilities, Era, Implementation, Version, Versions};
+use crate::protocol::{
+    ClientCapabilities, Era, Implementation, ServerCapabilities, Version, Versions,
+};
 
 /// What holds from `initialize` on, beside the modern requests that carry their own terms (S-VER-07).
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(super) struct Scope {
     pub(super) peer: Arc<Peer>,
     /// Whether the client said that it has the answer to `initialize`.
     pub(super) is_initialized: bool,
+    /// What it was offered.
+    pub(super) offered: ServerCapabilities,
 }
 
 /// The params of `initialize`.

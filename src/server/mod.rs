@@ -3,13 +3,14 @@
 //! The machine itself is one `impl Server` by subject: `inbound` for what clients say, `terms` and `admission` for what they may ask,
 //! `service` for what the server answers itself, `answers` for how requests end, `questions` for what clients are asked, `news` for what they are told, `outbound` for what
 //! is written next, `ending` for the end. They alone carry decisions between the children, which know neither the machine
-//! nor each other: `params` what a request says to the server itself, `legacy` the client with a handshake, `requests` where
+//! nor each other: `params` what a request says to the server itself, `early` what waits for the offer, `legacy` the client with a handshake, `requests` where
 //! each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words.
 
 mod admission;
 mod answers;
 mod asks;
 mod config;
+mod early;
 mod ending;
 mod event;
 mod frame;
@@ -44,8 +45,8 @@ pub use stats::Stats;
 
 pub use crate::noise::Noise;
 
-use admission::Early;
 use asks::Asks;
+use early::Early;
 use frame::{Frames, Voice};
 use legacy::Scope;
 use reply::Verdict;
@@ -343,7 +344,8 @@ impl Server {
     /// Asks the client something that is needed for a request. The outcome comes as [`Event::Answered`], exactly once.
     ///
     /// A legacy client is sent a request; a modern one is given the question in the place of the answer, and comes back with
-    /// the answer to it. The application need not know: the request stays the same.
+    /// the answer to it. The application need not know: the request stays the same. One that is answered while its client is away is
+    /// answered to it when it comes back, and the question then still has its answer.
     ///
     /// # Errors
     ///

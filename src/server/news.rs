@@ -1,6 +1,7 @@
 //! What clients are told that they did not ask for just now: progress, log messages, changes, notifications.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::Server;
@@ -20,13 +21,16 @@ impl Server {
     pub(super) fn progressed(
         &mut self,
         request: RequestId,
-        progress: Progress,
+        mut progress: Progress,
     ) -> Result<(), Misuse> {
         self.open_request(request)?;
         if !progress.progress.is_finite() || !progress.total.is_none_or(f64::is_finite) {
             return Err(Misuse::NotFinite);
         }
-        self.check_size(progress.message.as_ref().map_or(0, |text| text.len()))?;
+        if let Some(message) = &mut progress.message {
+            self.check_size(message.len())?;
+            *message = excerpt_of(message);
+        }
         let Some(entry) = self.requests.get_mut(request) else {
             return Ok(());
         };
@@ -61,7 +65,8 @@ impl Server {
         if let Change::Resource { uri } = change {
             self.check_size(uri.len())?;
         }
-        let legacy = self.legacy.as_ref().filter(|s| s.is_initialized);
+        let legacy = self.legacy.as_ref();
+        let legacy = legacy.filter(|s| s.is_initialized && s.offered.offers(feature));
         let legacy = legacy.and_then(|_| self.watchers.legacy_hears(change));
         let legacy = legacy.map(|heard| (None, heard));
         let modern = self.watchers.listening_to(change);
@@ -117,7 +122,8 @@ impl Server {
 
     fn legacy_wants(&self, level: LogLevel) -> bool {
         let least = self.watchers.level().unwrap_or(self.config.log_level);
-        self.legacy.is_some() && level >= least
+        let scope = self.legacy.as_ref();
+        scope.is_some_and(|s| s.offered.offers(ServerFeature::Logging)) && level >= least
     }
 
     /// S-CAP-06
@@ -200,6 +206,15 @@ impl Server {
         let what = alloc::format!("{feature}").into();
         Err(Misuse::NotOffered { what })
     }
+}
+
+/// As many bytes of a message about progress are told: it is kept until it is written, one for every request.
+const PROGRESS_WORDS: usize = 4 << 10;
+
+fn excerpt_of(message: &str) -> Box<str> {
+    let most = message.len().min(PROGRESS_WORDS);
+    let end = (0..=most).rev().find(|end| message.is_char_boundary(*end));
+    message[..end.unwrap_or(0)].into()
 }
 
 /// What is wrong with sending this as a notification.

@@ -175,7 +175,10 @@ impl Server {
             self.settle_ask(ask, Ok(answer));
         }
         match verdict {
-            Some(verdict) => self.reply_held(request, verdict),
+            Some(verdict) => {
+                self.settle_asks_of(request);
+                self.reply_held(request, verdict);
+            }
             None => self.ask_again(request),
         }
         Ok(())

@@ -16,7 +16,7 @@ pub struct Progress {
     pub progress: f64,
     /// How far it will go, if that is known.
     pub total: Option<f64>,
-    /// What to say about it.
+    /// What to say about it: a few words, of which 4 KiB are told.
     pub message: Option<Box<str>>,
 }
 

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 
-use super::event::Peer;
+use super::event::{Peer, State};
 use super::frame::{Answer, Frame};
 use super::params::Params;
 use super::watchers::grant;
@@ -84,7 +84,11 @@ impl Server {
         }
         let frame = Frame::Acknowledged(id.clone(), granted.clone());
         self.frames.push(frame);
-        self.watchers.listen(id.clone(), granted);
+        if self.state == State::Serving {
+            self.watchers.listen(id.clone(), granted);
+        } else {
+            self.end_listen(id.clone());
+        }
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use super::params::Params;
 use super::{Server, quoting};
 use crate::noise::excerpt;
 use crate::protocol::method::{self, names};
-use crate::protocol::{ClientCapabilities, Era, Implementation, Version, code};
+use crate::protocol::{ClientCapabilities, Era, Implementation, ServerCapabilities, Version, code};
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Id, Payload};
 
@@ -62,8 +62,14 @@ impl Server {
         if speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
             return Ok(Terms::Modern);
         }
-        let text = "the request has no terms: send `initialize` first, or say in `_meta` which version is spoken";
-        Err(ErrorObject::new(code::INVALID_PARAMS, text))
+        let (code, text) = if speaks(Era::Modern) {
+            let text = "the request has no terms: send `initialize` first, or say in `_meta` which version is spoken";
+            (code::INVALID_PARAMS, text)
+        } else {
+            let text = "the client has not introduced itself yet: send `initialize` first";
+            (code::INVALID_REQUEST, text)
+        };
+        Err(ErrorObject::new(code, text))
     }
 
     pub(super) fn introduced(&self, params: Option<&RawValue>) -> Result<Arc<Peer>, ErrorObject> {
@@ -179,13 +185,16 @@ impl Server {
     /// A legacy client is here.
     pub(super) fn agree(&mut self, id: &Id, peer: Arc<Peer>) {
         self.watchers.begin_legacy();
+        let mut offered = ServerCapabilities::default();
         if let Some(offer) = &self.config.offer {
+            offered = offer.capabilities.clone();
             let agreement = self.voice.agreement(offer, peer.version);
             self.answer(id.clone(), agreement);
         }
         self.legacy = Some(Scope {
             peer,
             is_initialized: false,
+            offered,
         });
     }
 }

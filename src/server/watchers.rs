@@ -147,7 +147,7 @@ impl Watchers {
         &'c self,
         change: &'c Change,
     ) -> impl Iterator<Item = (&'c Id, Heard<'c>)> {
-        let hears = |watch: &'c Watch| {
+        let hears = move |watch: &'c Watch| {
             let is_heard = match change {
                 Change::List(List::Prompts) => watch.prompts,
                 Change::List(List::ResourceTemplates | List::Resources) => watch.resources,

@@ -247,7 +247,9 @@ impl Chain {
 
 /// A relay to a child process that is kept alive under all circumstances.
 pub(crate) fn relay_config() -> Config {
-    Config::new(everlink::Config::child("guard", "1"), [7; 16])
+    let mut config = Config::new(everlink::Config::child("guard", "1"), [7; 16]);
+    config.tells_stderr = true;
+    config
 }
 
 /// # What the host does

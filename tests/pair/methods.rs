@@ -244,8 +244,10 @@ fn what_is_the_links_own_is_nobody_elses() {
                         "{}",
                         method.name
                     );
+                    // How far an answer is, only the application knows.
+                    let is_progress = method.name == names::NOTIFICATIONS_PROGRESS;
                     assert!(
-                        notified.is_err_and(|misuse| owned(&misuse)),
+                        is_progress || notified.is_err_and(|misuse| owned(&misuse)),
                         "{}",
                         method.name
                     );

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: the table of all that must hold. Knows no test itself.
 
+use crate::coverage;
 use crate::dependencies;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 
@@ -21,6 +22,7 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("scripts, byte by byte", || scripts_cut("bytes")),
     ("scripts, cut at random", || scripts_cut("random")),
+    ("coverage of requirements and failures", coverage::check),
     ("tests in the documentation", || {
         cargo("test --workspace --all-features --doc")
     }),
@@ -66,7 +68,9 @@ fn tests() -> Outcome {
 fn scripts_cut(chunking: &str) -> Outcome {
     let runner = runner();
     cargo_with(
-        &format!("{runner} --all-features --test asks --test failures_* --test founding"),
+        &format!(
+            "{runner} --all-features --test asks --test failures_* --test founding --test server_*"
+        ),
         |command| {
             command.env("EVERLINK_CHUNKING", chunking);
         },

@@ -1,0 +1,776 @@
+//! A scripted host around one server end: a virtual clock, a driver, and a client that says what it is told to say.
+//!
+//! ```ignore
+//! every_era(|chunking, version| {
+//!     let mut host = Host::new(config()).chunked(chunking).speaking(version);
+//!     let id = host.call("tools/call", json!({"name": "add"}));
+//!     let request = host.newest();
+//!     host.respond(request, json!({"content": []}));
+//!     assert_eq!(host.result(&id)["content"], json!([]));
+//!     host
+//! });
+//! ```
+//!
+//! The driver in here does every output in its order and sleeps exactly to `poll_timeout`, so that a deadline that comes
+//! late, or a server that spins, is a failed test. After every step it checks the rules that hold for all servers
+//! (`rules`). How the client's bytes are cut into reads is a `Chunking`.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test file uses another part of the vocabulary"
+)]
+#![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
+
+#[path = "../world/chunking.rs"]
+mod chunking;
+mod rules;
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use everlink::protocol::{Era, ServerCapabilities, Version};
+use everlink::server::{
+    Config, Event, Misuse, Offer, Peer, Progress, Request, Server, State, Unanswered,
+};
+use everlink::{
+    AskId, Change, ErrorObject, Fault, Input, Instant, List, Output, Payload, RequestId, Wake,
+};
+use serde_json::{Value, json};
+
+pub(crate) use chunking::Chunking;
+use rules::{Rules, Unambiguous};
+
+/// What does not happen within this time never will.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// As many steps without any time passing are a spin.
+const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
+
+/// What is heard when nothing is.
+pub(crate) const NOTHING: [Value; 0] = [];
+
+pub(crate) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A server that offers everything that the protocol has.
+pub(crate) fn config() -> Config {
+    Config::new(everything(), [7; 16])
+}
+
+/// The offer of everything that the protocol has.
+pub(crate) fn everything() -> Offer {
+    let all = ServerCapabilities::default()
+        .with_completions()
+        .with_logging()
+        .with_prompts(true)
+        .with_resources(true, true)
+        .with_tools(true);
+    Offer::new("host", "1").with_capabilities(all)
+}
+
+/// A server that offers these capabilities and nothing else.
+pub(crate) fn offering(capabilities: ServerCapabilities) -> Config {
+    Config::new(
+        Offer::new("host", "1").with_capabilities(capabilities),
+        [7; 16],
+    )
+}
+
+pub(crate) fn is_modern(version: Version) -> bool {
+    version.era() == Era::Modern
+}
+
+/// What a client of these scripts can be asked where they say nothing else: everything that needs no further word.
+pub(crate) fn able() -> Value {
+    json!({"elicitation": {}, "roots": {}, "sampling": {}})
+}
+
+/// What a modern request says of its client.
+pub(crate) fn meta(capabilities: Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+        "io.modelcontextprotocol/clientInfo": {"name": "scripted", "version": "1"},
+    })
+}
+
+/// The parameters with what a modern request says of its client, except where they say that themselves.
+pub(crate) fn with_meta(mut params: Value, capabilities: Value) -> Value {
+    if params.is_null() {
+        params = json!({});
+    }
+    let Value::Object(mut members) = meta(capabilities) else {
+        panic!("a meta is an object")
+    };
+    if let Some(Value::Object(own)) = params.get("_meta") {
+        members.extend(own.clone());
+    }
+    params["_meta"] = Value::Object(members);
+    params
+}
+
+pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
+    let mut message = json!({"jsonrpc": "2.0", "id": id.into(), "method": method});
+    if !params.is_null() {
+        message["params"] = params;
+    }
+    message
+}
+
+pub(crate) fn notification(method: &str, params: Value) -> Value {
+    let mut message = json!({"jsonrpc": "2.0", "method": method});
+    if !params.is_null() {
+        message["params"] = params;
+    }
+    message
+}
+
+pub(crate) fn payload(value: &Value) -> Payload {
+    Payload::of(value).expect("a value is JSON")
+}
+
+pub(crate) fn value(payload: &Payload) -> Value {
+    payload.parse().expect("a payload is JSON")
+}
+
+/// The same script under every way of cutting the client's bytes. What the server does must not differ.
+pub(crate) fn every_chunking(mut script: impl FnMut(Chunking) -> Host) {
+    let mut first: Option<Record> = None;
+    for chunking in Chunking::ALL {
+        let record = script(chunking).finish();
+        let expected = first.get_or_insert_with(|| record.clone());
+        same(&record.told, &expected.told, chunking);
+        same(&record.written, &expected.written, chunking);
+    }
+}
+
+fn same(here: &[String], there: &[String], chunking: Chunking) {
+    for (line, (here, there)) in here.iter().zip(there).enumerate() {
+        assert_eq!(here, there, "{chunking:?} differs at line {line}");
+    }
+    assert_eq!(here.len(), there.len(), "{chunking:?} differs in length");
+}
+
+/// The same script with the newest client of either era, under every way of cutting its bytes.
+pub(crate) fn every_era(mut script: impl FnMut(Chunking, Version) -> Host) {
+    for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
+        every_chunking(|chunking| script(chunking, version));
+    }
+}
+
+/// The same script with a client of each version.
+pub(crate) fn every_version(mut script: impl FnMut(Version) -> Host) {
+    for version in Version::ALL {
+        script(*version).finish();
+    }
+}
+
+/// What a server did, with its times. How what it says and what it writes lie between each other may depend on the
+/// reads; the order within each may not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record {
+    /// The events, and the release of the transport.
+    pub(crate) told: Vec<String>,
+    /// The messages.
+    pub(crate) written: Vec<String>,
+}
+
+pub(crate) struct Host {
+    pub(crate) server: Server,
+    now: Instant,
+    chunking: Chunking,
+    /// How far the random cuts have come.
+    drawn: u64,
+    /// What `call` speaks.
+    version: Version,
+    /// What the client declares, in its handshake or in every request.
+    capabilities: Value,
+    last_id: u64,
+    /// Whether what is written is taken, and what was not.
+    reads: bool,
+    unread: usize,
+    has_ended: bool,
+    rules: Rules,
+    steps: u32,
+    events: Vec<(Instant, Event)>,
+    heard: Vec<Value>,
+    record: Record,
+    /// All that passed, for people.
+    transcript: Vec<String>,
+}
+
+/// # Setting the scene
+impl Host {
+    pub(crate) fn new(config: Config) -> Host {
+        let server = Server::new(config);
+        assert_eq!(server.poll_timeout(), None, "a new server wants nothing");
+        Host {
+            server,
+            now: Instant::ZERO,
+            chunking: Chunking::usual(),
+            drawn: 0,
+            version: Version::LATEST_MODERN,
+            capabilities: able(),
+            last_id: 0,
+            reads: true,
+            unread: 0,
+            has_ended: false,
+            rules: Rules::default(),
+            steps: 0,
+            events: Vec::new(),
+            heard: Vec::new(),
+            record: Record::default(),
+            transcript: Vec::new(),
+        }
+    }
+
+    pub(crate) fn chunked(mut self, chunking: Chunking) -> Host {
+        self.chunking = chunking;
+        self
+    }
+
+    /// What the client can be asked. Say it before `speaking`.
+    pub(crate) fn declaring(mut self, capabilities: Value) -> Host {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// From now on `call` speaks this version; if it is one of the legacy era, its handshake is done first.
+    pub(crate) fn speaking(mut self, version: Version) -> Host {
+        self.version = version;
+        if !is_modern(version) {
+            let id = self.initialize(version.as_str());
+            assert_eq!(self.result(&id)["protocolVersion"], version.as_str());
+            self.say(notification("notifications/initialized", Value::Null));
+        }
+        self
+    }
+
+    /// A server with a client that has done the handshake of this version.
+    pub(crate) fn legacy(config: Config, version: &str) -> Host {
+        let version = Version::parse(version).expect("a version");
+        Host::new(config).speaking(version)
+    }
+
+    /// A server whose client speaks the newest modern version, and has said nothing yet.
+    pub(crate) fn modern(config: Config) -> Host {
+        Host::new(config)
+    }
+}
+
+/// # What the client says
+impl Host {
+    /// One message, now; the server then has its turn.
+    pub(crate) fn say(&mut self, message: Value) {
+        self.say_all(&[message]);
+    }
+
+    /// Several messages; where reads are joined, in one.
+    pub(crate) fn say_all(&mut self, messages: &[Value]) {
+        let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        self.lines(&lines);
+    }
+
+    /// One line, whatever is in it.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.lines(&[line]);
+    }
+
+    /// Several lines; where reads are joined, in one.
+    pub(crate) fn lines(&mut self, lines: &[&str]) {
+        if self.chunking == Chunking::Joined {
+            self.raw(format!("{}\n", lines.join("\n")).as_bytes());
+        } else {
+            for line in lines {
+                self.raw(format!("{line}\n").as_bytes());
+            }
+        }
+    }
+
+    /// Bytes, whatever they are. They need not end a line.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        assert!(!self.has_ended, "the client has said its last word");
+        self.note(format!("<- {}", String::from_utf8_lossy(bytes).trim_end()));
+        let later = self.rules.said(bytes);
+        for piece in self.chunking.cut(bytes, &mut self.drawn) {
+            self.server.handle(self.now, Input::bytes(piece));
+            self.turn();
+        }
+        self.rules.cancelled(later);
+    }
+
+    /// A request in the version that is spoken. Its id.
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
+        let params = self.terms(params);
+        self.plain_call(method, params)
+    }
+
+    /// The parameters as a request in the version that is spoken has them.
+    pub(crate) fn terms(&self, params: Value) -> Value {
+        if is_modern(self.version) {
+            with_meta(params, self.capabilities.clone())
+        } else {
+            params
+        }
+    }
+
+    /// A request that brings its own terms. Its id.
+    pub(crate) fn modern_call(&mut self, method: &str, params: Value) -> Value {
+        let params = with_meta(params, self.capabilities.clone());
+        self.plain_call(method, params)
+    }
+
+    /// A request as it is. Its id.
+    pub(crate) fn plain_call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.fresh_id();
+        self.say(request(id.clone(), method, params));
+        id
+    }
+
+    /// An id that no request had.
+    pub(crate) fn fresh_id(&mut self) -> Value {
+        self.last_id += 1;
+        json!(self.last_id)
+    }
+
+    /// Begins the handshake. The id of the request.
+    pub(crate) fn initialize(&mut self, version: &str) -> Value {
+        let params = json!({
+            "protocolVersion": version,
+            "capabilities": self.capabilities,
+            "clientInfo": {"name": "scripted", "version": "1"},
+        });
+        self.plain_call("initialize", params)
+    }
+
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
+        self.say(notification(method, params));
+    }
+
+    /// Takes back a request.
+    pub(crate) fn cancel(&mut self, id: &Value) {
+        self.notify("notifications/cancelled", json!({"requestId": id}));
+    }
+
+    /// Answers a request of the server.
+    pub(crate) fn answer(&mut self, id: &Value, result: Value) {
+        self.say(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    /// Calls a tool, and the request as the application sees it: the id and the name.
+    pub(crate) fn tool(&mut self, name: &str) -> (Value, RequestId) {
+        let id = self.call("tools/call", json!({"name": name}));
+        (id, self.newest())
+    }
+
+    /// The client has said its last word.
+    pub(crate) fn eof(&mut self) {
+        self.eof_of(&[]);
+    }
+
+    /// Nothing more can be read, because of this.
+    pub(crate) fn eof_of(&mut self, faults: &[Fault]) {
+        if !core::mem::replace(&mut self.has_ended, true) {
+            self.note("<- (end)".to_owned());
+            self.rules.said_all();
+            self.server.handle(self.now, Input::end(faults));
+            self.turn();
+        }
+    }
+
+    /// Nothing more can be written.
+    pub(crate) fn write_fails(&mut self, faults: &[Fault]) {
+        self.reads = false;
+        self.server.handle(self.now, Input::write_failed(faults));
+        self.turn();
+    }
+
+    /// It reads no more: nothing that is written is reported as sent.
+    pub(crate) fn stops_reading(&mut self) {
+        self.reads = false;
+    }
+
+    /// It reads all that it did not.
+    pub(crate) fn reads_again(&mut self) {
+        self.reads = true;
+        let unread = core::mem::take(&mut self.unread);
+        self.server.handle(self.now, Input::sent(unread));
+        self.turn();
+    }
+}
+
+/// # What the application does
+impl Host {
+    /// Answers a request.
+    #[track_caller]
+    pub(crate) fn respond(&mut self, request: RequestId, result: Value) {
+        let done = self.verb(|server, now| server.respond(now, request, payload(&result)));
+        done.expect("the server takes the answer");
+    }
+
+    /// Answers a request with an error.
+    #[track_caller]
+    pub(crate) fn fail(&mut self, request: RequestId, code: i64, message: &str) {
+        let error = ErrorObject::new(code, message);
+        let done = self.verb(|server, now| server.fail(now, request, error));
+        done.expect("the server takes the answer");
+    }
+
+    /// The client calls, the application answers: the result that the client is told.
+    #[track_caller]
+    pub(crate) fn served(&mut self, method: &str, params: Value, result: Value) -> Value {
+        let id = self.call(method, params);
+        let request = self.newest();
+        self.respond(request, result);
+        self.result(&id)
+    }
+
+    /// Tells how far a request is.
+    #[track_caller]
+    pub(crate) fn progress(&mut self, request: RequestId, progress: f64) {
+        let done = self.verb(|server, now| server.progress(now, request, Progress::new(progress)));
+        done.expect("the server takes the progress");
+    }
+
+    /// Asks the client something for a request.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, request: RequestId, method: &'static str, params: Value) -> AskId {
+        let asked = self.try_ask(request, method, params);
+        asked.expect("the server takes the question")
+    }
+
+    pub(crate) fn try_ask(
+        &mut self,
+        request: RequestId,
+        method: &'static str,
+        params: Value,
+    ) -> Result<AskId, Misuse> {
+        let params = (!params.is_null()).then(|| payload(&params));
+        let ask = self.server.ask(self.now, request, method, params)?;
+        self.rules.asked(ask);
+        self.turn();
+        Ok(ask)
+    }
+
+    /// Asks the client something for no request.
+    pub(crate) fn try_ask_unbidden(
+        &mut self,
+        method: &'static str,
+        params: Value,
+    ) -> Result<AskId, Misuse> {
+        let params = (!params.is_null()).then(|| payload(&params));
+        let ask = self.server.ask_unbidden(self.now, method, params)?;
+        self.rules.asked(ask);
+        self.turn();
+        Ok(ask)
+    }
+
+    /// Something changed.
+    #[track_caller]
+    pub(crate) fn publish(&mut self, change: Change) {
+        let done = self.verb(|server, now| server.publish(now, change));
+        done.expect("the server offers word of it");
+    }
+
+    pub(crate) fn shutdown(&mut self) {
+        self.verb(Server::shutdown);
+    }
+
+    /// Any other verb, also one that is refused. Not for asking: the rules must know of a question.
+    pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Server, Instant) -> T) -> T {
+        let done = verb(&mut self.server, self.now);
+        self.turn();
+        done
+    }
+}
+
+/// # Time
+impl Host {
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Lets so much time pass.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let goal = self.now + span;
+        while let Some(deadline) = self.server.poll_timeout() {
+            if deadline.at > goal {
+                break;
+            }
+            if deadline.at > self.now {
+                self.now = deadline.at;
+                self.steps = 0;
+            }
+            self.count_step();
+            self.server.handle_timeout(self.now);
+            if let Some(deadline) = self.server.poll_timeout() {
+                assert!(
+                    deadline.at > self.now || deadline.wake == Wake::Output,
+                    "{deadline:?} is due again right after it was told"
+                );
+            }
+            self.turn();
+        }
+        self.now = goal;
+        self.steps = 0;
+    }
+
+    /// Lets the client end, checks that nothing is left, and gives the record of all that happened.
+    pub(crate) fn finish(mut self) -> Record {
+        self.eof();
+        self.pass(PATIENCE);
+        assert_eq!(self.server.state(), State::Closed, "it never closes");
+        core::mem::take(&mut self.record)
+    }
+}
+
+/// # The driver
+impl Host {
+    /// Carries out every output until none is left.
+    pub(crate) fn turn(&mut self) {
+        let mut buf = Vec::new();
+        loop {
+            let due = self.server.poll_timeout();
+            let output = self.server.poll_output(&mut buf);
+            let says_output = due.is_some_and(|due| due.wake == Wake::Output);
+            assert_eq!(
+                output.is_some(),
+                says_output,
+                "poll_timeout said {due:?} before {output:?}"
+            );
+            let Some(output) = output else { break };
+            let at = due.map(|due| due.at);
+            assert!(at <= Some(self.now), "output waits, but is due {at:?} only");
+            self.count_step();
+            self.rules.output(&output);
+            match output {
+                Output::Event(event) => self.event(event),
+                Output::Release { .. } => {
+                    let line = self.note("Release".to_owned());
+                    self.record.told.push(line);
+                }
+                Output::Write { len, .. } => {
+                    let line = buf.split_off(buf.len() - len);
+                    self.write(&line);
+                }
+                other => panic!("{other:?} means nothing for a server on a byte stream"),
+            }
+        }
+        assert!(buf.is_empty(), "bytes that belong to no Write");
+        self.rules.at_rest(&self.server);
+    }
+
+    fn write(&mut self, line: &[u8]) {
+        let text = core::str::from_utf8(line).expect("what is written is text");
+        let text = text.strip_suffix('\n').expect("a line ends");
+        assert!(!text.contains(['\n', '\r']), "{text:?} is not one line");
+        let message: Value = serde_json::from_str(text).expect("a line is JSON");
+        serde_json::from_str::<Unambiguous>(text).expect("a line says nothing twice");
+        let noted = self.note(format!("-> {text}"));
+        self.record.written.push(noted);
+        self.rules.wrote(&message);
+        self.heard.push(message);
+        if self.reads {
+            self.server.handle(self.now, Input::sent(line.len()));
+        } else {
+            self.unread += line.len();
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        let line = self.note(told(&event));
+        self.record.told.push(line);
+        self.events.push((self.now, event));
+    }
+
+    /// Adds to the transcript, with the time.
+    fn note(&mut self, what: String) -> String {
+        let line = format!("[{:?}] {what}", self.now);
+        self.transcript.push(line.clone());
+        line
+    }
+
+    fn count_step(&mut self) {
+        self.steps += 1;
+        assert!(
+            self.steps < MOST_STEPS_AT_ONE_TIME,
+            "the server spins at {:?}",
+            self.now
+        );
+    }
+}
+
+/// # What came of it
+impl Host {
+    /// Every message that the server wrote, in order.
+    pub(crate) fn heard(&self) -> &[Value] {
+        &self.heard
+    }
+
+    /// Every message that the server wrote as it stands on the wire, with its time.
+    pub(crate) fn written(&self) -> &[String] {
+        &self.record.written
+    }
+
+    /// Every response to a request of this id, in order.
+    pub(crate) fn replies(&self, id: &Value) -> Vec<&Value> {
+        let is_reply = |line: &&Value| line.get("method").is_none() && line.get("id") == Some(id);
+        self.heard.iter().filter(is_reply).collect()
+    }
+
+    /// The one response to a request.
+    #[track_caller]
+    pub(crate) fn reply(&self, id: &Value) -> Value {
+        let replies = self.replies(id);
+        assert_eq!(replies.len(), 1, "{id} has {} replies", replies.len());
+        replies[0].clone()
+    }
+
+    /// The result of a request that has one.
+    #[track_caller]
+    pub(crate) fn result(&self, id: &Value) -> Value {
+        let reply = self.reply(id);
+        let result = reply.get("result").cloned();
+        result.unwrap_or_else(|| panic!("{id} has no result: {reply}"))
+    }
+
+    /// The error of a request that failed.
+    #[track_caller]
+    pub(crate) fn error(&self, id: &Value) -> Value {
+        let reply = self.reply(id);
+        let error = reply.get("error").cloned();
+        error.unwrap_or_else(|| panic!("{id} did not fail: {reply}"))
+    }
+
+    /// The code of the error of a request that failed.
+    #[track_caller]
+    pub(crate) fn code(&self, id: &Value) -> i64 {
+        let code = self.error(id)["code"].as_i64();
+        code.expect("a code is an integer")
+    }
+
+    /// Every message of this method that the server wrote.
+    pub(crate) fn said(&self, method: &str) -> Vec<&Value> {
+        let lines = self.heard.iter();
+        lines.filter(|line| line["method"] == method).collect()
+    }
+
+    /// The errors that answer no request that could be read, in order.
+    pub(crate) fn complaints(&self) -> Vec<&Value> {
+        let lines = self.heard.iter();
+        lines
+            .filter(|line| line.get("error").is_some() && line["id"].is_null())
+            .collect()
+    }
+
+    /// Every event, with its time.
+    pub(crate) fn events(&self) -> &[(Instant, Event)] {
+        &self.events
+    }
+
+    /// What `pick` finds in the events, in order.
+    pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
+        self.events
+            .iter()
+            .map(|(_, event)| event)
+            .filter_map(pick)
+            .collect()
+    }
+
+    /// The clients that the application was told of, in order.
+    pub(crate) fn met(&self) -> Vec<&Arc<Peer>> {
+        self.picked(|event| match event {
+            Event::Met(peer) => Some(peer),
+            _ => None,
+        })
+    }
+
+    /// The notifications of the client that the application was told of, in order.
+    pub(crate) fn notified(&self) -> Vec<&str> {
+        self.picked(|event| match event {
+            Event::Notified { method, .. } => Some(&**method),
+            _ => None,
+        })
+    }
+
+    /// How much of no use the client had said whenever the application was told of it.
+    pub(crate) fn noise(&self) -> Vec<u64> {
+        self.picked(|event| match event {
+            Event::Noise(noise) => Some(noise.count),
+            _ => None,
+        })
+    }
+
+    /// What the application was asked for, in order.
+    pub(crate) fn requests(&self) -> Vec<&Request> {
+        self.picked(|event| match event {
+            Event::Request(request) => Some(request),
+            _ => None,
+        })
+    }
+
+    /// What the application was asked for last.
+    #[track_caller]
+    pub(crate) fn newest(&self) -> RequestId {
+        let newest = self.requests().pop();
+        newest.expect("a request arrived").request
+    }
+
+    /// Which requests need no answer any more, in order.
+    pub(crate) fn cancellations(&self) -> Vec<RequestId> {
+        self.picked(|event| match event {
+            Event::Cancelled { request, .. } => Some(*request),
+            _ => None,
+        })
+    }
+
+    /// The outcome of a question, if it has one.
+    pub(crate) fn outcome(&self, of: AskId) -> Option<Result<Value, Unanswered>> {
+        let found = self.picked(|event| match event {
+            Event::Answered { ask, outcome, .. } if *ask == of => Some(outcome),
+            _ => None,
+        });
+        let outcome = found.into_iter().next()?.as_ref();
+        Some(outcome.map(value).map_err(Clone::clone))
+    }
+}
+
+/// A failed script shows how it came to that.
+impl Drop for Host {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let from = self.transcript.len().saturating_sub(60);
+            eprintln!("the last of what happened ({:?}):", self.chunking);
+            for line in &self.transcript[from..] {
+                eprintln!("  {line}");
+            }
+        }
+    }
+}
+
+/// An event with its content, which its `Debug` keeps to itself.
+fn told(event: &Event) -> String {
+    let shown = |payload: &Option<Payload>| {
+        let text = payload.as_ref().map(|payload| payload.as_str().to_owned());
+        text.unwrap_or_default()
+    };
+    match event {
+        Event::Answered {
+            outcome: Ok(answer),
+            ..
+        } => format!("{event:?} {}", answer.as_str()),
+        Event::Notified { params, .. } => format!("{event:?} {}", shown(params)),
+        Event::Request(request) => format!("{event:?} {}", shown(&request.params)),
+        _ => format!("{event:?}"),
+    }
+}

@@ -1,0 +1,835 @@
+//! Which terms a request is served by: the version, what its client declares, and the two eras side by side.
+
+mod host;
+
+use everlink::protocol::{ServerCapabilities, Version, Versions, code, meta};
+use everlink::server::{Config, Event, Misuse, Offer};
+use host::{
+    Host, NOTHING, able, config, every_chunking, every_version, notification, offering, payload,
+    request, value, with_meta,
+};
+use serde_json::{Value, json};
+
+const VERSION: &str = meta::PROTOCOL_VERSION;
+const CAPABILITIES: &str = meta::CLIENT_CAPABILITIES;
+const CLIENT: &str = meta::CLIENT_INFO;
+
+/// A server that speaks these versions.
+fn speaking(versions: Versions) -> Config {
+    let mut config = config();
+    config.versions = versions;
+    config
+}
+
+/// S-META-03: a request without a version, or without the capabilities of its client, is refused as one with bad parameters.
+#[test]
+fn a_request_without_its_terms_is_refused() {
+    let object = json!({});
+    for versions in [Versions::ALL, Versions::MODERN] {
+        for meta in [
+            json!({VERSION: "2026-07-28"}),
+            json!({VERSION: "2026-07-28", CAPABILITIES: null}),
+            json!({VERSION: "2026-07-28", CAPABILITIES: []}),
+            json!({VERSION: "2026-07-28", CAPABILITIES: "none"}),
+            json!({CAPABILITIES: object}),
+            json!({VERSION: null, CAPABILITIES: object}),
+            json!({VERSION: 20_260_728, CAPABILITIES: object}),
+            json!({VERSION: ["2026-07-28"], CAPABILITIES: object}),
+        ] {
+            for method in [
+                "tools/call",
+                "server/discover",
+                "subscriptions/listen",
+                "no/such",
+            ] {
+                let mut host = Host::modern(speaking(versions));
+                let params = json!({"name": "add", "notifications": {}, "_meta": meta});
+                let id = host.plain_call(method, params);
+                assert_eq!(host.code(&id), -32602, "{method} with {meta}");
+                assert_eq!(host.requests().len(), 0);
+                host.finish();
+            }
+        }
+    }
+}
+
+/// S-META-03: so is one that says nothing of itself at all, to a server that has only such terms.
+#[test]
+fn a_request_without_any_terms_is_refused_by_a_modern_server() {
+    for params in [
+        Value::Null,
+        json!({}),
+        json!({"name": "add"}),
+        json!({"_meta": {}}),
+        json!({"_meta": null}),
+        json!({"_meta": 7}),
+        json!({"_meta": {"progressToken": 7}}),
+    ] {
+        let mut host = Host::modern(speaking(Versions::MODERN));
+        let id = host.plain_call("tools/call", params.clone());
+        assert_eq!(host.code(&id), -32602, "{params}");
+        assert_eq!(host.requests().len(), 0);
+        host.finish();
+    }
+}
+
+/// S-META-03: a term that is there twice is none: nobody knows which one is meant.
+#[test]
+fn a_term_that_is_there_twice_is_refused() {
+    let terms = format!(r#""{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}"#);
+    for params in [
+        format!(r#"{{"_meta":{{{terms},"{VERSION}":"2026-07-28"}}}}"#),
+        format!(r#"{{"_meta":{{{terms},"{CAPABILITIES}":{{"roots":{{}}}}}}}}"#),
+        format!(r#"{{"_meta":{{{terms}}},"_meta":{{{terms}}}}}"#),
+    ] {
+        let mut host = Host::modern(config());
+        host.line(&format!(
+            r#"{{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{params}}}"#
+        ));
+        assert_eq!(host.code(&json!(5)), -32602, "{params}");
+        host.finish();
+    }
+}
+
+/// S-META-03: and by one that speaks both, as long as no handshake has given it other terms.
+#[test]
+fn a_request_without_any_terms_and_without_a_handshake_is_refused() {
+    for method in ["tools/call", "server/discover", "subscriptions/listen"] {
+        let mut host = Host::new(config());
+        let id = host.plain_call(method, json!({"name": "add", "notifications": {}}));
+        assert_eq!(host.code(&id), -32602, "{method}");
+        assert_eq!(host.requests().len(), 0);
+        host.finish();
+    }
+}
+
+/// S-META-04: the client need not say who it is.
+#[test]
+fn a_client_need_not_say_who_it_is() {
+    let mut host = Host::modern(config());
+    let meta = json!({VERSION: "2026-07-28", CAPABILITIES: {}});
+    let id = host.plain_call("tools/list", json!({"_meta": meta}));
+    assert_eq!(host.requests()[0].peer.client, None);
+    host.respond(host.newest(), json!({"tools": []}));
+    assert_eq!(host.result(&id)["tools"], json!([]));
+    host.finish();
+}
+
+/// S-META-05, S-META-08: nothing is concluded from an earlier request: not the version, not who asks, not what it can be
+/// asked.
+#[test]
+fn a_request_is_served_by_its_own_terms_alone() {
+    every_chunking(|chunking| {
+        let mut host = Host::modern(config()).chunked(chunking);
+        let rich = with_meta(json!({"name": "add"}), able());
+        host.plain_call("tools/call", rich);
+        let first = host.newest();
+
+        // The next one says who it is and what it can do anew, and it is that that counts.
+        let meta = json!({VERSION: "2026-07-28", CAPABILITIES: {"roots": {}}, CLIENT: {"name": "other", "version": "2"}});
+        host.plain_call("tools/call", json!({"name": "add", "_meta": meta}));
+        let second = host.newest();
+        let peers: Vec<_> = host.requests().iter().map(|r| r.peer.clone()).collect();
+        let names: Vec<_> = peers
+            .iter()
+            .map(|p| p.client.as_ref().unwrap().name().to_owned())
+            .collect();
+        assert_eq!(names, ["scripted", "other"]);
+        let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+        let refused = host.try_ask(second, "elicitation/create", form.clone());
+        assert!(
+            matches!(refused, Err(Misuse::Unaskable { .. })),
+            "{refused:?}"
+        );
+        host.ask(second, "roots/list", Value::Null);
+        host.ask(first, "elicitation/create", form);
+
+        // What is the same in all but one thing is not the same.
+        let same = with_meta(json!({"name": "add"}), json!({"roots": {}}));
+        for (key, other) in [
+            (CLIENT, json!({"name": "third", "version": "3"})),
+            (CAPABILITIES, json!({})),
+        ] {
+            host.plain_call("tools/call", same.clone());
+            let mut params = same.clone();
+            params["_meta"][key] = other;
+            host.plain_call("tools/call", params);
+            let peers: Vec<_> = host.requests().iter().map(|r| r.peer.clone()).collect();
+            assert_ne!(peers[peers.len() - 1], peers[peers.len() - 2], "{key}");
+        }
+        host.plain_call("tools/call", same.clone());
+        let mut params = same;
+        params["_meta"][VERSION] = json!("1999-01-01");
+        let id = host.plain_call("tools/call", params);
+        assert_eq!(host.code(&id), -32022);
+
+        // One that says nothing is refused, whatever the earlier ones said.
+        let id = host.plain_call(
+            "tools/call",
+            json!({"name": "add", "_meta": {CAPABILITIES: {}}}),
+        );
+        assert_eq!(host.code(&id), -32602);
+        let id = host.plain_call(
+            "tools/call",
+            json!({"name": "add", "_meta": {VERSION: "2026-07-28"}}),
+        );
+        assert_eq!(host.code(&id), -32602);
+        host
+    });
+}
+
+/// S-META-05: nor from the handshake of a legacy client on the same stream; nor the other way round.
+#[test]
+fn the_handshake_says_nothing_of_modern_requests() {
+    let mut host = Host::legacy(config(), "2025-06-18");
+    host.modern_call("tools/call", json!({"name": "add"}));
+    assert_eq!(host.requests()[0].peer.version, Version::V2026_07_28);
+    host.plain_call("tools/call", json!({"name": "add"}));
+    assert_eq!(host.requests()[1].peer.version, Version::V2025_06_18);
+    let id = host.plain_call(
+        "tools/call",
+        json!({"name": "add", "_meta": {VERSION: "2026-07-28"}}),
+    );
+    assert_eq!(
+        host.code(&id),
+        -32602,
+        "the handshake declared capabilities, this request none"
+    );
+    host.finish();
+}
+
+/// S-META-07: what a client or the server is called changes nothing.
+#[test]
+fn names_change_nothing() {
+    let told = |client: Value, server: &str| {
+        let mut offer = host::everything();
+        offer.server = everlink::protocol::Implementation::new(server, "9");
+        let mut config = Config::new(offer, [7; 16]);
+        config.names_itself = false;
+        let mut host = Host::modern(config);
+        let meta = json!({VERSION: "2026-07-28", CAPABILITIES: {}, CLIENT: client});
+        for method in ["tools/list", "no/such", "server/discover"] {
+            host.plain_call(method, json!({"_meta": meta}));
+        }
+        host.respond(host.newest(), json!({"tools": []}));
+        let told: Vec<Value> = host.heard().to_vec();
+        host.finish();
+        told
+    };
+    let plain = told(json!({"name": "a", "version": "1"}), "one");
+    assert_eq!(plain.len(), 3);
+    assert_eq!(
+        plain,
+        told(json!({"name": "root\u{0}", "version": ""}), "two")
+    );
+}
+
+/// S-META-09, S-META-08: what a request needs of a client that did not declare it is an error that names all that is missing.
+#[test]
+fn a_missing_capability_is_named() {
+    use everlink::protocol::ClientFeature;
+    for (feature, needed) in [
+        (ClientFeature::Elicitation, json!({"elicitation": {}})),
+        (ClientFeature::Roots, json!({"roots": {}})),
+        (ClientFeature::Sampling, json!({"sampling": {}})),
+    ] {
+        let mut host = Host::modern(config()).declaring(json!({}));
+        let (id, request) = host.tool("add");
+        let error = everlink::server::missing_capability(feature);
+        let done = host.verb(|server, now| server.fail(now, request, error));
+        done.expect("the answer is taken");
+        let error = host.error(&id);
+        assert_eq!(error["code"], -32021);
+        assert_eq!(error["data"]["requiredCapabilities"], needed);
+        host.finish();
+    }
+}
+
+/// S-META-08: a client is not asked what its request did not declare, in any of the three ways.
+#[test]
+fn a_client_is_not_asked_what_its_request_did_not_declare() {
+    let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+    let url =
+        json!({"mode": "url", "message": "?", "url": "https://example.com/", "elicitationId": "1"});
+    let sample = json!({"messages": [], "maxTokens": 1});
+    for (declared, method, params) in [
+        (json!({}), "roots/list", Value::Null),
+        (json!({}), "elicitation/create", form.clone()),
+        (json!({}), "sampling/createMessage", sample),
+        (
+            json!({"elicitation": {}}),
+            "elicitation/create",
+            url.clone(),
+        ),
+        (
+            json!({"elicitation": {"form": {}}}),
+            "elicitation/create",
+            url,
+        ),
+        (
+            json!({"elicitation": {"url": {}}}),
+            "elicitation/create",
+            form,
+        ),
+    ] {
+        let mut host = Host::modern(config()).declaring(declared.clone());
+        let (_, request) = host.tool("add");
+        let asked = host.try_ask(request, method, params.clone());
+        assert!(
+            matches!(asked, Err(Misuse::Unaskable { .. })),
+            "{declared}: {asked:?}"
+        );
+        let params = (!params.is_null()).then(|| payload(&params));
+        let input = everlink::server::InputRequired::new().and_ask("key", method, params);
+        let wanted = host.verb(|server, now| server.require_input(now, request, input));
+        assert!(
+            matches!(wanted, Err(Misuse::Unaskable { .. })),
+            "{declared}: {wanted:?}"
+        );
+        assert_eq!(host.heard(), NOTHING);
+        host.finish();
+    }
+}
+
+/// S-META-10, S-META-11: every key that the server puts into a `_meta` keeps to the grammar, and those with a reserved prefix
+/// are ones that the specification defines.
+#[test]
+fn the_keys_of_the_server_are_well_formed_and_defined() {
+    let defined = [meta::SERVER_INFO, meta::SUBSCRIPTION_ID];
+    let mut seen = 0;
+    every_version(|version| {
+        let mut host = Host::new(config()).speaking(version);
+        host.call(
+            "subscriptions/listen",
+            json!({"notifications": {"toolsListChanged": true}}),
+        );
+        host.publish(everlink::Change::List(everlink::List::Tools));
+        host.call("server/discover", Value::Null);
+        host.served("tools/list", Value::Null, json!({"tools": []}));
+        let (_, request) = host.tool("add");
+        host.ask(request, "roots/list", Value::Null);
+        let messages = host.heard().iter();
+        for message in messages {
+            for part in ["params", "result"] {
+                let Some(keys) = message[part]["_meta"].as_object() else {
+                    continue;
+                };
+                for key in keys.keys() {
+                    assert!(meta::is_valid_key(key), "{key}");
+                    assert!(defined.contains(&key.as_str()), "{key}");
+                    seen += 1;
+                }
+            }
+        }
+        host
+    });
+    assert!(seen >= 5, "there was something to see");
+}
+
+/// S-META-13: what else stands in a `_meta` goes through untouched, both ways; also at keys that are reserved.
+#[test]
+fn strange_keys_go_through_untouched() {
+    every_version(|version| {
+        let mut host = Host::new(config()).speaking(version);
+        let strange = json!({
+            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "com.example/key": {"a": [1, null]},
+            "io.modelcontextprotocol/whatever": 7,
+            "dev.mcp/x": "y",
+            "not a / valid key": true,
+        });
+        let params = json!({"name": "add", "_meta": strange});
+        let id = host.call("tools/call", params.clone());
+        let given = value(host.requests()[0].params.as_ref().unwrap());
+        assert_eq!(given["_meta"], strange, "{version}");
+        host.respond(host.newest(), json!({"content": [], "_meta": strange}));
+        let mut told = host.result(&id)["_meta"].clone();
+        told.as_object_mut().unwrap().remove(meta::SERVER_INFO);
+        assert_eq!(told, strange, "{version}");
+        host
+    });
+}
+
+/// S-META-15: requests of unrelated clients go on side by side, and are answered in any order.
+#[test]
+fn unrelated_requests_go_on_side_by_side() {
+    every_chunking(|chunking| {
+        let mut host = Host::new(config()).chunked(chunking);
+        let mut open = Vec::new();
+        for (number, capabilities) in [json!({}), able(), json!({"roots": {}})]
+            .into_iter()
+            .enumerate()
+        {
+            let params = with_meta(json!({"name": number.to_string()}), capabilities.clone());
+            let id = host.plain_call("tools/call", params);
+            open.push((id, host.newest(), number));
+            assert_eq!(
+                host.requests()[number]
+                    .peer
+                    .capabilities
+                    .member("roots")
+                    .is_some(),
+                number > 0
+            );
+        }
+        let id = host.initialize("2025-11-25");
+        assert_eq!(host.result(&id)["protocolVersion"], "2025-11-25");
+        host.say(notification("notifications/initialized", Value::Null));
+        let id = host.plain_call("tools/call", json!({"name": "3"}));
+        open.push((id, host.newest(), 3));
+        open.rotate_left(1);
+        for (_, request, number) in open.iter().rev() {
+            host.respond(*request, json!({"content": [number]}));
+        }
+        for (id, _, number) in &open {
+            assert_eq!(host.result(id)["content"], json!([number]));
+            // Each in the words of its own era.
+            assert_eq!(host.result(id).get("resultType").is_some(), *number < 3);
+        }
+        host
+    });
+}
+
+/// S-VER-01: a version that is not spoken is refused with those that are, and with the one that was wanted.
+#[test]
+fn a_version_that_is_not_spoken_is_refused() {
+    for wanted in [
+        "1900-01-01",
+        "2026-07-29",
+        "2099-12-31",
+        "",
+        "latest",
+        "2026-07-28 ",
+    ] {
+        for method in ["tools/call", "server/discover", "no/such", "initialize"] {
+            let mut host = Host::modern(config());
+            let id = host.modern_call(method, json!({"name": "add", "_meta": {VERSION: wanted}}));
+            let error = host.error(&id);
+            assert_eq!(error["code"], -32022, "{wanted}: {method}");
+            assert_eq!(error["data"]["requested"], wanted);
+            let supported = error["data"]["supported"].as_array().expect("a list");
+            assert!(supported.contains(&json!("2026-07-28")), "{supported:?}");
+            assert!(supported.iter().all(Value::is_string), "{supported:?}");
+            assert_eq!(host.requests().len(), 0);
+            host.finish();
+        }
+    }
+}
+
+/// S-VER-01: a version with a handshake cannot be spoken without it, and one that was switched off is not spoken at all.
+#[test]
+fn a_version_that_cannot_be_spoken_so_is_refused() {
+    for wanted in Version::LEGACY {
+        let mut host = Host::modern(config());
+        let meta = json!({VERSION: wanted.as_str()});
+        let id = host.modern_call("tools/list", json!({"_meta": meta}));
+        let error = host.error(&id);
+        assert_eq!(error["code"], -32022);
+        assert_eq!(error["data"]["requested"], wanted.as_str());
+        host.finish();
+    }
+}
+
+/// S-VER-01: a server without modern versions does not speak of them: the error would pass for the word of a modern server
+/// (S-VER-09).
+#[test]
+fn a_legacy_server_is_not_taken_for_a_modern_one() {
+    let mut host = Host::modern(speaking(Versions::LEGACY));
+    for method in ["server/discover", "tools/list"] {
+        let id = host.modern_call(method, Value::Null);
+        let code = host.code(&id);
+        assert!(!code::is_modern_evidence(code), "{code}");
+    }
+    let id = host.initialize("2025-11-25");
+    assert_eq!(host.result(&id)["protocolVersion"], "2025-11-25");
+    let id = host.modern_call("server/discover", Value::Null);
+    assert_eq!(host.code(&id), -32601);
+    host.finish();
+}
+
+/// S-VER-03, S-CACHE-01: what a server is can be discovered, with all that the schema requires.
+#[test]
+fn a_server_can_be_discovered() {
+    every_chunking(|chunking| {
+        let tools = ServerCapabilities::default().with_tools(true);
+        let offer = Offer::new("docs", "1.2")
+            .with_capabilities(tools)
+            .with_instructions("Be kind.");
+        let mut host = Host::modern(Config::new(offer, [7; 16])).chunked(chunking);
+        let id = host.call("server/discover", Value::Null);
+        let result = host.result(&id);
+        let supported = result["supportedVersions"].as_array().expect("a list");
+        assert!(supported.contains(&json!("2026-07-28")), "{supported:?}");
+        assert_eq!(
+            result["capabilities"],
+            json!({"tools": {"listChanged": true}})
+        );
+        assert_eq!(result["resultType"], "complete");
+        assert!(result["ttlMs"].is_u64(), "{result}");
+        assert!(["public", "private"].contains(&result["cacheScope"].as_str().unwrap()));
+        assert_eq!(result["instructions"], "Be kind.");
+        assert_eq!(
+            result["_meta"][meta::SERVER_INFO],
+            json!({"name": "docs", "version": "1.2"})
+        );
+        assert_eq!(
+            host.requests().len(),
+            0,
+            "the application has no part in it"
+        );
+        host
+    });
+    let mut host = Host::modern(offering(ServerCapabilities::default()));
+    let id = host.call("server/discover", Value::Null);
+    assert_eq!(host.result(&id).get("instructions"), None);
+    assert_eq!(host.result(&id)["capabilities"], json!({}));
+    host.finish();
+}
+
+/// S-VER-03: who asks before the server knows what it offers waits, and is told when it does.
+#[test]
+fn a_discovery_waits_for_the_offer() {
+    every_chunking(|chunking| {
+        let mut host = Host::modern(Config::deferred([7; 16])).chunked(chunking);
+        let early = host.call("server/discover", Value::Null);
+        host.pass(host::seconds(60));
+        assert_eq!(host.heard(), NOTHING);
+        let tools = ServerCapabilities::default().with_tools(false);
+        let offer = Offer::new("late", "1").with_capabilities(tools);
+        host.verb(|server, now| server.offer(now, offer));
+        assert_eq!(host.result(&early)["capabilities"], json!({"tools": {}}));
+        host
+    });
+}
+
+/// S-VER-05: each version that is configured is spoken, and no other.
+#[test]
+fn each_version_that_is_configured_is_spoken() {
+    for only in Version::LEGACY {
+        let mut host = Host::new(speaking(Versions::only(*only)));
+        for wanted in Version::ALL {
+            let id = host.initialize(wanted.as_str());
+            assert_eq!(host.result(&id)["protocolVersion"], only.as_str());
+        }
+        host.finish();
+    }
+    every_version(|version| {
+        let mut host = Host::new(speaking(Versions::only(version))).speaking(version);
+        let served = host.served("tools/list", Value::Null, json!({"tools": []}));
+        assert_eq!(served["tools"], json!([]));
+        assert_eq!(host.requests()[0].peer.version, version);
+        host
+    });
+}
+
+/// S-VER-06, S-VER-07: both eras are served at once on one stream, each request by the terms that it brings or does not bring.
+#[test]
+fn both_eras_are_served_on_one_stream() {
+    every_chunking(|chunking| {
+        let mut host = Host::new(config()).chunked(chunking);
+        let before = host.modern_call("tools/list", Value::Null);
+        let first = host.newest();
+        let hello = host.initialize("2025-06-18");
+        host.say(notification("notifications/initialized", Value::Null));
+        assert_eq!(host.result(&hello)["protocolVersion"], "2025-06-18");
+        let legacy = host.plain_call("tools/list", Value::Null);
+        let second = host.newest();
+        let after = host.modern_call("tools/list", Value::Null);
+        let third = host.newest();
+        for request in [third, second, first] {
+            host.respond(request, json!({"tools": []}));
+        }
+        for modern in [&before, &after] {
+            assert_eq!(host.result(modern)["resultType"], "complete");
+            assert!(host.result(modern)["ttlMs"].is_u64());
+        }
+        assert_eq!(host.result(&legacy), json!({"tools": []}));
+        let ping = host.plain_call("ping", Value::Null);
+        assert_eq!(host.result(&ping), json!({}));
+        let ping = host.modern_call("ping", Value::Null);
+        assert_eq!(
+            host.code(&ping),
+            -32601,
+            "there is no such thing any more (S-TIME-11)"
+        );
+        host
+    });
+}
+
+/// S-VER-08: an `initialize` that brings modern terms is a modern request for a method that there is not.
+#[test]
+fn an_initialize_with_modern_terms_is_no_handshake() {
+    for before in [false, true] {
+        let mut host = Host::new(config());
+        if before {
+            host = host.speaking(Version::V2025_06_18);
+        }
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}});
+        let id = host.modern_call("initialize", params);
+        assert_eq!(host.code(&id), -32601);
+        let version = host.server.legacy_peer().map(|peer| peer.version);
+        assert_eq!(version, before.then_some(Version::V2025_06_18));
+        host.finish();
+    }
+}
+
+/// S-VER-12: a server that has no handshake says which versions it speaks when it is asked for one.
+#[test]
+fn a_modern_server_names_its_versions_to_who_wants_a_handshake() {
+    for wanted in Version::ALL {
+        let mut host = Host::new(speaking(Versions::MODERN));
+        let id = host.initialize(wanted.as_str());
+        let error = host.error(&id);
+        assert_eq!(error["data"]["supported"], json!(["2026-07-28"]), "{error}");
+        assert!(host.server.legacy_peer().is_none());
+        assert_eq!(
+            host.picked(|event| matches!(event, Event::Met(_)).then_some(()))
+                .len(),
+            0
+        );
+        // It does not fall for it later either.
+        host.say(notification("notifications/initialized", Value::Null));
+        let id = host.plain_call("tools/list", Value::Null);
+        assert_eq!(host.code(&id), -32602);
+        host.finish();
+    }
+}
+
+/// S-VER-14: an extension is offered under an identifier with a prefix, and with settings that are an object.
+#[test]
+fn extensions_are_offered_under_identifiers_with_a_prefix() {
+    let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
+    let with =
+        |id: &str, settings: &str| ServerCapabilities::default().with_extension(id, raw(settings));
+    for id in ["", "plain", "/name", "-com/x", "com..x/y", "com.example/-x"] {
+        assert!(with(id, "{}").is_err(), "{id:?}");
+    }
+    for settings in ["[]", "true", "7", "null"] {
+        assert!(with("com.example/x", settings).is_err(), "{settings}");
+    }
+    let offered = with("com.example/x", r#"{"a":1}"#)
+        .and_then(|c| c.with_extension("dev.example/y", raw("{}")));
+    let mut host = Host::modern(offering(offered.expect("both are well-formed")));
+    let id = host.call("server/discover", Value::Null);
+    let extensions = json!({"com.example/x": {"a": 1}, "dev.example/y": {}});
+    assert_eq!(host.result(&id)["capabilities"]["extensions"], extensions);
+    host.finish();
+}
+
+/// S-VER-15, S-VER-16: no extension is on unless both say so: nothing is offered by itself, what the client declares in vain is
+/// passed over, and what it does not declare is not used.
+#[test]
+fn an_extension_takes_two() {
+    // The client alone.
+    let tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}, "com.example/x": {"deep": [1]}}});
+    let mut host = Host::modern(config()).declaring(tasks);
+    let id = host.call("server/discover", Value::Null);
+    assert_eq!(host.result(&id)["capabilities"].get("extensions"), None);
+    let (id, request) = host.tool("add");
+    let result = host.verb(|server, now| server.respond(now, request, payload(&a_task())));
+    assert!(
+        matches!(result, Err(Misuse::InvalidResultType { .. })),
+        "{result:?}"
+    );
+    host.respond(request, json!({"content": []}));
+    assert_eq!(
+        host.result(&id)["resultType"],
+        "complete",
+        "it falls back to what all have"
+    );
+    for method in ["tasks/get", "tasks/cancel", "tasks/update", "com.example/x"] {
+        let id = host.call(method, json!({"taskId": "1"}));
+        assert_eq!(host.code(&id), -32601, "{method}");
+    }
+    host.finish();
+
+    // The server alone.
+    let mut host = Host::modern(with_tasks()).declaring(json!({}));
+    let (id, request) = host.tool("add");
+    let result = host.verb(|server, now| server.respond(now, request, payload(&a_task())));
+    assert!(
+        matches!(result, Err(Misuse::InvalidResultType { .. })),
+        "{result:?}"
+    );
+    host.respond(request, json!({"content": []}));
+    assert_eq!(host.result(&id)["resultType"], "complete");
+    host.finish();
+
+    // Both.
+    let tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}}});
+    let mut host = Host::modern(with_tasks()).declaring(tasks);
+    let (id, request) = host.tool("add");
+    host.respond(request, a_task());
+    assert_eq!(host.result(&id)["resultType"], "task");
+    host.finish();
+}
+
+fn a_task() -> Value {
+    json!({"resultType": "task", "taskId": "1", "status": "working", "createdAt": "2026-01-01T00:00:00Z",
+        "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttlMs": null})
+}
+
+fn with_tasks() -> Config {
+    let settings = serde_json::value::RawValue::from_string("{}".to_owned()).unwrap();
+    let capabilities = ServerCapabilities::default().with_tools(false);
+    offering(
+        capabilities
+            .with_extension(meta::TASKS_EXTENSION, settings)
+            .expect("well-formed"),
+    )
+}
+
+/// S-RPC-21, S-RPC-22: the kinds of results are those of the protocol, and those of extensions that both ends have.
+#[test]
+fn the_kinds_of_results_are_those_that_both_ends_know() {
+    for kind in ["task", "partial", "Complete", "", "input-required"] {
+        let mut host = Host::modern(config());
+        let (id, request) = host.tool("add");
+        let strange = payload(&json!({"content": [], "resultType": kind}));
+        let result = host.verb(|server, now| server.respond(now, request, strange));
+        assert!(
+            matches!(result, Err(Misuse::InvalidResultType { .. })),
+            "{kind}: {result:?}"
+        );
+        host.respond(request, json!({"content": [], "resultType": "complete"}));
+        assert_eq!(host.result(&id)["resultType"], "complete");
+        host.finish();
+    }
+    // With the extension at both ends there is one more, for tool calls alone.
+    let tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}}});
+    let mut host = Host::modern(with_tasks()).declaring(tasks);
+    host.call("tools/list", Value::Null);
+    let request = host.newest();
+    let result = host.verb(|server, now| server.respond(now, request, payload(&a_task())));
+    assert!(
+        matches!(result, Err(Misuse::InvalidResultType { .. })),
+        "{result:?}"
+    );
+    let (id, request) = host.tool("add");
+    host.respond(request, a_task());
+    assert_eq!(host.result(&id)["resultType"], "task");
+    host.finish();
+}
+
+/// S-RPC-22: an extension that both ends have may bring kinds of its own, which only they know.
+#[test]
+fn an_extension_may_bring_kinds_of_results() {
+    let strange = || {
+        let settings = serde_json::value::RawValue::from_string("{}".to_owned()).unwrap();
+        let tools = ServerCapabilities::default().with_tools(false);
+        offering(
+            tools
+                .with_extension("com.example/x", settings)
+                .expect("well-formed"),
+        )
+    };
+    let declared = json!({"extensions": {"com.example/x": {}}});
+    let only_tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}}});
+    for (config, declared, is_allowed) in [
+        (strange(), declared.clone(), true),
+        (strange(), json!({}), false),
+        (strange(), only_tasks, false),
+        (config(), declared.clone(), false),
+        (with_tasks(), declared, false),
+    ] {
+        let mut host = Host::modern(config).declaring(declared.clone());
+        let (id, request) = host.tool("add");
+        let result = payload(&json!({"resultType": "com.example/kind", "x": 1}));
+        let done = host.verb(|server, now| server.respond(now, request, result));
+        if is_allowed {
+            done.expect("both have it");
+            assert_eq!(host.result(&id)["resultType"], "com.example/kind");
+        } else {
+            assert!(
+                matches!(done, Err(Misuse::InvalidResultType { .. })),
+                "{declared}"
+            );
+            assert_eq!(host.replies(&id).len(), 0);
+        }
+        host.finish();
+    }
+}
+
+/// S-RPC-21: a result that wants input is not written by hand: the link must know what is asked.
+#[test]
+fn a_result_that_wants_input_has_a_verb_of_its_own() {
+    for method in ["tools/call", "tools/list"] {
+        let mut host = Host::modern(config());
+        host.call(method, json!({"name": "add"}));
+        let request = host.newest();
+        let by_hand = json!({"resultType": "input_required", "inputRequests": {"a": {"method": "roots/list"}}});
+        let done = host.verb(|server, now| server.respond(now, request, payload(&by_hand)));
+        assert!(
+            matches!(done, Err(Misuse::OwnedByLink { .. })),
+            "{method}: {done:?}"
+        );
+        assert_eq!(host.heard(), NOTHING);
+        host.finish();
+    }
+}
+
+/// S-RPC-27: request and response, requests in several rounds, subscriptions: the three patterns on one stream.
+#[test]
+fn the_three_patterns_work_side_by_side() {
+    every_chunking(|chunking| {
+        let mut host = Host::modern(config()).chunked(chunking);
+        let watch = json!({"notifications": {"toolsListChanged": true}});
+        let listen = host.call("subscriptions/listen", watch);
+        assert_eq!(
+            host.said("notifications/subscriptions/acknowledged").len(),
+            1
+        );
+
+        let (first, tool) = host.tool("add");
+        let ask = host.ask(tool, "roots/list", Value::Null);
+        let asked = host.result(&first);
+        assert_eq!(asked["resultType"], "input_required");
+
+        assert_eq!(
+            host.served("tools/list", Value::Null, json!({"tools": []}))["tools"],
+            json!([])
+        );
+        host.publish(everlink::Change::List(everlink::List::Tools));
+        let told = host.said("notifications/tools/list_changed");
+        assert_eq!(told[0]["params"]["_meta"][meta::SUBSCRIPTION_ID], listen);
+
+        let keys = asked["inputRequests"].as_object().unwrap().keys();
+        let mut answers = json!({});
+        for key in keys {
+            answers[key] = json!({"roots": []});
+        }
+        let again = json!({"name": "add", "inputResponses": answers, "requestState": asked["requestState"]});
+        let second = host.call("tools/call", again);
+        assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
+        host.respond(tool, json!({"content": [3]}));
+        assert_eq!(host.result(&second)["content"], json!([3]));
+        host
+    });
+}
+
+/// S-RPC-25: what comes from a client is a request or a notification; a response to nothing is dropped and counted.
+#[test]
+fn a_response_to_nothing_is_dropped() {
+    let mut host = Host::modern(config());
+    let (id, request) = host.tool("add");
+    host.say(json!({"jsonrpc": "2.0", "id": id, "result": {"content": ["mine"]}}));
+    assert_eq!(host.heard(), NOTHING);
+    assert_eq!(host.noise(), [1]);
+    host.respond(request, json!({"content": []}));
+    assert_eq!(host.result(&id)["content"], json!([]));
+    host.finish();
+}
+
+/// S-RPC-03: a request of either era may have an id that one of the other has, as long as one of them is over.
+#[test]
+fn ids_may_come_again_when_they_are_free() {
+    let mut host = Host::modern(config());
+    for _ in 0..3 {
+        let params = with_meta(json!({"name": "add"}), json!({}));
+        host.say(request(7, "tools/call", params));
+        let newest = host.newest();
+        host.respond(newest, json!({"content": []}));
+    }
+    assert_eq!(host.replies(&json!(7)).len(), 3);
+    host.finish();
+}
