@@ -22,7 +22,7 @@ pub struct Stats {
     pub settled: u64,
     /// Calls that went back to the queue because their server ended.
     pub requeued: u64,
-    /// Replies that came after their call was settled, or twice, and changes that came after their watch was over.
+    /// Replies that came after their call was settled, or twice, and what came on a watch that was over.
     pub late_replies: u64,
     /// Questions of servers.
     pub asks: u64,

@@ -32,3 +32,18 @@ fn line() {
 fn message() {
     replay("message", exercise::message);
 }
+
+#[test]
+fn pair() {
+    replay("pair", exercise::pair);
+}
+
+#[test]
+fn relay() {
+    replay("relay", exercise::relay);
+}
+
+#[test]
+fn server_stdio() {
+    replay("server_stdio", exercise::server_stdio);
+}

@@ -612,7 +612,6 @@ fn a_call_that_is_cut_short_is_told_so() {
 }
 
 #[test]
-#[ignore = "finding 8: the cancel is dropped with the link"]
 fn a_call_that_is_cut_short_is_cancelled_at_the_server() {
     for server in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::scripted(server);

@@ -27,7 +27,7 @@ const FRAMES_KEPT: usize = 256;
 impl Client {
     pub(super) fn changed(&mut self, params: Option<&RawValue>, lists: &[List]) {
         if !self.is_for_us(params) {
-            return self.stray_change(params);
+            return self.stray(params, "a change for a watch that never was");
         }
         for list in lists {
             self.catalog.changed(*list);
@@ -46,7 +46,7 @@ impl Client {
 
     pub(super) fn updated(&mut self, params: Option<&RawValue>) {
         if !self.is_for_us(params) {
-            return self.stray_change(params);
+            return self.stray(params, "a change for a watch that never was");
         }
         match read::<Updated<'_>>(params) {
             Some(updated) => {
@@ -57,12 +57,12 @@ impl Client {
         }
     }
 
-    /// A change for a watch that is over was on its way when that ended; one for a watch that never was is of no use.
-    fn stray_change(&mut self, params: Option<&RawValue>) {
+    /// What is said on a watch that is over was on its way when that ended; on one that never was it is of no use.
+    fn stray(&mut self, params: Option<&RawValue>, what: &str) {
         if subscription(params).is_some_and(|id| self.errands.was_issued(&id)) {
             self.stats.late_replies += 1;
         } else {
-            self.noise("a change for a watch that is not open", b"");
+            self.noise(what, b"");
         }
     }
 
@@ -81,7 +81,7 @@ impl Client {
                 let chores = self.watcher.acknowledged(wire, params, self.now);
                 self.do_chores(chores);
             }
-            (_, _) => self.noise("a watch is confirmed that is not open", b""),
+            (_, _) => self.stray(params, "a watch is confirmed that never was"),
         }
     }
 

@@ -156,13 +156,13 @@ impl Relay {
                 return Some((side, output));
             }
         }
-        let written = self.server.write(buf);
+        // The server behind is told first: with the last word to the client in front all may be over.
         self.client.hold_back(self.now, !self.server.has_room());
-        let (side, output) = match written {
-            Some(output) => (Side::Downstream, output.and_then_event(|_| None)),
+        let (side, output) = match self.client.write(buf) {
+            Some(output) => (Side::Upstream, output.and_then_event(|_| None)),
             None => {
-                let output = self.client.write(buf)?;
-                (Side::Upstream, output.and_then_event(|_| None))
+                let output = self.server.write(buf)?;
+                (Side::Downstream, output.and_then_event(|_| None))
             }
         };
         output.map(|output| (side, output))

@@ -247,9 +247,7 @@ impl Chain {
 
 /// A relay to a child process that is kept alive under all circumstances.
 pub(crate) fn relay_config() -> Config {
-    let mut config = Config::new(everlink::Config::child("guard", "1"), [7; 16]);
-    config.tells_stderr = true;
-    config
+    Config::new(everlink::Config::child("guard", "1"), [7; 16])
 }
 
 /// # What the host does

@@ -1,14 +1,30 @@
-//! Prints the script that a file of the `client_stdio` corpus holds: `cargo run -p exercise --example show -- <file>`.
+//! Prints the scripts that files of a corpus hold: `cargo run -p exercise --example show -- <target> <file>...`.
 
-use exercise::{Op, Setup, Tape};
+use std::fmt::Debug;
+
+use exercise::{Tape, both, relay, server};
 
 fn main() {
-    for file in std::env::args().skip(1) {
+    let mut args = std::env::args().skip(1);
+    let target = args.next().expect("the name of a fuzz target");
+    for file in args {
         let data = std::fs::read(&file).expect("a file");
         let mut tape = Tape::new(&data);
-        println!("{file}\n{:#?}", Setup::read(&mut tape));
-        for (at, op) in Op::read_all(&mut tape).iter().enumerate() {
-            println!("{at:>4} {op:?}");
+        let tape = &mut tape;
+        println!("{file}");
+        match &*target {
+            "client_stdio" => show(exercise::Setup::read(tape), &exercise::Op::read_all(tape)),
+            "pair" => show(both::Setup::read(tape), &both::Op::read_all(tape)),
+            "relay" => show(relay::Setup::read(tape), &relay::Op::read_all(tape)),
+            "server_stdio" => show(server::Setup::read(tape), &server::Op::read_all(tape)),
+            other => panic!("{other} has no scripts"),
         }
+    }
+}
+
+fn show(setup: impl Debug, ops: &[impl Debug]) {
+    println!("{setup:#?}");
+    for (at, op) in ops.iter().enumerate() {
+        println!("{at:>4} {op:?}");
     }
 }

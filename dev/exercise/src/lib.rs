@@ -9,27 +9,33 @@
 //!                                  peer <------------+   a server that knows what it was asked
 //! ```
 //!
+//! The server end, both ends together and the relay are played likewise: see [`server`], [`both`] and [`relay`].
+//!
 //! # Fuzzing
 //!
 //! With a nightly compiler and `cargo-fuzz`, from the root of the repository:
 //!
 //! ```text
-//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024      # or line, or message
-//! cargo run -p exercise --example show -- fuzz/artifacts/client_stdio/crash-...
+//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024      # or line, message, pair, relay, server_stdio
+//! cargo run -p exercise --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
 //!
 //! Nothing in the library is unsafe, so the fuzzer needs no address sanitizer (`-s none`) and is ten times as fast
 //! without. New inputs land in `fuzz/corpus/`, of which a small, hand-picked part is committed and replayed by
 //! `tests/corpus.rs` on every run of the tests. What crashes becomes a test by name.
 
+pub mod both;
+mod dialogue;
 mod json;
 mod line;
 mod message;
 mod pair;
 mod peer;
 mod play;
+pub mod relay;
 mod rules;
 mod script;
+pub mod server;
 
 pub use line::line;
 pub use message::message;
@@ -43,4 +49,28 @@ pub fn client_stdio(data: &[u8]) {
     let setup = Setup::read(&mut tape);
     let ops = Op::read_all(&mut tape);
     run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a server over a byte stream.
+pub fn server_stdio(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = server::Setup::read(&mut tape);
+    let ops = server::Op::read_all(&mut tape);
+    server::run(&setup, &ops);
+}
+
+/// Plays `data` as the lives of both ends of a link.
+pub fn pair(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = both::Setup::read(&mut tape);
+    let ops = both::Op::read_all(&mut tape);
+    both::run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a relay, with a host in front and servers behind.
+pub fn relay(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = relay::Setup::read(&mut tape);
+    let ops = relay::Op::read_all(&mut tape);
+    relay::run(&setup, &ops);
 }

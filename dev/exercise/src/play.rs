@@ -18,10 +18,10 @@ use crate::rules::{Before, Rules, is_alive};
 use crate::script::{self, Nap, Op, Setup, Whose};
 
 /// No single step may give more than this to do.
-const POLLS: usize = 20_000;
+pub(crate) const POLLS: usize = 20_000;
 
 /// Time ends here, 292 years after it began: late enough for every deadline that is told apart from never.
-const HORIZON: Instant = Instant::from_nanos(1 << 63);
+pub(crate) const HORIZON: Instant = Instant::from_nanos(1 << 63);
 
 /// Plays a script to its end, checks every rule on the way, and lets the link close.
 ///
@@ -33,17 +33,7 @@ const HORIZON: Instant = Instant::from_nanos(1 << 63);
 pub fn run(setup: &Setup, ops: &[Op]) {
     let played = World::new(setup, true).play(ops);
     let again = World::new(setup, false).play(ops);
-    let same = played
-        .iter()
-        .zip(&again)
-        .take_while(|(one, other)| one == other)
-        .count();
-    assert_eq!(
-        played.len(),
-        again.len(),
-        "(3, 10) they differ from output {same} on"
-    );
-    assert_eq!(same, played.len(), "(3, 10) they differ at output {same}");
+    played.assert_same(&again);
 }
 
 struct World<'s> {
@@ -58,7 +48,7 @@ struct World<'s> {
     asks: Vec<AskId>,
     marks: u64,
     delivers_stale: bool,
-    transcript: Vec<u64>,
+    transcript: Transcript,
 }
 
 impl<'s> World<'s> {
@@ -74,12 +64,11 @@ impl<'s> World<'s> {
             asks: Vec::new(),
             marks: 0,
             delivers_stale,
-            transcript: Vec::new(),
+            transcript: Transcript::default(),
         }
     }
 
-    /// The hashes of all outputs.
-    fn play(mut self, ops: &[Op]) -> Vec<u64> {
+    fn play(mut self, ops: &[Op]) -> Transcript {
         for op in ops {
             self.act(op);
             if !self.setup.lazy {
@@ -135,7 +124,7 @@ impl<'s> World<'s> {
         assert_eq!(self.client.state(), State::Closed);
         let mut stats = self.client.stats();
         stats.stale_inputs = 0;
-        self.note(&stats);
+        self.transcript.note(&stats);
     }
 
     /// Without a limit to its grace, a link waits for the end of its transport as long as that takes.
@@ -180,7 +169,7 @@ impl<'s> World<'s> {
                 let called = self.step(|client, now| client.list(now, list, options));
                 self.rules
                     .called(&called, ("", None, options.idempotent()), self.told);
-                self.note(&called);
+                self.transcript.note(&called);
                 self.calls.extend(called.ok());
             }
             Op::Nap(nap) => self.nap(*nap),
@@ -190,7 +179,7 @@ impl<'s> World<'s> {
                 let params = [None, Some("{\"a\":\n1}"), Some("[]")][usize::from(which / 3 % 3)];
                 let params = params.map(|text| text.parse::<Payload>().expect("JSON"));
                 let told = self.step(|client, now| client.notify(now, method, params));
-                self.note(&told);
+                self.transcript.note(&told);
             }
             Op::OpenFailed { whose, faults } => {
                 self.input(*whose, Input::open_failed(with_details(faults)));
@@ -275,7 +264,7 @@ impl<'s> World<'s> {
         let called = self.step(|client, now| client.call(now, method, Some(params), options));
         let facts = (method, marked.then_some(mark), options);
         self.rules.called(&called, facts, self.told);
-        self.note(&called);
+        self.transcript.note(&called);
         self.calls.extend(called.ok());
     }
 
@@ -288,7 +277,7 @@ impl<'s> World<'s> {
         };
         let reason = (which % 2 == 0).then_some("not\nneeded");
         let cancelled = self.step(|client, now| client.cancel(now, call, reason));
-        self.note(&cancelled);
+        self.transcript.note(&cancelled);
     }
 
     fn answer(&mut self, which: u8, how: u8) {
@@ -303,7 +292,7 @@ impl<'s> World<'s> {
             _ => Err(ErrorObject::new(-1, "no\nway")),
         };
         let given = self.step(|client, now| client.answer(now, ask, answer));
-        self.note(&given);
+        self.transcript.note(&given);
     }
 
     fn nap(&mut self, nap: Nap) {
@@ -419,10 +408,8 @@ impl<'s> World<'s> {
             let bytes = buf
                 .strip_prefix(b"before")
                 .expect("a buffer is appended to");
-            self.note(&output);
-            self.transcript.push(bytes.iter().fold(0, |sum, byte| {
-                u64::from(*byte).wrapping_add(sum.rotate_left(9))
-            }));
+            self.transcript.note(&output);
+            self.transcript.bytes(bytes);
             self.rules.output(&output, bytes, &self.client, self.told);
             match output {
                 Output::Event(Event::Ask(ask)) => self.asks.push(ask.ask),
@@ -451,19 +438,40 @@ impl<'s> World<'s> {
             _ => {}
         }
     }
+}
 
-    fn note(&mut self, seen: &impl fmt::Debug) {
-        let mut transcript = Transcript(DefaultHasher::new());
-        let written = write!(transcript, "{seen:?}");
+/// All that came out, as hashes.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript(Vec<u64>);
+
+impl Transcript {
+    pub(crate) fn note(&mut self, seen: &impl fmt::Debug) {
+        let mut text = HashedText(DefaultHasher::new());
+        let written = write!(text, "{seen:?}");
         written.expect("a hasher takes everything");
-        self.transcript.push(transcript.0.finish());
+        self.0.push(text.0.finish());
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.push(bytes.iter().fold(0, |sum, byte| {
+            u64::from(*byte).wrapping_add(sum.rotate_left(9))
+        }));
+    }
+
+    /// The same inputs gave the same outputs.
+    pub(crate) fn assert_same(&self, other: &Transcript) {
+        let both = self.0.iter().zip(&other.0);
+        let same = both.take_while(|(one, other)| one == other).count();
+        let lens = (self.0.len(), other.0.len());
+        assert_eq!(lens.0, lens.1, "(3, 10) they differ from output {same} on");
+        assert_eq!(same, lens.0, "(3, 10) they differ at output {same}");
     }
 }
 
 /// A text of which only the hash is kept.
-struct Transcript(DefaultHasher);
+struct HashedText(DefaultHasher);
 
-impl fmt::Write for Transcript {
+impl fmt::Write for HashedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.write(text.as_bytes());
         Ok(())

@@ -8,7 +8,7 @@ use everlink::{
 };
 
 /// Longer plays find nothing that shorter ones do not.
-const OPS: usize = 256;
+pub(crate) const OPS: usize = 256;
 
 /// Bytes that are used up one by one. Behind their end there are zeros.
 #[derive(Debug)]
@@ -21,7 +21,11 @@ impl<'a> Tape<'a> {
         Tape(data)
     }
 
-    fn byte(&mut self) -> u8 {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;
         };
@@ -29,17 +33,17 @@ impl<'a> Tape<'a> {
         *first
     }
 
-    fn take(&mut self, len: usize) -> &'a [u8] {
+    pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[usize::from(self.byte()) % from.len()]
     }
 
-    fn span(&mut self) -> Duration {
+    pub(crate) fn span(&mut self) -> Duration {
         self.pick(&SPANS)
     }
 }
@@ -408,7 +412,7 @@ impl Op {
     #[must_use]
     pub fn read_all(tape: &mut Tape<'_>) -> Vec<Op> {
         let mut ops = Vec::new();
-        while !tape.0.is_empty() && ops.len() < OPS {
+        while !tape.is_empty() && ops.len() < OPS {
             ops.push(Op::read(tape));
         }
         ops
@@ -491,7 +495,7 @@ impl Whose {
 }
 
 impl Nap {
-    fn read(tape: &mut Tape<'_>) -> Nap {
+    pub(crate) fn read(tape: &mut Tape<'_>) -> Nap {
         match tape.byte() % 16 {
             0 => Nap::Back(tape.span()),
             1 => Nap::Before,

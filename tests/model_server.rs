@@ -1,0 +1,49 @@
+//! Random tapes through the rules that the fuzzers check: of a server, of both ends of a link, and of a relay.
+//! The seeds are fixed, so that a failure is one for everybody. What was once found is a test by name.
+
+#![allow(
+    clippy::std_instead_of_alloc,
+    clippy::std_instead_of_core,
+    reason = "a test has std"
+)]
+
+/// Plays so many tapes that look like noise, the same ones every time.
+fn play_tapes(tapes: u64, play: fn(&[u8])) {
+    for seed in 0..tapes {
+        let mut random = Random(seed);
+        let len = random.next() % 400;
+        let tape: Vec<u8> = (0..len).map(|_| (random.next() >> 32) as u8).collect();
+        let played = std::panic::catch_unwind(|| play(&tape));
+        if let Err(why) = played {
+            eprintln!("tape {seed}: {tape:?}");
+            std::panic::resume_unwind(why);
+        }
+    }
+}
+
+/// As good as is needed here.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[test]
+fn any_server_keeps_the_rules() {
+    play_tapes(1_500, exercise::server_stdio);
+}
+
+#[test]
+fn any_two_ends_keep_their_promises() {
+    play_tapes(2_000, exercise::pair);
+}
+
+#[test]
+fn any_relay_keeps_its_promises() {
+    play_tapes(2_000, exercise::relay);
+}
