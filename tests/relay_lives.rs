@@ -66,6 +66,24 @@ fn a_host_that_waited_long_enough_is_offered_everything() {
     }
 }
 
+/// Nor does it wait for what is given up.
+#[test]
+fn a_host_is_offered_everything_when_the_server_is_given_up() {
+    for eras in Eras::ALL {
+        let mut config = relay_config();
+        config.patience = seconds(3_600);
+        let mut chain = Chain::relayed_by(config, eras).served_by(|_| Behind::Absent);
+        chain.host(|host, now| host.connect(now));
+        chain.until("it is parked", |chain| {
+            chain.link().upstream().state() == State::Parked
+        });
+        chain.settle();
+        assert_eq!(chain.host_state(), Some(State::Ready));
+        assert!(chain.was_offered_a_guess());
+        chain.finish();
+    }
+}
+
 /// A server that never comes is told of in words, and found when it comes after all.
 #[test]
 fn a_server_that_never_comes_is_told_and_then_found() {
@@ -315,6 +333,29 @@ fn lists_that_nobody_read_are_left_alone() {
     }
 }
 
+/// A list of several pages is not known by any one of them.
+#[test]
+fn a_list_of_several_pages_is_not_taken_for_its_last_one() {
+    for eras in Eras::ALL {
+        let mut chain = Chain::new(eras).served_by(move |life| match life {
+            1 => Behind::of(eras.server)
+                .listing(&["first", "last"])
+                .with(|serving| serving.service.pages = true),
+            _ => Behind::of(eras.server).listing(&["last"]),
+        });
+        let first = chain.call("tools/list", Value::Null);
+        chain.until_done(first);
+        let cursor = chain.result(first)["nextCursor"].clone();
+        let last = chain.call("tools/list", json!({"cursor": cursor}));
+        chain.until_done(last);
+        assert_eq!(chain.result(last)["tools"][0]["name"], "last");
+        chain.kill(Death::Heard);
+        chain.pass(seconds(60));
+        assert_eq!(list_changes(&chain), [List::Tools]);
+        chain.finish();
+    }
+}
+
 /// What the next life does not have any more is announced, and refused.
 #[test]
 fn a_list_that_is_gone_is_announced_and_refused() {
@@ -407,7 +448,6 @@ fn questions_end_with_the_life_that_asked() {
 
 /// A server may be of another era in every life. The host does not care.
 #[test]
-
 fn the_era_of_the_server_may_change_from_life_to_life() {
     for host in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::new(Eras::new(host, Era::Legacy)).served_by(|life| {

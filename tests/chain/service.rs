@@ -96,6 +96,8 @@ pub(crate) struct Service {
     /// Which life it is.
     pub(super) life: u64,
     pub(crate) tools: Vec<String>,
+    /// It gives one tool at a time.
+    pub(crate) pages: bool,
     pub(crate) resources: Vec<String>,
     /// The tool calls that are not answered, by what they are called.
     running: BTreeMap<RequestId, Value>,
@@ -117,6 +119,7 @@ impl Default for Service {
         Service {
             life: 0,
             tools: vec!["echo".into(), "count".into()],
+            pages: false,
             resources: vec!["file:///a".into()],
             running: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -234,7 +237,15 @@ impl Service {
             }
             "tools/list" => {
                 let of = |name: &String| json!({"name": name, "inputSchema": {"type": "object"}});
-                json!({"tools": self.tools.iter().map(of).collect::<Vec<_>>()})
+                let tools: Vec<Value> = self.tools.iter().map(of).collect();
+                let next = params["cursor"].as_str().map_or(0, |cursor| cursor.len());
+                match tools.get(next).filter(|_| self.pages) {
+                    Some(tool) if next + 1 < tools.len() => {
+                        json!({"tools": [tool], "nextCursor": "x".repeat(next + 1)})
+                    }
+                    Some(tool) => json!({"tools": [tool]}),
+                    None => json!({"tools": tools}),
+                }
             }
             "prompts/list" => json!({"prompts": [{"name": "greet"}]}),
             "resources/list" => {
