@@ -5,6 +5,7 @@ use alloc::borrow::Cow;
 use core::fmt;
 
 use crate::fault::{ExitStatus, Fault};
+use crate::http::{RequestHead, ResponseHead};
 use crate::id::{Epoch, StreamId};
 
 /// What the world did to one epoch.
@@ -21,7 +22,8 @@ pub enum Input<'a> {
         /// What arrived.
         bytes: Cow<'a, [u8]>,
     },
-    /// Nothing more will arrive on the stream: its end was read, or reading failed.
+    /// Nothing more will arrive on the stream: its end was read, or reading failed. Over HTTP, that is the end of the body
+    /// of a response (at the client's end) or of a request (at the server's), or of what there was of it.
     End {
         /// Which stream ended.
         stream: StreamId,
@@ -43,6 +45,24 @@ pub enum Input<'a> {
     },
     /// The transport asked for is open.
     Opened,
+    /// At the server's end of HTTP: a client asks something, on a stream that is new. Its body follows as
+    /// [`Bytes`](Input::Bytes) and [`End`](Input::End).
+    Request {
+        /// What to call the exchange: a number that no other exchange of this server has or had, and not that of
+        /// [`StreamId::DUPLEX`].
+        stream: StreamId,
+        /// How the request begins.
+        head: RequestHead<'a>,
+        /// Who asks, as whoever checked the credentials says. A session belongs to whom it was opened for.
+        user: Option<Cow<'a, str>>,
+    },
+    /// At the client's end of HTTP: the server answers. Its body follows as [`Bytes`](Input::Bytes) and [`End`](Input::End).
+    Response {
+        /// On which exchange.
+        stream: StreamId,
+        /// How the response begins.
+        head: ResponseHead<'a>,
+    },
     /// Bytes of earlier writes were handed to the operating system.
     ///
     /// The machine counts what is under way and holds back when it is much, so that a server
@@ -60,7 +80,7 @@ pub enum Input<'a> {
         bytes: Cow<'a, [u8]>,
     },
     /// Nothing more can be written to the stream. What the server said before may still arrive, so go on reading
-    /// until its end.
+    /// until its end. At the server's end of HTTP: the client of this exchange is gone.
     WriteFailed {
         /// Which stream.
         stream: StreamId,
@@ -106,6 +126,8 @@ impl<'a> Input<'a> {
         match self {
             Input::Bytes { stream, .. }
             | Input::End { stream, .. }
+            | Input::Request { stream, .. }
+            | Input::Response { stream, .. }
             | Input::Sent { stream, .. }
             | Input::WriteFailed { stream, .. } => Some(*stream),
             Input::Exited { .. }
@@ -149,6 +171,8 @@ impl fmt::Debug for Input<'_> {
             Input::Exited { status } => write!(f, "Exited({status})"),
             Input::OpenFailed { faults } => write!(f, "OpenFailed({faults:?})"),
             Input::Opened => f.write_str("Opened"),
+            Input::Request { stream, head, .. } => write!(f, "Request({stream}, {})", head.verb),
+            Input::Response { stream, head } => write!(f, "Response({stream}, {})", head.status),
             Input::Sent { stream, len } => write!(f, "Sent({stream}, {len})"),
             Input::Stderr { bytes } => write!(f, "Stderr({})", bytes.len()),
             Input::WriteFailed { stream, faults } => write!(f, "WriteFailed({stream}, {faults:?})"),
@@ -160,11 +184,37 @@ impl<E> Output<E> {
     /// The same with another event, or nothing if the event is not to be told.
     pub(crate) fn and_then_event<F>(self, then: impl FnOnce(E) -> Option<F>) -> Option<Output<F>> {
         Some(match self {
+            Output::Abort { epoch, stream } => Output::Abort { epoch, stream },
             Output::CloseWrite { epoch } => Output::CloseWrite { epoch },
             Output::Event(event) => Output::Event(then(event)?),
+            Output::Finish { epoch, stream } => Output::Finish { epoch, stream },
             Output::Kill { epoch } => Output::Kill { epoch },
             Output::Open { epoch } => Output::Open { epoch },
             Output::Release { epoch } => Output::Release { epoch },
+            Output::Request {
+                epoch,
+                stream,
+                head,
+                len,
+            } => Output::Request {
+                epoch,
+                stream,
+                head,
+                len,
+            },
+            Output::Response {
+                epoch,
+                stream,
+                head,
+                len,
+                is_whole,
+            } => Output::Response {
+                epoch,
+                stream,
+                head,
+                len,
+                is_whole,
+            },
             Output::Terminate { epoch } => Output::Terminate { epoch },
             Output::Write { epoch, stream, len } => Output::Write { epoch, stream, len },
         })
@@ -175,6 +225,14 @@ impl<E> Output<E> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Output<E> {
+    /// Cut an exchange short, from either end of HTTP: close its connection, or reset its stream. What still happens to it will not
+    /// be heard.
+    Abort {
+        /// Of which transport.
+        epoch: Epoch,
+        /// Which exchange.
+        stream: StreamId,
+    },
     /// Close the side that we write to: end of input for the server.
     CloseWrite {
         /// Of which transport.
@@ -182,6 +240,13 @@ pub enum Output<E> {
     },
     /// For the application.
     Event(E),
+    /// At the server's end of HTTP: the body of the response is complete.
+    Finish {
+        /// Of which transport.
+        epoch: Epoch,
+        /// Of which exchange.
+        stream: StreamId,
+    },
     /// End the transport at once: `SIGKILL` for a child and its whole tree (`TerminateJobObject` on Windows), a hard close
     /// for a socket. It may come after the child itself was reaped: somebody of its tree still holds its output.
     Kill {
@@ -201,6 +266,32 @@ pub enum Output<E> {
     Release {
         /// Which transport.
         epoch: Epoch,
+    },
+    /// At the client's end of HTTP: begin an exchange. Its body is the last `len` bytes of the buffer that was passed to
+    /// `poll_output`. Add the credentials of this very moment, if there are any, and follow no redirect.
+    Request {
+        /// Of which transport.
+        epoch: Epoch,
+        /// What to call it in every input about it.
+        stream: StreamId,
+        /// How it begins.
+        head: RequestHead<'static>,
+        /// How many bytes of the buffer.
+        len: usize,
+    },
+    /// At the server's end of HTTP: answer. The last `len` bytes of the buffer that was passed to `poll_output` are how the body begins;
+    /// more follows with [`Output::Write`], until [`Output::Finish`].
+    Response {
+        /// Of which transport.
+        epoch: Epoch,
+        /// Which exchange.
+        stream: StreamId,
+        /// How it begins.
+        head: ResponseHead<'static>,
+        /// How many bytes of the buffer.
+        len: usize,
+        /// Whether that is all of it. Nothing follows then, not even `Finish`.
+        is_whole: bool,
     },
     /// Ask the child and its whole tree to end: `SIGTERM`. Where the system has no such request, do nothing:
     /// [`Output::Kill`] follows. It may come after the child itself was reaped, and more than once.

@@ -121,6 +121,7 @@ mod config;
 mod digest;
 mod fault;
 mod filter;
+pub mod http;
 mod id;
 mod io;
 mod noise;

@@ -48,8 +48,12 @@ impl<E: Weigh> Outbox<E> {
     /// Nothing is left of this transport: what it was still to be told is not said.
     pub(crate) fn drop_commands_to(&mut self, gone: Epoch) {
         self.waiting.retain(|output| match output {
-            Output::CloseWrite { epoch }
+            Output::Abort { epoch, .. }
+            | Output::CloseWrite { epoch }
+            | Output::Finish { epoch, .. }
             | Output::Kill { epoch }
+            | Output::Request { epoch, .. }
+            | Output::Response { epoch, .. }
             | Output::Terminate { epoch }
             | Output::Write { epoch, .. } => *epoch != gone,
             Output::Event(_) | Output::Open { .. } | Output::Release { .. } => true,
@@ -60,10 +64,14 @@ impl<E: Weigh> Outbox<E> {
     pub(crate) fn events_mut(&mut self) -> impl Iterator<Item = &mut E> {
         self.waiting.iter_mut().filter_map(|output| match output {
             Output::Event(event) => Some(event),
-            Output::CloseWrite { .. }
+            Output::Abort { .. }
+            | Output::CloseWrite { .. }
+            | Output::Finish { .. }
             | Output::Kill { .. }
             | Output::Open { .. }
             | Output::Release { .. }
+            | Output::Request { .. }
+            | Output::Response { .. }
             | Output::Terminate { .. }
             | Output::Write { .. } => None,
         })
@@ -73,10 +81,14 @@ impl<E: Weigh> Outbox<E> {
 fn weight<E: Weigh>(output: &Output<E>) -> usize {
     match output {
         Output::Event(event) => event.weight(),
-        Output::CloseWrite { .. }
+        Output::Abort { .. }
+        | Output::CloseWrite { .. }
+        | Output::Finish { .. }
         | Output::Kill { .. }
         | Output::Open { .. }
         | Output::Release { .. }
+        | Output::Request { .. }
+        | Output::Response { .. }
         | Output::Terminate { .. }
         | Output::Write { .. } => 0,
     }

@@ -217,6 +217,7 @@ impl Client {
             Input::Sent { len, .. } => link.sent(len),
             Input::Stderr { bytes } => link.stderr(&bytes),
             Input::WriteFailed { faults, .. } => link.write_failed(&faults),
+            Input::Request { .. } | Input::Response { .. } => link.stats.stale_inputs += 1,
         });
     }
 

@@ -196,6 +196,8 @@ impl Server {
             Input::Exited { .. }
             | Input::OpenFailed { .. }
             | Input::Opened
+            | Input::Request { .. }
+            | Input::Response { .. }
             | Input::Stderr { .. } => server.stats.stale_inputs += 1,
         });
     }

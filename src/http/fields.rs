@@ -1,0 +1,151 @@
+//! Header fields: names and values, in order. Knows no particular one.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The header fields of a request or a response.
+///
+/// Names are compared without regard to case; values are bytes, and are told by their length in the debug output.
+///
+/// ```
+/// use everlink::http::Fields;
+///
+/// let fields = Fields::new().and("Content-Type", "application/json ");
+/// assert_eq!(fields.get("content-type"), Some("application/json"));
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, [u8]>)>);
+
+impl<'a> Fields<'a> {
+    /// None.
+    #[must_use]
+    pub const fn new() -> Fields<'a> {
+        Fields(Vec::new())
+    }
+
+    /// And this one, whose value is text.
+    #[must_use]
+    pub fn and(
+        mut self,
+        name: impl Into<Cow<'a, str>>,
+        value: impl Into<Cow<'a, str>>,
+    ) -> Fields<'a> {
+        self.push(name, value);
+        self
+    }
+
+    /// One more, whose value is text.
+    pub fn push(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
+        let value = match value.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+        self.0.push((name.into(), value));
+    }
+
+    /// One more, as it came.
+    pub fn push_bytes(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, [u8]>>) {
+        self.0.push((name.into(), value.into()));
+    }
+
+    /// The value of the first field of this name, without the whitespace around it; `None` too where it is no visible ASCII.
+    #[must_use]
+    pub fn get<'s>(&'s self, name: &str) -> Option<&'s str> {
+        self.all(name).next().and_then(text)
+    }
+
+    /// The values of all fields of this name, without the whitespace around them (S-HDR-10).
+    pub fn all<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s [u8]> {
+        let named = self
+            .0
+            .iter()
+            .filter(move |(of, _)| of.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| trimmed(value))
+    }
+
+    /// Whether there is a field of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.all(name).next().is_some()
+    }
+
+    /// All of them, in order, as they are.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// How many bytes they take up.
+    pub(crate) fn bytes(&self) -> usize {
+        self.iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum()
+    }
+}
+
+impl<'a, N: Into<Cow<'a, str>>, V: Into<Cow<'a, [u8]>>> FromIterator<(N, V)> for Fields<'a> {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(fields: I) -> Fields<'a> {
+        let fields = fields.into_iter();
+        Fields(
+            fields
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+/// Values may be secrets.
+impl fmt::Debug for Fields<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = self.iter().map(|(name, value)| (name, value.len()));
+        f.debug_map().entries(told).finish()
+    }
+}
+
+/// Optional whitespace around a value is no part of it.
+fn trimmed(value: &[u8]) -> &[u8] {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = value.iter().position(|byte| !is_space(byte));
+    let end = value.iter().rposition(|byte| !is_space(byte));
+    match (start, end) {
+        (Some(start), Some(end)) => &value[start..=end],
+        (_, _) => &[],
+    }
+}
+
+/// A value as text, if it is visible ASCII with spaces and tabs between.
+fn text(value: &[u8]) -> Option<&str> {
+    let is_plain = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+    core::str::from_utf8(value).ok().filter(|_| is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    #[test]
+    fn names_are_alike_whatever_their_case_and_values_are_trimmed() {
+        let fields = Fields::new()
+            .and("MCP-Session-Id", " \tabc \t")
+            .and("a", "");
+        assert_eq!(fields.get("mcp-session-id"), Some("abc"));
+        assert_eq!(fields.get("A"), Some(""));
+        assert!(!fields.has("b"));
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_there_and_not_read() {
+        let fields = Fields::from_iter([("a", &b"\xff"[..]), ("a", &b"b"[..])]);
+        assert!(fields.has("a"));
+        assert_eq!(fields.get("a"), None);
+        assert_eq!(fields.all("a").count(), 2);
+    }
+
+    #[test]
+    fn debug_shows_no_value() {
+        let fields = Fields::new().and("authorization", "hunter2");
+        assert_eq!(format!("{fields:?}"), r#"{"authorization": 7}"#);
+    }
+}
