@@ -5,6 +5,10 @@
 //! `mirror` which parts of a message a modern request repeats in its fields, `delay` how long a peer asks to wait.
 
 mod fields;
+#[allow(dead_code)]
+mod media;
+#[allow(dead_code)]
+mod value;
 
 use alloc::borrow::Cow;
 use core::fmt;
