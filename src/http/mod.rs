@@ -4,7 +4,15 @@
 //! `fields` are the header fields, `media` what they say of bodies, `value` how a text becomes a field value, `url` where a request goes,
 //! `mirror` which parts of a message a modern request repeats in its fields, `delay` how long a peer asks to wait.
 
+#[allow(dead_code)]
+mod delay;
 mod fields;
+#[allow(dead_code)]
+mod media;
+#[allow(dead_code)]
+mod url;
+#[allow(dead_code)]
+mod value;
 
 use alloc::borrow::Cow;
 use core::fmt;
