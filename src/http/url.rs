@@ -9,7 +9,7 @@ use core::ops::Range;
 ///
 /// The query may hold a secret, so neither `Debug` nor `Display` shows it.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Url {
+pub struct Url {
     text: Box<str>,
     /// Where the host and the port are.
     authority: Range<usize>,
@@ -19,7 +19,8 @@ pub(crate) struct Url {
 
 /// Why a text is no URL to send a request to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadUrl {
+#[non_exhaustive]
+pub enum BadUrl {
     /// A space, a control character, a backslash or something beyond ASCII, which readers take in different ways.
     #[error("the URL has a character that must be percent-encoded")]
     Character,
@@ -39,7 +40,7 @@ pub(crate) enum BadUrl {
 
 impl Url {
     /// Reads an absolute URL; its fragment is no matter of a request and is left out.
-    pub(crate) fn parse(text: &str) -> Result<Url, BadUrl> {
+    pub fn parse(text: &str) -> Result<Url, BadUrl> {
         let (text, _) = cut(text, "#");
         if text
             .bytes()
@@ -61,12 +62,12 @@ impl Url {
     }
 
     /// The URL as it was given, without the fragment.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Scheme, host and port, spelled alike wherever they mean the same: `https://example.com:443`.
-    pub(crate) fn origin(&self) -> String {
+    pub fn origin(&self) -> String {
         let scheme = self.scheme().to_ascii_lowercase();
         // What is held was read, so there are a host and a port.
         let (host, port) = host_and_port(self.authority()).unwrap_or_default();
@@ -78,12 +79,12 @@ impl Url {
     }
 
     /// Whether both are in the same hands.
-    pub(crate) fn is_same_origin(&self, other: &Url) -> bool {
+    pub fn is_same_origin(&self, other: &Url) -> bool {
         self.origin() == other.origin()
     }
 
     /// What a reference means that was found here: RFC 3986, section 5 (S-SSE-05).
-    pub(crate) fn resolve(&self, reference: &str) -> Result<Url, BadUrl> {
+    pub fn resolve(&self, reference: &str) -> Result<Url, BadUrl> {
         let (reference, _) = cut(reference, "#");
         if has_scheme(reference) {
             return Url::parse(reference)?.tidied();
