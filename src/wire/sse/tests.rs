@@ -169,6 +169,7 @@ fn fields_are_read_as_the_standard_has_it() {
         ("data: a\nretry:00020\nretry: 3\n\n", &[retry(20), retry(3), message("a")]),
         ("retry: 4\n", &[retry(4)]),
         ("retry: 99999999999999999999999\n\n", &[retry(u64::MAX)]),
+        ("retry: 1x\nretry\nretry: 1x\nretry: 2\n\n", &[retry(2)]),
         ("retry\nretry:\nretry: \nretry: -1\nretry: 1.5\nretry:  1\nretry: 1 \nretry: 1s\n\n", &[]),
         ("Data: a\nDATA: a\n data: a\ndata : a\ndatas: a\ndat: a\nfoo\nfoo: bar\n\ndata: b\n\n", &[message("b")]),
     ];
