@@ -7,6 +7,9 @@
 //!                        a blank line ends the event
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use alloc::{string::String, vec::Vec};
 use core::{fmt, mem, str, time::Duration};
 
