@@ -10,6 +10,8 @@ mod fields;
 #[allow(dead_code)]
 mod media;
 #[allow(dead_code)]
+mod mirror;
+#[allow(dead_code)]
 mod url;
 #[allow(dead_code)]
 mod value;
