@@ -199,6 +199,11 @@ impl Client {
         }
     }
 
+    /// Whether nothing can be said to the server for now.
+    pub(super) fn is_kept_silent(&self) -> bool {
+        self.web.as_ref().is_some_and(|web| !web.is_open())
+    }
+
     /// The pause is over.
     pub(super) fn pause_over(&mut self) {
         if let Some(web) = &mut self.web {
