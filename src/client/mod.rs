@@ -107,6 +107,8 @@ pub struct Client {
     handshake: Handshake,
     pulse: Option<Pulse>,
     calls: Calls,
+    /// The call that what is being read was said for, where that can be told.
+    about: Option<CallId>,
     asks: Asks,
     watcher: Watcher,
     /// The newest wish was not said to the server, which does not read.
@@ -210,6 +212,7 @@ impl Client {
             handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
             pulse: None,
             calls: Calls::new(),
+            about: None,
             asks: Asks::new(),
             watcher: Watcher::new(config.watch.clone()),
             has_unsaid_wish: false,

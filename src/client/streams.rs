@@ -39,7 +39,9 @@ impl Client {
                     continue;
                 }
             }
-            let Some(exchange) = self.exchange_mut(stream) else {
+            // Nothing follows a reply (S-HTTP-16).
+            let exchange = self.exchange_mut(stream);
+            let Some(exchange) = exchange.filter(|e| !matches!(e.purpose, Purpose::Spent)) else {
                 return;
             };
             exchange.thread.bears();
