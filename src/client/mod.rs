@@ -1,10 +1,11 @@
 //! The client end of a link: the verbs of the application, the contract with the driver, and what is due when.
 //!
 //! The machine itself is one `impl Client` by subject: `life` for one life of the transport, `agreement` and `liveness` for how it becomes and stays ready, `inbound` and `outbound` for what is
-//! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces. They
+//! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces; over HTTP,
+//! `exchanges` for each request and its response, `streams` for those that go on, `standing` for sessions and credentials. They
 //! alone carry decisions between the children, which know neither the machine nor each other: `lifecycle` the transition
 //! table, `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls`, `clock` and `errand` the
-//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stderr` the last words, `frame` the words.
+//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `http` what is known of a server over HTTP, `stderr` the last words, `frame` the words.
 
 mod admission;
 mod agreement;
