@@ -103,7 +103,7 @@ pub struct Client {
     /// Whoever is behind the application cannot take more.
     holds_back: bool,
     /// What the next server is told that this client can be asked, if that is another thing than now.
-    to_declare: Option<ClientCapabilities>,
+    to_declare: Option<Box<ClientCapabilities>>,
     budget: Budget,
     handshake: Handshake,
     pulse: Option<Pulse>,
@@ -546,7 +546,7 @@ impl Client {
                     link.config.capabilities = capabilities;
                     link.speak(version);
                 }
-                Some(_) | None => link.to_declare = Some(capabilities),
+                Some(_) | None => link.to_declare = Some(Box::new(capabilities)),
             }
         });
     }
