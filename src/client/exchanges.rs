@@ -187,7 +187,9 @@ impl Client {
         let Some(exchange) = self.exchange_mut(stream) else {
             return;
         };
-        let reader = Body::Events(SseReader::new(limit).into());
+        // S-RES-06: one without an id does not take the cursor away.
+        let cursor = exchange.thread.cursor.as_deref().unwrap_or("");
+        let reader = Body::Events(SseReader::resuming(limit, cursor).into());
         match exchange.purpose {
             Purpose::Request(_) if !is_streamable => {
                 self.spend_exchange(stream);
@@ -226,7 +228,6 @@ impl Client {
 
     /// Bytes of a response.
     pub(super) fn exchange_bytes(&mut self, stream: StreamId, bytes: &[u8]) {
-        self.stats.bytes_in += bytes.len() as u64;
         let Some(exchange) = self.exchange_mut(stream) else {
             self.stats.stale_inputs += 1;
             return;
@@ -238,6 +239,7 @@ impl Client {
             self.heard();
             self.config.limits.message_bytes
         };
+        self.stats.bytes_in += bytes.len() as u64;
         let body = self.web.as_mut().and_then(|web| web.take_body(stream));
         match body {
             Some(Body::Text(mut text)) => {
@@ -437,6 +439,10 @@ impl Client {
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
                 let why = format!("status {status}");
                 self.no_stream_for(exchange.purpose, &why);
+                // It may have no such stream; or it knows the session no more, which only another message can tell.
+                if exchange.is_in_session && status == 404 {
+                    self.probe_now();
+                }
             }
             Purpose::Message => {
                 let what = format!("a message was refused with status {status}");

@@ -45,10 +45,8 @@ impl Client {
                 return;
             };
             exchange.thread.bears();
-            // S-RES-06: one without an id does not take the cursor away.
-            if let Some(id) = reader.last_id().filter(|id| http::is_nameable(id)) {
-                exchange.thread.cursor = Some(id.into());
-            }
+            let id = reader.last_id().filter(|id| http::is_nameable(id));
+            exchange.thread.cursor = id.map(Into::into);
         }
         self.put_body(stream, Body::Events(reader));
     }
