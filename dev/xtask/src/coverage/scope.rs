@@ -161,6 +161,11 @@ fn bindings_of_transport(transport: &str) -> Option<&'static [Binding]> {
     }
 }
 
+/// Whether a row is about HTTP and nothing else.
+pub(crate) fn is_of_http(transport: &str) -> bool {
+    bindings_of_transport(transport).is_some_and(|bindings| bindings == [Binding::Http])
+}
+
 /// A row that the core shares with an adapter or a user is the core's.
 fn is_of_core(layer: &str) -> Option<bool> {
     match layer.split(' ').next() {
