@@ -395,6 +395,11 @@ impl Web {
             .unwrap_or_else(|| panic!("no {verb} was begun"))
     }
 
+    /// Whether an exchange is not over.
+    pub(crate) fn is_open(&self, stream: StreamId) -> bool {
+        self.open.contains_key(&stream)
+    }
+
     /// How many exchanges nobody has looked at.
     pub(crate) fn unseen(&self) -> usize {
         self.fresh.len()
