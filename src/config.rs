@@ -1,6 +1,7 @@
 //! Everything that can be chosen about a link, with the reason beside each default.
 //! Owns the numbers; knows nothing of how they are used.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -28,7 +29,7 @@ pub struct Config {
     /// What carries the bytes.
     pub binding: Binding,
     /// Where the server is and how its streams are treated, where it is reached over HTTP.
-    pub http: Option<Http>,
+    pub http: Option<Box<Http>>,
     /// Which era to speak.
     pub dialect: Dialect,
     /// Which versions to speak. All five by default.
@@ -75,7 +76,7 @@ impl Config {
     ) -> Result<Config, BadUrl> {
         let http = Http::at(Url::parse(url)?);
         Ok(Config {
-            http: Some(http),
+            http: Some(Box::new(http)),
             ..Config::over(Binding::Http, name.into(), version.into())
         })
     }

@@ -112,6 +112,7 @@ impl Client {
     pub(super) fn probe_unanswered(&mut self) {
         if let Some(then) = self.handshake.silence() {
             self.errands.rename(&Errand::Discover, Errand::LateDiscover);
+            self.let_linger(&Errand::LateDiscover, self.config.policy.handshake_timeout);
             self.proceed(then);
         }
     }

@@ -187,7 +187,9 @@ impl Client {
         let Some(exchange) = self.exchange_mut(stream) else {
             return;
         };
-        let reader = Body::Events(SseReader::new(limit).into());
+        // S-RES-06: one without an id does not take the cursor away.
+        let cursor = exchange.thread.cursor.as_deref().unwrap_or("");
+        let reader = Body::Events(SseReader::resuming(limit, cursor).into());
         match exchange.purpose {
             Purpose::Request(_) if !is_streamable => {
                 self.spend_exchange(stream);
@@ -226,7 +228,6 @@ impl Client {
 
     /// Bytes of a response.
     pub(super) fn exchange_bytes(&mut self, stream: StreamId, bytes: &[u8]) {
-        self.stats.bytes_in += bytes.len() as u64;
         let Some(exchange) = self.exchange_mut(stream) else {
             self.stats.stale_inputs += 1;
             return;
@@ -238,6 +239,7 @@ impl Client {
             self.heard();
             self.config.limits.message_bytes
         };
+        self.stats.bytes_in += bytes.len() as u64;
         let body = self.web.as_mut().and_then(|web| web.take_body(stream));
         match body {
             Some(Body::Text(mut text)) => {
@@ -262,14 +264,18 @@ impl Client {
         if held <= self.config.limits.unfinished_bytes {
             return;
         }
-        let bytes = self.exchange_mut(stream).map(|e| e.body.buffered() as u64);
         self.abort_exchange(stream);
-        let wire = self.take_exchange(stream).and_then(|e| e.wire());
-        if let Some(wire) = wire {
-            let kind = FailureKind::TooLarge {
-                bytes: bytes.unwrap_or(0),
-            };
-            self.no_reply(wire, kind);
+        let Some(exchange) = self.take_exchange(stream) else {
+            return;
+        };
+        let bytes = exchange.body.buffered() as u64;
+        match exchange.purpose {
+            Purpose::Request(wire) | Purpose::Resume(wire) => {
+                self.no_reply(wire, FailureKind::TooLarge { bytes });
+            }
+            Purpose::Listen => self.stream_failed(exchange),
+            Purpose::Old => self.old_stream_ended(&[]),
+            Purpose::Farewell(_) | Purpose::Message | Purpose::Spent => {}
         }
     }
 
@@ -287,7 +293,7 @@ impl Client {
         }
         match exchange.purpose {
             Purpose::Request(wire) => match exchange.body {
-                Body::Text(ref text) => self.whole_reply(wire, text, &exchange, faults),
+                Body::Text(_) => self.whole_reply(wire, exchange, faults),
                 Body::Events(_) => self.broke_off(wire, exchange.thread),
                 Body::Ignored => {}
             },
@@ -299,7 +305,10 @@ impl Client {
     }
 
     /// The whole body of a response that is one text.
-    fn whole_reply(&mut self, wire: u64, text: &Text, exchange: &Exchange, faults: &[Fault]) {
+    fn whole_reply(&mut self, wire: u64, mut exchange: Exchange, faults: &[Fault]) {
+        let Body::Text(text) = core::mem::replace(&mut exchange.body, Body::Ignored) else {
+            return;
+        };
         if text.is_too_long() {
             let bytes = text.len;
             return self.no_reply(wire, FailureKind::TooLarge { bytes });
@@ -316,6 +325,10 @@ impl Client {
             return self.no_reply(wire, invalid("the response is not UTF-8"));
         };
         let read = read.strip_prefix('\u{feff}').unwrap_or(read);
+        let error = read_error(read).filter(|_| exchange.is_in_session);
+        if error.is_some() && self.is_session_loss(status, error.as_ref()) {
+            return self.session_lost(exchange);
+        }
         match wire::parse(read) {
             Ok(Inbound::One(message)) => {
                 self.message_for(Some(wire), exchange.opens.as_deref(), message);
@@ -347,6 +360,10 @@ impl Client {
         opens: Option<&str>,
         message: wire::Message<'_>,
     ) {
+        self.about = wire.and_then(|wire| match self.errands.of_wire(wire) {
+            Some(Errand::Call(call)) => Some(*call),
+            Some(_) | None => None,
+        });
         match message {
             // It can mean nothing but what the exchange is about.
             wire::Message::Response { id: None, outcome } => {
@@ -371,6 +388,7 @@ impl Client {
                 self.message(message);
             }
         }
+        self.about = None;
     }
 
     /// The reply to a request of ours, whichever way it came.
@@ -411,18 +429,20 @@ impl Client {
         }
         let is_busy = matches!(status, 429 | 503);
         match exchange.purpose {
-            Purpose::Request(wire) => {
-                if let (true, Some(pause)) = (is_busy, exchange.retry_after) {
-                    return self.put_off(exchange, status, pause);
-                }
-                self.refused_request(wire, status, error);
+            Purpose::Message | Purpose::Request(_) if is_busy && exchange.retry_after.is_some() => {
+                self.put_off(exchange, status);
             }
+            Purpose::Request(wire) => self.refused_request(wire, status, error),
             Purpose::Listen | Purpose::Resume(_) if status >= 500 || is_busy => {
                 self.stream_failed(exchange);
             }
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
                 let why = format!("status {status}");
                 self.no_stream_for(exchange.purpose, &why);
+                // It may have no such stream; or it knows the session no more, which only another message can tell.
+                if exchange.is_in_session && status == 404 {
+                    self.probe_now();
+                }
             }
             Purpose::Message => {
                 let what = format!("a message was refused with status {status}");
@@ -634,6 +654,7 @@ impl Client {
         let web = self.web.as_mut()?;
         let spent = web.spend(stream)?;
         let was_gate = web.gate == Some(stream);
+        web.is_introduced |= was_gate && spent.is_accepted();
         self.arm_in(Timer::Exchange(stream), self.linger());
         if was_gate {
             self.open_gate();
@@ -653,6 +674,15 @@ impl Client {
         if let Some(web) = &mut self.web {
             let stream = web.add(exchange);
             web.begin_soon(stream);
+        }
+    }
+
+    /// The exchange that carries what is for this has so much time left.
+    pub(super) fn let_linger(&mut self, errand: &Errand, span: Duration) {
+        let wire = self.errands.wire_for(errand);
+        let web = self.web.as_ref();
+        if let Some(stream) = wire.and_then(|wire| web?.find(wire)) {
+            self.arm_in(Timer::Exchange(stream), span);
         }
     }
 

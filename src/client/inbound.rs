@@ -211,7 +211,7 @@ impl Client {
             Errand::Page(list) => self.page(list, outcome),
             // Any answer is a sign of life, an error too (-32601 from one that knows no ping).
             Errand::Probe | Errand::Unsubscribe => {}
-            Errand::Revive => self.revived(),
+            Errand::Revive => self.revived(refusal(&outcome)),
             Errand::SetLevel => self.watcher.level_set(refusal(&outcome)),
             Errand::Subscribe(uri) => self.watcher.subscribed(&uri, refusal(&outcome)),
         }

@@ -172,7 +172,7 @@ impl Client {
         } else if self.step(Cue::Opened) {
             self.timers.disarm(Timer::Open);
             if let Some(capabilities) = self.to_declare.take() {
-                self.config.capabilities = capabilities;
+                self.config.capabilities = *capabilities;
             }
             self.tell(Event::Handshaking { epoch: self.epoch });
             self.arm_in(Timer::Handshake, self.config.policy.handshake_timeout);

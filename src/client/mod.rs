@@ -1,10 +1,11 @@
 //! The client end of a link: the verbs of the application, the contract with the driver, and what is due when.
 //!
 //! The machine itself is one `impl Client` by subject: `life` for one life of the transport, `agreement` and `liveness` for how it becomes and stays ready, `inbound` and `outbound` for what is
-//! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces. They
+//! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces; over HTTP,
+//! `exchanges` for each request and its response, `streams` for those that go on, `standing` for sessions and credentials. They
 //! alone carry decisions between the children, which know neither the machine nor each other: `lifecycle` the transition
 //! table, `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls`, `clock` and `errand` the
-//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `stderr` the last words, `frame` the words.
+//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `http` what is known of a server over HTTP, `stderr` the last words, `frame` the words.
 
 mod admission;
 mod agreement;
@@ -102,11 +103,13 @@ pub struct Client {
     /// Whoever is behind the application cannot take more.
     holds_back: bool,
     /// What the next server is told that this client can be asked, if that is another thing than now.
-    to_declare: Option<ClientCapabilities>,
+    to_declare: Option<Box<ClientCapabilities>>,
     budget: Budget,
     handshake: Handshake,
     pulse: Option<Pulse>,
     calls: Calls,
+    /// The call that what is being read was said for, where that can be told.
+    about: Option<CallId>,
     asks: Asks,
     watcher: Watcher,
     /// The newest wish was not said to the server, which does not read.
@@ -210,6 +213,7 @@ impl Client {
             handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
             pulse: None,
             calls: Calls::new(),
+            about: None,
             asks: Asks::new(),
             watcher: Watcher::new(config.watch.clone()),
             has_unsaid_wish: false,
@@ -542,7 +546,7 @@ impl Client {
                     link.config.capabilities = capabilities;
                     link.speak(version);
                 }
-                Some(_) | None => link.to_declare = Some(capabilities),
+                Some(_) | None => link.to_declare = Some(Box::new(capabilities)),
             }
         });
     }

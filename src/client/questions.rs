@@ -123,7 +123,7 @@ impl Client {
 
     fn ask(&mut self, origin: Origin, name: &str, params: Option<&RawValue>) {
         let call = match &origin {
-            Origin::Request(_) => None,
+            Origin::Request(_) => self.about,
             Origin::Round(call, _) => Some(*call),
         };
         let ask = self.asks.open(origin, name);

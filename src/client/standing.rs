@@ -4,7 +4,6 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use super::errand::Errand;
 use super::event::{Challenge, Event};
@@ -62,8 +61,15 @@ impl Client {
         true
     }
 
-    /// The server answered in the session of a life before.
-    pub(super) fn revived(&mut self) {
+    /// The server answered in the session of a life before, if with an error then with this one.
+    pub(super) fn revived(&mut self, refusal: Option<i64>) {
+        // One that knows no ping knows the session all the same.
+        if refusal.is_some_and(|code| code != code::METHOD_NOT_FOUND) {
+            return self.not_revived(false);
+        }
+        if let Some(web) = &mut self.web {
+            web.is_introduced = true;
+        }
         let Some(Kept { terms, .. }) = self.web.as_mut().and_then(|web| web.kept.take()) else {
             return;
         };
@@ -106,10 +112,8 @@ impl Client {
         let version = web.version;
         if is_out_of_reach {
             let terms = self.session.clone();
-            let kept = retired
-                .clone()
-                .zip(terms)
-                .map(|(id, terms)| Kept { id, terms });
+            let kept = retired.clone().filter(|_| web.is_introduced).zip(terms);
+            let kept = kept.map(|(id, terms)| Kept { id, terms });
             web.kept = kept.or(web.kept.take());
         }
         let streams = web.end();
@@ -179,8 +183,8 @@ impl Client {
     }
 
     /// The server is busy and says for how long.
-    pub(super) fn put_off(&mut self, exchange: Exchange, status: u16, pause: Duration) {
-        let Some(http) = &self.config.http else {
+    pub(super) fn put_off(&mut self, exchange: Exchange, status: u16) {
+        let (Some(http), Some(pause)) = (&self.config.http, exchange.retry_after) else {
             return;
         };
         let pause = pause.min(http.retry_after_most).max(http.resume_least);

@@ -39,14 +39,14 @@ impl Client {
                     continue;
                 }
             }
-            let Some(exchange) = self.exchange_mut(stream) else {
+            // Nothing follows a reply (S-HTTP-16).
+            let exchange = self.exchange_mut(stream);
+            let Some(exchange) = exchange.filter(|e| !matches!(e.purpose, Purpose::Spent)) else {
                 return;
             };
             exchange.thread.bears();
-            // S-RES-06: one without an id does not take the cursor away.
-            if let Some(id) = reader.last_id().filter(|id| http::is_nameable(id)) {
-                exchange.thread.cursor = Some(id.into());
-            }
+            let id = reader.last_id().filter(|id| http::is_nameable(id));
+            exchange.thread.cursor = id.map(Into::into);
         }
         self.put_body(stream, Body::Events(reader));
     }

@@ -134,6 +134,15 @@ impl SseReader {
         }
     }
 
+    /// The same for a stream that goes on after the event with this id: that is the last one until another says its own.
+    #[must_use]
+    pub fn resuming(limit: usize, last_id: &str) -> Self {
+        Self {
+            last_id: String::from(last_id),
+            ..Self::new(limit)
+        }
+    }
+
     /// What comes next, taken from what is buffered and the front of `chunk`; what it used is cut off `chunk`.
     ///
     /// `None` means that `chunk` is used up. Call until then: that also lets go of the memory of a long event. Data of one

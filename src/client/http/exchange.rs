@@ -94,6 +94,10 @@ impl Exchange {
         }
     }
 
+    pub(in crate::client) fn is_accepted(&self) -> bool {
+        self.status.is_some_and(|status| status < 300)
+    }
+
     pub(in crate::client) fn is_refused(&self) -> bool {
         self.status.is_some_and(|status| status >= 300)
     }

@@ -56,6 +56,8 @@ pub(super) struct Web {
     pub(super) is_known_old: bool,
     /// The message that all others wait for: the end of the handshake.
     pub(super) gate: Option<StreamId>,
+    /// The server took that message, so that its session is good for more than a handshake.
+    pub(super) is_introduced: bool,
     pub(super) auth: Auth,
     /// Until when the server wants to be left alone.
     pub(super) paused_until: Option<Instant>,
@@ -123,6 +125,7 @@ impl Web {
             carrier: Carrier::Streamable,
             is_known_old: false,
             gate: None,
+            is_introduced: false,
             auth: Auth::default(),
             paused_until: None,
             turned_away: BTreeMap::new(),
@@ -155,6 +158,7 @@ impl Web {
             version: None,
             carrier: Carrier::Streamable,
             gate: None,
+            is_introduced: false,
             paused_until: None,
             turned_away: BTreeMap::new(),
             listen: Listen::Off,
