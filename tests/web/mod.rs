@@ -46,6 +46,8 @@ pub(crate) struct Begun {
     fields: Fields<'static>,
     /// The message, `Null` where there is none.
     pub(crate) body: Value,
+    /// The message as it was written.
+    pub(crate) text: String,
     /// When it was begun.
     pub(crate) at: Instant,
 }
@@ -547,6 +549,7 @@ impl Web {
                         } else {
                             serde_json::from_slice(&body).expect("JSON")
                         },
+                        text: String::from_utf8(body).expect("UTF-8"),
                         at: self.now,
                     };
                     self.open.insert(stream, epoch);
