@@ -248,7 +248,6 @@ fn s_lhttp_13_a_server_without_such_a_stream_is_not_asked_again() {
 
 /// S-SESS-06: any request that names a session shows that it is over.
 #[test]
-#[ignore = "a session is not doubted when the stream of news is not found"]
 fn s_sess_06_a_stream_that_is_not_found_shows_it_too() {
     let mut web = Web::legacy_with_news();
     let listen = web.begun(Verb::Get);

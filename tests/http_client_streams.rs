@@ -303,7 +303,6 @@ fn s_inh_02_what_is_no_id_takes_the_cursor_nowhere() {
 
 /// S-INH-02: an id that is empty takes the cursor away.
 #[test]
-#[ignore = "an empty id leaves the cursor where it was"]
 fn s_inh_02_an_empty_id_is_the_end_of_resumption() {
     let mut web = Web::legacy();
     let (call, post) = streaming(&mut web);
