@@ -182,8 +182,10 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Requests that are not answered yet. 1,024; further ones are refused.
     pub requests: usize,
-    /// Bytes that wait to be written, above which no input is wanted and what is only news is dropped. 8 MiB.
+    /// Bytes that wait to be written to one client, above which no input of it is wanted and what is only news is dropped. 8 MiB.
     pub queued_bytes: usize,
+    /// The same for all clients together. 64 MiB: eight that do not read are no reason to stop.
+    pub all_queued_bytes: usize,
     /// Bytes handed to the driver and not yet reported as sent. 256 KiB: four full pipes.
     pub write_window: usize,
     /// Bytes of events not yet polled, above which no input is wanted. 4 MiB.
@@ -210,6 +212,7 @@ impl Limits {
         Limits {
             requests: self.requests.max(1),
             queued_bytes: self.queued_bytes.max(1),
+            all_queued_bytes: self.all_queued_bytes.max(self.queued_bytes).max(1),
             write_window: self.write_window.max(1),
             undelivered_bytes: self.undelivered_bytes.max(1),
             ..self
@@ -223,6 +226,7 @@ impl Default for Limits {
             message_bytes: 16 << 20,
             requests: 1_024,
             queued_bytes: 8 << 20,
+            all_queued_bytes: 64 << 20,
             write_window: 256 << 10,
             undelivered_bytes: 4 << 20,
             asks: 64,

@@ -3,8 +3,9 @@
 //! The machine itself is one `impl Server` by subject: `inbound` for what clients say, `terms` and `admission` for what they may ask,
 //! `service` for what the server answers itself, `answers` for how requests end, `questions` for what clients are asked, `news` for what they are told, `outbound` for what
 //! is written next, `ending` for the end. They alone carry decisions between the children, which know neither the machine
-//! nor each other: `params` what a request says to the server itself, `early` what waits for the offer, `legacy` the client with a handshake, `requests` where
-//! each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words.
+//! nor each other: `origin` who says something, `params` what a request says to the server itself, `early` what waits for the offer, `legacy` the clients with a
+//! handshake, `requests` where each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words, `lanes` who is
+//! to hear them.
 
 mod admission;
 mod answers;
@@ -15,9 +16,11 @@ mod ending;
 mod event;
 mod frame;
 mod inbound;
+mod lanes;
 mod legacy;
 mod misuse;
 mod news;
+mod origin;
 mod outbound;
 mod params;
 mod questions;
@@ -31,7 +34,7 @@ mod watchers;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -47,8 +50,10 @@ pub use crate::noise::Noise;
 
 use asks::Asks;
 use early::Early;
-use frame::{Frames, Voice};
+use frame::Voice;
+use lanes::Lanes;
 use legacy::Scope;
+use origin::{Lane, SessionKey};
 use reply::Verdict;
 use requests::Requests;
 use seal::Seal;
@@ -58,13 +63,13 @@ use watchers::Watchers;
 use crate::fault::Fault;
 use crate::id::{AskId, RequestId, StreamId};
 use crate::io::{Input, Output};
-use crate::pipe::Pipe;
+use crate::noise::NoiseMeter;
 use crate::protocol::{ClientFeature, LogLevel, code};
 use crate::queue::Outbox;
 use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
 use crate::watch::Change;
-use crate::wire::{ErrorObject, Payload};
+use crate::wire::{ErrorObject, LineReader, Payload};
 
 /// The server end of a link, for one duplex byte stream.
 ///
@@ -108,15 +113,17 @@ pub struct Server {
     config: Config,
     now: Instant,
     state: State,
-    pipe: Pipe,
+    /// What arrived on the byte stream and is not a whole line yet.
+    lines: LineReader,
+    noise: NoiseMeter,
     /// Nothing more arrives.
     has_input_ended: bool,
     /// Every fault that was reported, up to a bound.
     faults: Vec<Fault>,
     seal: Seal,
     voice: Voice,
-    /// The client that introduced itself with `initialize`.
-    legacy: Option<Scope>,
+    /// The clients that introduced themselves with `initialize`: on a byte stream, one at most.
+    scopes: BTreeMap<SessionKey, Scope>,
     /// The client as the last modern request described it, with the words of that description.
     known: Option<Known>,
     /// The client that the application was last told of.
@@ -126,7 +133,7 @@ pub struct Server {
     requests: Requests,
     asks: Asks,
     watchers: Watchers,
-    frames: Frames,
+    lanes: Lanes,
     outbox: Outbox<Event>,
     timers: Timers<Timer>,
     stats: Stats,
@@ -151,22 +158,26 @@ impl Server {
     #[must_use]
     pub fn new(mut config: Config) -> Server {
         config.limits = config.limits.workable();
+        let mut lanes = Lanes::new(config.limits.write_window);
+        lanes.add(Lane::DUPLEX);
+        lanes.attach(Lane::DUPLEX);
         Server {
             now: Instant::ZERO,
             state: State::Serving,
-            pipe: Pipe::new(config.limits.message_bytes, config.limits.write_window),
+            lines: LineReader::new(config.limits.message_bytes),
+            noise: NoiseMeter::default(),
             has_input_ended: false,
             faults: Vec::new(),
             seal: Seal::new(config.secret),
             voice: Voice::new(config.offer.as_ref(), &config),
-            legacy: None,
+            scopes: BTreeMap::new(),
             known: None,
             met: None,
             early: VecDeque::new(),
             requests: Requests::new(),
             asks: Asks::new(),
             watchers: Watchers::default(),
-            frames: Frames::default(),
+            lanes,
             outbox: Outbox::new(),
             timers: Timers::new(),
             stats: Stats::default(),
@@ -269,7 +280,7 @@ impl Server {
     /// messages and other notifications are dropped. Whoever produces them for others can hold back.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.frames.bytes() < self.config.limits.queued_bytes
+        self.has_room_on(Lane::DUPLEX)
     }
 }
 
@@ -377,7 +388,8 @@ impl Server {
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
         let method = method.into();
-        self.act(now, |server| server.ask_legacy(method, params))
+        let session = SessionKey::DUPLEX;
+        self.act(now, |server| server.ask_legacy(session, method, params))
     }
 
     /// Takes back a question, and tells a client that knows of it why. Its outcome is that it was taken back.
@@ -470,7 +482,8 @@ impl Server {
     /// The client that introduced itself with `initialize`, if one did.
     #[must_use]
     pub fn legacy_peer(&self) -> Option<&Arc<Peer>> {
-        self.legacy.as_ref().map(|scope| &scope.peer)
+        let scope = self.scopes.get(&SessionKey::DUPLEX);
+        scope.map(|scope| &scope.peer)
     }
 
     /// How many requests are not answered yet, those included that wait for input of their clients.

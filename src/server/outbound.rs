@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::event::{Event, State};
 use super::frame::{Frame, Voice};
+use super::origin::Lane;
 use super::{Server, asks};
 use crate::id::{Epoch, RequestId, StreamId};
 use crate::io::Output;
@@ -11,13 +12,20 @@ use crate::wire::encode;
 
 impl Server {
     pub(super) fn can_write(&self) -> bool {
-        self.state != State::Closed && self.pipe.is_open() && !self.frames.is_empty()
+        self.state != State::Closed && self.lanes.is_ready()
+    }
+
+    /// Whether what waits for this client leaves room for more.
+    pub(super) fn has_room_on(&self, lane: Lane) -> bool {
+        let limits = &self.config.limits;
+        self.lanes.bytes_on(lane) < limits.queued_bytes
+            && self.lanes.bytes() < limits.all_queued_bytes
     }
 
     pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
         let start = buf.len();
         while self.can_write() && buf.len() == start {
-            let frame = self.frames.pop()?;
+            let frame = self.lanes.pop(Lane::DUPLEX)?;
             self.say(buf, frame);
         }
         if buf.len() == start {
@@ -27,7 +35,7 @@ impl Server {
         let len = buf.len() - start;
         self.stats.messages_out += 1;
         self.stats.bytes_out += len as u64;
-        self.pipe.wrote(len);
+        self.lanes.wrote(Lane::DUPLEX, len);
         Some(Output::Write {
             epoch: Epoch::FIRST,
             stream: StreamId::DUPLEX,

@@ -11,7 +11,9 @@ use serde_json::value::RawValue;
 
 use super::event::{Cancelled, Event, Peer, Unanswered};
 use super::legacy::{self, Scope, Unmet};
+use super::origin::{Origin, SessionKey};
 use super::params::Params;
+use super::watchers::Choice;
 use super::{Server, quoting};
 use crate::noise::excerpt;
 use crate::protocol::method::{self, names};
@@ -42,9 +44,18 @@ pub(super) enum Terms {
 
 impl Server {
     /// S-VER-07, S-VER-08: what a request claims of itself outranks its name.
-    pub(super) fn terms(&self, name: &str, params: &Params<'_>) -> Result<Terms, ErrorObject> {
+    pub(super) fn terms(
+        &self,
+        from: &Origin,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<Terms, ErrorObject> {
         let speaks = |era| self.config.versions.newest_of(era).is_some();
-        if speaks(Era::Modern) && params.claims_modern() {
+        let is_modern = match from.era {
+            Some(era) => era == Era::Modern,
+            None => params.claims_modern(),
+        };
+        if speaks(Era::Modern) && is_modern {
             return Ok(Terms::Modern);
         }
         if name == names::INITIALIZE {
@@ -53,7 +64,7 @@ impl Server {
         if name == names::PING && speaks(Era::Legacy) {
             return Ok(Terms::Ping);
         }
-        if let Some(scope) = &self.legacy {
+        if let Some(scope) = from.session.and_then(|session| self.scopes.get(&session)) {
             return Ok(Terms::Legacy(scope.peer.clone()));
         }
         // S-META-03: it lacks what a modern request must have.
@@ -164,37 +175,42 @@ impl Server {
         }
     }
 
-    /// The legacy client begins anew: what it asked and was asked before is over.
-    pub(super) fn end_legacy(&mut self) {
-        if self.legacy.take().is_none() {
+    /// A legacy client begins anew, or is gone: what it asked and was asked before is over.
+    pub(super) fn end_legacy(&mut self, session: SessionKey, why: &Cancelled) {
+        if self.scopes.remove(&session).is_none() {
             return;
         }
         self.met = None;
-        // The new one knows of no question to the old one, so none is taken back.
-        for ask in self.asks.to_legacy() {
+        self.watchers.end(session);
+        // A new one knows of no question to the old one, so none is taken back.
+        for ask in self.asks.to_legacy(session) {
             self.settle_ask(ask, Err(Unanswered::PeerGone));
         }
         for request in self.requests.ids() {
             let entry = self.requests.get(request);
-            if entry.is_some_and(|entry| entry.arrival.peer.version.era() == Era::Legacy) {
-                self.cancel(request, Cancelled::Anew);
+            if entry.is_some_and(|entry| entry.arrival.session == Some(session)) {
+                self.cancel(request, why.clone());
             }
         }
     }
 
     /// A legacy client is here.
-    pub(super) fn agree(&mut self, id: &Id, peer: Arc<Peer>) {
-        self.watchers.begin_legacy();
+    pub(super) fn agree(&mut self, from: &Origin, id: &Id, peer: Arc<Peer>) {
+        let Some(session) = from.session else {
+            return;
+        };
+        self.watchers.begin(session, Choice::default());
         let mut offered = ServerCapabilities::default();
         if let Some(offer) = &self.config.offer {
             offered = offer.capabilities.clone();
             let agreement = self.voice.agreement(offer, peer.version);
-            self.answer(id.clone(), agreement);
+            self.answer(from.lane, id.clone(), agreement);
         }
-        self.legacy = Some(Scope {
+        let scope = Scope {
             peer,
             is_initialized: false,
             offered,
-        });
+        };
+        self.scopes.insert(session, scope);
     }
 }
