@@ -2,8 +2,10 @@
 //! Owns the numbers; knows nothing of how they are used.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::http::{BadUrl, Url};
 use crate::protocol::{ClientCapabilities, Era, Implementation, LogLevel, Versions};
 use crate::watch::Watch;
 
@@ -25,6 +27,8 @@ pub struct Config {
     pub capabilities: ClientCapabilities,
     /// What carries the bytes.
     pub binding: Binding,
+    /// Where the server is and how its streams are treated, where it is reached over HTTP.
+    pub http: Option<Http>,
     /// Which era to speak.
     pub dialect: Dialect,
     /// Which versions to speak. All five by default.
@@ -59,11 +63,29 @@ impl Config {
         Config::over(Binding::Socket, name.into(), version.into())
     }
 
+    /// A link to a server at this address, over HTTP.
+    ///
+    /// # Errors
+    ///
+    /// When the address is no URL of HTTP that a request can be sent to.
+    pub fn http(
+        name: impl Into<String>,
+        version: impl Into<String>,
+        url: &str,
+    ) -> Result<Config, BadUrl> {
+        let http = Http::at(Url::parse(url)?);
+        Ok(Config {
+            http: Some(http),
+            ..Config::over(Binding::Http, name.into(), version.into())
+        })
+    }
+
     fn over(binding: Binding, name: String, version: String) -> Config {
         Config {
             client: Implementation::new(&name, &version),
             capabilities: ClientCapabilities::default(),
             binding,
+            http: None,
             dialect: Dialect::Automatic,
             versions: Versions::ALL,
             remembered_era: None,
@@ -83,8 +105,96 @@ pub enum Binding {
     /// A child process: it can be asked to end, it has an exit status, and it is gone only when
     /// it was reaped.
     Child,
+    /// Exchanges of HTTP, each for one message: nothing is open that could end, so a life is a stretch in which the server can be
+    /// reached, and in the legacy era a session.
+    Http,
     /// A connected stream: it is gone when it ended.
     Socket,
+}
+
+/// Where a server is that is reached over HTTP, and how its streams are treated.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Http {
+    /// The address of the server.
+    pub url: Url,
+    /// Whether a legacy server is asked for a stream of what it says by itself. Yes; not for servers that serve one request at a
+    /// time.
+    pub listens: bool,
+    /// Whether a server that does not know the present transport is looked for behind the one of 2024-11-05. Yes.
+    pub falls_back: bool,
+    /// How long that one may take to say where messages go. 10 s.
+    pub endpoint_timeout: Duration,
+    /// The pause before a stream that broke off is asked for again, where the server does not say. 1 s.
+    pub resume_after: Duration,
+    /// The least of what a server can say there. 100 ms: zero would be a hot loop.
+    pub resume_least: Duration,
+    /// The most of what a server can say there. 5 min: more would be as good as never.
+    pub resume_most: Duration,
+    /// How often in a row a stream is asked for again that brings nothing. 8; then it is given up.
+    pub resumes: u32,
+    /// How long to wait for [`Client::authorized`](crate::Client::authorized) when the server wants credentials. 10 min: people
+    /// look for their phone.
+    pub auth_timeout: Duration,
+    /// The most that a server can ask to wait before it is asked again. 5 min.
+    pub retry_after_most: Duration,
+    /// How long an exchange may go on that has brought what it was for. 2 s, then it is cut.
+    pub linger: Duration,
+    /// The responses that say that a session is over.
+    pub session_loss: Vec<SessionLoss>,
+}
+
+impl Http {
+    /// A server at this address, treated as most servers want.
+    #[must_use]
+    pub fn at(url: Url) -> Http {
+        Http {
+            url,
+            listens: true,
+            falls_back: true,
+            endpoint_timeout: seconds(10),
+            resume_after: seconds(1),
+            resume_least: millis(100),
+            resume_most: seconds(300),
+            resumes: 8,
+            auth_timeout: seconds(600),
+            retry_after_most: seconds(300),
+            linger: seconds(2),
+            session_loss: Vec::from(SessionLoss::IN_USE),
+        }
+    }
+}
+
+/// A response that says that the session it was asked in is over.
+///
+/// The specification knows one, status 404; servers in use have others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionLoss {
+    /// The status of the response.
+    pub status: u16,
+    /// The code of the error in it; `None`: any, or no error at all.
+    pub code: Option<i64>,
+}
+
+impl SessionLoss {
+    /// What servers in use say.
+    pub const IN_USE: [SessionLoss; 3] = [
+        SessionLoss::new(404, None),
+        SessionLoss::new(400, Some(-32_000)),
+        SessionLoss::new(400, Some(-32_001)),
+    ];
+
+    /// One with this status, and an error with this code if that matters.
+    #[must_use]
+    pub const fn new(status: u16, code: Option<i64>) -> SessionLoss {
+        SessionLoss { status, code }
+    }
+
+    /// Whether a response is of this kind.
+    pub(crate) fn is(self, status: u16, code: Option<i64>) -> bool {
+        self.status == status && (self.code.is_none() || self.code == code)
+    }
 }
 
 /// Which era to speak.
@@ -313,6 +423,9 @@ pub struct Limits {
     pub write_window: usize,
     /// Bytes of events not yet polled, above which no input is wanted. 4 MiB.
     pub undelivered_bytes: usize,
+    /// Bytes of responses that have not all arrived, over HTTP and all exchanges together. 64 MiB; what does not fit is too
+    /// large.
+    pub unfinished_bytes: usize,
     /// Questions of the server open at once; further ones are refused. 64.
     pub asks: usize,
     /// Rounds of questions in one call. 10.
@@ -353,6 +466,7 @@ impl Default for Limits {
             calls_in_flight: 1_024,
             write_window: 256 << 10,
             undelivered_bytes: 4 << 20,
+            unfinished_bytes: 64 << 20,
             asks: 64,
             input_rounds: 10,
             request_state_bytes: 64 << 10,

@@ -2,6 +2,7 @@
 //! Owns these two types; knows neither state nor policy.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use core::fmt;
 
 use crate::fault::{ExitStatus, Fault};
@@ -52,16 +53,14 @@ pub enum Input<'a> {
         /// [`StreamId::DUPLEX`].
         stream: StreamId,
         /// How the request begins.
-        head: RequestHead<'a>,
-        /// Who asks, as whoever checked the credentials says. A session belongs to whom it was opened for.
-        user: Option<Cow<'a, str>>,
+        head: Box<RequestHead<'a>>,
     },
     /// At the client's end of HTTP: the server answers. Its body follows as [`Bytes`](Input::Bytes) and [`End`](Input::End).
     Response {
         /// On which exchange.
         stream: StreamId,
         /// How the response begins.
-        head: ResponseHead<'a>,
+        head: Box<ResponseHead<'a>>,
     },
     /// Bytes of earlier writes were handed to the operating system.
     ///
@@ -171,7 +170,7 @@ impl fmt::Debug for Input<'_> {
             Input::Exited { status } => write!(f, "Exited({status})"),
             Input::OpenFailed { faults } => write!(f, "OpenFailed({faults:?})"),
             Input::Opened => f.write_str("Opened"),
-            Input::Request { stream, head, .. } => write!(f, "Request({stream}, {})", head.verb),
+            Input::Request { stream, head } => write!(f, "Request({stream}, {})", head.verb),
             Input::Response { stream, head } => write!(f, "Response({stream}, {})", head.status),
             Input::Sent { stream, len } => write!(f, "Sent({stream}, {len})"),
             Input::Stderr { bytes } => write!(f, "Stderr({})", bytes.len()),
@@ -275,7 +274,7 @@ pub enum Output<E> {
         /// What to call it in every input about it.
         stream: StreamId,
         /// How it begins.
-        head: RequestHead<'static>,
+        head: Box<RequestHead<'static>>,
         /// How many bytes of the buffer.
         len: usize,
     },
@@ -287,7 +286,7 @@ pub enum Output<E> {
         /// Which exchange.
         stream: StreamId,
         /// How it begins.
-        head: ResponseHead<'static>,
+        head: Box<ResponseHead<'static>>,
         /// How many bytes of the buffer.
         len: usize,
         /// Whether that is all of it. Nothing follows then, not even `Finish`.

@@ -137,7 +137,9 @@ mod watch;
 pub mod wire;
 
 pub use client::Client;
-pub use config::{Binding, Config, Dialect, Keepalive, Limit, Limits, Policy, Retry, WhenSpent};
+pub use config::{
+    Binding, Config, Dialect, Http, Keepalive, Limit, Limits, Policy, Retry, SessionLoss, WhenSpent,
+};
 pub use fault::{ExitStatus, Fault, FaultKind};
 pub use id::{AskId, CallId, Epoch, RequestId, StreamId};
 pub use io::{Input, Output};

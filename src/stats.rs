@@ -36,6 +36,12 @@ pub struct Stats {
     pub messages_in: u64,
     /// Messages handed to the driver.
     pub messages_out: u64,
+    /// Exchanges of HTTP begun.
+    pub exchanges: u64,
+    /// Streams asked for again.
+    pub resumes: u64,
+    /// Messages that a server turned away unread, to be sent again.
+    pub turned_away: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes handed to the driver.

@@ -78,12 +78,16 @@ pub struct Deadline {
 pub enum Wake {
     /// A question of the server waits for its answer.
     Ask,
+    /// Credentials are waited for, or the end of a pause that the server asked for.
+    Auth,
     /// The pause between two attempts is over.
     Backoff,
     /// A call runs out of time.
     Call,
     /// The next step of taking a transport down.
     Close,
+    /// An exchange of HTTP is to begin, to go on or to end.
+    Exchange,
     /// The handshake takes long.
     Handshake,
     /// The link has been quiet, or a probe was not answered.

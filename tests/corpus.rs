@@ -47,3 +47,8 @@ fn relay() {
 fn server_stdio() {
     replay("server_stdio", exercise::server_stdio);
 }
+
+#[test]
+fn sse() {
+    replay("sse", exercise::sse);
+}

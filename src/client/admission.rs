@@ -20,7 +20,7 @@ impl Client {
         self.check_room(call.bytes())?;
         let list = match call.phase {
             Phase::Listing(list) => Some(list),
-            Phase::Asking | Phase::Sent(_) | Phase::Waiting => None,
+            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => None,
         };
         let id = self.calls.accept(call, self.now);
         self.stats.calls += 1;

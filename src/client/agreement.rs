@@ -21,7 +21,7 @@ impl Client {
     /// The next word of the handshake.
     pub(super) fn proceed(&mut self, then: Move) {
         match then {
-            Move::Agreed(terms) => self.agreed(*terms),
+            Move::Agreed(terms) => self.agreed(*terms, false),
             Move::Refused(why) => self.down(Cause::HandshakeRefused {
                 why: excerpt(&why).into(),
             }),
@@ -39,16 +39,30 @@ impl Client {
                 self.voice = Voice::new(&self.config, version, None);
                 let wire = self.errands.issue(Errand::Initialize);
                 self.frames.push(Frame::Initialize(wire, version));
+                let http = self.config.http.as_ref();
+                if http.is_some_and(|http| http.falls_back) {
+                    let patience = self.config.policy.handshake_timeout / 2;
+                    self.arm_in(Timer::Endpoint, patience);
+                }
             }
         }
     }
 
-    fn agreed(&mut self, terms: Terms) {
+    /// Both ends agree: now, or in the session of a life before that goes on.
+    pub(super) fn agreed(&mut self, terms: Terms, is_revived: bool) {
         if !self.step(Cue::Agreed) {
             return;
         }
-        for timer in [Timer::Handshake, Timer::Notice, Timer::Probe] {
+        for timer in [
+            Timer::Endpoint,
+            Timer::Handshake,
+            Timer::Notice,
+            Timer::Probe,
+        ] {
             self.timers.disarm(timer);
+        }
+        if let Some(web) = &mut self.web {
+            web.version = Some(terms.version);
         }
         let session = Arc::new(Session {
             epoch: self.epoch,
@@ -58,7 +72,7 @@ impl Client {
             instructions: terms.instructions,
         });
         self.speak(terms.version);
-        if terms.version.era() == Era::Legacy {
+        if terms.version.era() == Era::Legacy && !is_revived {
             self.frames.push(Frame::Initialized);
         }
         if let Some(life) = &mut self.life {
@@ -79,6 +93,9 @@ impl Client {
         let chores = self.watcher.begin(&session);
         self.do_chores(chores);
         self.settle_what_is_not_offered();
+        if is_revived {
+            self.gate_opened();
+        }
     }
 
     /// From which level on log messages are to be heard. A modern server sends none unasked, so it is asked with each request.
@@ -116,7 +133,11 @@ impl Client {
 
     /// What the end of a handshake says of the era of the server.
     pub(super) fn judge(&mut self, cause: Cause) -> Cause {
-        if cause == Cause::Died {
+        // S-HTTP-43: who cannot be reached says nothing.
+        if cause.is_out_of_reach() {
+            return cause;
+        }
+        if cause == Cause::Died && self.web.is_none() {
             let died_of_the_probe = self.handshake.died();
             return if died_of_the_probe {
                 Cause::EraProbe

@@ -79,7 +79,11 @@ pub(super) struct Call {
     pub(super) phase: Phase,
     pub(super) round: Round,
     pub(super) progress: Option<f64>,
+    /// It waited already for the list of tools to be read anew.
+    pub(super) has_new_schema: bool,
     resends: u32,
+    /// How often a server turned it away unread.
+    refusals: u32,
     clock: Clock,
 }
 
@@ -89,6 +93,8 @@ pub(super) enum Phase {
     Asking,
     /// It waits for a list.
     Listing(List),
+    /// It waits for the list of tools, to be sent again as that says.
+    Schema,
     /// It was handed to the driver with this wire id.
     Sent(u64),
     /// It is to be sent.
@@ -124,7 +130,9 @@ impl Call {
             phase: Phase::Waiting,
             round: Round::default(),
             progress: None,
+            has_new_schema: false,
             resends: 0,
+            refusals: 0,
             clock,
         }
     }
@@ -145,6 +153,14 @@ impl Call {
         }
     }
 
+    /// The wire id that it was last sent with, while it is.
+    pub(super) const fn wire(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Sent(wire) => Some(wire),
+            Phase::Asking | Phase::Listing(_) | Phase::Schema | Phase::Waiting => None,
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let len = |payload: &Option<Payload>| payload.as_ref().map_or(0, |p| p.as_str().len());
         self.method.len() + len(&self.params) + len(&self.meta)
@@ -158,8 +174,10 @@ impl Call {
     /// Whether the peer may have acted on it.
     pub(super) fn delivery(&self) -> Delivery {
         match self.phase {
-            Phase::Waiting if self.resends == 0 && self.round.number == 0 => Delivery::NotSent,
-            Phase::Asking | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
+            Phase::Schema | Phase::Waiting if self.resends == 0 && self.round.number == 0 => {
+                Delivery::NotSent
+            }
+            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
             Phase::Listing(_) => Delivery::Harmless,
         }
     }
@@ -205,6 +223,8 @@ pub(super) struct Calls {
     in_flight: usize,
     /// A legacy server waits for an answer, so the clocks of what it was sent stand still.
     held: bool,
+    /// Nothing can be sent for want of credentials, so all clocks stand still.
+    frozen: bool,
 }
 
 impl Calls {
@@ -216,6 +236,7 @@ impl Calls {
             waiting_bytes: 0,
             in_flight: 0,
             held: false,
+            frozen: false,
         }
     }
 
@@ -255,7 +276,7 @@ impl Calls {
         let is_mid_round = |call: &Call| match call.phase {
             Phase::Asking => true,
             Phase::Waiting => call.goes_on(),
-            Phase::Listing(_) | Phase::Sent(_) => false,
+            Phase::Listing(_) | Phase::Schema | Phase::Sent(_) => false,
         };
         let found = self.table.iter().filter(|(_, call)| is_mid_round(call));
         found.map(|(id, _)| *id).collect()
@@ -266,14 +287,14 @@ impl Calls {
     pub(super) fn is_busy(&self, by: Instant) -> bool {
         self.table.values().any(|call| match call.phase {
             Phase::Listing(_) | Phase::Sent(_) => call.clock.is_running_since(by),
-            Phase::Asking | Phase::Waiting => false,
+            Phase::Asking | Phase::Schema | Phase::Waiting => false,
         })
     }
 
     pub(super) fn accept(&mut self, mut call: Call, now: Instant) -> CallId {
         let id = CallId::from_number(self.next);
         self.next += 1;
-        if let (Phase::Listing(_), true) = (call.phase, self.held) {
+        if self.stands_still(call.phase) {
             call.clock.pause(now);
         }
         if call.phase == Phase::Waiting {
@@ -298,13 +319,39 @@ impl Calls {
     /// It is handed to the driver.
     pub(super) fn sent(&mut self, id: CallId, wire: u64, now: Instant) {
         self.enter(id, Phase::Sent(wire));
+        let stands_still = self.stands_still(Phase::Sent(wire));
         if let Some(call) = self.table.get_mut(&id) {
             // Each sending has a progress token of its own.
             call.progress = None;
             call.clock.start(now);
-            if self.held {
+            if stands_still {
                 call.clock.pause(now);
             }
+        }
+    }
+
+    /// The server did not read it: it is to be sent again, as if it had not been sent. Whether that may be, after so many times.
+    pub(super) fn turned_away(&mut self, id: CallId, now: Instant, most: u32) -> bool {
+        let Some(call) = self.table.get_mut(&id) else {
+            return false;
+        };
+        call.refusals += 1;
+        let may_be = call.refusals <= most;
+        self.send_later(id, now);
+        may_be
+    }
+
+    /// It goes back to those that wait, for whatever reason that is not its own.
+    pub(super) fn send_later(&mut self, id: CallId, now: Instant) {
+        self.enter(id, Phase::Waiting);
+        self.run_again(id, now);
+    }
+
+    /// It is to be sent again when the list of tools has been read anew.
+    pub(super) fn await_schema(&mut self, id: CallId) {
+        self.enter(id, Phase::Schema);
+        if let Some(call) = self.table.get_mut(&id) {
+            call.has_new_schema = true;
         }
     }
 
@@ -328,8 +375,7 @@ impl Calls {
         call.resends += 1;
         // The new server knows nothing of what the old one asked.
         call.round = Round::default();
-        call.clock.resume(now);
-        self.enter(id, Phase::Waiting);
+        self.send_later(id, now);
         true
     }
 
@@ -343,10 +389,7 @@ impl Calls {
 
     /// All answers are there: it is to be sent again.
     pub(super) fn answered(&mut self, id: CallId, now: Instant) {
-        if let Some(call) = self.table.get_mut(&id) {
-            call.clock.resume(now);
-        }
-        self.enter(id, Phase::Waiting);
+        self.send_later(id, now);
     }
 
     /// It is settled.
@@ -376,18 +419,49 @@ impl Calls {
             return Vec::new();
         }
         self.held = held;
-        let mut moved = Vec::new();
-        for (id, call) in &mut self.table {
-            if let Phase::Sent(_) | Phase::Listing(_) = call.phase {
-                if held {
-                    call.clock.pause(now);
-                } else {
-                    call.clock.resume(now);
-                }
-                moved.push(*id);
+        self.set_clocks(now)
+    }
+
+    /// Credentials are waited for, or not any more. Whose deadlines moved.
+    pub(super) fn freeze(&mut self, frozen: bool, now: Instant) -> Vec<CallId> {
+        if frozen == self.frozen {
+            return Vec::new();
+        }
+        self.frozen = frozen;
+        self.set_clocks(now)
+    }
+
+    fn set_clocks(&mut self, now: Instant) -> Vec<CallId> {
+        let all: Vec<CallId> = self.table.keys().copied().collect();
+        for id in &all {
+            let phase = self.table.get(id).map(|call| call.phase);
+            if phase.is_some_and(|phase| phase != Phase::Asking) {
+                self.run_again(*id, now);
             }
         }
-        moved
+        all
+    }
+
+    /// Whether the clock of a call in this phase is not to run.
+    const fn stands_still(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Listing(_) | Phase::Sent(_) => self.held || self.frozen,
+            Phase::Schema | Phase::Waiting => self.frozen,
+            Phase::Asking => true,
+        }
+    }
+
+    /// Its clock runs, unless it is to stand still.
+    fn run_again(&mut self, id: CallId, now: Instant) {
+        let phase = self.table.get(&id).map(|call| call.phase);
+        let stands_still = phase.is_some_and(|phase| self.stands_still(phase));
+        if let Some(call) = self.table.get_mut(&id) {
+            if stands_still {
+                call.clock.pause(now);
+            } else {
+                call.clock.resume(now);
+            }
+        }
     }
 
     fn enter(&mut self, id: CallId, phase: Phase) {
@@ -402,7 +476,7 @@ impl Calls {
                 self.waiting_bytes += call.bytes();
             }
             Phase::Asking | Phase::Sent(_) => self.in_flight += 1,
-            Phase::Listing(_) => {}
+            Phase::Listing(_) | Phase::Schema => {}
         }
     }
 
@@ -416,7 +490,7 @@ impl Calls {
                 self.waiting_bytes -= call.bytes();
             }
             Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,
-            Phase::Listing(_) => {}
+            Phase::Listing(_) | Phase::Schema => {}
         }
     }
 }

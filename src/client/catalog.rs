@@ -145,9 +145,25 @@ impl Catalog {
         self.shelves.entry(list).or_default().fetch = Some(Fetch::default());
     }
 
+    /// The list on its way was lost: it is to be read from the beginning.
+    pub(super) fn begin_again(&mut self, list: List) {
+        let shelf = self.shelves.entry(list).or_default();
+        shelf.fetch = None;
+        shelf.waiting.append(&mut shelf.too_late);
+    }
+
     /// The list cannot be had: who waited for it.
     pub(super) fn give_up(&mut self, list: List) -> Vec<CallId> {
         self.shelves.entry(list).or_default().finish()
+    }
+
+    /// Whether the page of this list that is on its way is the first.
+    pub(super) fn is_at_start(&self, list: List) -> bool {
+        let fetch = self
+            .shelves
+            .get(&list)
+            .and_then(|shelf| shelf.fetch.as_ref());
+        fetch.is_none_or(|fetch| fetch.pages == 0)
     }
 
     /// Who waits for this list.

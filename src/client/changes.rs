@@ -1,12 +1,14 @@
 //! What changes at the server: the watch on it, and the lists that are read from it.
 
 use alloc::borrow::Cow;
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::calls::Phase;
 use super::catalog::{Broken, Listing, Step};
 use super::errand::{Errand, wire_of};
 use super::event::{Event, Outcome};
@@ -16,10 +18,12 @@ use super::inbound::{Reply, read};
 use super::lifecycle::State;
 use super::watcher::Chore;
 use super::{Client, Timer};
+use crate::http::mirror;
+use crate::id::CallId;
 use crate::protocol::{Era, meta, method};
 use crate::time::Instant;
 use crate::watch::{Change, List, Watch};
-use crate::wire::{Id, object};
+use crate::wire::{Id, Payload, object};
 
 /// As many messages of the link may wait for a server that does not read before a new wish waits, too.
 const FRAMES_KEPT: usize = 256;
@@ -109,7 +113,8 @@ impl Client {
                 }
                 Chore::Unlisten(wire) => {
                     self.errands.close(wire);
-                    Frame::Cancel(wire, None)
+                    self.withdraw_request(wire, None);
+                    continue;
                 }
                 Chore::Unsubscribe(uri) => {
                     Frame::Unsubscribe(self.errands.issue(Errand::Unsubscribe), uri)
@@ -210,6 +215,13 @@ impl Client {
     }
 
     pub(super) fn page(&mut self, list: List, outcome: Reply<'_>) {
+        let fit = match &outcome {
+            Ok(result) if list == List::Tools => {
+                self.fit_tools(result, self.catalog.is_at_start(list))
+            }
+            Ok(_) | Err(_) => None,
+        };
+        let outcome = outcome.map(|result| fit.as_ref().map_or(result, Payload::raw));
         let limits = &self.config.limits;
         let session = self.session.as_ref();
         let era = session.map_or(Era::Legacy, |session| session.version.era());
@@ -218,11 +230,16 @@ impl Client {
         match step {
             Some(Step::Complete(listing, waiting)) => {
                 for call in waiting {
-                    self.settle(call, Outcome::Listed(listing.clone()));
+                    if !self.has_its_schema(call) {
+                        self.settle(call, Outcome::Listed(listing.clone()));
+                    }
                 }
             }
             Some(Step::Failed(broken, waiting)) => {
                 for call in waiting {
+                    if self.has_its_schema(call) {
+                        continue;
+                    }
                     match broken.clone() {
                         Broken::Error(error) => self.settle(call, Outcome::Error(error)),
                         Broken::Invalid(why) => self.fail(call, FailureKind::Invalid { why }),
@@ -238,6 +255,45 @@ impl Client {
             }
             None => {}
         }
+    }
+}
+
+/// What tools want to see in the fields of a request over HTTP.
+impl Client {
+    /// What of a page of tools can be used over HTTP, if that is not all of it (S-XHDR-06).
+    pub(super) fn fit_tools(&mut self, page: &RawValue, is_first: bool) -> Option<Payload> {
+        let is_modern = self.voice.version().era() == Era::Modern;
+        let web = self.web.as_mut().filter(|_| is_modern)?;
+        if is_first {
+            web.forget_mirrored();
+        }
+        let survey = mirror::survey(page);
+        web.mirror(survey.tools);
+        for (tool, unfit) in survey.dropped {
+            let why = unfit.to_string().into();
+            self.tell(Event::ToolDropped { tool, why });
+        }
+        survey.rest
+    }
+
+    /// S-XHDR-12: the server did not find in the fields what it expects. They are made anew from what its tools say now.
+    pub(super) fn await_schema(&mut self, id: CallId) {
+        self.catalog.changed(List::Tools);
+        self.calls.await_schema(id);
+        self.catalog.want(List::Tools, id);
+    }
+
+    /// A call that waited for the list only to be sent as that says goes on.
+    fn has_its_schema(&mut self, id: CallId) -> bool {
+        let waits = self
+            .calls
+            .call(id)
+            .is_some_and(|call| call.phase == Phase::Schema);
+        if waits {
+            self.calls.send_later(id, self.now);
+            self.arm_call(id);
+        }
+        waits
     }
 }
 

@@ -24,7 +24,7 @@ impl Rung {
         match (self, binding) {
             (Rung::CloseWrite, Binding::Child) => Rung::Terminate,
             (Rung::CloseWrite, Binding::Socket) | (Rung::Terminate, _) => Rung::Kill,
-            (Rung::Kill | Rung::Release, _) => Rung::Release,
+            (Rung::CloseWrite, Binding::Http) | (Rung::Kill | Rung::Release, _) => Rung::Release,
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) enum Errand {
     Listen,
     Page(List),
     Probe,
+    /// Whether the session of a life before goes on.
+    Revive,
     SetLevel,
     Subscribe(Box<str>),
     Unsubscribe,
@@ -78,7 +80,11 @@ impl Errands {
 
     /// What the request with this id is for.
     pub(super) fn get(&self, id: &Id) -> Option<&Errand> {
-        let at = self.position(wire_of(id)?)?;
+        self.of_wire(wire_of(id)?)
+    }
+
+    pub(super) fn of_wire(&self, wire: u64) -> Option<&Errand> {
+        let at = self.position(wire)?;
         self.open.get(at).map(|(_, errand)| errand)
     }
 

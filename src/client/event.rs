@@ -3,6 +3,8 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 use super::catalog::Listing;
@@ -110,6 +112,17 @@ pub enum Event {
         why: Withdrawn,
     },
 
+    /// The server wants credentials, or better ones. Nothing is sent until [`authorized`](super::Client::authorized) says that
+    /// there are some, or [`denied`](super::Client::denied) that there will be none.
+    AuthRequired(Challenge),
+    /// A tool of the server breaks the rules for what it wants to see in the fields of a request, and was left out (S-XHDR-07).
+    ToolDropped {
+        /// Which.
+        tool: Box<str>,
+        /// What is wrong with it.
+        why: Box<str>,
+    },
+
     /// Something that is watched has changed.
     Changed(Change),
     /// The watch was set up, was repeated to a new server, or is granted otherwise than before. What changed in between
@@ -159,6 +172,8 @@ impl Event {
             | Event::Progress { .. }
             | Event::Ask(_)
             | Event::AskWithdrawn { .. }
+            | Event::AuthRequired(_)
+            | Event::ToolDropped { .. }
             | Event::Changed(_)
             | Event::Watching { .. }
             | Event::Log { .. }
@@ -196,6 +211,29 @@ pub struct Session {
     pub capabilities: ServerCapabilities,
     /// How it wants to be used.
     pub instructions: Option<Box<str>>,
+}
+
+/// What a server says it takes to be let in.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Challenge {
+    /// In which life.
+    pub epoch: Epoch,
+    /// 401: there are no credentials, or they are not good (any more). 403: they are not enough.
+    pub status: u16,
+    /// The `WWW-Authenticate` fields, as they came.
+    pub demands: Vec<Box<str>>,
+}
+
+/// Fields of HTTP are told by their text alone, not in here.
+impl fmt::Debug for Challenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Challenge")
+            .field("epoch", &self.epoch)
+            .field("status", &self.status)
+            .field("demands", &self.demands.len())
+            .finish()
+    }
 }
 
 /// A question of the server.
@@ -246,6 +284,8 @@ impl Weigh for Event {
             Event::Noise(noise) => noise.sample.len(),
             Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
             Event::Progress { message, .. } => message.as_ref().map_or(0, |text| text.len()),
+            Event::AuthRequired(challenge) => challenge.demands.iter().map(|d| d.len()).sum(),
+            Event::ToolDropped { tool, why } => tool.len() + why.len(),
             Event::AskWithdrawn { .. }
             | Event::Changed(Change::List(_))
             | Event::Closed

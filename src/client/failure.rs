@@ -108,8 +108,19 @@ pub enum Cause {
     OpenFailed,
     /// Opening it took too long.
     OpenTimedOut,
+    /// The server said that the session is over.
+    SessionLost,
     /// The link was shut down.
     Shutdown,
+    /// The server wants credentials, and there are none that it takes.
+    Unauthorized,
+    /// The server cannot serve now.
+    Unavailable {
+        /// What it answered with.
+        status: u16,
+    },
+    /// It cannot be reached, or cut the connection before it said a word.
+    Unreachable,
     /// It was silent and answered no probe.
     Unresponsive,
 }
@@ -118,15 +129,26 @@ impl Cause {
     /// Whether the end was meant, so that only a real fault on the way makes it a failure.
     pub(super) const fn is_planned(&self) -> bool {
         match self {
-            Cause::AskedTo { .. } | Cause::EraProbe | Cause::Shutdown => true,
+            Cause::AskedTo { .. } | Cause::EraProbe | Cause::Shutdown | Cause::Unauthorized => true,
             Cause::Died
             | Cause::HandshakeRefused { .. }
             | Cause::HandshakeTimedOut
             | Cause::Noise
             | Cause::OpenFailed
             | Cause::OpenTimedOut
+            | Cause::SessionLost
+            | Cause::Unavailable { .. }
+            | Cause::Unreachable
             | Cause::Unresponsive => false,
         }
+    }
+
+    /// Whether nothing was heard of the server itself.
+    pub(super) const fn is_out_of_reach(&self) -> bool {
+        matches!(
+            self,
+            Cause::Unauthorized | Cause::Unavailable { .. } | Cause::Unreachable
+        )
     }
 }
 
@@ -141,7 +163,15 @@ impl fmt::Display for Cause {
             Cause::Noise => f.write_str("the server wrote too many lines that are no messages"),
             Cause::OpenFailed => f.write_str("the server could not be reached"),
             Cause::OpenTimedOut => f.write_str("the server took too long to open"),
+            Cause::SessionLost => f.write_str("the server said that the session is over"),
             Cause::Shutdown => f.write_str("the link was shut down"),
+            Cause::Unauthorized => {
+                f.write_str("the server wants credentials, and there are none that it takes")
+            }
+            Cause::Unavailable { status } => {
+                write!(f, "the server cannot serve now (HTTP status {status})")
+            }
+            Cause::Unreachable => f.write_str("the server could not be reached"),
             Cause::Unresponsive => f.write_str("the server was silent and answered no probe"),
         }
     }
@@ -203,13 +233,15 @@ impl Failure {
             FailureKind::Cancelled { .. }
             | FailureKind::Closed
             | FailureKind::Declined { .. }
-            | FailureKind::TooManyAsks { .. } => Blame::Caller,
+            | FailureKind::TooManyAsks { .. }
+            | FailureKind::Unauthorized { .. } => Blame::Caller,
             FailureKind::Invalid { .. }
             | FailureKind::NotOffered { .. }
+            | FailureKind::Status { .. }
             | FailureKind::TimedOut { .. }
             | FailureKind::TooLarge { .. }
             | FailureKind::TooManyRounds { .. } => Blame::Peer,
-            FailureKind::Down | FailureKind::Lost => Blame::Transport,
+            FailureKind::Cut | FailureKind::Down | FailureKind::Lost => Blame::Transport,
         }
     }
 }
@@ -252,6 +284,8 @@ pub enum FailureKind {
     },
     /// The link was shut down.
     Closed,
+    /// The response broke off, and the rest of it cannot be had.
+    Cut,
     /// A question of the server was not answered, and without the answer it cannot go on.
     Declined {
         /// The method of the question.
@@ -272,6 +306,11 @@ pub enum FailureKind {
     NotOffered {
         /// What is missing.
         what: Box<str>,
+    },
+    /// The server answered with a status of HTTP in the place of a reply.
+    Status {
+        /// Which.
+        status: u16,
     },
     /// It took too long.
     TimedOut {
@@ -295,6 +334,11 @@ pub enum FailureKind {
         /// How often.
         rounds: u32,
     },
+    /// The server wants credentials, and there are none that it takes.
+    Unauthorized {
+        /// Why not, in the words of whoever was asked for them.
+        why: Option<Box<str>>,
+    },
 }
 
 impl fmt::Display for FailureKind {
@@ -303,6 +347,7 @@ impl fmt::Display for FailureKind {
             FailureKind::Cancelled { reason: Some(why) } => write!(f, "it was cancelled ({why})"),
             FailureKind::Cancelled { reason: None } => f.write_str("it was cancelled"),
             FailureKind::Closed => f.write_str("the link was shut down"),
+            FailureKind::Cut => f.write_str("the response broke off before the reply"),
             FailureKind::Declined { method, why } => {
                 write!(
                     f,
@@ -315,6 +360,12 @@ impl fmt::Display for FailureKind {
             FailureKind::Invalid { why } => write!(f, "the reply breaks the protocol: {why}"),
             FailureKind::Lost => f.write_str("the server ended before it replied"),
             FailureKind::NotOffered { what } => write!(f, "the server does not offer {what}"),
+            FailureKind::Status { status } => {
+                write!(
+                    f,
+                    "the server answered with HTTP status {status} and no reply"
+                )
+            }
             FailureKind::TimedOut { limit, state } => {
                 f.write_str(match limit {
                     TimeLimit::Idle => "neither a reply nor progress came in time",
@@ -342,6 +393,12 @@ impl fmt::Display for FailureKind {
             }
             FailureKind::TooManyRounds { rounds } => {
                 write!(f, "the server asked for input again after {rounds} rounds")
+            }
+            FailureKind::Unauthorized { why: Some(why) } => {
+                write!(f, "the server wants credentials, and there are none: {why}")
+            }
+            FailureKind::Unauthorized { why: None } => {
+                f.write_str("the server does not take the credentials that there are")
             }
         }
     }

@@ -34,6 +34,39 @@ pub(super) enum Frame {
 }
 
 impl Frame {
+    /// The wire id of the request that it is, if it is one.
+    pub(super) const fn wire(&self) -> Option<u64> {
+        match self {
+            Frame::Discover(wire)
+            | Frame::Initialize(wire, _)
+            | Frame::Listen(wire, _)
+            | Frame::Page(wire, ..)
+            | Frame::Ping(wire)
+            | Frame::SetLevel(wire, _)
+            | Frame::Subscribe(wire, _)
+            | Frame::Unsubscribe(wire, _) => Some(*wire),
+            Frame::Answer(..) | Frame::Cancel(..) | Frame::Initialized | Frame::Notify(..) => None,
+        }
+    }
+
+    /// The method of the message, if it has one.
+    pub(super) fn method(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Frame::Answer(..) => return None,
+            Frame::Cancel(..) => names::NOTIFICATIONS_CANCELLED,
+            Frame::Discover(_) => names::SERVER_DISCOVER,
+            Frame::Initialize(..) => names::INITIALIZE,
+            Frame::Initialized => names::NOTIFICATIONS_INITIALIZED,
+            Frame::Listen(..) => names::SUBSCRIPTIONS_LISTEN,
+            Frame::Notify(method, _) => return Some(method.clone()),
+            Frame::Page(_, list, _) => list.method(),
+            Frame::Ping(_) => names::PING,
+            Frame::SetLevel(..) => names::LOGGING_SET_LEVEL,
+            Frame::Subscribe(..) => names::RESOURCES_SUBSCRIBE,
+            Frame::Unsubscribe(..) => names::RESOURCES_UNSUBSCRIBE,
+        }))
+    }
+
     const fn is_answer(&self) -> bool {
         matches!(self, Frame::Answer(..))
     }
@@ -73,10 +106,20 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) fn push(&mut self, frame: Frame) {
+        self.count(&frame);
+        self.waiting.push_back(frame);
+    }
+
+    /// One that was popped before, and is to be written again before all others.
+    pub(super) fn push_again(&mut self, frame: Frame) {
+        self.count(&frame);
+        self.waiting.push_front(frame);
+    }
+
+    fn count(&mut self, frame: &Frame) {
         self.bytes += frame.bytes();
         self.answers += usize::from(frame.is_answer());
         self.notices += usize::from(frame.is_notice());
-        self.waiting.push_back(frame);
     }
 
     pub(super) fn pop(&mut self) -> Option<Frame> {
@@ -102,11 +145,10 @@ impl Frames {
         });
     }
 
-    /// Takes back a request for a page that was not written yet. Whether there was one.
-    pub(super) fn retract_page(&mut self, wire: u64) -> bool {
+    /// Takes back a request that was not written yet. Whether there was one.
+    pub(super) fn retract(&mut self, wire: u64) -> bool {
         let before = self.waiting.len();
-        self.waiting
-            .retain(|frame| !matches!(frame, Frame::Page(of, ..) if *of == wire));
+        self.waiting.retain(|frame| frame.wire() != Some(wire));
         self.waiting.len() < before
     }
 
@@ -136,6 +178,7 @@ impl Frames {
 /// How to speak to the server of one life: what every request carries.
 #[derive(Debug)]
 pub(super) struct Voice {
+    version: Version,
     client: String,
     /// Modern: the members that every `_meta` has (S-META-01, S-META-02), as an object.
     meta: Option<String>,
@@ -148,7 +191,16 @@ impl Voice {
             Era::Legacy => None,
             Era::Modern => Some(meta_for(config, version, logs, &client)),
         };
-        Voice { client, meta }
+        Voice {
+            version,
+            client,
+            meta,
+        }
+    }
+
+    /// The version that is spoken, or was offered in a handshake.
+    pub(super) const fn version(&self) -> Version {
+        self.version
     }
 
     /// Appends a call under a wire id.
@@ -163,7 +215,6 @@ impl Voice {
                 params.splice(rest.as_str());
             }
         });
-        encode::line_end(buf);
     }
 
     /// Appends a message of the link.
@@ -231,7 +282,6 @@ impl Voice {
                 });
             }
         }
-        encode::line_end(buf);
     }
 
     fn request(

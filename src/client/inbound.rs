@@ -19,7 +19,7 @@ use crate::protocol::method::names;
 use crate::protocol::{ClientFeature, Era, LogLevel, code, method, round};
 use crate::watch::List;
 use crate::wire::{
-    self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed,
+    self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed, object,
 };
 
 /// A reply: the result, or the error in its place.
@@ -95,13 +95,13 @@ impl Client {
         }
     }
 
-    fn allows_batches(&self) -> bool {
+    pub(super) fn allows_batches(&self) -> bool {
         let session = self.session.as_ref();
         session.is_some_and(|session| session.version.allows_batches())
     }
 
     /// The rest of the life is not spoilt by one line that nobody can hold.
-    fn oversized(&mut self, skimmed: &Skimmed) {
+    pub(super) fn oversized(&mut self, skimmed: &Skimmed) {
         let bytes = skimmed.len;
         let what = format!("a message of {bytes} bytes, which is too large");
         self.noise(&what, b"");
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    fn malformed(&mut self, malformed: &Malformed, text: &str) {
+    pub(super) fn malformed(&mut self, malformed: &Malformed, text: &str) {
         let what = format!("a line that is no message: {malformed}");
         self.noise(&what, text.as_bytes());
         let Some(id) = &malformed.id else {
@@ -130,7 +130,7 @@ impl Client {
     }
 
     /// A reply that cannot be used. It costs what it answers, and no more.
-    fn broken_reply(&mut self, id: &Id, kind: FailureKind, error: ErrorObject) {
+    pub(super) fn broken_reply(&mut self, id: &Id, kind: FailureKind, error: ErrorObject) {
         match self.errands.take(id) {
             Found::Open(_, Errand::Call(call)) => self.fail(call, kind),
             Found::Open(_, Errand::Initialize) => {
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    fn message(&mut self, message: Message<'_>) {
+    pub(super) fn message(&mut self, message: Message<'_>) {
         self.stats.messages_in += 1;
         if let Some(life) = &mut self.life {
             life.pipe.noise.made_sense();
@@ -192,7 +192,7 @@ impl Client {
         }
     }
 
-    fn replied(&mut self, wire: u64, errand: Errand, outcome: Reply<'_>) {
+    pub(super) fn replied(&mut self, wire: u64, errand: Errand, outcome: Reply<'_>) {
         match errand {
             Errand::Call(call) => self.call_replied(call, outcome),
             Errand::Discover => {
@@ -211,6 +211,7 @@ impl Client {
             Errand::Page(list) => self.page(list, outcome),
             // Any answer is a sign of life, an error too (-32601 from one that knows no ping).
             Errand::Probe | Errand::Unsubscribe => {}
+            Errand::Revive => self.revived(),
             Errand::SetLevel => self.watcher.level_set(refusal(&outcome)),
             Errand::Subscribe(uri) => self.watcher.subscribed(&uri, refusal(&outcome)),
         }
@@ -219,6 +220,7 @@ impl Client {
     fn call_replied(&mut self, id: CallId, outcome: Reply<'_>) {
         let result = match outcome {
             Ok(result) => result,
+            Err(error) if self.lacks_fields(id, &error) => return self.await_schema(id),
             Err(error) => return self.settle(id, Outcome::Error(error.into())),
         };
         let modern = self
@@ -235,7 +237,11 @@ impl Client {
         match head.result_type.as_deref() {
             // S-RPC-19: absent means complete.
             None | Some(round::COMPLETE) => {
-                self.settle(id, Outcome::Reply(Payload::from(result)));
+                let fit = facts
+                    .filter(|facts| facts.name == names::TOOLS_LIST)
+                    .and_then(|_| self.fit_tools(result, self.asks_for_first_page(id)));
+                let reply = fit.unwrap_or_else(|| Payload::from(result));
+                self.settle(id, Outcome::Reply(reply));
             }
             Some(round::INPUT_REQUIRED) if facts.is_some_and(|facts| facts.may_need_input) => {
                 self.input_required(id, &head);
@@ -250,6 +256,21 @@ impl Client {
             // S-RPC-20, S-MRTR-03
             Some(_) => self.invalid(id, "its result type means nothing for this method"),
         }
+    }
+
+    /// Whether a call of the application asks for the beginning of a list.
+    fn asks_for_first_page(&self, id: CallId) -> bool {
+        let params = self.calls.call(id).and_then(|call| call.params.as_ref());
+        let cursor = params.map(|params| object::member(params.as_str(), "cursor"));
+        !matches!(cursor, Some(Ok(Some(_))))
+    }
+
+    /// S-XHDR-12: whether a tool call was refused for what the fields did not say, for the first time.
+    fn lacks_fields(&self, id: CallId, error: &ErrorObject) -> bool {
+        let call = self.calls.call(id);
+        self.web.is_some()
+            && error.code == code::HEADER_MISMATCH
+            && call.is_some_and(|c| c.method == names::TOOLS_CALL && !c.has_new_schema)
     }
 
     fn expects_task(&self, facts: Option<&method::Method>) -> bool {

@@ -13,7 +13,7 @@ use super::lifecycle::{Cue, Next, State, next};
 use super::retry::Verdict;
 use super::stderr::Tail;
 use super::{Client, Timer};
-use crate::config::{Binding, Limits};
+use crate::config::{Binding, Dialect, Limits};
 use crate::fault::{ExitStatus, Fault};
 use crate::id::Epoch;
 use crate::io::Output;
@@ -49,6 +49,8 @@ pub(super) struct Life {
     is_stillborn: bool,
     /// A fault was seen that says more than "it closed".
     is_faulty: bool,
+    /// It was ready for long enough to wipe out the failures before it.
+    was_good: bool,
 }
 
 impl Life {
@@ -70,7 +72,13 @@ impl Life {
             exit: None,
             is_stillborn: false,
             is_faulty: false,
+            was_good: false,
         }
+    }
+
+    /// Why it is being taken down, if it is.
+    pub(super) const fn cause(&self) -> Option<&Cause> {
+        self.cause.as_ref()
     }
 
     fn note(&mut self, faults: &[Fault]) {
@@ -86,7 +94,7 @@ impl Life {
     fn is_gone(&self, binding: Binding) -> bool {
         let is_reaped = match binding {
             Binding::Child => self.exit.is_some(),
-            Binding::Socket => true,
+            Binding::Http | Binding::Socket => true,
         };
         self.is_stillborn || self.has_ended && is_reaped
     }
@@ -99,7 +107,9 @@ impl Life {
     /// Whether the end costs an attempt: it was not meant, or it was and something real went
     /// wrong on the way.
     fn counts(&self, abandoned: bool) -> bool {
-        let planned = self.cause.as_ref().is_some_and(Cause::is_planned);
+        // A server forgets sessions in the long run; one that forgets them at once is broken.
+        let is_forgotten = self.cause == Some(Cause::SessionLost) && self.was_good;
+        let planned = is_forgotten || self.cause.as_ref().is_some_and(Cause::is_planned);
         !planned || self.is_faulty || abandoned
     }
 
@@ -167,8 +177,24 @@ impl Client {
             self.tell(Event::Handshaking { epoch: self.epoch });
             self.arm_in(Timer::Handshake, self.config.policy.handshake_timeout);
             self.arm_in(Timer::Notice, self.config.policy.handshake_notice);
+            self.begin_handshake();
+        }
+    }
+
+    fn begin_handshake(&mut self) {
+        let is_known_old = self.web.as_ref().is_some_and(|web| web.is_known_old);
+        if is_known_old && self.config.dialect != Dialect::Modern {
+            self.try_old("it was found there before".into());
+        } else if !self.revive() {
             let first = self.handshake.begin();
             self.proceed(first);
+        }
+    }
+
+    /// Faults that say something of this life.
+    pub(super) fn note(&mut self, faults: &[Fault]) {
+        if let Some(life) = &mut self.life {
+            life.note(faults);
         }
     }
 
@@ -286,6 +312,9 @@ impl Client {
             cause,
         });
         self.stand_on(rung);
+        if self.web.is_some() {
+            self.bury_if_gone();
+        }
     }
 
     /// What was due while the life was good is not due any more.
@@ -297,6 +326,7 @@ impl Client {
         if state == State::Ready {
             if let Some(life) = &mut self.life {
                 life.left_ready_at = Some(self.now);
+                life.was_good = was_good;
             }
             if was_good {
                 self.budget.forgive();
@@ -326,9 +356,11 @@ impl Client {
         let epoch = life.epoch;
         self.part();
         match rung {
-            Rung::Release => return self.bury(true),
+            // Over HTTP nothing is left but a farewell that nobody heard.
+            Rung::Release => return self.bury(self.web.is_none()),
             // What is gone needs no telling.
             _ if self.is_gone() => return,
+            _ if self.web.is_some() => {}
             Rung::CloseWrite => self.outbox.push(Output::CloseWrite { epoch }),
             Rung::Terminate => self.outbox.push(Output::Terminate { epoch }),
             Rung::Kill => self.outbox.push(Output::Kill { epoch }),
@@ -339,19 +371,23 @@ impl Client {
     /// Nothing more is hoped for from this life. What it was asked for is settled or goes
     /// back to the queue; what it said of itself is not believed any more.
     fn part(&mut self) {
+        self.part_web();
         self.session = None;
         self.watcher.end();
         self.withdraw_all_asks();
         let mut sent = self.errands.close_all();
-        sent.retain(|(wire, _)| !self.frames.retract_page(*wire));
+        sent.retain(|(wire, _)| !self.frames.retract(*wire));
         self.frames.clear();
         self.settle_lost(sent);
         self.catalog.new_life();
     }
 
     fn is_gone(&self) -> bool {
-        let binding = self.config.binding;
-        self.life.as_ref().is_some_and(|life| life.is_gone(binding))
+        let (life, binding) = (self.life.as_ref(), self.config.binding);
+        match &self.web {
+            Some(web) => life.is_some() && !web.has_farewell(),
+            None => life.is_some_and(|life| life.is_gone(binding)),
+        }
     }
 
     pub(super) fn bury_if_gone(&mut self) {
@@ -373,6 +409,7 @@ impl Client {
         }
         let ended = Arc::new(life.story(self.now, abandoned));
         let counted = ended.counted;
+        let is_shut_out = ended.cause == Cause::Unauthorized;
         self.stats.abandoned += u64::from(abandoned);
         self.stats.failures += u64::from(counted);
         self.stats.free_ends += u64::from(!counted);
@@ -381,6 +418,8 @@ impl Client {
         self.outbox.push(Output::Release { epoch: life.epoch });
         let verdict = match counted {
             _ if self.is_shutting_down => Verdict::Close,
+            // Only other credentials help, and those come with a wish.
+            _ if is_shut_out => self.budget.rest(self.now),
             true => self.budget.failed(self.now),
             false => Verdict::Wait(self.budget.free(self.now)),
         };
@@ -446,13 +485,18 @@ const fn first_rung(cause: &Cause, is_open: bool, binding: Binding) -> Rung {
         | Cause::EraProbe
         | Cause::HandshakeRefused { .. }
         | Cause::OpenFailed
-        | Cause::Shutdown => is_open,
+        | Cause::SessionLost
+        | Cause::Shutdown
+        | Cause::Unauthorized
+        | Cause::Unavailable { .. }
+        | Cause::Unreachable => is_open,
         Cause::HandshakeTimedOut | Cause::Noise | Cause::OpenTimedOut | Cause::Unresponsive => {
             false
         }
     };
     match binding {
-        _ if is_gentle => Rung::CloseWrite,
+        Binding::Http => Rung::CloseWrite,
+        Binding::Child | Binding::Socket if is_gentle => Rung::CloseWrite,
         Binding::Child => Rung::Terminate,
         Binding::Socket => Rung::Kill,
     }

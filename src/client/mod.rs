@@ -16,9 +16,11 @@ mod clock;
 mod closing;
 mod errand;
 mod event;
+mod exchanges;
 mod failure;
 mod frame;
 mod handshake;
+mod http;
 mod inbound;
 mod keepalive;
 mod life;
@@ -28,10 +30,13 @@ mod outbound;
 mod questions;
 mod retry;
 mod settle;
+mod standing;
 mod stderr;
+mod streams;
 mod watcher;
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -40,7 +45,7 @@ use core::time::Duration;
 
 pub use calls::CallOptions;
 pub use catalog::Listing;
-pub use event::{Ask, Event, Outcome, Session, Withdrawn};
+pub use event::{Ask, Challenge, Event, Outcome, Session, Withdrawn};
 pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, TimeLimit};
 pub use lifecycle::State;
 
@@ -54,13 +59,14 @@ use clock::Clock;
 use errand::Errands;
 use frame::{Frames, Voice};
 use handshake::Handshake;
+use http::Web;
 use keepalive::Pulse;
 use life::Life;
 use lifecycle::Cue;
 use retry::Budget;
 use watcher::Watcher;
 
-use crate::config::Config;
+use crate::config::{Binding, Config};
 use crate::id::{AskId, CallId, Epoch, StreamId};
 use crate::io::{Input, Output};
 use crate::protocol::{ClientCapabilities, Era, Kind, Version};
@@ -87,6 +93,8 @@ pub struct Client {
     epoch: Epoch,
     /// The transport that exists, from the moment it is asked for until it is let go.
     life: Option<Life>,
+    /// What is known of a server over HTTP, where it is reached so.
+    web: Option<Box<Web>>,
     /// What was agreed on with the server that can still answer.
     session: Option<Arc<Session>>,
     last_end: Option<Arc<Ended>>,
@@ -119,12 +127,18 @@ pub struct Client {
 enum Timer {
     /// A question waits too long.
     Ask(AskId),
+    /// Credentials are waited for for too long.
+    Auth,
     /// The pause before the next attempt is over.
     Attempt,
     /// A call may be overdue.
     Call(CallId),
     /// The calls in flight have had their while.
     Drain,
+    /// A server over HTTP does not say where messages go, or says nothing at all.
+    Endpoint,
+    /// An exchange of HTTP is to begin, or has had its while.
+    Exchange(StreamId),
     /// The handshake has failed.
     Handshake,
     /// The grace of a rung is over.
@@ -133,6 +147,8 @@ enum Timer {
     Notice,
     /// The transport takes too long to open.
     Open,
+    /// The pause that a server asked for is over.
+    Pause,
     /// The modern probe is not answered.
     Probe,
     /// The pulse is to be felt.
@@ -149,16 +165,23 @@ impl Timer {
     /// Whether it is about a transport that is not being taken down.
     const fn is_of_life(self) -> bool {
         match self {
-            Timer::Drain
+            Timer::Auth
+            | Timer::Drain
+            | Timer::Endpoint
             | Timer::Handshake
             | Timer::Notice
             | Timer::Open
+            | Timer::Pause
             | Timer::Probe
             | Timer::Pulse
             | Timer::Stable
             | Timer::WatchRetry
             | Timer::WatchSetup => true,
-            Timer::Ask(_) | Timer::Attempt | Timer::Call(_) | Timer::Ladder => false,
+            Timer::Ask(_)
+            | Timer::Attempt
+            | Timer::Call(_)
+            | Timer::Exchange(_)
+            | Timer::Ladder => false,
         }
     }
 }
@@ -169,11 +192,15 @@ impl Client {
     #[must_use]
     pub fn new(mut config: Config) -> Client {
         config.limits = config.limits.workable();
+        if config.http.is_some() {
+            config.binding = Binding::Http;
+        }
         Client {
             now: Instant::ZERO,
             state: State::Idle,
             epoch: Epoch::NONE,
             life: None,
+            web: config.http.as_ref().map(|http| Box::new(Web::new(http))),
             session: None,
             last_end: None,
             is_shutting_down: false,
@@ -202,11 +229,15 @@ impl Client {
     ///
     /// What concerns another transport than the present one is counted and dropped. Poll all outputs afterwards.
     pub fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
-        let stream = input.stream().unwrap_or(StreamId::DUPLEX);
-        let life = self.life.as_ref().filter(|life| life.epoch == epoch);
-        if life.is_none() || stream != StreamId::DUPLEX {
+        let is_there = self.life.as_ref().is_some_and(|life| life.epoch == epoch);
+        let is_duplex = input.stream() == Some(StreamId::DUPLEX);
+        let is_ours = input.stream().is_none() || is_duplex != self.web.is_some();
+        if !is_there || !is_ours {
             self.stats.stale_inputs += 1;
             return;
+        }
+        if self.web.is_some() {
+            return self.act(now, |link| link.handle_http(input));
         }
         self.act(now, |link| match input {
             Input::Bytes { bytes, .. } => link.bytes(&bytes),
@@ -221,6 +252,21 @@ impl Client {
         });
     }
 
+    fn handle_http(&mut self, input: Input<'_>) {
+        match input {
+            Input::Bytes { stream, bytes } => self.exchange_bytes(stream, &bytes),
+            Input::End { stream, faults } => self.exchange_ended(stream, &faults),
+            Input::OpenFailed { faults } => self.open_failed(&faults),
+            Input::Opened => self.opened(),
+            Input::Response { stream, head } => self.response(stream, &head),
+            // What is to be written goes with the request, and a response may come all the same.
+            Input::Sent { .. } | Input::WriteFailed { .. } => {}
+            Input::Exited { .. } | Input::Request { .. } | Input::Stderr { .. } => {
+                self.stats.stale_inputs += 1;
+            }
+        }
+    }
+
     /// It is `now`. Early or late is harmless. Afterwards [`poll_timeout`](Client::poll_timeout) lies after `now`, or says
     /// that output waits.
     pub fn handle_timeout(&mut self, now: Instant) {
@@ -229,12 +275,16 @@ impl Client {
                 match timer {
                     Timer::Ask(ask) => link.ask_unanswered(ask),
                     Timer::Attempt => link.attempt(),
+                    Timer::Auth => link.credentials_denied("none came in time"),
                     Timer::Call(call) => link.call_due(call),
                     Timer::Drain => link.drained(),
+                    Timer::Endpoint => link.endpoint_overdue(),
+                    Timer::Exchange(stream) => link.exchange_due(stream),
                     Timer::Handshake => link.down(Cause::HandshakeTimedOut),
                     Timer::Ladder => link.climb(),
                     Timer::Notice => link.notice(),
                     Timer::Open => link.down(Cause::OpenTimedOut),
+                    Timer::Pause => link.pause_over(),
                     Timer::Probe => link.probe_unanswered(),
                     Timer::Pulse => link.feel_pulse(),
                     Timer::Stable => link.budget.forgive(),
@@ -280,7 +330,9 @@ impl Client {
             Timer::Attempt if self.state == State::Parked => Wake::Parked,
             Timer::Attempt => Wake::Backoff,
             Timer::Call(_) => Wake::Call,
-            Timer::Handshake | Timer::Notice | Timer::Probe => Wake::Handshake,
+            Timer::Auth | Timer::Pause => Wake::Auth,
+            Timer::Exchange(_) => Wake::Exchange,
+            Timer::Endpoint | Timer::Handshake | Timer::Notice | Timer::Probe => Wake::Handshake,
             Timer::Drain | Timer::Ladder => Wake::Close,
             Timer::Open => Wake::Open,
             Timer::Pulse => Wake::Keepalive,
@@ -493,6 +545,24 @@ impl Client {
                 Some(_) | None => link.to_declare = Some(capabilities),
             }
         });
+    }
+
+    /// There are other credentials than those that the server refused, and the driver has them: what waits for them goes on.
+    /// Does nothing where none are waited for.
+    pub fn authorized(&mut self, now: Instant) {
+        self.act(now, Client::credentials_given);
+    }
+
+    /// There are no credentials that the server would take, for this reason: what waits for them fails. Does nothing where none are
+    /// waited for.
+    pub fn denied(&mut self, now: Instant, why: &str) {
+        self.act(now, |link| link.credentials_denied(why));
+    }
+
+    /// Whether nothing is sent because the server wants credentials; see [`Event::AuthRequired`].
+    #[must_use]
+    pub fn awaits_authorization(&self) -> bool {
+        self.awaits_credentials()
     }
 
     /// Where the link stands.

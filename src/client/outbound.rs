@@ -5,30 +5,44 @@ use alloc::vec::Vec;
 use super::Client;
 use super::errand::Errand;
 use super::event::Event;
+use super::http::Load;
 use super::lifecycle::State;
 use crate::id::{CallId, StreamId};
 use crate::io::Output;
+use crate::wire::encode;
 
 impl Client {
     pub(super) fn can_write(&self) -> bool {
-        self.may_write() && (self.frames.len() > 0 || self.next_call().is_some())
+        let is_due = self.web.as_ref().is_some_and(|web| web.has_due()) && self.life.is_some();
+        is_due || self.may_write() && (self.frames.len() > 0 || self.next_call().is_some())
     }
 
     pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        if let Some(begun) = self.begin_due() {
+            return Some(begun);
+        }
         if !self.may_write() {
             return None;
         }
         let start = buf.len();
-        if let Some(frame) = self.frames.pop() {
+        let load = if let Some(frame) = self.frames.pop() {
             self.voice.say(buf, &frame, &self.config);
+            Load::Frame(frame)
         } else {
             let id = self.next_call()?;
             let wire = self.errands.issue(Errand::Call(id));
             self.calls.sent(id, wire, self.now);
             self.voice.call(buf, wire, self.calls.call(id)?);
-        }
-        let len = buf.len() - start;
+            Load::Call(id)
+        };
         self.stats.messages_out += 1;
+        if self.web.is_some() {
+            let len = buf.len() - start;
+            self.stats.bytes_out += len as u64;
+            return self.begin_post(load, len);
+        }
+        encode::line_end(buf);
+        let len = buf.len() - start;
         self.stats.bytes_out += len as u64;
         let life = self.life.as_mut()?;
         life.pipe.wrote(len);
@@ -41,9 +55,14 @@ impl Client {
 
     /// Whether the transport takes something to write.
     fn may_write(&self) -> bool {
+        if !self.state.is_in_touch() {
+            return false;
+        }
+        if self.web.is_some() {
+            return self.has_exchange_to_spare();
+        }
         let life = self.life.as_ref();
-        self.state.is_in_touch()
-            && life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
+        life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
     }
 
     /// The call to send next. While draining, only those that their server waits for.

@@ -19,6 +19,8 @@ pub(super) struct Budget {
     policy: Retry,
     failures: u32,
     last_open: Option<Instant>,
+    /// The server wants to be left alone until then.
+    rests_until: Option<Instant>,
     random: SplitMix,
 }
 
@@ -28,6 +30,7 @@ impl Budget {
             policy,
             failures: 0,
             last_open: None,
+            rests_until: None,
             random: SplitMix(seed),
         }
     }
@@ -58,6 +61,11 @@ impl Budget {
             let pause = self.backoff();
             return Verdict::Wait(self.no_earlier(now + pause));
         }
+        self.rest(now)
+    }
+
+    /// Nothing is tried again quickly.
+    pub(super) fn rest(&mut self, now: Instant) -> Verdict {
         match self.policy.when_spent {
             WhenSpent::Close => Verdict::Close,
             WhenSpent::Park { probe, .. } => {
@@ -65,6 +73,11 @@ impl Budget {
                 Verdict::Park(self.no_earlier(now + pause))
             }
         }
+    }
+
+    /// The server wants to be left alone until then.
+    pub(super) fn rest_until(&mut self, until: Instant) {
+        self.rests_until = Some(until);
     }
 
     /// A life ended as planned: the next may begin at once, but for the floor.
@@ -83,7 +96,8 @@ impl Budget {
     /// `at`, or when the floor since the last open is over, whichever is later.
     pub(super) fn no_earlier(&self, at: Instant) -> Instant {
         let floor = self.policy.floor.max(TICK);
-        self.last_open.map_or(at, |last| at.max(last + floor))
+        let at = self.last_open.map_or(at, |last| at.max(last + floor));
+        self.rests_until.map_or(at, |until| at.max(until))
     }
 
     fn backoff(&mut self) -> Duration {

@@ -14,7 +14,7 @@ use super::frame::Frame;
 use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::id::CallId;
-use crate::protocol::{ServerFeature, Version, method};
+use crate::protocol::{Era, ServerFeature, Version, method};
 use crate::watch::List;
 
 impl Client {
@@ -73,11 +73,11 @@ impl Client {
                     self.withdrawn(ask, Withdrawn::CallSettled);
                 }
             }
-            Phase::Listing(_) => {
+            Phase::Listing(_) | Phase::Schema => {
                 if let Some(list) = self.catalog.unwant(id) {
                     if let Some(wire) = self.errands.wire_for(&Errand::Page(list)) {
                         self.errands.close(wire);
-                        if !self.frames.retract_page(wire) {
+                        if !self.frames.retract(wire) {
                             self.withdraw_request(wire, None);
                         }
                     }
@@ -94,7 +94,9 @@ impl Client {
     pub(super) fn abort(&mut self, id: CallId, kind: FailureKind, reason: Option<&str>) {
         let sent = self.calls.call(id).and_then(|call| match call.phase {
             Phase::Sent(wire) if !self.runs_as_task(call) => Some(wire),
-            Phase::Asking | Phase::Listing(_) | Phase::Sent(_) | Phase::Waiting => None,
+            Phase::Asking | Phase::Listing(_) | Phase::Schema | Phase::Sent(_) | Phase::Waiting => {
+                None
+            }
         });
         self.fail(id, kind);
         if let Some(wire) = sent {
@@ -114,10 +116,21 @@ impl Client {
     }
 
     pub(super) fn withdraw_request(&mut self, wire: u64, reason: Option<&str>) {
-        if self.session.is_some() {
-            self.frames
-                .push(Frame::Cancel(wire, reason.map(Into::into)));
+        if self.session.is_none() {
+            return;
         }
+        if self.web.is_some() {
+            if self.frames.retract(wire) {
+                return;
+            }
+            self.drop_request(wire);
+            // S-HTTP-25: the modern era knows no other word for it over HTTP.
+            if self.voice.version().era() == Era::Modern {
+                return;
+            }
+        }
+        self.frames
+            .push(Frame::Cancel(wire, reason.map(Into::into)));
     }
 
     /// The time of a call may be over.
@@ -155,6 +168,7 @@ impl Client {
                 | Errand::LateDiscover
                 | Errand::Listen
                 | Errand::Probe
+                | Errand::Revive
                 | Errand::SetLevel
                 | Errand::Subscribe(_)
                 | Errand::Unsubscribe => {}
@@ -177,7 +191,7 @@ impl Client {
     }
 
     /// The server ended while it was asked for a page of this list. A list that ends every server is given up.
-    fn settle_lost_page(&mut self, list: List) {
+    pub(super) fn settle_lost_page(&mut self, list: List) {
         let resends = self.config.policy.resends;
         for id in self.catalog.waiting(list).to_vec() {
             if !self.calls.page_lost(id, resends) {

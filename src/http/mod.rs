@@ -4,12 +4,18 @@
 //! `fields` are the header fields, `media` what they say of bodies, `value` how a text becomes a field value, `url` where a request goes,
 //! `mirror` which parts of a message a modern request repeats in its fields, `delay` how long a peer asks to wait.
 
+pub(crate) mod delay;
 mod fields;
+pub(crate) mod media;
+pub(crate) mod mirror;
+pub(crate) mod url;
+pub(crate) mod value;
 
 use alloc::borrow::Cow;
 use core::fmt;
 
 pub use fields::Fields;
+pub use url::{BadUrl, Url};
 
 /// What is done to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +71,8 @@ pub struct RequestHead<'a> {
     pub target: Cow<'a, str>,
     /// The header fields. A driver adds what belongs to its own work: `Host`, `Content-Length`, credentials.
     pub fields: Fields<'a>,
+    /// At the server's end: who asks, as whoever checked the credentials says. A session belongs to whom it was opened for.
+    pub user: Option<Cow<'a, str>>,
 }
 
 impl<'a> RequestHead<'a> {
@@ -74,7 +82,15 @@ impl<'a> RequestHead<'a> {
             verb,
             target: target.into(),
             fields: Fields::new(),
+            user: None,
         }
+    }
+
+    /// On behalf of this user.
+    #[must_use]
+    pub fn by(mut self, user: impl Into<Cow<'a, str>>) -> RequestHead<'a> {
+        self.user = Some(user.into());
+        self
     }
 
     /// With these fields.

@@ -207,7 +207,9 @@ impl Relay {
                 self.server.shutdown(self.now);
                 return Some(Event::Upstream(event));
             }
-            client::Event::Opening { .. }
+            client::Event::AuthRequired(_)
+            | client::Event::ToolDropped { .. }
+            | client::Event::Opening { .. }
             | client::Event::Handshaking { .. }
             | client::Event::Draining { .. }
             | client::Event::Closing { .. }

@@ -212,6 +212,18 @@ impl Relay {
         self.client.wake(self.now);
     }
 
+    /// There are other credentials for the server behind; see [`Client::authorized`].
+    pub fn authorized(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.client.authorized(self.now);
+    }
+
+    /// There are no credentials for the server behind; see [`Client::denied`].
+    pub fn denied(&mut self, now: Instant, why: &str) {
+        self.now = self.now.max(now);
+        self.client.denied(self.now, why);
+    }
+
     /// The relay is not wanted any more: the requests in flight have a while, then both sides are closed.
     pub fn shutdown(&mut self, now: Instant) {
         self.now = self.now.max(now);

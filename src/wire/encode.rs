@@ -210,7 +210,7 @@ fn envelope(buf: &mut Vec<u8>) -> Object<'_> {
     Object { buf, empty: false }
 }
 
-fn write_integer(buf: &mut Vec<u8>, value: i64) {
+pub(super) fn write_integer(buf: &mut Vec<u8>, value: i64) {
     if value < 0 {
         buf.push(b'-');
     }

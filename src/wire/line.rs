@@ -1,16 +1,12 @@
 //! Lines cut out of a byte stream, in bounded memory; knows nothing of what a line says.
 
-use alloc::vec::Vec;
 use core::{fmt, mem, str};
 
 use memchr::memchr;
 
-use super::skim::{Skim, Skimmed};
+use super::{keep::Keep, skim::Skimmed};
 
-/// How much capacity is kept between lines. One long line must not pin its memory for the life of the link.
-const KEPT_CAPACITY: usize = 64 * 1024;
-
-const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
+pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
 
 /// One line, without its end. `Debug` tells its length and nothing else.
 #[derive(Clone, Eq, PartialEq)]
@@ -47,12 +43,9 @@ pub enum Line<'a> {
 /// assert_eq!(reader.next(&mut chunk), None);
 /// ```
 pub struct LineReader {
-    limit: usize,
     /// The start of a line whose end has not come, or the line given out last if `given` is set.
-    buf: Vec<u8>,
+    line: Keep,
     given: bool,
-    /// The scan of the line under way, once that is over the limit.
-    skim: Option<Skim>,
 }
 
 impl LineReader {
@@ -60,10 +53,8 @@ impl LineReader {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
-            limit,
-            buf: Vec::new(),
+            line: Keep::new(limit),
             given: false,
-            skim: None,
         }
     }
 
@@ -77,19 +68,19 @@ impl LineReader {
         while let Some(at) = memchr(b'\n', chunk) {
             let (piece, rest) = (&chunk[..at], &chunk[at + 1..]);
             *chunk = rest;
-            if self.buf.is_empty() && self.skim.is_none() && piece.len() <= self.limit {
+            if self.line.is_empty() && piece.len() <= self.line.limit() {
                 match classify(piece) {
                     Some(line) => return Some(line),
                     None => continue,
                 }
             }
-            self.add(piece);
+            self.line.add(piece);
             if self.has_line() {
                 return self.give();
             }
         }
         if !chunk.is_empty() {
-            self.add(mem::take(chunk));
+            self.line.add(mem::take(chunk));
         }
         None
     }
@@ -104,44 +95,22 @@ impl LineReader {
     /// Forgets an unfinished line.
     pub fn clear(&mut self) {
         self.given = true;
-        self.skim = None;
         self.forget_given();
     }
 
     /// How many bytes of an unfinished line are kept. Never more than the limit.
     #[must_use]
     pub fn buffered(&self) -> usize {
-        if self.given { 0 } else { self.buf.len() }
-    }
-
-    /// Adds a piece to the line under way.
-    fn add(&mut self, piece: &[u8]) {
-        if let Some(skim) = &mut self.skim {
-            skim.feed(piece);
-        } else if piece.len() > self.limit - self.buf.len() {
-            let mut skim = Skim::default();
-            skim.feed(&self.buf);
-            skim.feed(piece);
-            self.skim = Some(skim);
-            self.buf = Vec::new();
+        if self.given {
+            0
         } else {
-            self.reserve(piece.len());
-            self.buf.extend_from_slice(piece);
-        }
-    }
-
-    /// Makes room by doubling, as `Vec` would, but not past the limit.
-    fn reserve(&mut self, more: usize) {
-        let needed = self.buf.len() + more;
-        if needed > self.buf.capacity() {
-            let target = (2 * self.buf.capacity()).min(self.limit).max(needed);
-            self.buf.reserve_exact(target - self.buf.len());
+            self.line.bytes().len()
         }
     }
 
     /// Whether the line under way is worth giving; a blank one is dropped here.
     fn has_line(&mut self) -> bool {
-        if self.skim.is_none() && is_blank(&self.buf) {
+        if !self.line.is_oversized() && is_blank(self.line.bytes()) {
             self.given = true;
             self.forget_given();
             return false;
@@ -150,17 +119,16 @@ impl LineReader {
     }
 
     fn give(&mut self) -> Option<Line<'_>> {
-        if let Some(skim) = self.skim.take() {
-            return Some(Line::Oversized(skim.finish()));
-        }
         self.given = true;
-        classify(&self.buf)
+        if let Some(skimmed) = self.line.take_skimmed() {
+            return Some(Line::Oversized(skimmed));
+        }
+        classify(self.line.bytes())
     }
 
     fn forget_given(&mut self) {
         if mem::take(&mut self.given) {
-            self.buf.clear();
-            self.buf.shrink_to(KEPT_CAPACITY);
+            self.line.clear();
         }
     }
 }
@@ -178,7 +146,7 @@ impl fmt::Debug for Line<'_> {
 impl fmt::Debug for LineReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LineReader")
-            .field("limit", &self.limit)
+            .field("limit", &self.line.limit())
             .field("buffered", &self.buffered())
             .finish_non_exhaustive()
     }
@@ -207,7 +175,8 @@ fn unframed(bytes: &[u8]) -> &[u8] {
 mod tests {
     use alloc::{format, vec};
 
-    use super::{KEPT_CAPACITY, Line, LineReader};
+    use super::{Line, LineReader};
+    use crate::wire::keep::KEPT_CAPACITY;
 
     const LIMIT: usize = 1 << 20;
 
@@ -217,21 +186,21 @@ mod tests {
         let piece = vec![b'x'; 1000];
         let mut growths = 0;
         for _ in 0..LIMIT / piece.len() {
-            let before = reader.buf.capacity();
+            let before = reader.line.capacity();
             assert_eq!(reader.next(&mut &piece[..]), None);
-            growths += usize::from(reader.buf.capacity() != before);
-            assert!(reader.buf.capacity() <= LIMIT);
+            growths += usize::from(reader.line.capacity() != before);
+            assert!(reader.line.capacity() <= LIMIT);
         }
         assert!(growths < 16, "the buffer grew {growths} times");
 
         let mut chunk: &[u8] = b"\n";
         assert!(matches!(reader.next(&mut chunk), Some(Line::Text(_))));
         assert_eq!(reader.next(&mut chunk), None);
-        assert!(reader.buf.capacity() <= KEPT_CAPACITY);
+        assert!(reader.line.capacity() <= KEPT_CAPACITY);
 
         assert_eq!(reader.next(&mut &vec![b'x'; LIMIT][..]), None);
         assert_eq!(reader.next(&mut &b"x"[..]), None);
-        assert_eq!((reader.buffered(), reader.buf.capacity()), (0, 0));
+        assert_eq!((reader.buffered(), reader.line.capacity()), (0, 0));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! bytes --LineReader--> text --parse--> Message      Object, request, result, ... --> bytes
+//!    \--- SseReader ---/                             sse: begin, end, ... around them
 //!             \
-//!              Skimmed: what can be told of a line too long to keep
+//!              Skimmed: what can be told of a message too long to keep
 //! ```
 //!
 //! Reading borrows: a line that arrives whole is not copied, and the payloads of a [`Message`] are slices of it.
@@ -11,11 +12,13 @@
 
 pub mod encode;
 mod id;
+mod keep;
 mod line;
 mod message;
 pub mod object;
 mod payload;
 mod skim;
+pub mod sse;
 #[cfg(test)]
 mod tests;
 
@@ -26,3 +29,4 @@ pub use message::{
 };
 pub use payload::Payload;
 pub use skim::Skimmed;
+pub use sse::{SseEvent, SseReader};

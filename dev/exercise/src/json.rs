@@ -6,6 +6,9 @@ use everlink::wire::Id;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+/// The byte order mark.
+pub(crate) const MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// What a text means.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
@@ -44,6 +47,16 @@ impl Members {
         let found = self.0.iter().filter(move |(key, _)| key == name.as_bytes());
         found.map(|(_, value)| value.get())
     }
+}
+
+/// The id of a long message, and whether it answers the request with that id; `None` if nothing can be told.
+pub(crate) fn skim(bytes: &[u8]) -> Option<(Option<Id>, bool)> {
+    let bytes = bytes.strip_prefix(MARK).unwrap_or(bytes);
+    let members = Members::read(std::str::from_utf8(bytes).ok()?)?;
+    let id = members.id();
+    let outcome = members.count("result") + members.count("error") > 0;
+    let answers = id.is_some() && outcome && members.count("method") == 0;
+    Some((id, answers))
 }
 
 /// What an object means as a message; `None` if it is none.

@@ -16,7 +16,7 @@
 //! With a nightly compiler and `cargo-fuzz`, from the root of the repository:
 //!
 //! ```text
-//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024      # or line, message, pair, relay, server_stdio
+//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024      # or line, message, pair, relay, server_stdio, sse
 //! cargo run -p exercise --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
 //!
@@ -36,12 +36,14 @@ pub mod relay;
 mod rules;
 mod script;
 pub mod server;
+mod sse;
 
 pub use line::line;
 pub use message::message;
 pub use pair::{ClientApp, Cut, Pair, ServerApp};
 pub use play::run;
 pub use script::{Nap, Op, Reply, Setup, Speech, Tape, Whose};
+pub use sse::sse;
 
 /// Plays `data` as the life of a client over a byte stream.
 pub fn client_stdio(data: &[u8]) {

@@ -2,7 +2,7 @@
 
 use everlink::wire::{Id, Line, LineReader};
 
-use crate::json::Members;
+use crate::json;
 
 /// A line, owned.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,16 +78,16 @@ fn naive(stream: &[u8], limit: usize) -> Vec<Seen> {
 }
 
 fn naive_line(piece: &[u8], limit: usize) -> Option<Seen> {
-    let unmarked = |bytes: &[u8]| bytes.strip_prefix(b"\xEF\xBB\xBF").map(<[u8]>::to_vec);
     if piece.len() > limit {
-        let told = unmarked(piece).unwrap_or(piece.to_vec());
-        return Some(Seen::Oversized(piece.len() as u64, skim(&told)));
+        return Some(Seen::Oversized(piece.len() as u64, json::skim(piece)));
     }
     let mut bytes = piece.to_vec();
     if bytes.last() == Some(&b'\r') {
         bytes.pop();
     }
-    let bytes = unmarked(&bytes).unwrap_or(bytes);
+    if bytes.starts_with(json::MARK) {
+        bytes.drain(..json::MARK.len());
+    }
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return None;
     }
@@ -95,13 +95,4 @@ fn naive_line(piece: &[u8], limit: usize) -> Option<Seen> {
         Ok(text) => Seen::Text(text),
         Err(error) => Seen::NotUtf8(error.into_bytes()),
     })
-}
-
-/// The id of a long message, and whether it answers the request with that id.
-fn skim(bytes: &[u8]) -> Option<(Option<Id>, bool)> {
-    let members = Members::read(std::str::from_utf8(bytes).ok()?)?;
-    let id = members.id();
-    let outcome = members.count("result") + members.count("error") > 0;
-    let answers = id.is_some() && outcome && members.count("method") == 0;
-    Some((id, answers))
 }

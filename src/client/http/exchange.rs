@@ -1,0 +1,244 @@
+//! One exchange of HTTP: what it is for, how far it is, and what of its response has arrived.
+//! Knows neither calls nor sessions; decides nothing.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::super::frame::Frame;
+use crate::config::Http;
+use crate::id::CallId;
+use crate::time::Instant;
+use crate::wire::SseReader;
+
+/// What an exchange is for.
+#[derive(Debug)]
+pub(in crate::client) enum Purpose {
+    /// It ends this session.
+    Farewell(Box<str>),
+    /// The stream of what a legacy server says by itself.
+    Listen,
+    /// It carries a message that has no reply.
+    Message,
+    /// The one stream of the transport of 2024-11-05.
+    Old,
+    /// It carries the request with this wire id.
+    Request(u64),
+    /// The rest of the response to the request with this wire id.
+    Resume(u64),
+    /// It has served.
+    Spent,
+}
+
+/// What an exchange carries, to be said again where it is turned away unread.
+#[derive(Debug)]
+pub(in crate::client) enum Load {
+    Call(CallId),
+    Frame(Frame),
+    None,
+}
+
+#[derive(Debug)]
+pub(in crate::client) struct Exchange {
+    pub(in crate::client) purpose: Purpose,
+    pub(in crate::client) load: Load,
+    pub(in crate::client) thread: Thread,
+    /// When the driver was told to begin it; `None`: it has its time still to come.
+    pub(in crate::client) begun: Option<Instant>,
+    /// The status of the response, once there is one.
+    pub(in crate::client) status: Option<u16>,
+    pub(in crate::client) body: Body,
+    /// Whether it was begun in a session.
+    pub(in crate::client) is_in_session: bool,
+    /// Under which credentials it was begun, by their number.
+    pub(in crate::client) credentials: u64,
+    /// The session that the response opens.
+    pub(in crate::client) opens: Option<Box<str>>,
+    /// How long the server asks to be left alone.
+    pub(in crate::client) retry_after: Option<Duration>,
+}
+
+impl Exchange {
+    pub(in crate::client) fn new(purpose: Purpose, load: Load) -> Exchange {
+        Exchange {
+            purpose,
+            load,
+            thread: Thread::default(),
+            begun: None,
+            status: None,
+            body: Body::Ignored,
+            is_in_session: false,
+            credentials: 0,
+            opens: None,
+            retry_after: None,
+        }
+    }
+
+    /// One without a message, that goes on with what others began.
+    pub(in crate::client) fn following(purpose: Purpose, thread: Thread) -> Exchange {
+        Exchange {
+            thread,
+            ..Exchange::new(purpose, Load::None)
+        }
+    }
+
+    /// The request whose reply it brings.
+    pub(in crate::client) const fn wire(&self) -> Option<u64> {
+        match self.purpose {
+            Purpose::Request(wire) | Purpose::Resume(wire) => Some(wire),
+            Purpose::Farewell(_)
+            | Purpose::Listen
+            | Purpose::Message
+            | Purpose::Old
+            | Purpose::Spent => None,
+        }
+    }
+
+    pub(in crate::client) fn is_refused(&self) -> bool {
+        self.status.is_some_and(|status| status >= 300)
+    }
+
+    /// Nothing more is expected of it.
+    pub(in crate::client) fn spend(&mut self) -> Exchange {
+        core::mem::replace(
+            self,
+            Exchange {
+                begun: self.begun,
+                status: self.status,
+                ..Exchange::new(Purpose::Spent, Load::None)
+            },
+        )
+    }
+}
+
+/// What goes on from one exchange to the next while a stream is resumed (S-RES-06).
+#[derive(Clone, Debug, Default)]
+pub(in crate::client) struct Thread {
+    /// The last event that arrived whole.
+    pub(in crate::client) cursor: Option<Box<str>>,
+    /// The pause that the server wants before it is asked again.
+    pub(in crate::client) retry: Option<Duration>,
+    /// How often in a row it brought nothing.
+    pub(in crate::client) barren: u32,
+}
+
+impl Thread {
+    /// Something came of it.
+    pub(in crate::client) fn bears(&mut self) {
+        self.barren = 0;
+    }
+
+    /// How long to wait before the stream is asked for again: as the server says, within reason (S-LHTTP-11), and ever longer where
+    /// nothing comes of it.
+    pub(in crate::client) fn pause(&self, http: &Http) -> Duration {
+        let wanted = self.retry.unwrap_or(http.resume_after);
+        let doublings = self.barren.saturating_sub(1).min(16);
+        let growing = http.resume_after.saturating_mul(1 << doublings);
+        let pause = if self.barren > 1 {
+            wanted.max(growing)
+        } else {
+            wanted
+        };
+        pause.min(http.resume_most).max(http.resume_least)
+    }
+}
+
+/// What of a response has arrived.
+#[derive(Debug)]
+pub(in crate::client) enum Body {
+    Events(Box<SseReader>),
+    /// It says nothing that matters.
+    Ignored,
+    Text(Text),
+}
+
+impl Body {
+    pub(in crate::client) fn buffered(&self) -> usize {
+        match self {
+            Body::Events(reader) => reader.buffered(),
+            Body::Ignored => 0,
+            Body::Text(text) => text.bytes.len(),
+        }
+    }
+}
+
+/// A body that is one text, in bounded memory.
+#[derive(Default)]
+pub(in crate::client) struct Text {
+    pub(in crate::client) bytes: Vec<u8>,
+    /// How many bytes there were in all.
+    pub(in crate::client) len: u64,
+}
+
+impl Text {
+    /// Keeps no more than the limit; what is longer is not kept at all.
+    pub(in crate::client) fn push(&mut self, bytes: &[u8], limit: usize) {
+        self.len += bytes.len() as u64;
+        if self.len > limit as u64 {
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Whether there was more of it than was kept.
+    pub(in crate::client) fn is_too_long(&self) -> bool {
+        self.len > self.bytes.len() as u64
+    }
+}
+
+/// A body may be secret.
+impl core::fmt::Debug for Text {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Text({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Url;
+
+    fn http() -> Http {
+        Http::at(Url::parse("http://localhost/mcp").unwrap())
+    }
+
+    #[test]
+    fn s_lhttp_11_the_pause_is_the_servers_within_reason() {
+        for (retry, pause) in [
+            (None, 1_000),
+            (Some(500), 500),
+            (Some(0), 100),
+            (Some(86_400_000), 300_000),
+        ] {
+            let thread = Thread {
+                retry: retry.map(Duration::from_millis),
+                ..Thread::default()
+            };
+            assert_eq!(thread.pause(&http()), Duration::from_millis(pause));
+        }
+    }
+
+    #[test]
+    fn the_pause_grows_while_nothing_comes_of_it() {
+        let mut thread = Thread::default();
+        let pauses = [(); 12].map(|()| {
+            thread.barren += 1;
+            thread.pause(&http()).as_secs()
+        });
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        thread.bears();
+        assert_eq!(thread.pause(&http()).as_secs(), 1);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_not_kept() {
+        let mut text = Text::default();
+        text.push(b"1234", 8);
+        assert!(!text.is_too_long());
+        text.push(b"56789", 8);
+        assert!(text.is_too_long() && text.bytes.is_empty());
+        text.push(b"0", 8);
+        assert_eq!((text.len, text.bytes.len()), (10, 0));
+    }
+}

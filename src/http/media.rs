@@ -1,0 +1,195 @@
+//! Media types: what a body is, and what a client takes. Knows no particular one.
+
+use core::str;
+
+use super::{Fields, names};
+
+/// Whether a `Content-Type` is this type, whatever its parameters and case (S-INH-05).
+pub(crate) fn is(value: &str, essence: &str) -> bool {
+    let named = value.split(';').next().unwrap_or_default();
+    trimmed(named).eq_ignore_ascii_case(essence)
+}
+
+/// Whether the client takes bodies of this type. One that names none takes any.
+///
+/// The range that fits most closely decides, so that `*/*, text/html;q=0` is all but HTML. What is no range is passed over.
+pub(crate) fn accepts(fields: &Fields<'_>, essence: &str) -> bool {
+    if !fields.has(names::ACCEPT) {
+        return true;
+    }
+    fields
+        .all(names::ACCEPT)
+        .flat_map(elements)
+        .filter_map(|element| Range::read(str::from_utf8(element).ok()?))
+        .filter_map(|range| Some((range.closeness(essence)?, range.is_wanted)))
+        .max()
+        .is_some_and(|(_, is_wanted)| is_wanted)
+}
+
+/// How closely a range fits a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Closeness {
+    Anything,
+    Family,
+    Exact,
+}
+
+/// An element of an `Accept` field.
+struct Range<'a> {
+    essence: &'a str,
+    /// Whether its weight is more than zero.
+    is_wanted: bool,
+}
+
+impl<'a> Range<'a> {
+    fn read(element: &'a str) -> Option<Range<'a>> {
+        let (essence, parameters) = element.split_once(';').unwrap_or((element, ""));
+        let weight = parameters.split(';').find_map(|parameter| {
+            let (name, weight) = parameter.split_once('=')?;
+            let is_weight = trimmed(name).eq_ignore_ascii_case("q");
+            is_weight.then(|| trimmed(weight))
+        });
+        Some(Range {
+            essence: trimmed(essence),
+            is_wanted: weight.map_or(Some(true), is_positive)?,
+        })
+    }
+
+    fn closeness(&self, essence: &str) -> Option<Closeness> {
+        let family = essence.split('/').next().unwrap_or_default();
+        match self.essence.strip_suffix("/*") {
+            Some("*") => Some(Closeness::Anything),
+            Some(range) if range.eq_ignore_ascii_case(family) => Some(Closeness::Family),
+            None if self.essence.eq_ignore_ascii_case(essence) => Some(Closeness::Exact),
+            Some(_) | None => None,
+        }
+    }
+}
+
+/// Whether a weight is more than zero, if it is a weight. `.2`, which some libraries send, is one.
+fn is_positive(weight: &str) -> Option<bool> {
+    let is_number = weight
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let has_digit = weight.bytes().any(|byte| byte.is_ascii_digit());
+    (is_number && has_digit).then(|| weight.contains(|digit| matches!(digit, '1'..='9')))
+}
+
+/// The elements of a list: what is between the commas that are not in a quoted string.
+fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    list.split(move |byte| {
+        let was_escaped = core::mem::take(&mut is_escaped);
+        match byte {
+            _ if was_escaped => false,
+            b'\\' => {
+                is_escaped = is_quoted;
+                false
+            }
+            b'"' => {
+                is_quoted = !is_quoted;
+                false
+            }
+            b',' => !is_quoted,
+            _ => false,
+        }
+    })
+}
+
+fn trimmed(text: &str) -> &str {
+    text.trim_matches([' ', '\t'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JSON: &str = "application/json";
+    const EVENTS: &str = "text/event-stream";
+
+    #[test]
+    fn a_type_is_told_without_its_parameters_and_case() {
+        // S-INH-05.
+        for value in [
+            "application/json",
+            "Application/JSON",
+            "application/json;charset=utf-8",
+            " application/json ; charset=utf-8",
+            "application/json;",
+        ] {
+            assert!(is(value, JSON), "{value}");
+        }
+        for value in [
+            "",
+            ";",
+            "application/jsonp",
+            "application/json, text/html",
+            "application/json-rpc",
+            "text/json",
+            "*/*",
+            "text/html;application/json",
+        ] {
+            assert!(!is(value, JSON), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_accepted() {
+        for (accept, json, events) in [
+            ("application/json, text/event-stream", true, true),
+            ("text/event-stream", false, true),
+            ("APPLICATION/json;charset=utf-8 , text/html", true, false),
+            ("*/*", true, true),
+            ("application/*", true, false),
+            ("text/*;q=0.5", false, true),
+            ("*/*;q=0", false, false),
+            ("*/*;q=0.000", false, false),
+            ("*/*;q=0.001", true, true),
+            ("*/*, application/json;q=0", false, true),
+            ("application/json;q=0, */*", false, true),
+            ("application/*;q=0, application/json", true, false),
+            ("*/*;q=0, text/event-stream", false, true),
+            ("text/*;Q=0, */*", true, false),
+            // A library that has an asterisk alone, and weights without a leading zero.
+            ("text/html, *; q=.2, */*; q=.2", true, true),
+            // Garbage is passed over, and garbage alone accepts nothing.
+            ("", false, false),
+            (",,;,=,q=1, application/json", true, false),
+            ("application/json;q=high", false, false),
+            ("application/json;q=", false, false),
+            ("application/json;q=.", false, false),
+            ("application", false, false),
+            ("*/json", false, false),
+            // A comma in quotes is none.
+            ("text/html;a=\", application/json, \"", false, false),
+            ("text/html;a=\"\\\", application/json\"", false, false),
+            ("text/html;a=\"\\\\\", application/json", true, false),
+            ("text/html;a=\", application/json", false, false),
+            ("a\\\"b, application/json", false, false),
+        ] {
+            let fields = Fields::new().and("Accept", accept);
+            assert_eq!(accepts(&fields, JSON), json, "{accept}");
+            assert_eq!(accepts(&fields, EVENTS), events, "{accept}");
+        }
+    }
+
+    #[test]
+    fn who_names_nothing_takes_anything() {
+        assert!(accepts(&Fields::new(), JSON));
+    }
+
+    #[test]
+    fn several_fields_are_one_list() {
+        let fields = Fields::new().and("accept", JSON).and("ACCEPT", EVENTS);
+        assert!(accepts(&fields, JSON));
+        assert!(accepts(&fields, EVENTS));
+        assert!(!accepts(&fields, "text/html"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_spoil_their_element_only() {
+        let fields = Fields::from_iter([("accept", &b"\xff, application/json"[..])]);
+        assert!(accepts(&fields, JSON));
+        assert!(!accepts(&fields, EVENTS));
+    }
+}

@@ -1,0 +1,466 @@
+//! Server-sent events, cut out of a byte stream in bounded memory and written into one; knows no HTTP and no message.
+//!
+//! ```text
+//! id: 7                  what a client that lost the stream resumes from
+//! event: message         may be missing: that is its default
+//! data: {"jsonrpc":...   one message
+//!                        a blank line ends the event
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use alloc::{string::String, vec::Vec};
+use core::{fmt, mem, str, time::Duration};
+
+use memchr::{memchr, memchr2};
+
+use super::{
+    encode::write_integer,
+    keep::{Keep, extend_within},
+    line::BYTE_ORDER_MARK,
+    skim::Skimmed,
+};
+
+/// The most bytes of the name of an event.
+const NAME_LIMIT: usize = 256;
+
+/// The most bytes of an id, which has to fit in a header field one day.
+const ID_LIMIT: usize = 4 * 1024;
+
+/// What a stream of events said. `Debug` tells the length of texts and nothing else of them.
+#[derive(Clone, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum SseEvent<'a> {
+    /// An event.
+    Message {
+        /// What kind of event it is: `message` where nothing was said.
+        name: &'a str,
+        /// Its lines of data, joined by LF. Never empty.
+        data: &'a str,
+    },
+    /// An event whose data or name is not UTF-8. It was passed over.
+    NotUtf8,
+    /// An event whose data is longer than the limit. It was passed over to its end; its id counts all the same.
+    Oversized(Skimmed),
+    /// An event without data that said an id, which a client can resume from (S-INH-03).
+    Primed,
+    /// How long to wait before the next attempt, should the stream end. Told before the event that it stands in ends.
+    Retry(Duration),
+}
+
+/// Cuts a stream of bytes into server-sent events.
+///
+/// It reads as the standard of the WHATWG has it (S-INH-01, S-INH-02), but for these: an event whose data is empty is none
+/// (S-INH-03), since no message is empty; bytes that are not UTF-8 are not replaced but tell of themselves, or make an id
+/// void; and a name of more than 256 bytes or an id of more than 4 KiB counts as not said (S-INH-06).
+///
+/// An event is given as soon as the first byte of the end of its blank line is there. How the bytes were cut into chunks
+/// never matters. Each stream has a reader of its own, and what is unfinished when a stream ends goes with the reader.
+///
+/// ```
+/// use everlink::wire::{SseEvent, SseReader};
+///
+/// let mut reader = SseReader::new(1024);
+/// let mut chunk: &[u8] = b": hello\n\nid: 7\ndata: {}\n\nid: 8\nda";
+/// let event = SseEvent::Message { name: "message", data: "{}" };
+/// assert_eq!(reader.next(&mut chunk), Some(event));
+/// assert_eq!(reader.next(&mut chunk), None);
+/// assert_eq!(reader.last_id(), Some("7"));
+///
+/// let mut chunk: &[u8] = b"ta\n\n";
+/// assert_eq!(reader.next(&mut chunk), Some(SseEvent::Primed));
+/// assert_eq!(reader.last_id(), Some("8"));
+/// ```
+pub struct SseReader {
+    place: Place,
+    /// The last line ended with a CR, of which an LF that comes next is a part.
+    after_cr: bool,
+    /// The name of the field being read, then the value of it if that is a name or an id.
+    word: Vec<u8>,
+    /// The number being read.
+    number: Option<u64>,
+    /// The data of the event under way, or of the one given out last if `given` is set. The same goes for its name.
+    data: Keep,
+    has_data: bool,
+    name: Vec<u8>,
+    given: bool,
+    /// The id that the event under way said, if `has_id` is set.
+    new_id: String,
+    has_id: bool,
+    /// The id of the last event that ended, if any.
+    last_id: String,
+}
+
+/// Where in a line the next byte lies.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    /// At the very start of the stream, behind this many bytes of the byte order mark that may come first.
+    Mark(usize),
+    /// In the name of a field, or before it.
+    Name,
+    /// In a line that says nothing.
+    Passed,
+    /// Behind the colon, where one space does not count.
+    Space(Field),
+    /// In a value.
+    Value(Field),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Field {
+    Data,
+    Event,
+    Id,
+    Retry,
+}
+
+impl SseReader {
+    /// A reader that keeps no event with more than `limit` bytes of data.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            place: Place::Mark(0),
+            after_cr: false,
+            word: Vec::new(),
+            number: None,
+            data: Keep::new(limit),
+            has_data: false,
+            name: Vec::new(),
+            given: false,
+            new_id: String::new(),
+            has_id: false,
+            last_id: String::new(),
+        }
+    }
+
+    /// What comes next, taken from what is buffered and the front of `chunk`; what it used is cut off `chunk`.
+    ///
+    /// `None` means that `chunk` is used up. Call until then: that also lets go of the memory of a long event. Data of one
+    /// line that lies in `chunk` with the end of its event is not copied.
+    #[must_use]
+    pub fn next<'a, 'c: 'a>(&'a mut self, chunk: &mut &'c [u8]) -> Option<SseEvent<'a>> {
+        if self.given {
+            self.forget_event();
+        }
+        // All the data of the event under way, while the line before was the first that brought any.
+        let mut lent: Option<&'c [u8]> = None;
+        while let Some(piece) = self.cut_line(chunk) {
+            if piece.is_empty() && self.is_at_line_start() {
+                self.place = Place::Name;
+                if self.has_event(lent) {
+                    return Some(self.give(lent));
+                }
+                self.forget_event();
+                lent = None;
+                continue;
+            }
+            self.keep_lent(&mut lent);
+            lent = self.lend_line(piece);
+            if lent.is_none() {
+                self.feed(piece);
+                if let Some(wait) = self.end_line() {
+                    return Some(SseEvent::Retry(wait));
+                }
+            }
+        }
+        self.keep_lent(&mut lent);
+        self.feed(mem::take(chunk));
+        None
+    }
+
+    /// The id that the last event with one said, of those that came to their end; `None` after an empty one.
+    #[must_use]
+    pub fn last_id(&self) -> Option<&str> {
+        Some(&*self.last_id).filter(|id| !id.is_empty())
+    }
+
+    /// How many bytes of an unfinished event are kept: no more data than the limit, and beside it less than 9 KiB.
+    #[must_use]
+    pub fn buffered(&self) -> usize {
+        if self.given {
+            return 0;
+        }
+        let new_id = if self.has_id { self.new_id.len() } else { 0 };
+        self.data.bytes().len() + self.name.len() + self.word.len() + new_id
+    }
+
+    /// Cuts the rest of the line under way off `chunk`, with its end.
+    fn cut_line<'c>(&mut self, chunk: &mut &'c [u8]) -> Option<&'c [u8]> {
+        if !chunk.is_empty() && mem::take(&mut self.after_cr) {
+            *chunk = chunk.strip_prefix(b"\n").unwrap_or(chunk);
+        }
+        let at = memchr2(b'\n', b'\r', chunk)?;
+        let piece = &chunk[..at];
+        self.after_cr = chunk[at] == b'\r';
+        *chunk = &chunk[at + 1..];
+        Some(piece)
+    }
+
+    fn is_at_line_start(&self) -> bool {
+        match self.place {
+            Place::Mark(seen) => seen == 0,
+            Place::Name => self.word.is_empty(),
+            Place::Passed | Place::Space(_) | Place::Value(_) => false,
+        }
+    }
+
+    /// The data in a line, if it is whole, the first of its event and within the limit.
+    fn lend_line<'c>(&mut self, line: &'c [u8]) -> Option<&'c [u8]> {
+        if self.has_data || !self.is_at_line_start() {
+            return None;
+        }
+        let value = line.strip_prefix(b"data:")?;
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        if value.len() > self.data.limit() {
+            return None;
+        }
+        self.has_data = true;
+        self.place = Place::Name;
+        Some(value)
+    }
+
+    fn keep_lent(&mut self, lent: &mut Option<&[u8]>) {
+        if let Some(data) = lent.take() {
+            self.data.add(data);
+        }
+    }
+
+    /// Adds a piece to the line under way.
+    fn feed(&mut self, mut rest: &[u8]) {
+        while let Some((&byte, after)) = rest.split_first() {
+            match self.place {
+                Place::Mark(seen) if byte == BYTE_ORDER_MARK[seen] => {
+                    let all = seen + 1 == BYTE_ORDER_MARK.len();
+                    self.place = if all {
+                        Place::Name
+                    } else {
+                        Place::Mark(seen + 1)
+                    };
+                    rest = after;
+                }
+                Place::Mark(0) => self.place = Place::Name,
+                // No field that means anything begins with a part of the mark.
+                Place::Mark(_) => self.place = Place::Passed,
+                Place::Name => {
+                    let colon = memchr(b':', rest);
+                    self.keep_word(&rest[..colon.unwrap_or(rest.len())], Field::LONGEST_NAME);
+                    let Some(at) = colon else { return };
+                    rest = &rest[at + 1..];
+                    self.begin_value();
+                }
+                Place::Passed => return,
+                Place::Space(field) => {
+                    self.place = Place::Value(field);
+                    rest = if byte == b' ' { after } else { rest };
+                }
+                Place::Value(field) => return self.feed_value(field, rest),
+            }
+        }
+    }
+
+    fn feed_value(&mut self, field: Field, piece: &[u8]) {
+        match field {
+            Field::Data => self.data.add(piece),
+            Field::Event => self.keep_word(piece, NAME_LIMIT),
+            Field::Id => self.keep_word(piece, ID_LIMIT),
+            Field::Retry => {
+                for byte in piece {
+                    if !byte.is_ascii_digit() {
+                        self.place = Place::Passed;
+                        return;
+                    }
+                    let number = self.number.unwrap_or(0).saturating_mul(10);
+                    self.number = Some(number.saturating_add(u64::from(byte - b'0')));
+                }
+            }
+        }
+    }
+
+    /// Keeps a piece of a word. A line whose word grows past the limit says nothing.
+    fn keep_word(&mut self, piece: &[u8], limit: usize) {
+        if piece.len() > limit - self.word.len() {
+            self.word.clear();
+            self.place = Place::Passed;
+        } else {
+            extend_within(&mut self.word, piece, limit);
+        }
+    }
+
+    /// Goes on to the value of the field whose name was read; a comment is a field without a name.
+    fn begin_value(&mut self) {
+        if self.place != Place::Name {
+            return;
+        }
+        self.place = Field::named(&self.word).map_or(Place::Passed, Place::Space);
+        self.word.clear();
+        self.number = None;
+        if self.place == Place::Space(Field::Data) && mem::replace(&mut self.has_data, true) {
+            self.data.add(b"\n");
+        }
+    }
+
+    /// Does what the line under way says. Only a wait is to be told at once.
+    fn end_line(&mut self) -> Option<Duration> {
+        // A field without a colon has an empty value.
+        self.begin_value();
+        match mem::replace(&mut self.place, Place::Name) {
+            Place::Space(field) | Place::Value(field) => match field {
+                Field::Data => {}
+                Field::Event => {
+                    self.name.clear();
+                    self.name.append(&mut self.word);
+                }
+                Field::Id => self.end_id(),
+                Field::Retry => return self.number.take().map(Duration::from_millis),
+            },
+            Place::Mark(_) | Place::Name | Place::Passed => {}
+        }
+        None
+    }
+
+    /// Takes the word as the id of the event under way, if it can be one.
+    fn end_id(&mut self) {
+        let word = mem::take(&mut self.word);
+        self.word = match String::from_utf8(word) {
+            Ok(id) if !id.contains('\0') => {
+                self.has_id = true;
+                mem::replace(&mut self.new_id, id).into_bytes()
+            }
+            Ok(id) => id.into_bytes(),
+            Err(error) => error.into_bytes(),
+        };
+        self.word.clear();
+    }
+
+    /// Whether there is anything to tell of the event that ended.
+    fn has_event(&self, lent: Option<&[u8]>) -> bool {
+        self.has_id || !self.data.is_empty() || lent.is_some_and(|data| !data.is_empty())
+    }
+
+    fn give<'a, 'c: 'a>(&'a mut self, lent: Option<&'c [u8]>) -> SseEvent<'a> {
+        self.given = true;
+        if mem::take(&mut self.has_id) {
+            mem::swap(&mut self.last_id, &mut self.new_id);
+        }
+        if let Some(skimmed) = self.data.take_skimmed() {
+            return SseEvent::Oversized(skimmed);
+        }
+        let data = lent.unwrap_or(self.data.bytes());
+        if data.is_empty() {
+            return SseEvent::Primed;
+        }
+        match (str::from_utf8(&self.name), str::from_utf8(data)) {
+            (Ok(""), Ok(data)) => SseEvent::Message {
+                name: "message",
+                data,
+            },
+            (Ok(name), Ok(data)) => SseEvent::Message { name, data },
+            _ => SseEvent::NotUtf8,
+        }
+    }
+
+    fn forget_event(&mut self) {
+        self.given = false;
+        self.data.clear();
+        self.has_data = false;
+        self.name.clear();
+    }
+}
+
+impl Field {
+    const LONGEST_NAME: usize = 5;
+
+    fn named(name: &[u8]) -> Option<Self> {
+        match name {
+            b"data" => Some(Self::Data),
+            b"event" => Some(Self::Event),
+            b"id" => Some(Self::Id),
+            b"retry" => Some(Self::Retry),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for SseEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message { name, data } => {
+                write!(
+                    f,
+                    "Message(name of {} bytes, {} bytes)",
+                    name.len(),
+                    data.len()
+                )
+            }
+            Self::NotUtf8 => f.write_str("NotUtf8"),
+            Self::Oversized(skimmed) => f.debug_tuple("Oversized").field(skimmed).finish(),
+            Self::Primed => f.write_str("Primed"),
+            Self::Retry(wait) => f.debug_tuple("Retry").field(wait).finish(),
+        }
+    }
+}
+
+impl fmt::Debug for SseReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SseReader")
+            .field("limit", &self.data.limit())
+            .field("buffered", &self.buffered())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Begins an event that carries one message, which the caller appends before it calls [`end`].
+///
+/// The message must be one line, as whatever [`encode`](super::encode) writes is: no CR or LF is in it, since those in
+/// strings are escaped and those between tokens became spaces. Readers that look at single lines read it too (S-INH-04).
+/// An `id` or a `name` with a CR, an LF or a NUL in it cannot be said, and is left out.
+///
+/// ```
+/// use everlink::wire::sse;
+///
+/// let mut buf = Vec::new();
+/// sse::begin(&mut buf, Some("7"), None);
+/// buf.extend_from_slice(b"{}");
+/// sse::end(&mut buf);
+/// assert_eq!(buf, b"id: 7\ndata: {}\n\n");
+/// ```
+pub fn begin(buf: &mut Vec<u8>, id: Option<&str>, name: Option<&str>) {
+    if let Some(id) = id {
+        field(buf, "id: ", id);
+    }
+    if let Some(name) = name {
+        field(buf, "event: ", name);
+    }
+    buf.extend_from_slice(b"data: ");
+}
+
+/// Ends an event that was begun.
+pub fn end(buf: &mut Vec<u8>) {
+    buf.extend_from_slice(b"\n\n");
+}
+
+/// Appends an event without data: it gives a client an id to resume from before there is anything to say, and may tell it
+/// how long to wait with that, in whole milliseconds.
+pub fn prime(buf: &mut Vec<u8>, id: &str, retry: Option<Duration>) {
+    field(buf, "id: ", id);
+    if let Some(wait) = retry {
+        buf.extend_from_slice(b"retry: ");
+        write_integer(buf, i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
+        buf.push(b'\n');
+    }
+    buf.extend_from_slice(b"data:\n\n");
+}
+
+/// Appends a comment, which says nothing but that the stream is alive.
+pub fn comment(buf: &mut Vec<u8>) {
+    buf.extend_from_slice(b":\n\n");
+}
+
+fn field(buf: &mut Vec<u8>, name: &str, value: &str) {
+    if !value.contains(['\0', '\n', '\r']) {
+        buf.extend_from_slice(name.as_bytes());
+        buf.extend_from_slice(value.as_bytes());
+        buf.push(b'\n');
+    }
+}
