@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
+use super::http::Http;
 use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Versions};
 
 /// How a server end is set up.
@@ -37,6 +38,8 @@ pub struct Config {
     /// How long the last words may take to be written, anew with each piece that the client reads. 1 s; one that does not read
     /// them is gone.
     pub flush: Duration,
+    /// How HTTP is spoken. `None`: it is not, there is one byte stream.
+    pub http: Option<Http>,
     /// How much.
     pub limits: Limits,
 }
@@ -66,8 +69,16 @@ impl Config {
             ask_timeout: Duration::from_secs(600),
             drain: Duration::from_secs(5),
             flush: Duration::from_secs(1),
+            http: None,
             limits: Limits::default(),
         }
+    }
+
+    /// Over HTTP, so.
+    #[must_use]
+    pub fn with_http(mut self, http: Http) -> Config {
+        self.http = Some(http);
+        self
     }
 }
 
@@ -85,6 +96,7 @@ impl fmt::Debug for Config {
             .field("ask_timeout", &self.ask_timeout)
             .field("drain", &self.drain)
             .field("flush", &self.flush)
+            .field("http", &self.http)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
@@ -194,7 +206,7 @@ pub struct Limits {
     pub asks: usize,
     /// Rounds of questions in one request. 10.
     pub input_rounds: u32,
-    /// Watches that are open at once. 64; further ones are refused.
+    /// Watches that are open at once on a byte stream. 64; further ones are refused. Over HTTP each is an exchange, and counted there.
     pub listens: usize,
     /// Addresses in all watches together. 1,024; further ones are refused.
     pub watched_uris: usize,
@@ -202,6 +214,12 @@ pub struct Limits {
     pub watched_bytes: usize,
     /// Bytes that a client can say of itself: its name and what it can be asked. 64 KiB.
     pub peer_bytes: usize,
+    /// Legacy clients over HTTP. 1,024; further ones are told to come back later.
+    pub sessions: usize,
+    /// Exchanges over HTTP that are open at once, streams included. 4,096; further ones are told to come back later.
+    pub exchanges: usize,
+    /// Bytes of all bodies that are still arriving. 64 MiB: four of the longest.
+    pub body_bytes: usize,
     /// Bytes of a useless line that are shown. 160: a line on a screen, and a bit.
     pub noise_sample: usize,
 }
@@ -235,6 +253,9 @@ impl Default for Limits {
             watched_uris: 1_024,
             watched_bytes: 1 << 20,
             peer_bytes: 64 << 10,
+            sessions: 1_024,
+            exchanges: 4_096,
+            body_bytes: 64 << 20,
             noise_sample: 160,
         }
     }

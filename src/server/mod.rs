@@ -15,6 +15,7 @@ mod early;
 mod ending;
 mod event;
 mod frame;
+mod http;
 mod inbound;
 mod lanes;
 mod legacy;
@@ -42,6 +43,7 @@ use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
 pub use event::{Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered};
+pub use http::{Allowed, Http, Replay, SsePaths};
 pub use misuse::Misuse;
 pub use reply::{InputRequired, Progress, Question};
 pub use stats::Stats;

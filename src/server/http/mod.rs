@@ -1,0 +1,5 @@
+//! HTTP.
+
+mod config;
+
+pub use config::{Allowed, Http, Replay, SsePaths};
