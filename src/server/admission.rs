@@ -31,8 +31,13 @@ impl Server {
         params: Option<&RawValue>,
     ) {
         let params = Params::read(params);
+        self.asked(from, id, name, &params);
+    }
+
+    /// The same, with the params taken apart.
+    pub(super) fn asked(&mut self, from: &Origin, id: Id, name: &str, params: &Params<'_>) {
         let wire = from.wire(id);
-        if let Err(error) = self.admit(from, &wire, name, &params) {
+        if let Err(error) = self.admit(from, &wire, name, params) {
             self.refuse(from.lane, wire.id, error);
         }
     }
@@ -57,14 +62,14 @@ impl Server {
             Err(error) => return Err(error),
             Ok(Terms::Initialize) => return self.introduce(from, wire, params),
             Ok(Terms::Legacy(peer)) => peer,
-            Ok(Terms::Modern) => self.modern_terms(params)?,
+            Ok(Terms::Modern) => self.modern_terms(params, None)?,
             Ok(Terms::Ping) => {
                 // S-TIME-08: promptly, whatever else there is.
                 self.answer(from.lane, wire.id.clone(), Answer::Empty);
                 return Ok(());
             }
         };
-        if self.state != State::Serving && !self.resumes(name, params) {
+        if self.state != State::Serving && !self.resumes(from, name, params) {
             return Err(unavailable());
         }
         if peer.version.era() == Era::Modern {
@@ -83,6 +88,10 @@ impl Server {
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         let peer = self.introduced(params.whole())?;
+        if !from.is_duplex() {
+            // Clients that are alike are not the same.
+            self.met = None;
+        }
         if self.state != State::Serving {
             return Err(unavailable());
         }
@@ -94,16 +103,17 @@ impl Server {
         if self.is_in_modern_use(wire) {
             return Err(in_use());
         }
-        self.begin_anew(from, &wire.id, peer);
-        Ok(())
+        self.begin_anew(from, &wire.id, peer)
     }
 
-    fn begin_anew(&mut self, from: &Origin, id: &Id, peer: Arc<Peer>) {
+    fn begin_anew(&mut self, from: &Origin, id: &Id, peer: Arc<Peer>) -> Result<(), ErrorObject> {
+        self.open_session(from)?;
         if let Some(session) = from.session {
             self.end_legacy(session, &Cancelled::Anew);
         }
         self.meet(&peer);
         self.agree(from, id, peer);
+        Ok(())
     }
 
     /// Whether an id is that of a request that a new handshake does not end.
@@ -165,6 +175,7 @@ impl Server {
             let text = "too much waits to be served already; ask again when some of it is";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
+        self.lanes.owe(from.lane);
         self.early.push_back(Early::Request {
             from: from.clone(),
             id: wire.id.clone(),
@@ -198,6 +209,7 @@ impl Server {
                 } => {
                     let params = Params::read(params.as_ref().map(Payload::raw));
                     let wire = from.wire(id);
+                    self.lanes.settle(from.lane);
                     if let Err(error) = self.take_early(&from, &wire, &method, &params) {
                         self.refuse(from.lane, wire.id, error);
                     }
@@ -216,17 +228,28 @@ impl Server {
         let peer = match self.terms(from, name, params)? {
             Terms::Initialize => {
                 let peer = self.introduced(params.whole())?;
-                self.begin_anew(from, &wire.id, peer);
-                return Ok(());
+                return self.begin_anew(from, &wire.id, peer);
             }
             Terms::Legacy(peer) => peer,
-            Terms::Modern => self.modern_terms(params)?,
+            Terms::Modern => self.modern_terms(params, None)?,
             Terms::Ping => {
                 self.answer(from.lane, wire.id.clone(), Answer::Empty);
                 return Ok(());
             }
         };
         self.take(from, wire, name, peer, params)
+    }
+
+    /// What waits for the offer and is like this does not wait any more, nor is it answered.
+    pub(super) fn forget_early(&mut self, is_meant: impl Fn(&Early) -> bool) {
+        let lanes = &mut self.lanes;
+        self.early.retain(|early| {
+            let is_meant = is_meant(early);
+            if let Some(lane) = early.lane().filter(|_| is_meant) {
+                lanes.settle(lane);
+            }
+            !is_meant
+        });
     }
 
     /// Whether the legacy client of a byte stream has introduced itself and waits to hear what is offered.
@@ -306,6 +329,7 @@ impl Server {
             wire: wire.clone(),
             lane: from.lane,
             session: from.session.filter(|_| is_legacy),
+            user: from.user.clone(),
             peer: peer.clone(),
             token: params.token.and_then(|token| Id::from_json(token.get())),
             log_level,
@@ -318,15 +342,16 @@ impl Server {
         &mut self,
         name: &str,
         facts: Option<&'static Method>,
-        arrival: Arrival,
+        mut arrival: Arrival,
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         let is_modern = arrival.session.is_none();
         let (peer, log_level) = (arrival.peer.clone(), arrival.log_level);
         let rounds = facts.filter(|facts| is_modern && facts.may_need_input);
         let (mut subject, mut input) = (0, None);
+        let user = arrival.user.take();
         if let Some(facts) = rounds {
-            subject = self.subject(facts, params);
+            subject = self.subject(facts, params, user.as_deref());
             let state = read_state(params)?;
             if let Some(state) = state.as_deref().filter(|s| s.starts_with(PREFIX)) {
                 return self.resume(state, subject, params.answers, arrival);
@@ -342,6 +367,8 @@ impl Server {
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
         let wants_progress = arrival.token.is_some();
+        self.lanes.owe(arrival.lane);
+        self.begin_at_once(&arrival);
         let request = self
             .requests
             .accept(method.clone(), facts, subject, arrival);
@@ -351,6 +378,7 @@ impl Server {
             method,
             params: params.rest(rounds.is_some()),
             peer,
+            user,
             wants_progress,
             log_level,
             input,
@@ -359,18 +387,19 @@ impl Server {
     }
 
     /// What a request is about, as the seal sees it.
-    fn subject(&self, facts: &Method, params: &Params<'_>) -> u64 {
+    fn subject(&self, facts: &Method, params: &Params<'_>, user: Option<&str>) -> u64 {
         let target = facts.named_by.and_then(|key| params.text(key));
-        self.seal.subject(facts.name, &target.unwrap_or_default())
+        let target = target.unwrap_or_default();
+        self.seal.subject(facts.name, &target, user)
     }
 
     /// Whether it goes on with a request that was begun before.
-    fn resumes(&self, name: &str, params: &Params<'_>) -> bool {
+    fn resumes(&self, from: &Origin, name: &str, params: &Params<'_>) -> bool {
         let facts = method::find(name).filter(|facts| facts.may_need_input);
         let state = read_state(params).ok().flatten();
         match (facts, state) {
             (Some(facts), Some(state)) if params.claims_modern() => {
-                let subject = self.subject(facts, params);
+                let subject = self.subject(facts, params, from.user.as_deref());
                 self.awaited(&state, subject).is_some()
             }
             (_, _) => false,

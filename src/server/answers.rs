@@ -42,6 +42,9 @@ impl Server {
                 shape
             }
         };
+        if entry.method == names::TOOLS_LIST {
+            self.learn_tools(&result);
+        }
         self.conclude(request, Verdict::Result(result, shape))
     }
 
@@ -106,6 +109,9 @@ impl Server {
         self.settle_asks_of(request);
         self.timers.disarm(Timer::Away(request));
         self.lanes.retract(lane, request);
+        if !self.is_away(request) {
+            self.lanes.settle(lane);
+        }
         self.requests.remove(request);
         if was_open {
             self.stats.cancelled += 1;

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::origin::{Origin, WireId};
+use super::origin::{Lane, Origin, Whose, WireId};
 use crate::protocol::method::names;
 use crate::wire::{Id, Payload};
 
@@ -37,6 +37,19 @@ impl Early {
                 method.len() + params.as_ref().map_or(0, |params| params.as_str().len())
             }
         }
+    }
+
+    /// The way for its answer, if it has one.
+    pub(super) const fn lane(&self) -> Option<Lane> {
+        match self {
+            Early::Initialized => None,
+            Early::Request { from, .. } => Some(from.lane),
+        }
+    }
+
+    /// Whether its id is of this kind.
+    pub(super) fn is_of(&self, whose: Whose) -> bool {
+        matches!(self, Early::Request { from, .. } if from.whose == whose)
     }
 
     /// Whether it is the request with this id.

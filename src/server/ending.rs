@@ -38,8 +38,8 @@ impl Server {
     }
 
     /// The client reads. Last words have another while as long as it does, but not past the time for all of them.
-    pub(super) fn sent(&mut self, len: usize) {
-        self.lanes.sent(Lane::DUPLEX, len);
+    pub(super) fn sent(&mut self, lane: Lane, len: usize) {
+        self.lanes.sent(lane, len);
         let is_in_time = self.timers.at(Timer::Drain).is_some();
         if len > 0 && is_in_time && self.timers.at(Timer::Flush).is_some() {
             self.arm_in(Timer::Flush, self.config.flush);
@@ -60,11 +60,13 @@ impl Server {
         for (wire, lane) in self.watchers.unlisten_all() {
             self.end_listen(wire, lane);
         }
+        self.end_streams();
     }
 
     fn refuse_early(&mut self) {
         for early in core::mem::take(&mut self.early) {
             if let Early::Request { from, id, .. } = early {
+                self.lanes.settle(from.lane);
                 self.refuse(from.lane, id, unavailable());
             }
         }
@@ -104,12 +106,19 @@ impl Server {
         if self.state != State::Draining || !is_idle {
             return;
         }
-        let is_flushed = self.lanes.bytes() == 0 && self.lanes.under_way(Lane::DUPLEX) == 0;
-        if self.requests.in_flight() == 0 && is_flushed {
+        if self.requests.in_flight() == 0 && self.is_flushed() {
             self.close();
         } else if self.timers.at(Timer::Flush).is_none() && !self.is_still_read() {
             self.arm_in(Timer::Flush, self.config.flush);
         }
+    }
+
+    /// Whether all that was to be said was heard.
+    fn is_flushed(&self) -> bool {
+        if self.http.is_some() {
+            return self.are_exchanges_over();
+        }
+        self.lanes.bytes() == 0 && self.lanes.under_way(Lane::DUPLEX) == 0
     }
 
     /// Whether a client that says no more may still be reading, in its own time.
@@ -137,6 +146,7 @@ impl Server {
         }
         self.lanes.clear();
         self.timers.clear();
+        self.abort_exchanges();
         let epoch = Epoch::FIRST;
         self.outbox.push(Output::Release { epoch });
         let faults = core::mem::take(&mut self.faults);

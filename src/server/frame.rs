@@ -29,8 +29,14 @@ pub(super) enum Frame {
     Ask(AskId),
     /// A question to it is taken back, for a reason.
     AskCancelled(AskId, Option<Box<str>>),
+    /// A stream of events begins, behind the event with this number.
+    Begin(u64),
     /// Something changed, told to a legacy client or on the watch with this id.
     Changed(Option<Id>, Change),
+    /// A stream of events is alive.
+    Comment,
+    /// Where the messages of a session of the first version are to be posted.
+    Endpoint(Box<str>),
     /// A watch is to end.
     ListenCancelled(Id),
     /// A watch ends.
@@ -41,6 +47,8 @@ pub(super) enum Frame {
     Progress(RequestId),
     /// Questions in the place of the answer to a request.
     Questions(RequestId),
+    /// A message that was said before, and its number.
+    Replayed(u64, Box<str>),
     /// The application's answer to a request, of so many bytes.
     Reply(RequestId, usize),
 }
@@ -60,6 +68,22 @@ pub(super) enum Answer {
 }
 
 impl Frame {
+    /// Whether it answers a request.
+    pub(super) const fn is_answer(&self) -> bool {
+        matches!(
+            self,
+            Frame::Answer(..) | Frame::ListenEnd(_) | Frame::Questions(_) | Frame::Reply(..)
+        )
+    }
+
+    /// Whether it is for one exchange alone, and no message of its own.
+    pub(super) const fn is_of_exchange(&self) -> bool {
+        matches!(
+            self,
+            Frame::Begin(_) | Frame::Comment | Frame::Endpoint(_) | Frame::Replayed(..)
+        )
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         let held = match self {
@@ -78,8 +102,13 @@ impl Frame {
             Frame::ListenCancelled(id) | Frame::ListenEnd(id) => id_bytes(id),
             Frame::Log(_, _, logger, data) => text(logger) + data.as_str().len(),
             Frame::Notify(method, params) => method.len() + payload_bytes(params.as_ref()),
+            Frame::Endpoint(text) | Frame::Replayed(_, text) => text.len(),
             Frame::Reply(_, bytes) => *bytes,
-            Frame::Ask(_) | Frame::Progress(_) | Frame::Questions(_) => 0,
+            Frame::Ask(_)
+            | Frame::Begin(_)
+            | Frame::Comment
+            | Frame::Progress(_)
+            | Frame::Questions(_) => 0,
         };
         size_of::<Frame>() + held
     }

@@ -196,6 +196,7 @@ impl Server {
         if self.watchers.is_listening(&wire) {
             self.watchers.unlisten(&wire);
             self.lanes.retract_listen(from.lane, &wire.id);
+            self.lanes.settle(from.lane);
         } else if let Some(request) = self.requests.find(&wire) {
             // The words matter less than the wish.
             let reason = notice
@@ -205,8 +206,7 @@ impl Server {
             self.cancel(request, Cancelled::ByPeer { reason });
         } else {
             // S-CANC-10
-            self.early
-                .retain(|early| early.is_introduction() || !early.is(&wire));
+            self.forget_early(|early| early.is(&wire) && !early.is_introduction());
             self.lanes.retract_answer(from.lane, &wire.id);
             self.lanes.retract_listen(from.lane, &wire.id);
         }

@@ -1,9 +1,10 @@
 //! What waits to be written on each way to a client, how much it weighs, and whose turn it is. Knows no words and no transport.
 //!
-//! A way is **attached** while somebody at its end takes what is written. What is pushed on one that is not is **loose**:
-//! it waits, until it is taken off or the way is attached again.
+//! A way is **attached** while somebody at its end takes what is written. One that is not and has something to write is **loose**.
+//! One that has nothing to write and owes no answer is **done**, if it is of the kind that ends so.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::frame::{Answer, Frame};
@@ -18,8 +19,10 @@ pub(super) struct Lanes {
     table: BTreeMap<Lane, Queue>,
     /// Those that are attached, have something to write and may write it.
     ready: BTreeSet<Lane>,
-    /// Those that are not attached and have something to write.
+    /// Those that are not attached, have something to write and do not wait with it.
     loose: BTreeSet<Lane>,
+    /// Those that have nothing to write, owe nothing and end so.
+    done: BTreeSet<Lane>,
     /// The one that wrote last: the others come before it again.
     last: Lane,
     /// Bytes in all queues together.
@@ -28,15 +31,29 @@ pub(super) struct Lanes {
     window: usize,
 }
 
+/// When a way ends, and what becomes of what is loose on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It ends with the last answer that it owes.
+    Answering,
+    /// It is ended.
+    Lasting,
+    /// The same, and what is loose on it waits.
+    Patient,
+}
+
 /// The messages that wait for one way, in order, and how much they weigh.
 #[derive(Debug)]
 struct Queue {
+    kind: Kind,
     waiting: VecDeque<Frame>,
     bytes: usize,
     /// The changes among them: saying one of them twice in a row would be no news.
     changes: BTreeSet<(Option<Id>, Change)>,
     window: Window,
     is_attached: bool,
+    /// Answers that are still to come.
+    owed: usize,
 }
 
 impl Lanes {
@@ -45,6 +62,7 @@ impl Lanes {
             table: BTreeMap::new(),
             ready: BTreeSet::new(),
             loose: BTreeSet::new(),
+            done: BTreeSet::new(),
             last: Lane::DUPLEX,
             bytes: 0,
             window,
@@ -52,15 +70,18 @@ impl Lanes {
     }
 
     /// There is such a way from now on, with nobody at its end.
-    pub(super) fn add(&mut self, lane: Lane) {
+    pub(super) fn add(&mut self, lane: Lane, kind: Kind) {
         let queue = Queue {
+            kind,
             waiting: VecDeque::new(),
             bytes: 0,
             changes: BTreeSet::new(),
             window: Window::new(self.window),
             is_attached: false,
+            owed: 0,
         };
         self.table.insert(lane, queue);
+        self.sort(lane);
     }
 
     /// Somebody new is at its end, who has read nothing yet.
@@ -72,8 +93,9 @@ impl Lanes {
         }
     }
 
-    /// Nobody is at its end any more.
+    /// Nobody is at its end any more: what was for whoever was there alone is not said.
     pub(super) fn detach(&mut self, lane: Lane) {
+        self.retain(lane, |frame| !frame.is_of_exchange());
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.is_attached = false;
             self.sort(lane);
@@ -85,8 +107,7 @@ impl Lanes {
         if let Some(queue) = self.table.remove(&lane) {
             self.bytes -= queue.bytes;
         }
-        self.ready.remove(&lane);
-        self.loose.remove(&lane);
+        self.sort(lane);
     }
 
     pub(super) fn clear(&mut self) {
@@ -110,6 +131,20 @@ impl Lanes {
         if queue.waiting.len() == 1 {
             self.sort(lane);
         }
+    }
+
+    /// Before all that waits comes this.
+    pub(super) fn prepend(&mut self, lane: Lane, frames: Vec<Frame>) {
+        let Some(queue) = self.table.get_mut(&lane) else {
+            return;
+        };
+        for frame in frames.into_iter().rev() {
+            let bytes = frame.bytes();
+            queue.bytes += bytes;
+            self.bytes += bytes;
+            queue.waiting.push_front(frame);
+        }
+        self.sort(lane);
     }
 
     pub(super) fn pop(&mut self, lane: Lane) -> Option<Frame> {
@@ -138,6 +173,31 @@ impl Lanes {
     /// One of those that have something to write and nobody to read it.
     pub(super) fn next_loose(&self) -> Option<Lane> {
         self.loose.first().copied()
+    }
+
+    /// One of those that ended.
+    pub(super) fn next_done(&self) -> Option<Lane> {
+        self.done.first().copied()
+    }
+
+    pub(super) fn is_done(&self, lane: Lane) -> bool {
+        self.done.contains(&lane)
+    }
+
+    /// One more answer is to come on it.
+    pub(super) fn owe(&mut self, lane: Lane) {
+        if let Some(queue) = self.table.get_mut(&lane) {
+            queue.owed += 1;
+            self.sort(lane);
+        }
+    }
+
+    /// One answer less is to come on it.
+    pub(super) fn settle(&mut self, lane: Lane) {
+        if let Some(queue) = self.table.get_mut(&lane) {
+            queue.owed = queue.owed.saturating_sub(1);
+            self.sort(lane);
+        }
     }
 
     /// Whether anything can be written.
@@ -260,11 +320,18 @@ impl Lanes {
 
     /// Puts it among those that it belongs to now.
     fn sort(&mut self, lane: Lane) {
-        let queue = self.table.get(&lane);
-        let queue = queue.filter(|queue| !queue.waiting.is_empty());
-        let is_ready = queue.is_some_and(|queue| queue.is_attached && queue.window.is_open());
-        let is_loose = queue.is_some_and(|queue| !queue.is_attached);
-        for (is_member, set) in [(is_ready, &mut self.ready), (is_loose, &mut self.loose)] {
+        let (mut is_ready, mut is_loose, mut is_done) = (false, false, false);
+        if let Some(queue) = self.table.get(&lane) {
+            let is_empty = queue.waiting.is_empty();
+            is_ready = !is_empty && queue.is_attached && queue.window.is_open();
+            is_loose = !is_empty && !queue.is_attached && queue.kind != Kind::Patient;
+            is_done = is_empty && queue.owed == 0 && queue.kind == Kind::Answering;
+        }
+        for (is_member, set) in [
+            (is_ready, &mut self.ready),
+            (is_loose, &mut self.loose),
+            (is_done, &mut self.done),
+        ] {
             if is_member {
                 set.insert(lane);
             } else {
@@ -286,7 +353,7 @@ mod tests {
     fn lanes() -> Lanes {
         let mut lanes = Lanes::new(10);
         for lane in [ONE, TWO] {
-            lanes.add(lane);
+            lanes.add(lane, Kind::Lasting);
             lanes.attach(lane);
         }
         lanes
@@ -347,6 +414,29 @@ mod tests {
         lanes.remove(ONE);
         lanes.push(ONE, about(2));
         assert_eq!((lanes.next(), lanes.bytes()), (None, 0));
+    }
+
+    #[test]
+    fn a_way_for_answers_ends_with_the_last_one() {
+        let mut lanes = lanes();
+        lanes.add(ONE, Kind::Answering);
+        assert!(lanes.is_done(ONE) && !lanes.is_done(TWO));
+        lanes.owe(ONE);
+        lanes.push(ONE, about(1));
+        lanes.settle(ONE);
+        assert_eq!(lanes.next_done(), None, "it has something to say");
+        lanes.pop(ONE);
+        assert_eq!(lanes.next_done(), Some(ONE));
+    }
+
+    #[test]
+    fn what_is_loose_on_a_patient_way_waits() {
+        let mut lanes = lanes();
+        lanes.add(ONE, Kind::Patient);
+        lanes.push(ONE, about(1));
+        assert_eq!((lanes.next(), lanes.next_loose()), (None, None));
+        lanes.attach(ONE);
+        assert_eq!(lanes.next(), Some(ONE));
     }
 
     #[test]

@@ -43,7 +43,10 @@ use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
 pub use event::{Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered};
-pub use http::{Allowed, Http, Replay, SsePaths};
+pub use http::{
+    Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
+    SsePaths,
+};
 pub use misuse::Misuse;
 pub use reply::{InputRequired, Progress, Question};
 pub use stats::Stats;
@@ -53,7 +56,8 @@ pub use crate::noise::Noise;
 use asks::Asks;
 use early::Early;
 use frame::Voice;
-use lanes::Lanes;
+use http::Endpoint;
+use lanes::{Kind, Lanes};
 use legacy::Scope;
 use origin::{Lane, SessionKey};
 use reply::Verdict;
@@ -73,7 +77,7 @@ use crate::timers::Timers;
 use crate::watch::Change;
 use crate::wire::{ErrorObject, LineReader, Payload};
 
-/// The server end of a link, for one duplex byte stream.
+/// The server end of a link: for one duplex byte stream, or over HTTP for many clients with many exchanges.
 ///
 /// It serves both eras at once: a request that brings its own terms is served by them, and `initialize` opens a legacy
 /// scope beside. Of what arrives it answers itself what needs no application: the handshake, pings, subscriptions, and everything
@@ -138,6 +142,8 @@ pub struct Server {
     lanes: Lanes,
     outbox: Outbox<Event>,
     timers: Timers<Timer>,
+    /// What there is over HTTP alone.
+    http: Option<Box<Endpoint>>,
     stats: Stats,
 }
 
@@ -148,21 +154,51 @@ enum Timer {
     Ask(AskId),
     /// A client was asked for input and does not come back.
     Away(RequestId),
+    /// The body of a request takes too long.
+    Body(StreamId),
     /// The requests in flight have had their while.
     Drain,
     /// The last words have had their while.
     Flush,
+    /// Nothing happened in a session for long.
+    Idle(SessionKey),
+    /// A stream was silent for long.
+    Pulse(StreamId),
 }
 
 /// # The contract with the driver
 impl Server {
-    /// A server that waits for its client.
+    /// A server that waits for its client, or over HTTP for its clients.
     #[must_use]
-    pub fn new(mut config: Config) -> Server {
+    pub fn new(config: Config) -> Server {
+        let http = config.http.as_ref().map(|http| {
+            let sessions = MemorySessions::new(config.limits.sessions);
+            let events = MemoryEvents::new(http.replay);
+            Endpoint::new(config.secret, Box::new(sessions), Box::new(events))
+        });
+        Server::with_endpoint(config, http)
+    }
+
+    /// A server over HTTP that holds its sessions here, and what is said in them there: several servers at one address that
+    /// share them can each go on with the sessions of the others.
+    #[must_use]
+    pub fn with_stores(
+        config: Config,
+        sessions: Box<dyn SessionStore>,
+        events: Box<dyn EventStore>,
+    ) -> Server {
+        let http = config.http.is_some();
+        let http = http.then(|| Endpoint::new(config.secret, sessions, events));
+        Server::with_endpoint(config, http)
+    }
+
+    fn with_endpoint(mut config: Config, http: Option<Endpoint>) -> Server {
         config.limits = config.limits.workable();
         let mut lanes = Lanes::new(config.limits.write_window);
-        lanes.add(Lane::DUPLEX);
-        lanes.attach(Lane::DUPLEX);
+        if http.is_none() {
+            lanes.add(Lane::DUPLEX, Kind::Lasting);
+            lanes.attach(Lane::DUPLEX);
+        }
         Server {
             now: Instant::ZERO,
             state: State::Serving,
@@ -182,6 +218,7 @@ impl Server {
             lanes,
             outbox: Outbox::new(),
             timers: Timers::new(),
+            http: http.map(Box::new),
             stats: Stats::default(),
             config,
         }
@@ -191,9 +228,13 @@ impl Server {
     /// afterwards.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         let stream = input.stream().unwrap_or(StreamId::DUPLEX);
-        if self.state == State::Closed || stream != StreamId::DUPLEX {
+        let is_duplex = stream == StreamId::DUPLEX;
+        if self.state == State::Closed || is_duplex == self.http.is_some() {
             self.stats.stale_inputs += 1;
             return;
+        }
+        if self.http.is_some() {
+            return self.act(now, |server| server.exchanged(stream, input));
         }
         self.act(now, |server| match input {
             Input::Bytes { bytes, .. } => server.bytes(&bytes),
@@ -201,7 +242,7 @@ impl Server {
                 server.note(&faults);
                 server.input_ended();
             }
-            Input::Sent { len, .. } => server.sent(len),
+            Input::Sent { len, .. } => server.sent(Lane::DUPLEX, len),
             Input::WriteFailed { faults, .. } => {
                 server.note(&faults);
                 server.close();
@@ -223,8 +264,11 @@ impl Server {
                 match timer {
                     Timer::Ask(ask) => server.ask_unanswered(ask),
                     Timer::Away(request) => server.not_resumed(request),
+                    Timer::Body(stream) => server.body_overdue(stream),
                     Timer::Drain => server.out_of_time(),
                     Timer::Flush => server.close(),
+                    Timer::Idle(session) => server.session_idle(session),
+                    Timer::Pulse(stream) => server.pulse(stream),
                 }
             }
         });
@@ -253,7 +297,8 @@ impl Server {
         let (at, timer) = self.timers.next()?;
         let wake = match timer {
             Timer::Ask(_) | Timer::Away(_) => Wake::Ask,
-            Timer::Drain | Timer::Flush => Wake::Close,
+            Timer::Body(_) | Timer::Drain | Timer::Flush | Timer::Idle(_) => Wake::Close,
+            Timer::Pulse(_) => Wake::Keepalive,
         };
         Some(Deadline { at, wake })
     }
@@ -377,8 +422,8 @@ impl Server {
         self.act(now, |server| server.ask_for(request, method, params))
     }
 
-    /// Asks the legacy client something that no request needs. A modern client cannot be asked so, and later versions of the
-    /// legacy era frown upon it (S-S2C-04): it is here for what follows a change of roots.
+    /// Asks the legacy client of a byte stream something that no request needs. A modern client cannot be asked so, nor one of many over
+    /// HTTP, and later versions of the legacy era frown upon it (S-S2C-04): it is here for what follows a change of roots.
     ///
     /// # Errors
     ///
@@ -469,6 +514,13 @@ impl Server {
         self.act(now, |server| server.offers(offer));
     }
 
+    /// These are the tools, as in a result of `tools/list`, and no others. Over HTTP the fields of a modern call that repeat arguments are
+    /// compared with them (S-XHDR-13, S-XHDR-14). What the application answers to `tools/list` is learnt from, too: this is for calls
+    /// that come before anybody asked for the list.
+    pub fn tools(&mut self, now: Instant, list: &Payload) {
+        self.act(now, |server| server.know_tools(list));
+    }
+
     /// The service ends. Nothing new is taken, watches end, and the requests in flight have a while; then
     /// comes [`Event::Closed`], the last one.
     pub fn shutdown(&mut self, now: Instant) {
@@ -481,7 +533,7 @@ impl Server {
         self.state
     }
 
-    /// The client that introduced itself with `initialize`, if one did.
+    /// The client of a byte stream that introduced itself with `initialize`, if one did.
     #[must_use]
     pub fn legacy_peer(&self) -> Option<&Arc<Peer>> {
         let scope = self.scopes.get(&SessionKey::DUPLEX);
@@ -492,6 +544,12 @@ impl Server {
     #[must_use]
     pub fn requests(&self) -> usize {
         self.requests.in_flight() + self.requests.away() + self.early.len()
+    }
+
+    /// How many legacy clients are here over HTTP.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.session_count()
     }
 
     /// What was counted.
@@ -521,6 +579,7 @@ impl Server {
     fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Server) -> R) -> R {
         self.now = self.now.max(now);
         let done = what(self);
+        self.settle_lanes();
         if let Some(watch) = self.watchers.news() {
             self.tell(Event::Watching(watch));
         }

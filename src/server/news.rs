@@ -33,7 +33,7 @@ impl Server {
             self.check_size(message.len())?;
             *message = excerpt_of(message);
         }
-        let Some(entry) = self.requests.get_mut(request) else {
+        let Some(entry) = self.requests.get(request) else {
             return Ok(());
         };
         let before = entry
@@ -43,7 +43,12 @@ impl Server {
             .map(|before| before.progress);
         let grows = before.is_none_or(|before| progress.progress > before);
         // S-PROG-04: only while the client waits under the id that came with the token.
-        let is_heard = matches!(entry.phase, Phase::Open) && entry.arrival.token.is_some();
+        let can_hear = self.can_hear_more(entry.arrival.lane);
+        let is_heard =
+            can_hear && matches!(entry.phase, Phase::Open) && entry.arrival.token.is_some();
+        let Some(entry) = self.requests.get_mut(request) else {
+            return Ok(());
+        };
         if grows && is_heard {
             entry.arrival.progress = Some(progress);
             if !core::mem::replace(&mut entry.arrival.is_progress_due, true) {
@@ -121,7 +126,7 @@ impl Server {
                 matches!(entry.phase, Phase::Open) && least.is_some_and(|l| level >= l)
             }
         };
-        if is_wanted {
+        if is_wanted && self.can_hear_more(arrival.lane) {
             self.push_news(arrival.lane, frame);
         }
         Ok(())

@@ -19,6 +19,10 @@ impl SessionKey {
         SessionKey(self.0 + 1)
     }
 
+    pub(super) const fn number(self) -> u64 {
+        self.0
+    }
+
     /// The way for what belongs to no request of it.
     pub(super) fn lane(self) -> Lane {
         if self == SessionKey::DUPLEX {

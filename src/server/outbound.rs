@@ -22,20 +22,32 @@ impl Server {
             && self.lanes.bytes() < limits.all_queued_bytes
     }
 
+    /// The next that is written, of all that wait the one whose turn it is.
     pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        let start = buf.len();
-        while self.can_write() && buf.len() == start {
-            let frame = self.lanes.pop(Lane::DUPLEX)?;
-            self.say(buf, frame);
+        while self.can_write() {
+            let lane = self.lanes.next()?;
+            let output = if lane == Lane::DUPLEX {
+                self.write_line(buf)
+            } else {
+                self.write_http(lane, buf)
+            };
+            if output.is_some() {
+                return output;
+            }
         }
+        None
+    }
+
+    fn write_line(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        let start = buf.len();
+        let frame = self.lanes.pop(Lane::DUPLEX)?;
+        self.say(buf, Lane::DUPLEX, frame);
         if buf.len() == start {
             return None;
         }
         encode::line_end(buf);
         let len = buf.len() - start;
-        self.stats.messages_out += 1;
-        self.stats.bytes_out += len as u64;
-        self.lanes.wrote(Lane::DUPLEX, len);
+        self.wrote(Lane::DUPLEX, len);
         Some(Output::Write {
             epoch: Epoch::FIRST,
             stream: StreamId::DUPLEX,
@@ -43,8 +55,15 @@ impl Server {
         })
     }
 
-    /// Appends a message; nothing, if what it is about is over.
-    fn say(&mut self, buf: &mut Vec<u8>, frame: Frame) {
+    /// A message was handed to the driver.
+    pub(super) fn wrote(&mut self, lane: Lane, len: usize) {
+        self.stats.messages_out += 1;
+        self.stats.bytes_out += len as u64;
+        self.lanes.wrote(lane, len);
+    }
+
+    /// Appends a message; nothing, if what it is about is over, or it is none.
+    pub(super) fn say(&mut self, buf: &mut Vec<u8>, lane: Lane, frame: Frame) {
         match frame {
             Frame::Acknowledged(id, granted) => Voice::acknowledged(buf, &id, &granted),
             Frame::Answer(id, answer) => Voice::answer(buf, id.as_ref(), &answer),
@@ -59,12 +78,22 @@ impl Server {
             }
             Frame::Changed(to, change) => Voice::changed(buf, to.as_ref(), &change),
             Frame::ListenCancelled(id) => Voice::cancel(buf, &id, None),
-            Frame::ListenEnd(id) => self.voice.listen_end(buf, &id),
+            Frame::ListenEnd(id) => {
+                self.voice.listen_end(buf, &id);
+                self.lanes.settle(lane);
+            }
             Frame::Log(_, level, logger, data) => Voice::log(buf, level, logger.as_deref(), &data),
             Frame::Notify(method, params) => Voice::notify(buf, &method, params.as_ref()),
             Frame::Progress(request) => self.say_progress(buf, request),
-            Frame::Questions(request) => self.say_questions(buf, request),
-            Frame::Reply(request, _) => self.say_reply(buf, request),
+            Frame::Questions(request) => {
+                self.say_questions(buf, request);
+                self.lanes.settle(lane);
+            }
+            Frame::Reply(request, _) => {
+                self.say_reply(buf, request);
+                self.lanes.settle(lane);
+            }
+            Frame::Begin(_) | Frame::Comment | Frame::Endpoint(_) | Frame::Replayed(..) => {}
         }
     }
 

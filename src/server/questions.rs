@@ -29,7 +29,8 @@ impl Server {
         let entry = self.open_request(request)?;
         check_question(entry, &method, params.as_ref())?;
         let era = entry.arrival.peer.version.era();
-        let (session, lane) = (entry.arrival.session, entry.arrival.lane);
+        let session = entry.arrival.session;
+        let lane = self.lane_for_more(&entry.arrival);
         let is_here = !matches!(entry.phase, Phase::Away(_));
         if era == Era::Modern {
             may_ask(entry)?;
@@ -131,6 +132,7 @@ impl Server {
         for (ask, lane) in self.asks.unwritten(session) {
             self.lanes.push(lane, Frame::Ask(ask));
         }
+        self.save_session(session);
     }
 
     /// The questions of a request are to be written in the place of its answer, all that there are by then.
@@ -180,6 +182,7 @@ impl Server {
             refusal("`inputResponses` must be an object with each answer once, as an object")
         })?;
         self.timers.disarm(Timer::Away(request));
+        self.lanes.owe(arrival.lane);
         let verdict = self.requests.bring_back(request, arrival);
         for (ask, answer) in given {
             self.settle_ask(ask, Ok(answer));

@@ -2,6 +2,7 @@
 //! Sees no frames and no time; answers nothing by itself.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -37,6 +38,8 @@ pub(super) struct Arrival {
     pub(super) lane: Lane,
     /// The session that it belongs to, in the legacy era.
     pub(super) session: Option<SessionKey>,
+    /// Whom it is for, until the application is told.
+    pub(super) user: Option<Box<str>>,
     pub(super) peer: Arc<Peer>,
     pub(super) token: Option<Id>,
     pub(super) log_level: Option<LogLevel>,

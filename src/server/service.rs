@@ -35,6 +35,7 @@ impl Server {
         let level = level.ok_or_else(no_such_level)?;
         if let Some(session) = from.session {
             self.watchers.set_level(session, level);
+            self.save_session(session);
         }
         self.answer(from.lane, id.clone(), Answer::Empty);
         Ok(())
@@ -63,6 +64,7 @@ impl Server {
             }
             self.watchers.subscribe(session, &uri);
         }
+        self.save_session(session);
         self.answer(from.lane, id.clone(), Answer::Empty);
         Ok(())
     }
@@ -92,12 +94,14 @@ impl Server {
         if granted == Watch::none() && wanted != granted {
             return Err(self.too_many_uris());
         }
-        if self.watchers.listens() >= self.config.limits.listens {
+        let has_room = self.watchers.listens() < self.config.limits.listens;
+        if from.is_duplex() && !has_room {
             let text = "as many watches as may be are open already; end one first";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
         let frame = Frame::Acknowledged(id.clone(), granted.clone());
         self.lanes.push(from.lane, frame);
+        self.lanes.owe(from.lane);
         let wire = from.wire(id.clone());
         if self.state == State::Serving {
             self.watchers.listen(wire, from.lane, granted);

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use serde_json::value::RawValue;
 
 use super::event::{Cancelled, Event, Peer, Unanswered};
+use super::http::mismatch;
 use super::legacy::{self, Scope, Unmet};
 use super::origin::{Origin, SessionKey};
 use super::params::Params;
@@ -70,7 +71,8 @@ impl Server {
         // S-META-03: it lacks what a modern request must have.
         let is_modern_method = method::find(name)
             .is_some_and(|facts| !Version::LEGACY.iter().any(|v| facts.to_server.contains(*v)));
-        if speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
+        let is_decided = from.era == Some(Era::Legacy);
+        if !is_decided && speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
             return Ok(Terms::Modern);
         }
         let (code, text) = if speaks(Era::Modern) {
@@ -96,8 +98,13 @@ impl Server {
         }
     }
 
-    /// S-META-03, S-VER-01: the terms that a modern request must bring, in this order. S-META-05: and no others.
-    pub(super) fn modern_terms(&mut self, params: &Params<'_>) -> Result<Arc<Peer>, ErrorObject> {
+    /// S-META-03, S-VER-01: the terms that a modern request must bring, in this order. S-META-05: and no others. Where a field names the
+    /// version, too, it must be the same (S-HTTP-27).
+    pub(super) fn modern_terms(
+        &mut self,
+        params: &Params<'_>,
+        field: Option<&str>,
+    ) -> Result<Arc<Peer>, ErrorObject> {
         let lacking = |what: &str| {
             let text = format!("the request needs {what} in `_meta`");
             ErrorObject::new(code::INVALID_PARAMS, text)
@@ -113,7 +120,8 @@ impl Server {
             let is_same = *known.version == *version.get()
                 && *known.capabilities == *capabilities.get()
                 && known.client.as_deref() == client.map(RawValue::get);
-            if is_same {
+            let spoken = known.peer.version.as_str();
+            if is_same && field.is_none_or(|field| field == spoken) {
                 return Ok(known.peer.clone());
             }
         }
@@ -121,6 +129,10 @@ impl Server {
             .map_err(|_| lacking("a protocolVersion that is a text"))?;
         let declared: ClientCapabilities = serde_json::from_str(capabilities.get())
             .map_err(|_| lacking("clientCapabilities that are an object"))?;
+        if field.is_some_and(|field| field != named) {
+            let text = "`MCP-Protocol-Version` must name the version that the message names";
+            return Err(mismatch(text));
+        }
         let spoken = Version::parse(&named)
             .filter(|v| v.era() == Era::Modern && self.config.versions.contains(*v))
             .ok_or_else(|| self.unsupported(&named))?;
@@ -212,5 +224,6 @@ impl Server {
             offered,
         };
         self.scopes.insert(session, scope);
+        self.save_session(session);
     }
 }

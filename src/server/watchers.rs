@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::config::Limits;
-use super::origin::{Lane, SessionKey, WireId};
+use super::origin::{Lane, SessionKey, Whose, WireId};
 use crate::protocol::{LogLevel, ServerCapabilities, ServerFeature};
 use crate::watch::{Change, List, Watch};
 use crate::wire::Id;
@@ -145,6 +145,13 @@ impl Watchers {
     /// A modern watch ends.
     pub(super) fn unlisten(&mut self, wire: &WireId) {
         self.has_moved |= self.listens.remove(wire).is_some();
+    }
+
+    /// The watches of requests with ids of this kind.
+    pub(super) fn of(&self, whose: Whose) -> Vec<WireId> {
+        let all = self.listens.range(WireId::first(whose)..);
+        let all = all.take_while(|(wire, _)| wire.whose == whose);
+        all.map(|(wire, _)| wire.clone()).collect()
     }
 
     /// Whether a legacy client subscribed to anything.
