@@ -29,14 +29,8 @@ pub(super) enum Frame {
     Ask(AskId),
     /// A question to it is taken back, for a reason.
     AskCancelled(AskId, Option<Box<str>>),
-    /// A stream of events begins, behind the event with this number.
-    Begin(u64),
     /// Something changed, told to a legacy client or on the watch with this id.
     Changed(Option<Id>, Change),
-    /// A stream of events is alive.
-    Comment,
-    /// Where the messages of a session of the first version are to be posted.
-    Endpoint(Box<str>),
     /// A watch is to end.
     ListenCancelled(Id),
     /// A watch ends.
@@ -47,10 +41,23 @@ pub(super) enum Frame {
     Progress(RequestId),
     /// Questions in the place of the answer to a request.
     Questions(RequestId),
-    /// A message that was said before, and its number.
-    Replayed(u64, Box<str>),
     /// The application's answer to a request, of so many bytes.
     Reply(RequestId, usize),
+    /// No message of its own, and for one exchange alone.
+    Signal(Signal),
+}
+
+/// What else there is in a stream of events.
+#[derive(Clone, Debug)]
+pub(super) enum Signal {
+    /// It begins, behind the event with this number.
+    Begin(u64),
+    /// It is alive.
+    Comment,
+    /// Here the messages of a session of the first version are to be posted.
+    Endpoint(Box<str>),
+    /// A message that was said before, and its number.
+    Replayed(u64, Box<str>),
 }
 
 /// What the server itself says to a request.
@@ -76,14 +83,6 @@ impl Frame {
         )
     }
 
-    /// Whether it is for one exchange alone, and no message of its own.
-    pub(super) const fn is_of_exchange(&self) -> bool {
-        matches!(
-            self,
-            Frame::Begin(_) | Frame::Comment | Frame::Endpoint(_) | Frame::Replayed(..)
-        )
-    }
-
     pub(super) fn bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         let held = match self {
@@ -102,13 +101,12 @@ impl Frame {
             Frame::ListenCancelled(id) | Frame::ListenEnd(id) => id_bytes(id),
             Frame::Log(_, _, logger, data) => text(logger) + data.as_str().len(),
             Frame::Notify(method, params) => method.len() + payload_bytes(params.as_ref()),
-            Frame::Endpoint(text) | Frame::Replayed(_, text) => text.len(),
             Frame::Reply(_, bytes) => *bytes,
+            Frame::Signal(Signal::Endpoint(text) | Signal::Replayed(_, text)) => text.len(),
             Frame::Ask(_)
-            | Frame::Begin(_)
-            | Frame::Comment
             | Frame::Progress(_)
-            | Frame::Questions(_) => 0,
+            | Frame::Questions(_)
+            | Frame::Signal(Signal::Begin(_) | Signal::Comment) => 0,
         };
         size_of::<Frame>() + held
     }

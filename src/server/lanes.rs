@@ -95,7 +95,7 @@ impl Lanes {
 
     /// Nobody is at its end any more: what was for whoever was there alone is not said.
     pub(super) fn detach(&mut self, lane: Lane) {
-        self.retain(lane, |frame| !frame.is_of_exchange());
+        self.retain(lane, |frame| !matches!(frame, Frame::Signal(_)));
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.is_attached = false;
             self.sort(lane);

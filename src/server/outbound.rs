@@ -93,7 +93,7 @@ impl Server {
                 self.say_reply(buf, request);
                 self.lanes.settle(lane);
             }
-            Frame::Begin(_) | Frame::Comment | Frame::Endpoint(_) | Frame::Replayed(..) => {}
+            Frame::Signal(_) => {}
         }
     }
 

@@ -140,6 +140,14 @@ impl Exchange {
         events
     }
 
+    /// The events of it, if it is a stream of them.
+    pub(crate) fn sse_or_nothing(&self) -> Vec<Sse> {
+        if self.field("content-type") == Some("text/event-stream") {
+            return self.sse();
+        }
+        Vec::new()
+    }
+
     /// Every message of it, whatever its kind.
     pub(crate) fn messages(&self) -> Vec<Value> {
         let kind = self.field("content-type").unwrap_or_default();

@@ -507,8 +507,8 @@ impl Site {
     /// The id of the last event that has one.
     #[track_caller]
     pub(crate) fn last_event_id(&self, stream: StreamId) -> String {
-        let ids = self.sse(stream).into_iter().filter_map(|event| event.id);
-        ids.last().expect("an event has an id")
+        let mut ids = self.sse(stream).into_iter().filter_map(|event| event.id);
+        ids.next_back().expect("an event has an id")
     }
 
     /// What `pick` finds in the events, in order.

@@ -18,6 +18,9 @@ pub(super) const EVENTS: &str = "text/event-stream";
 /// How long a client that comes at the wrong time is asked to stay away, in seconds.
 const COME_BACK_AFTER: &str = "5";
 
+/// As many bytes of fields are kept while a body arrives (S-INH-06): arguments that are repeated may be long, but not like this.
+const MOST_FIELD_BYTES: usize = 64 << 10;
+
 /// Why a request is turned away.
 #[derive(Debug)]
 pub(super) struct Refusal {
@@ -91,10 +94,15 @@ pub(super) fn look(http: &Http, is_legacy: bool, head: RequestHead<'_>) -> Resul
     if head.verb == Verb::Post && has_kind && !media::is(kind, JSON) {
         return Err(Refusal::new(415, "a message is `application/json`"));
     }
+    let fields = kept(&head.fields);
+    if fields.bytes() > MOST_FIELD_BYTES {
+        let text = "the header fields are longer than a message needs";
+        return Err(Refusal::new(431, text));
+    }
     Ok(Asked {
         verb: head.verb,
         route,
-        fields: kept(&head.fields),
+        fields,
         user: head.user.map(Into::into),
         takes,
         body: Vec::new(),

@@ -30,7 +30,7 @@ use session::Sessions;
 use tools::Tools;
 
 use super::event::{Cancelled, State};
-use super::frame::{Answer, Frame};
+use super::frame::{Answer, Frame, Signal};
 use super::lanes::Kind;
 use super::origin::{Lane, SessionKey, Whose};
 use super::{Server, Timer};
@@ -342,9 +342,9 @@ impl Server {
         let lane = exchange.lane;
         let is_quiet = self.lanes.is_empty(lane) && self.lanes.under_way(lane) == 0;
         if is_quiet && exchange.has_begun {
-            self.lanes.push(lane, Frame::Comment);
+            self.lanes.push(lane, Frame::Signal(Signal::Comment));
         } else if is_quiet && exchange.takes.sse {
-            self.lanes.push(lane, Frame::Begin(0));
+            self.lanes.push(lane, Frame::Signal(Signal::Begin(0)));
         }
         self.arm_pulse(stream);
     }

@@ -2,9 +2,11 @@
 
 use alloc::format;
 
+use super::super::Server;
+use super::super::event::Unanswered;
+use super::super::frame::{Frame, Signal};
 use super::super::origin::{Lane, Origin, SessionKey, Whose};
 use super::super::params::Params;
-use super::super::{Server, event::Unanswered, frame::Frame};
 use super::exchange::{Asked, Takes};
 use super::ladder::{self, Refusal, Said, mismatch};
 use crate::http::{Fields, names};
@@ -100,7 +102,8 @@ impl Server {
             sse: true,
         };
         self.open_exchange(stream, takes, Some(session));
-        self.lanes.push(from.lane, Frame::Begin(0));
+        let begin = Frame::Signal(Signal::Begin(0));
+        self.lanes.push(from.lane, begin);
         self.batch(&from, batch, text);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use alloc::format;
 
 use super::super::Server;
-use super::super::frame::Frame;
+use super::super::frame::{Frame, Signal};
 use super::super::lanes::Kind;
 use super::super::origin::{Origin, SessionKey};
 use super::exchange::{Asked, Exchange};
@@ -36,8 +36,8 @@ impl Server {
             session.is_sse = true;
         }
         self.lanes.add(key.lane(), Kind::Lasting);
-        self.lanes
-            .push(key.lane(), Frame::Endpoint(endpoint.into()));
+        let endpoint = Signal::Endpoint(endpoint.into());
+        self.lanes.push(key.lane(), Frame::Signal(endpoint));
         let mut exchange = Exchange::new(key.lane(), asked.takes);
         exchange.session = Some(key);
         self.carry(stream, exchange);

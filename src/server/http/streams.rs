@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::event::{Cancelled, Peer};
-use super::super::frame::Frame;
+use super::super::frame::{Frame, Signal};
 use super::super::lanes::Kind;
 use super::super::legacy::Scope;
 use super::super::origin::{Lane, Origin, SessionKey};
@@ -247,7 +247,7 @@ impl Server {
             }
         };
         let (is_known, mut frames) = self.replay(key, name, after);
-        frames.insert(0, Frame::Begin(after));
+        frames.insert(0, Frame::Signal(Signal::Begin(after)));
         let http = self.http.as_ref();
         let born = http.and_then(|http| http.sessions.stream(key, name));
         let lane = match born {
@@ -293,7 +293,8 @@ impl Server {
         let is_known = http
             .events
             .replay(&session.id, name, after, &mut |number, message| {
-                frames.push(Frame::Replayed(number, message.into()));
+                let again = Signal::Replayed(number, message.into());
+                frames.push(Frame::Signal(again));
             });
         (is_known, frames)
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::super::Server;
 use super::super::event::{Event, State};
-use super::super::frame::{Answer, Frame};
+use super::super::frame::{Answer, Frame, Signal};
 use super::super::origin::{Lane, SessionKey};
 use super::super::reply::Verdict;
 use super::super::requests::{Arrival, Phase};
@@ -103,37 +103,41 @@ impl Server {
 
     /// Appends an event, or what else there is in a stream of them.
     fn say_event(&mut self, buf: &mut Vec<u8>, lane: Lane, frame: Frame) {
-        match frame {
-            Frame::Begin(after) => self.say_beginning(buf, lane, after),
-            Frame::Comment => sse::comment(buf),
-            Frame::Endpoint(place) => {
+        if let Frame::Signal(signal) = frame {
+            return self.say_signal(buf, lane, signal);
+        }
+        let mut message = self.take_scratch();
+        self.say(&mut message, lane, frame);
+        if !message.is_empty() {
+            let held = self.hold(lane, &message);
+            let id = held.map(|(name, number)| {
+                self.heard(lane, number);
+                event_id(name, number)
+            });
+            let name = self.is_sse(lane).then_some("message");
+            sse::begin(buf, id.as_deref(), name);
+            buf.extend_from_slice(&message);
+            sse::end(buf);
+        }
+        self.give_scratch(message);
+    }
+
+    fn say_signal(&mut self, buf: &mut Vec<u8>, lane: Lane, signal: Signal) {
+        match signal {
+            Signal::Begin(after) => self.say_beginning(buf, lane, after),
+            Signal::Comment => sse::comment(buf),
+            Signal::Endpoint(place) => {
                 sse::begin(buf, None, Some("endpoint"));
                 buf.extend_from_slice(place.as_bytes());
                 sse::end(buf);
             }
-            Frame::Replayed(number, message) => {
+            Signal::Replayed(number, message) => {
                 let name = self.name_of(lane).map(|(_, name)| name);
                 let id = name.map(|name| event_id(name, number));
                 self.heard(lane, number);
                 sse::begin(buf, id.as_deref(), None);
                 buf.extend_from_slice(message.as_bytes());
                 sse::end(buf);
-            }
-            frame => {
-                let mut message = self.take_scratch();
-                self.say(&mut message, lane, frame);
-                if !message.is_empty() {
-                    let number = self.hold(lane, &message);
-                    let id = number.map(|(name, number)| {
-                        self.heard(lane, number);
-                        event_id(name, number)
-                    });
-                    let name = self.is_sse(lane).then_some("message");
-                    sse::begin(buf, id.as_deref(), name);
-                    buf.extend_from_slice(&message);
-                    sse::end(buf);
-                }
-                self.give_scratch(message);
             }
         }
     }
@@ -223,33 +227,31 @@ impl Server {
             return status;
         }
         let is_in_session = exchange.is_some_and(|exchange| exchange.session.is_some());
-        match frame {
-            Frame::Answer(_, Answer::Error(error)) => {
-                let ends = self.state == State::Draining && error.code == code::INTERNAL_ERROR;
-                let blame = if is_in_session && !ends {
-                    Blame::Session
-                } else {
-                    Blame::Server
-                };
-                ladder::status(error.code, blame)
-            }
-            Frame::Reply(request, _) if !is_in_session => {
-                let entry = self.requests.get(*request);
-                match entry.map(|entry| &entry.phase) {
-                    Some(Phase::Answered(Verdict::Error(error))) => {
-                        ladder::status(error.code, Blame::Application)
-                    }
-                    Some(
-                        Phase::Answered(Verdict::Input(_) | Verdict::Result(..))
-                        | Phase::Asking
-                        | Phase::Away(_)
-                        | Phase::Open,
-                    )
-                    | None => 200,
-                }
-            }
-            _ => 200,
+        if let Frame::Answer(_, Answer::Error(error)) = frame {
+            let ends = self.state == State::Draining && error.code == code::INTERNAL_ERROR;
+            let blame = if is_in_session && !ends {
+                Blame::Session
+            } else {
+                Blame::Server
+            };
+            return ladder::status(error.code, blame);
         }
+        match self.error_in(frame) {
+            Some(code) if !is_in_session => ladder::status(code, Blame::Application),
+            Some(_) | None => 200,
+        }
+    }
+
+    /// The code of the error with which the application answers, if it does.
+    fn error_in(&self, frame: &Frame) -> Option<i64> {
+        let Frame::Reply(request, _) = frame else {
+            return None;
+        };
+        let entry = self.requests.get(*request)?;
+        if let Phase::Answered(Verdict::Error(error)) = &entry.phase {
+            return Some(error.code);
+        }
+        None
     }
 }
 
@@ -282,7 +284,8 @@ impl Server {
         let can_begin = exchange.is_some_and(|exchange| exchange.takes.sse && !exchange.has_begun);
         let is_batch = !self.lanes.is_empty(arrival.lane);
         if arrival.session.is_some() && can_begin && !is_batch && self.has_replay() {
-            self.lanes.push(arrival.lane, Frame::Begin(0));
+            let begin = Frame::Signal(Signal::Begin(0));
+            self.lanes.push(arrival.lane, begin);
         }
     }
 }
