@@ -19,7 +19,7 @@ use crate::wire::{self, Inbound, SseEvent, SseReader};
 const GOOD_WHILE: Duration = Duration::from_secs(60);
 
 /// A server that said so often that it is there, and nothing else, says it as a rule.
-const BEATS: u32 = 2;
+const BEATS: u32 = 3;
 
 /// What they bring.
 impl Client {
@@ -67,7 +67,7 @@ impl Client {
             exchange.thread.is_worth_it |= id.is_some();
             exchange.thread.cursor = id.map(Into::into);
         }
-        let is_beat = !has_event && reader.buffered() == 0;
+        let is_beat = !has_event && reader.is_between_events();
         self.put_body(stream, Body::Events(reader));
         self.beat_on(stream, is_beat);
     }
