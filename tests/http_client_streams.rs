@@ -2,7 +2,7 @@
 
 mod web;
 
-use std::time::Duration;
+use core::time::Duration;
 
 use everlink::FaultKind;
 use everlink::client::{CallOptions, Cause, Delivery, Event, FailureKind, State};

@@ -17,12 +17,17 @@
     unused_imports,
     reason = "every test uses its own part of it"
 )]
+#![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
 
 #[path = "../world/chunking.rs"]
 mod chunking;
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 pub(crate) use chunking::Chunking;
 use everlink::client::{Ask, CallOptions, Client, Event, Failure, Outcome, State};
