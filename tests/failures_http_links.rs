@@ -99,7 +99,6 @@ fn f_062_every_exchange_has_a_deadline() {
 }
 
 #[test]
-#[ignore = "a message that has no reply has no deadline either"]
 fn f_062_a_message_without_a_reply_has_a_deadline_too() {
     let mut web = Web::legacy();
     for _ in 0..3_000 {
@@ -109,7 +108,7 @@ fn f_062_a_message_without_a_reply_has_a_deadline_too() {
         web.pump();
         web.posted("notifications/strange");
         while let Some(post) = web.find(|begun| begun.method() == "ping") {
-            web.answer(&post);
+            web.serve(&post);
         }
         web.pass(seconds(1));
     }
@@ -118,7 +117,6 @@ fn f_062_a_message_without_a_reply_has_a_deadline_too() {
 }
 
 #[test]
-#[ignore = "what was replied to elsewhere stays open"]
 fn f_062_an_exchange_whose_call_is_settled_does_not_stay_open() {
     let mut web = Web::legacy_with_news();
     let news = web.begun(Verb::Get);
@@ -132,7 +130,6 @@ fn f_062_an_exchange_whose_call_is_settled_does_not_stay_open() {
 }
 
 #[test]
-#[ignore = "when the end of a handshake is not taken, nothing is ever sent"]
 fn f_062_the_end_of_a_handshake_has_a_deadline() {
     let mut config = config();
     config.dialect = Dialect::Legacy;
@@ -262,7 +259,7 @@ fn f_067_while_a_person_is_asked_no_clock_runs() {
     let again = web.posted("tools/call");
     assert_ne!(again.body["id"], post.body["id"]);
     assert_eq!(again.body["params"]["requestState"], "s");
-    web.answer(&again);
+    web.serve(&again);
     assert!(web.reply(call).is_ok());
 }
 
@@ -287,7 +284,7 @@ fn f_068_a_question_is_answered_while_everything_else_waits() {
     web.event(post.stream, None, &result(&post, json!({"content": []})));
     assert!(web.reply(call).is_ok());
     let post = web.posted("tools/call");
-    web.answer(&post);
+    web.serve(&post);
     assert!(web.reply(waiting).is_ok());
 }
 
@@ -310,7 +307,7 @@ fn f_069_a_blip_leaves_a_modern_call_unknown_and_it_is_not_repeated() {
         assert_eq!(failure.blame(), Blame::Transport);
         let again = web.posted("resources/read");
         assert_ne!(again.body["id"], read.body["id"]);
-        web.answer(&again);
+        web.serve(&again);
         assert!(web.reply(reads).is_ok());
         web.pass_served(seconds(60));
         assert_eq!(web.count(is_call), 1);
@@ -434,7 +431,7 @@ fn f_078_a_call_to_a_parked_link_is_itself_the_wish() {
     assert_eq!(web.opens, opens + 1);
     web.agree_modern();
     let post = web.posted("tools/call");
-    web.answer(&post);
+    web.serve(&post);
     assert!(web.reply(call).is_ok());
 }
 
@@ -532,7 +529,6 @@ fn f_081_what_was_not_run_or_may_be_run_twice_is_sent_again() {
 }
 
 #[test]
-#[ignore = "what a gateway refuses after it was passed on is sent again"]
 fn f_081_a_gateway_that_asks_for_patience_has_perhaps_passed_the_call_on() {
     let mut web = Web::modern();
     let call = web.call("tools/call", json!({"name": "act"}));
@@ -552,7 +548,7 @@ fn f_083_any_byte_is_a_sign_of_life_and_work_is_no_silence() {
         let post = web.posted("tools/call");
         web.pass(seconds(400));
         assert_eq!(web.client.stats().probes, 0);
-        web.answer(&post);
+        web.serve(&post);
         assert!(web.reply(call).is_ok());
         assert_eq!(web.opens, 1);
     }
@@ -579,7 +575,7 @@ fn f_084_a_quiet_server_is_probed_in_the_words_of_its_era() {
     let mut web = Web::modern();
     web.pass(seconds(31));
     let probe = web.posted("server/discover");
-    web.answer(&probe);
+    web.serve(&probe);
     web.pass(seconds(15));
     assert_eq!(web.client.state(), State::Ready);
 
@@ -668,7 +664,7 @@ fn f_087_every_attempt_is_a_fresh_one() {
     web.agree_modern();
     let call = web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
-    web.answer(&post);
+    web.serve(&post);
     assert!(web.reply(call).is_ok());
 }
 
@@ -703,7 +699,7 @@ fn f_102_what_is_in_flight_has_a_while_and_then_an_outcome() {
         web.pump();
         let new = web.call("tools/call", json!({"name": "new"}));
         web.pass(seconds(4));
-        web.answer(&post);
+        web.serve(&post);
         assert!(web.reply(quick).is_ok());
         assert_eq!(web.unseen(), 0, "nothing new is sent");
         web.pass(seconds(1));
@@ -800,15 +796,28 @@ fn f_109_what_waits_is_bounded_in_bytes_both_ways() {
 }
 
 #[test]
-#[ignore = "over HTTP the driver is handed whatever there is"]
 fn f_109_what_is_handed_to_the_driver_is_bounded_in_bytes() {
     let mut web = Web::modern();
+    let large: Payload = json!({"name": "add", "arguments": "x".repeat(1 << 20)})
+        .to_string()
+        .parse()
+        .expect("JSON");
     for _ in 0..50 {
-        let arguments = "x".repeat(1 << 20);
-        web.call("tools/call", json!({"name": "add", "arguments": arguments}));
+        let params = Some(large.clone());
+        let accepted = web
+            .client
+            .call(web.now, "tools/call", params, CallOptions::new());
+        web.pump();
+        if accepted.is_err() {
+            break;
+        }
     }
     let begun = web.count(is_call);
-    assert!(begun < 50, "{begun} MiB are with the driver");
+    assert!(begun <= 8, "{begun} MiB are with the driver");
+    // One was read, and there is room for the next.
+    let post = web.posted("tools/call");
+    web.serve(&post);
+    assert_eq!(web.count(is_call), begun + 1);
 }
 
 #[test]
@@ -852,7 +861,7 @@ fn f_112_credentials_are_asked_for_with_each_request() {
     let again = web.posted("tools/call");
     assert_ne!(again.stream, post.stream);
     assert!(web.all.iter().all(|b| b.field("authorization").is_none()));
-    web.answer(&again);
+    web.serve(&again);
     assert!(web.reply(call).is_ok());
 }
 
@@ -939,7 +948,6 @@ fn f_114_credentials_that_are_never_good_enough_end_the_call() {
 }
 
 #[test]
-#[ignore = "credentials are asked for although nothing waits for them"]
 fn f_114_a_call_that_has_failed_holds_up_no_other() {
     let mut web = Web::modern();
     let call = web.call("tools/call", json!({"name": "forbidden"}));
@@ -955,7 +963,6 @@ fn f_114_a_call_that_has_failed_holds_up_no_other() {
 }
 
 #[test]
-#[ignore = "what the link itself wants to send is refused and asked about again and again"]
 fn f_114_who_said_no_is_not_asked_again_for_nobody() {
     let mut web = Web::modern();
     let is_listen = |begun: &&Begun| begun.method() == "subscriptions/listen";
@@ -973,7 +980,6 @@ fn f_114_who_said_no_is_not_asked_again_for_nobody() {
 }
 
 #[test]
-#[ignore = "a list is not among what fails for want of credentials"]
 fn f_114_a_list_fails_with_the_denial_too() {
     let mut web = Web::modern();
     let call = web
@@ -990,7 +996,6 @@ fn f_114_a_list_fails_with_the_denial_too() {
 }
 
 #[test]
-#[ignore = "a message without a reply is sent again for ever"]
 fn f_114_a_message_that_is_never_let_in_is_given_up() {
     let mut config = config();
     config.dialect = Dialect::Legacy;
@@ -1082,7 +1087,6 @@ fn f_116_every_end_says_what_happened() {
 }
 
 #[test]
-#[ignore = "a call that found nobody there says that a response broke off, and not why"]
 fn f_116_a_call_that_found_nobody_there_says_so() {
     for (fault, words) in [
         (FaultKind::Tls, "secure channel"),

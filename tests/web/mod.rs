@@ -670,7 +670,7 @@ impl Web {
     }
 
     /// Answers a request with a result of the era that it is written in.
-    pub fn answer(&mut self, post: &Begun) {
+    pub fn serve(&mut self, post: &Begun) {
         let done = match post.method() {
             "server/discover" => discovery(),
             "tools/list" => json!({"resultType": "complete", "ttlMs": 0, "tools": []}),
@@ -689,7 +689,7 @@ impl Web {
                 } else if post.method() == "initialize" {
                     self.json(post.stream, 200, &result(&post, introduction("2025-11-25")));
                 } else {
-                    self.answer(&post);
+                    self.serve(&post);
                 }
             }
             if self.now >= until {
