@@ -69,7 +69,10 @@ impl Client {
             Load::None => None,
         };
         let is_gate = matches!(load, Load::Frame(Frame::Initialized, _));
-        let is_choice = matches!(&load, Load::Frame(frame, _) if frame.is_choice());
+        let choice = match &load {
+            Load::Frame(frame, _) => frame.choice().map(Box::from),
+            Load::Call(_) | Load::None => None,
+        };
         let web = self.web.as_mut()?;
         let head = web.post(&message);
         let mut exchange = Exchange::new(wire.map_or(Purpose::Message, Purpose::Request), load);
@@ -83,8 +86,8 @@ impl Client {
         if is_gate {
             web.gate = Some(stream);
         }
-        if is_choice {
-            web.choosing = Some(stream);
+        if let Some(choice) = choice {
+            web.choosing.insert(stream, choice);
         }
         if wire.is_none() {
             let patience = self.config.http.as_ref().map(|http| http.message_timeout);
@@ -98,11 +101,6 @@ impl Client {
             head: head.into(),
             len,
         })
-    }
-
-    /// Whether a choice of the watch is under way, so that the next one must not overtake it.
-    pub(super) fn is_choosing(&self) -> bool {
-        self.web.as_ref().is_some_and(|web| web.choosing.is_some())
     }
 
     /// What the fields say of a message. The version is that of the message itself.
@@ -266,9 +264,7 @@ impl Client {
         let Some(web) = &mut self.web else {
             return;
         };
-        if web.choosing == Some(stream) {
-            web.choosing = None;
-        }
+        web.choosing.remove(&stream);
         if web.gate == Some(stream) {
             web.gate = None;
             web.is_introduced |= is_accepted;

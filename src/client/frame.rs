@@ -67,12 +67,21 @@ impl Frame {
         }))
     }
 
-    /// Whether it chooses something that a later one may choose otherwise.
-    pub(super) const fn is_choice(&self) -> bool {
-        matches!(
-            self,
-            Frame::SetLevel(..) | Frame::Subscribe(..) | Frame::Unsubscribe(..)
-        )
+    /// What it chooses something of that a later one may choose otherwise.
+    pub(super) fn choice(&self) -> Option<&str> {
+        match self {
+            Frame::SetLevel(..) => Some(names::LOGGING_SET_LEVEL),
+            Frame::Subscribe(_, uri) | Frame::Unsubscribe(_, uri) => Some(uri),
+            Frame::Answer(..)
+            | Frame::Cancel(..)
+            | Frame::Discover(_)
+            | Frame::Initialize(..)
+            | Frame::Initialized
+            | Frame::Listen(..)
+            | Frame::Notify(..)
+            | Frame::Page(..)
+            | Frame::Ping(_) => None,
+        }
     }
 
     const fn is_answer(&self) -> bool {
@@ -149,22 +158,22 @@ impl Frames {
         self.notices -= usize::from(frame.is_notice());
     }
 
-    /// The next one to write, and how often it was turned away. Where choices of the watch are under way, no other one is next: they
+    /// The next one to write, and how often it was turned away. One that chooses what is being chosen by another waits for that: they
     /// count in their order.
-    pub(super) fn pop(&mut self, is_choosing: bool) -> Option<(Frame, u32)> {
-        let at = self.next(is_choosing)?;
+    pub(super) fn pop(&mut self, is_chosen: impl Fn(&str) -> bool) -> Option<(Frame, u32)> {
+        let at = self.next(is_chosen)?;
         let (frame, times) = self.waiting.remove(at)?;
         self.discount(&frame);
         Some((frame, times))
     }
 
-    pub(super) fn has_next(&self, is_choosing: bool) -> bool {
-        self.next(is_choosing).is_some()
+    pub(super) fn has_next(&self, is_chosen: impl Fn(&str) -> bool) -> bool {
+        self.next(is_chosen).is_some()
     }
 
-    fn next(&self, is_choosing: bool) -> Option<usize> {
+    fn next(&self, is_chosen: impl Fn(&str) -> bool) -> Option<usize> {
         let mut all = self.waiting.iter();
-        all.position(|(frame, _)| !(is_choosing && frame.is_choice()))
+        all.position(|(frame, _)| !frame.choice().is_some_and(&is_chosen))
     }
 
     /// Nothing new is asked of this server; what it asked is still answered.

@@ -156,6 +156,10 @@ impl Client {
             return;
         }
         self.abort_exchange(stream);
+        // What a refusal says in many words matters less than the refusal.
+        if self.exchange_mut(stream).is_some_and(|e| e.is_refused()) {
+            return self.exchange_ended(stream, &[]);
+        }
         let Some(exchange) = self.take_exchange(stream) else {
             return;
         };
@@ -376,10 +380,12 @@ impl Client {
             return self.handshake_refused(wire, status, error);
         }
         let is_modern = self.voice.version().era() == Era::Modern;
-        let is_strange = is_modern
-            && (400..500).contains(&status)
-            && error.as_ref().is_none_or(|error| is_unlike_modern(error));
         let is_probe = errand == Errand::Probe;
+        let is_strange = match &error {
+            _ if !is_modern => false,
+            Some(error) => is_probe && is_unlike_modern(error),
+            None => matches!(status, 400 | 404 | 405),
+        };
         match error {
             Some(error) => {
                 self.errands.close(wire);

@@ -18,6 +18,7 @@ use super::{Client, Timer};
 use crate::http::{Fields, names};
 use crate::id::{CallId, StreamId};
 use crate::protocol::code;
+use crate::watch::List;
 use crate::wire::ErrorObject;
 
 /// As many bytes of a challenge are told.
@@ -358,6 +359,10 @@ impl Client {
             return;
         };
         web.auth.given += 1;
+        // S-CACHE-08: what was read under other credentials may be another list.
+        for list in List::ALL {
+            self.catalog.changed(list);
+        }
         let (listen, is_old) = (web.listen, !web.is_streamable());
         self.thaw();
         if self.state == State::Handshaking {

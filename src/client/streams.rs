@@ -67,16 +67,17 @@ impl Client {
             exchange.thread.is_worth_it |= id.is_some();
             exchange.thread.cursor = id.map(Into::into);
         }
+        let is_beat = !has_event && reader.buffered() == 0;
         self.put_body(stream, Body::Events(reader));
-        self.beat_on(stream, has_event);
+        self.beat_on(stream, is_beat);
     }
 
     /// A server that says now and then that it is there, and then ceases to, is not.
-    fn beat_on(&mut self, stream: StreamId, has_event: bool) {
+    fn beat_on(&mut self, stream: StreamId, is_beat: bool) {
         let Some(exchange) = self.exchange_mut(stream) else {
             return;
         };
-        exchange.beats += u32::from(!has_event);
+        exchange.beats = exchange.beats.saturating_add(u32::from(is_beat));
         if exchange.beats >= BEATS {
             let silence = self.config.http.as_ref().map(|http| http.stream_silence);
             self.arm_in(Timer::Exchange(stream), silence.unwrap_or_default());

@@ -50,8 +50,8 @@ pub(super) struct Web {
     pub(super) gate: Option<StreamId>,
     /// The server took that message, so that its session is good for more than a handshake.
     pub(super) is_introduced: bool,
-    /// The message with a choice of the watch that is under way: the next choice waits for it.
-    pub(super) choosing: Option<StreamId>,
+    /// What is being chosen, by the exchanges that carry the choices: another choice of the same waits.
+    pub(super) choosing: BTreeMap<StreamId, Box<str>>,
     pub(super) auth: Auth,
     /// Until when the server wants to be left alone.
     pub(super) paused_until: Option<Instant>,
@@ -122,7 +122,7 @@ impl Web {
             is_known_old: false,
             gate: None,
             is_introduced: false,
-            choosing: None,
+            choosing: BTreeMap::new(),
             auth: Auth::default(),
             paused_until: None,
             listen: Listen::Off,
@@ -142,7 +142,7 @@ impl Web {
         self.carrier = Carrier::Streamable;
         self.gate = None;
         self.is_introduced = false;
-        self.choosing = None;
+        self.choosing.clear();
         self.auth.is_pending = false;
         self.paused_until = None;
         self.listen = Listen::Off;
@@ -168,6 +168,11 @@ impl Web {
             && !self.is_session_over
             && self.gate.is_none()
             && self.paused_until.is_none()
+    }
+
+    /// Whether this is being chosen by a message under way, which must not be overtaken.
+    pub(super) fn is_chosen(&self, choice: &str) -> bool {
+        self.choosing.values().any(|chosen| **chosen == *choice)
     }
 
     pub(super) const fn is_streamable(&self) -> bool {
