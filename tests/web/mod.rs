@@ -631,3 +631,104 @@ pub(crate) fn introduction(version: &str) -> Value {
 pub(crate) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
+
+/// What most tests of trouble need: responses in one word, and what is to be counted.
+impl Web {
+    /// A link that is ready behind the transport of 2024-11-05, and the one stream that it listens to.
+    pub fn old() -> (Web, StreamId) {
+        Web::old_with(config())
+    }
+
+    pub fn old_with(mut config: Config) -> (Web, StreamId) {
+        config.dialect = everlink::Dialect::Legacy;
+        let mut web = Web::new(config);
+        web.connect();
+        let post = web.posted("initialize");
+        web.status(post.stream, 405);
+        let stream = web.agree_old();
+        (web, stream)
+    }
+
+    /// Answers the handshake behind the transport of 2024-11-05, from its GET on.
+    pub fn agree_old(&mut self) -> StreamId {
+        let get = self.begun(Verb::Get);
+        self.stream(get.stream);
+        self.bytes(get.stream, b"event: endpoint\ndata: /messages\n\n");
+        let post = self.posted("initialize");
+        self.status(post.stream, 202);
+        let introduced = result(&post, introduction("2024-11-05"));
+        self.event(get.stream, None, &introduced);
+        let post = self.posted("notifications/initialized");
+        self.status(post.stream, 202);
+        get.stream
+    }
+
+    /// Answers `initialize` and no more, opening this session.
+    pub fn introduce(&mut self, session: &str) {
+        let post = self.posted("initialize");
+        let fields = [
+            ("content-type", "application/json"),
+            ("mcp-session-id", session),
+        ];
+        let body = result(&post, introduction("2025-11-25")).to_string();
+        self.respond(post.stream, 200, &fields, &body);
+    }
+
+    /// Answers a request with a result of the era that it is written in.
+    pub fn serve(&mut self, post: &Begun) {
+        let done = match post.method() {
+            "server/discover" => discovery(),
+            "tools/list" => json!({"resultType": "complete", "ttlMs": 0, "tools": []}),
+            _ => json!({"resultType": "complete", "content": [], "contents": []}),
+        };
+        self.json(post.stream, 200, &result(post, done));
+    }
+
+    /// Time passes, second by second, and everything that is posted meanwhile is answered.
+    pub fn pass_served(&mut self, span: Duration) {
+        let until = self.now + span;
+        loop {
+            while let Some(post) = self.find(|begun| begun.verb == Verb::Post) {
+                if post.body["id"].is_null() {
+                    self.status(post.stream, 202);
+                } else if post.method() == "initialize" {
+                    self.json(post.stream, 200, &result(&post, introduction("2025-11-25")));
+                } else {
+                    self.serve(&post);
+                }
+            }
+            if self.now >= until {
+                return;
+            }
+            self.pass(until.since(self.now).min(seconds(1)));
+        }
+    }
+
+    /// The connection fails with all of these.
+    pub fn fail_with(&mut self, stream: StreamId, kinds: &[FaultKind]) {
+        let faults: Vec<Fault> = kinds.iter().map(|kind| Fault::new(*kind)).collect();
+        self.close(stream, &faults);
+    }
+
+    /// How many exchanges of this kind were ever begun.
+    pub fn count(&self, is_it: impl Fn(&Begun) -> bool) -> usize {
+        self.all.iter().filter(|begun| is_it(begun)).count()
+    }
+
+    /// How many exchanges are not over.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// How often the application was asked for credentials.
+    pub fn challenges(&self) -> usize {
+        let asked = |event: &&Event| matches!(event, Event::AuthRequired(_));
+        self.events.iter().filter(asked).count()
+    }
+
+    /// How the last life ended, in words.
+    pub fn last_end(&self) -> String {
+        let ended = self.client.last_end();
+        ended.map_or_else(String::new, ToString::to_string)
+    }
+}
