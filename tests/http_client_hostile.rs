@@ -37,7 +37,6 @@ fn out_of_touch() -> Web {
 }
 
 #[test]
-#[ignore = "what is put off opens the gate as if it had been said"]
 fn one_stream_of_news_is_enough() {
     for fields in [
         (401, ("www-authenticate", "Bearer")),
@@ -397,7 +396,6 @@ fn a_stream_that_cannot_be_held_is_not_held() {
 }
 
 #[test]
-#[ignore = "failures use up the redirects of a life"]
 fn a_server_that_is_found_by_a_redirect_stays_found() {
     let mut web = Web::modern();
     for _ in 0..20 {
@@ -416,7 +414,6 @@ fn a_server_that_is_found_by_a_redirect_stays_found() {
 }
 
 #[test]
-#[ignore = "a server that is busy is taken for one of another era"]
 fn a_server_that_is_busy_is_of_the_era_that_it_was() {
     for status in [408, 425, 429] {
         let mut web = Web::modern();
@@ -429,7 +426,6 @@ fn a_server_that_is_busy_is_of_the_era_that_it_was() {
 }
 
 #[test]
-#[ignore = "each refusal for want of time is followed by a probe"]
 fn a_server_that_wants_fewer_requests_does_not_get_more() {
     let mut web = Web::modern();
     let begun = web.all.len();
@@ -442,7 +438,6 @@ fn a_server_that_wants_fewer_requests_does_not_get_more() {
 }
 
 #[test]
-#[ignore = "a piece of an event counts as a sign of life of its own"]
 fn a_silent_worker_is_waited_for_however_its_last_words_were_cut() {
     for pieces in [1, 2, 5, 50] {
         let mut web = Web::modern();
@@ -468,7 +463,6 @@ fn a_silent_worker_is_waited_for_however_its_last_words_were_cut() {
 }
 
 #[test]
-#[ignore = "a stream that nobody reads is taken for a silent one"]
 fn a_stream_that_is_not_read_is_not_blamed_for_its_silence() {
     let mut web = Web::legacy_with_news();
     let news = web.begun(Verb::Get);
@@ -487,7 +481,6 @@ fn a_stream_that_is_not_read_is_not_blamed_for_its_silence() {
 }
 
 #[test]
-#[ignore = "a choice that is not answered holds up all that come after it"]
 fn a_choice_that_is_not_answered_holds_up_the_next_for_a_while() {
     let mut web = Web::legacy();
     let mut watch = Watch::lists();
@@ -508,7 +501,6 @@ fn a_choice_that_is_not_answered_holds_up_the_next_for_a_while() {
 }
 
 #[test]
-#[ignore = "credentials make one look where one was told not to"]
 fn where_nobody_is_to_look_behind_the_old_transport_nobody_does() {
     let mut config = legacy_config();
     config.http.as_mut().expect("over HTTP").falls_back = false;
@@ -523,7 +515,6 @@ fn where_nobody_is_to_look_behind_the_old_transport_nobody_does() {
 }
 
 #[test]
-#[ignore = "a stream is asked for with ever new credentials"]
 fn a_stream_that_takes_no_credentials_is_given_up() {
     // That of the old transport.
     let mut web = Web::new(legacy_config());

