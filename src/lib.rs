@@ -33,6 +33,23 @@
 //!   is, never by its text.
 //! - Hold back reading while [`Client::wants_input`] is false.
 //!
+//! # Over HTTP
+//!
+//! HTTP is data here: [`http`] has the heads of requests and responses, bodies are bytes, and each exchange is a stream of its own.
+//! Sockets, TLS and the framing of HTTP are a library's. A driver of a client ([`Config::http`]) keeps to these instead of what is about
+//! processes and pipes:
+//!
+//! - Answer [`Output::Open`] with [`Input::Opened`] at once: there is nothing to open. From there to [`Output::Release`] every exchange
+//!   of the epoch is the driver's; with `Release`, cut those that are left.
+//! - Begin each [`Output::Request`] at once, beside the others, with the credentials of that moment; follow no redirect. Report the
+//!   response with [`Input::Response`], its body with [`Input::Bytes`], its end with [`Input::End`]; a request that came to nothing with
+//!   `End` and its faults alone.
+//! - With [`Output::Abort`], cut the exchange and say no more of it.
+//!
+//! A driver of a server reports each request with [`Input::Request`], [`Input::Bytes`] and [`Input::End`], and with
+//! [`Input::WriteFailed`] that its client is gone. It answers as [`Output::Response`], [`Output::Write`] and [`Output::Finish`] say, and
+//! reports what it wrote with [`Input::Sent`].
+//!
 //! In turn, the machine never blocks and never fails on what a peer does; it decides every retry, timeout and kill; the same
 //! inputs give the same outputs.
 //!
@@ -101,7 +118,7 @@
 //! |---|---|
 //! | link | the logical connection; it outlives every transport under it |
 //! | epoch | one life of the transport, numbered, never reused |
-//! | stream | one ordered byte channel in an epoch |
+//! | stream | one ordered byte channel in an epoch: all of a pipe, or one exchange of HTTP |
 //! | fault | one typed reason why something ended; ends carry a list of them |
 //! | call | a request of the application at the client's end; it gets exactly one outcome |
 //! | request | the same at the server's end; it gets exactly one answer, or is cancelled |

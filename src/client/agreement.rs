@@ -93,7 +93,8 @@ impl Client {
         let chores = self.watcher.begin(&session);
         self.do_chores(chores);
         self.settle_what_is_not_offered();
-        if is_revived {
+        if let Some(web) = self.web.as_mut().filter(|_| is_revived) {
+            web.is_introduced = true;
             self.gate_opened();
         }
     }
@@ -110,8 +111,12 @@ impl Client {
 
     /// The server is silent to the modern probe.
     pub(super) fn probe_unanswered(&mut self) {
+        if self.errands.wire_for(&Errand::Revive).is_some() {
+            return self.not_revived(false);
+        }
         if let Some(then) = self.handshake.silence() {
             self.errands.rename(&Errand::Discover, Errand::LateDiscover);
+            self.let_linger(&Errand::LateDiscover, self.config.policy.handshake_timeout);
             self.proceed(then);
         }
     }

@@ -11,8 +11,8 @@ use crate::protocol::Era;
 impl Client {
     /// The pulse is due.
     pub(super) fn feel_pulse(&mut self) {
-        // A server that waits for an answer of ours, or is not listened to, is not to blame for its silence.
-        let is_unheard = !self.wants_input(StreamId::DUPLEX);
+        // A server that waits for an answer of ours, is not listened to or not spoken to, is not to blame for its silence.
+        let is_unheard = !self.wants_input(StreamId::DUPLEX) || self.is_kept_silent();
         let Some(pulse) = &mut self.pulse else {
             return;
         };

@@ -46,15 +46,6 @@ struct Property {
 struct Mark {
     /// The name of the field.
     field: Box<str>,
-    kind: Kind,
-}
-
-/// What a marked property may be (S-XHDR-04).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Boolean,
-    Integer,
-    Text,
 }
 
 /// Why the marks of a tool cannot be followed.
@@ -128,13 +119,13 @@ impl Mirrored {
 
     /// The fields of a call with these arguments (S-XHDR-09, S-XHDR-10).
     ///
-    /// A value of another type than the property has none: how it would be spelled is not agreed.
+    /// A value of another type than the property is spelled as what it is: that it is the wrong one is for the tool to say.
     pub(crate) fn fields(&self, arguments: Option<&RawValue>) -> Vec<(String, String)> {
         let found = self.find(arguments).into_iter();
         found
             .filter_map(|(mark, found)| {
                 let text = match found {
-                    Found::Value(argument) => mark.kind.text(argument)?,
+                    Found::Value(argument) => spelled(argument)?,
                     Found::Absent | Found::Twice => return None,
                 };
                 Some((mark.field.clone().into(), value::encode(&text).into_owned()))
@@ -195,24 +186,18 @@ impl Property {
     }
 }
 
-impl Kind {
-    fn of(schema_type: &str) -> Option<Kind> {
-        match schema_type {
-            "boolean" => Some(Kind::Boolean),
-            "integer" => Some(Kind::Integer),
-            "string" => Some(Kind::Text),
-            _ => None,
-        }
-    }
+/// Whether a marked property may be of this type (S-XHDR-04).
+fn is_markable(schema_type: &str) -> bool {
+    matches!(schema_type, "boolean" | "integer" | "string")
+}
 
-    /// An argument as text, if it is of this kind.
-    fn text(self, argument: &RawValue) -> Option<Cow<'_, str>> {
-        let json = argument.get();
-        match self {
-            Kind::Boolean => matches!(json, "true" | "false").then_some(Cow::Borrowed(json)),
-            Kind::Integer => integer(json).map(|integer| Cow::Owned(format!("{integer}"))),
-            Kind::Text => unquoted(json),
-        }
+/// An argument as text, if there is a spelling of it that both ends agree on.
+fn spelled(argument: &RawValue) -> Option<Cow<'_, str>> {
+    let json = argument.get();
+    match json.as_bytes().first() {
+        Some(b'"') => unquoted(json),
+        Some(b'-' | b'0'..=b'9') => integer(json).map(|integer| Cow::Owned(format!("{integer}"))),
+        _ => matches!(json, "true" | "false").then_some(Cow::Borrowed(json)),
     }
 }
 
@@ -378,7 +363,8 @@ struct Open<'a> {
     seen: BTreeSet<Cow<'a, str>>,
     /// The name in its own mark.
     mark: Option<Cow<'a, str>>,
-    kind: Option<Kind>,
+    /// Whether it is of a type that can be marked.
+    is_markable: bool,
     /// Whether it is only a reference to a schema, for which `properties` do not say what it is.
     is_reference: bool,
     /// The properties found in it.
@@ -431,7 +417,7 @@ impl<'a> Search<'a> {
             key: Cow::Borrowed(""),
             seen: BTreeSet::new(),
             mark: None,
-            kind: None,
+            is_markable: false,
             is_reference: false,
             found: Vec::new(),
         });
@@ -471,7 +457,7 @@ impl<'a> Search<'a> {
         match self.open.last_mut() {
             Some(open) if name.is_some() => open.mark = name,
             Some(open) if open.key == "type" => {
-                open.kind = unquoted(json).as_deref().and_then(Kind::of);
+                open.is_markable = unquoted(json).as_deref().is_some_and(is_markable);
             }
             Some(_) | None => {}
         }
@@ -514,15 +500,15 @@ impl<'a> Search<'a> {
         if property.is_reference {
             return Err(Unfit::Place { at: self.place() });
         }
-        let kind = property
-            .kind
-            .ok_or_else(|| Unfit::Type { at: self.place() })?;
+        if !property.is_markable {
+            return Err(Unfit::Type { at: self.place() });
+        }
         if !self.names.insert(name.to_ascii_lowercase()) {
             let name = shown(name.chars());
             return Err(Unfit::Duplicate { name });
         }
         let field = format!("Mcp-Param-{name}").into();
-        Ok(Mark { field, kind })
+        Ok(Mark { field })
     }
 
     /// Whether the value that comes is that of a mark.
@@ -738,7 +724,12 @@ mod tests {
             ),
             (
                 r#"{"region":1,"count":"1","dry":"true","where":{"deep":{"zone":true}}}"#,
-                &[],
+                &[
+                    "Mcp-Param-Count: 1",
+                    "Mcp-Param-Dry-Run: true",
+                    "Mcp-Param-Region: 1",
+                    "Mcp-Param-zone: true",
+                ],
             ),
             (
                 r#"{"region":["a"],"count":[1],"dry":{"a":true},"where":[]}"#,

@@ -134,6 +134,22 @@ impl SseReader {
         }
     }
 
+    /// The same for a stream that goes on after the event with this id: that is the last one until another says its own.
+    #[must_use]
+    pub fn resuming(limit: usize, last_id: &str) -> Self {
+        Self {
+            last_id: String::from(last_id),
+            ..Self::new(limit)
+        }
+    }
+
+    /// Whether nothing of an event has been read since the last one ended: what came since said nothing.
+    pub(crate) fn is_between_events(&self) -> bool {
+        let is_at_start =
+            matches!(self.place, Place::Mark(0) | Place::Name) && self.word.is_empty();
+        is_at_start && (self.given || !self.has_data && !self.has_id && self.name.is_empty())
+    }
+
     /// What comes next, taken from what is buffered and the front of `chunk`; what it used is cut off `chunk`.
     ///
     /// `None` means that `chunk` is used up. Call until then: that also lets go of the memory of a long event. Data of one

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::rows::{Excuse, Failure, Requirement};
-use super::scope::{Class, Scope};
+use super::scope::{self, Class, Scope};
 
 /// A test as the report names it.
 pub(crate) struct Witness {
@@ -33,6 +33,8 @@ pub(crate) struct Entry {
     pub(crate) versions: &'static str,
     pub(crate) level: &'static str,
     pub(crate) text: &'static str,
+    /// Whether it is about HTTP and nothing else.
+    pub(crate) is_of_http: bool,
     pub(crate) standing: Standing,
 }
 
@@ -96,6 +98,15 @@ impl Ledger {
             .map(|entry| entry.id)
             .collect()
     }
+
+    /// The rows about HTTP and nothing else, of whatever class, that no test of this scope shows.
+    pub(crate) fn uncovered_of_http(&self, scope: Scope) -> Vec<&'static str> {
+        self.pages_of(scope)
+            .flat_map(|page| &page.entries)
+            .filter(|entry| entry.is_of_http && entry.is_uncovered())
+            .map(|entry| entry.id)
+            .collect()
+    }
 }
 
 impl Page {
@@ -114,6 +125,7 @@ impl Page {
                     versions: row.versions,
                     level: row.level,
                     text: row.text,
+                    is_of_http: scope::is_of_http(row.transport),
                     standing: standing(row.id, scope, excuses, witnesses),
                 });
             }

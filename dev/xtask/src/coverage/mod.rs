@@ -26,7 +26,8 @@ pub(crate) fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// Fails if the report is not what [`run`] would write, or if a server could break a rule and no test would see it.
+/// Fails if the report is not what [`run`] would write, or if a server over a byte stream could break a rule, or either end one about
+/// HTTP, and no test would see it.
 pub(crate) fn check() -> Outcome {
     let ledger = ledger()?;
     let kept = fs::read_to_string(step::root().join(REPORT)).unwrap_or_default();
@@ -35,14 +36,32 @@ pub(crate) fn check() -> Outcome {
             "{REPORT} is not what the tests say; run `cargo xtask coverage` and commit what it writes"
         ));
     }
-    let open = ledger.uncovered(Scope::ServerStream, Class::Must);
+    let open = [
+        (
+            Scope::ServerStream,
+            ledger.uncovered(Scope::ServerStream, Class::Must),
+        ),
+        (
+            Scope::ServerHttp,
+            ledger.uncovered_of_http(Scope::ServerHttp),
+        ),
+        (
+            Scope::ClientHttp,
+            ledger.uncovered_of_http(Scope::ClientHttp),
+        ),
+    ];
+    let open: Vec<String> = open
+        .iter()
+        .filter(|(_, rows)| !rows.is_empty())
+        .map(|(scope, rows)| format!("{}: {}", scope.title(), rows.join(", ")))
+        .collect();
     if open.is_empty() {
         return Ok(Done::Passed);
     }
     Err(format!(
-        "no test shows that a server over a byte stream keeps {}; cite each in a test of the server, \
-         or say in dev/xtask/data/excused.tsv why none can show it",
-        open.join(", ")
+        "no test shows these rows; cite each in a test of its end and binding, or say in \
+         dev/xtask/data/excused.tsv why none can show it\n  {}",
+        open.join("\n  ")
     ))
 }
 

@@ -216,6 +216,7 @@ mod tests {
             versions: "all",
             level: "MUST NOT",
             text: "Lie.",
+            is_of_http: false,
             standing,
         };
         let failure = |id| Failure {

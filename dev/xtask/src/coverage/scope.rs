@@ -161,6 +161,11 @@ fn bindings_of_transport(transport: &str) -> Option<&'static [Binding]> {
     }
 }
 
+/// Whether a row is about HTTP and nothing else.
+pub(crate) fn is_of_http(transport: &str) -> bool {
+    bindings_of_transport(transport).is_some_and(|bindings| bindings == [Binding::Http])
+}
+
 /// A row that the core shares with an adapter or a user is the core's.
 fn is_of_core(layer: &str) -> Option<bool> {
     match layer.split(' ').next() {
@@ -174,7 +179,7 @@ fn ends_of_file(path: &str) -> &'static [End] {
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
     if begins(&["tests/server", "tests/pair", "src/server"]) {
         &[End::Server]
-    } else if is_shared(path) || begins(&["tests/relay", "src/relay"]) {
+    } else if is_shared(path) || begins(&["tests/relay", "src/relay", "src/http"]) {
         BOTH_ENDS
     } else {
         &[End::Client]
@@ -321,6 +326,10 @@ mod tests {
         assert_eq!(
             heard("tests/relay_ids.rs"),
             [Scope::ServerStream, Scope::ClientStream]
+        );
+        assert_eq!(
+            heard("src/http/url.rs"),
+            [Scope::ServerHttp, Scope::ClientHttp]
         );
         assert_eq!(heard("src/wire/line.rs").len(), 4);
         assert_eq!(heard("src/protocol/meta.rs").len(), 4);
