@@ -20,6 +20,12 @@ pub(in crate::server) struct Asked {
     pub(super) body: Vec<u8>,
 }
 
+impl Asked {
+    fn bytes(&self) -> usize {
+        self.fields.bytes() + self.body.len()
+    }
+}
+
 /// What a request is addressed to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
@@ -52,6 +58,8 @@ pub(super) struct Exchange {
     pub(super) fields: Fields<'static>,
     /// Whether it is a stream of events, and its head is out.
     pub(super) has_begun: bool,
+    /// How often in a row it was found that its client had read nothing of what is under way.
+    pub(super) stuck: u32,
 }
 
 impl Exchange {
@@ -63,6 +71,7 @@ impl Exchange {
             status: None,
             fields: Fields::new(),
             has_begun: false,
+            stuck: 0,
         }
     }
 }
@@ -82,7 +91,7 @@ pub(super) struct Exchanges {
 /// # While the body arrives
 impl Exchanges {
     pub(super) fn read(&mut self, stream: StreamId, asked: Asked) {
-        self.bytes += asked.body.len();
+        self.bytes += asked.bytes();
         self.reading.insert(stream, asked);
     }
 
@@ -97,7 +106,7 @@ impl Exchanges {
     /// Its body is complete, or no longer wanted.
     pub(super) fn take(&mut self, stream: StreamId) -> Option<Asked> {
         let asked = self.reading.remove(&stream)?;
-        self.bytes -= asked.body.len();
+        self.bytes -= asked.bytes();
         Some(asked)
     }
 
@@ -187,8 +196,8 @@ impl Exchanges {
             || self.finished.contains_key(&stream)
     }
 
-    /// How many are open, in whatever state.
+    /// How many are open, in whatever state, or not read to their end.
     pub(super) fn len(&self) -> usize {
-        self.reading.len() + self.open.len()
+        self.reading.len() + self.open.len() + self.finished.len()
     }
 }

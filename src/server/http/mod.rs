@@ -34,11 +34,20 @@ use super::frame::{Answer, Frame, Signal};
 use super::lanes::Kind;
 use super::origin::{Lane, SessionKey, Whose};
 use super::{Server, Timer};
+use crate::fault::{Fault, FaultKind};
 use crate::http::{Fields, RequestHead, ResponseHead, Verb, names};
 use crate::id::{Epoch, StreamId};
 use crate::io::{Input, Output};
 use crate::protocol::Era;
 use crate::wire::Payload;
+
+/// A client that has read nothing of what is under way for so many pulses is not there.
+const PULSES_STUCK: u32 = 4;
+
+/// Whether it only says that nothing more comes.
+fn is_orderly(fault: &Fault) -> bool {
+    fault.kind() == FaultKind::Closed
+}
 
 /// What there is over HTTP alone.
 pub(super) struct Endpoint {
@@ -76,7 +85,9 @@ impl Server {
         let is_heard = match input {
             Input::Request { head, .. } => self.exchange_begun(stream, *head),
             Input::Bytes { bytes, .. } => self.body_grown(stream, &bytes),
-            Input::End { faults, .. } if faults.is_empty() => self.body_complete(stream),
+            Input::End { faults, .. } if faults.iter().all(is_orderly) => {
+                self.body_complete(stream)
+            }
             Input::End { .. } | Input::WriteFailed { .. } => self.client_gone(stream),
             Input::Sent { len, .. } => self.body_sent(stream, len),
             Input::Exited { .. }
@@ -170,15 +181,16 @@ impl Server {
         let Some(http) = &mut self.http else {
             return false;
         };
-        if let Some(exchange) = http.exchanges.get(stream) {
+        if let Some(exchange) = http.exchanges.get_mut(stream) {
             let lane = exchange.lane;
+            exchange.stuck = 0;
             self.sent(lane, len);
             return true;
         }
         let is_known = http.exchanges.read_out(stream, len);
         if is_known {
             // What is read of the last words counts, whatever exchange they were in.
-            self.sent(Lane::Stream(stream), len);
+            self.read_on(len);
         }
         is_known
     }
@@ -201,7 +213,7 @@ impl Server {
             Lane::Session(session) => {
                 let known = http.sessions.get(session);
                 if known.is_some_and(|known| known.is_sse) {
-                    self.end_session(session);
+                    self.end_session(session, true);
                     return true;
                 }
                 true
@@ -340,13 +352,32 @@ impl Server {
             return;
         };
         let lane = exchange.lane;
-        let is_quiet = self.lanes.is_empty(lane) && self.lanes.under_way(lane) == 0;
+        let is_read = self.lanes.under_way(lane) == 0;
+        let is_quiet = self.lanes.is_empty(lane) && is_read;
+        // What waits for the offer has its status, and its session, still to come.
+        let is_early = self.early.iter().any(|early| early.lane() == Some(lane));
         if is_quiet && exchange.has_begun {
             self.lanes.push(lane, Frame::Signal(Signal::Comment));
-        } else if is_quiet && exchange.takes.sse {
+        } else if is_quiet && exchange.takes.sse && !is_early {
             self.lanes.push(lane, Frame::Signal(Signal::Begin(0)));
         }
-        self.arm_pulse(stream);
+        if !is_read && self.is_stuck(stream) {
+            let epoch = Epoch::FIRST;
+            self.outbox.push(Output::Abort { epoch, stream });
+            self.client_gone(stream);
+        } else {
+            self.arm_pulse(stream);
+        }
+    }
+
+    /// Whether the client of an exchange has read nothing for long.
+    fn is_stuck(&mut self, stream: StreamId) -> bool {
+        let http = self.http.as_mut();
+        let Some(exchange) = http.and_then(|http| http.exchanges.get_mut(stream)) else {
+            return false;
+        };
+        exchange.stuck += 1;
+        exchange.stuck >= PULSES_STUCK
     }
 }
 
@@ -372,6 +403,15 @@ impl Server {
         for (stream, lane) in standalone {
             self.end_exchange(stream);
             self.lanes.detach(lane);
+        }
+    }
+
+    /// What has not arrived whole is not waited for, and its client knows that it was not taken.
+    pub(super) fn refuse_arriving(&mut self) {
+        let http = self.http.as_ref();
+        let arriving = http.map(|http| http.exchanges.arriving());
+        for stream in arriving.unwrap_or_default() {
+            self.give_up(stream, Refusal::busy("the server is shutting down"));
         }
     }
 

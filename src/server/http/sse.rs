@@ -29,7 +29,7 @@ impl Server {
             return Err(Refusal::busy(text));
         }
         let key = http.sessions.fresh();
-        let id = http.sessions.mint(key);
+        let id = http.sessions.mint(key, 0);
         let endpoint = format!("{}?session={id}", paths.messages);
         http.sessions.open(key, id, asked.user.clone());
         if let Some(session) = http.sessions.get_mut(key) {

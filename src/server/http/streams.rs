@@ -33,6 +33,7 @@ impl Server {
             }
         };
         let known = self.http.as_ref().and_then(|http| http.sessions.find(id));
+        let known = known.filter(|key| self.is_held(*key, id));
         let key = match known {
             Some(key) => Some(key),
             None => self.revive(id, asked)?,
@@ -47,6 +48,18 @@ impl Server {
         self.check_version(asked)?;
         self.touch(Some(key));
         Ok(key)
+    }
+
+    /// Whether a session that is known here is not over elsewhere, where others serve it, too.
+    fn is_held(&mut self, key: SessionKey, id: &str) -> bool {
+        let Some(http) = &mut self.http else {
+            return false;
+        };
+        let is_held = !http.records.is_shared() || http.records.get(id).is_some();
+        if !is_held {
+            self.end_session(key, false);
+        }
+        is_held
     }
 
     /// S-LHTTP-22: where a field names a version, it is one that is spoken with sessions.
@@ -77,7 +90,13 @@ impl Server {
             let text = "as many clients as may be are here already; come back later";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
-        let id = http.sessions.mint(key);
+        // Another server with the same secret may have chosen the same id.
+        let mut salt = 0;
+        let mut id = http.sessions.mint(key, salt);
+        while http.records.get(&id).is_some() {
+            salt += 1;
+            id = http.sessions.mint(key, salt);
+        }
         let exchange = http.exchanges.carrier(from.lane);
         if let Some(exchange) = exchange.and_then(|s| http.exchanges.get_mut(s)) {
             exchange.fields = session_field(&id);
@@ -131,13 +150,16 @@ impl Server {
                 capabilities: record.capabilities,
             }),
             is_initialized: record.is_initialized,
+            is_offered: offer.is_some(),
             offered: offer.map(|o| o.capabilities.clone()).unwrap_or_default(),
         };
         self.met = None;
         self.meet(&scope.peer);
         self.scopes.insert(key, scope);
+        let mut uris = record.uris;
+        self.watchers.fit(&mut uris, &self.config.limits);
         let choice = Choice {
-            uris: record.uris,
+            uris,
             level: record.log_level,
         };
         self.watchers.begin(key, choice);
@@ -171,7 +193,15 @@ impl Server {
         let http = self.http.as_ref();
         let session = session.filter(|key| http.is_some_and(|h| h.sessions.get(*key).is_some()));
         if let (Some(session), Some(config)) = (session, &self.config.http) {
-            self.arm_in(Timer::Idle(session), config.session_idle);
+            let scope = self.scopes.get(&session);
+            let is_begun = scope.is_some_and(|scope| scope.is_initialized);
+            // Whoever does not finish the handshake takes no place for long.
+            let idle = if is_begun {
+                config.session_idle
+            } else {
+                config.session_idle.min(config.body_timeout)
+            };
+            self.arm_in(Timer::Idle(session), idle);
         }
     }
 
@@ -184,7 +214,8 @@ impl Server {
         if is_waited || http.exchanges.carrier(key.lane()).is_some() {
             self.touch(Some(key));
         } else {
-            self.end_session(key);
+            let is_shared = http.records.is_shared();
+            self.end_session(key, !is_shared);
         }
     }
 
@@ -194,13 +225,13 @@ impl Server {
         asked: &Asked,
     ) -> Result<(), Refusal> {
         let key = self.session_of(asked)?;
-        self.end_session(key);
+        self.end_session(key, true);
         self.respond_empty(stream, 204, Fields::new());
         Ok(())
     }
 
-    /// A session is over, and all that is in it.
-    pub(super) fn end_session(&mut self, key: SessionKey) {
+    /// A session is over, and all that is in it: for good, or only here.
+    pub(super) fn end_session(&mut self, key: SessionKey, for_good: bool) {
         let Some(http) = &mut self.http else {
             return;
         };
@@ -219,7 +250,8 @@ impl Server {
         self.forget_early(|early| early.is_of(Whose::Session(key)));
         self.timers.disarm(Timer::Idle(key));
         if let Some(http) = &mut self.http {
-            if let Some(session) = http.sessions.close(key) {
+            let session = http.sessions.close(key);
+            if let Some(session) = session.filter(|_| for_good) {
                 http.records.remove(&session.id);
                 http.events.forget(&session.id);
             }
@@ -255,7 +287,8 @@ impl Server {
             _ if name == STANDALONE => key.lane(),
             Some(born) => Lane::Stream(born),
             // All of it was said: what is left of it is said again, and that is the end of it.
-            None if is_known => {
+            // So it is with one that another server may be at work on: its client asks again.
+            None if is_known || self.is_shared() => {
                 let lane = Lane::Stream(stream);
                 self.lanes.add(lane, Kind::Answering);
                 if let Some(http) = &mut self.http {
@@ -298,6 +331,11 @@ impl Server {
                 frames.push(Frame::Signal(again));
             });
         (is_known, frames)
+    }
+
+    fn is_shared(&self) -> bool {
+        let http = self.http.as_ref();
+        http.is_some_and(|http| http.records.is_shared())
     }
 
     /// Whether what is said in sessions is held for those who lose their stream.
