@@ -225,7 +225,6 @@ fn s_auth_02_credentials_are_never_the_links() {
 
 /// S-CACHE-08: what was read under other credentials is not given out, unless it is for everybody.
 #[test]
-#[ignore = "lists are held whatever credentials they were read under"]
 fn s_cache_08_what_is_private_is_not_shared_between_credentials() {
     for (scope, is_kept) in [("private", false), ("public", true)] {
         let mut web = Web::modern();
