@@ -635,11 +635,11 @@ pub(crate) const fn seconds(seconds: u64) -> Duration {
 /// What most tests of trouble need: responses in one word, and what is to be counted.
 impl Web {
     /// A link that is ready behind the transport of 2024-11-05, and the one stream that it listens to.
-    pub fn old() -> (Web, StreamId) {
+    pub(crate) fn old() -> (Web, StreamId) {
         Web::old_with(config())
     }
 
-    pub fn old_with(mut config: Config) -> (Web, StreamId) {
+    pub(crate) fn old_with(mut config: Config) -> (Web, StreamId) {
         config.dialect = everlink::Dialect::Legacy;
         let mut web = Web::new(config);
         web.connect();
@@ -650,7 +650,7 @@ impl Web {
     }
 
     /// Answers the handshake behind the transport of 2024-11-05, from its GET on.
-    pub fn agree_old(&mut self) -> StreamId {
+    pub(crate) fn agree_old(&mut self) -> StreamId {
         let get = self.begun(Verb::Get);
         self.stream(get.stream);
         self.bytes(get.stream, b"event: endpoint\ndata: /messages\n\n");
@@ -664,7 +664,7 @@ impl Web {
     }
 
     /// Answers `initialize` and no more, opening this session.
-    pub fn introduce(&mut self, session: &str) {
+    pub(crate) fn introduce(&mut self, session: &str) {
         let post = self.posted("initialize");
         let fields = [
             ("content-type", "application/json"),
@@ -675,7 +675,7 @@ impl Web {
     }
 
     /// Answers a request with a result of the era that it is written in.
-    pub fn serve(&mut self, post: &Begun) {
+    pub(crate) fn serve(&mut self, post: &Begun) {
         let done = match post.method() {
             "server/discover" => discovery(),
             "tools/list" => json!({"resultType": "complete", "ttlMs": 0, "tools": []}),
@@ -685,7 +685,7 @@ impl Web {
     }
 
     /// Time passes, second by second, and everything that is posted meanwhile is answered.
-    pub fn pass_served(&mut self, span: Duration) {
+    pub(crate) fn pass_served(&mut self, span: Duration) {
         let until = self.now + span;
         loop {
             while let Some(post) = self.find(|begun| begun.verb == Verb::Post) {
@@ -705,29 +705,29 @@ impl Web {
     }
 
     /// The connection fails with all of these.
-    pub fn fail_with(&mut self, stream: StreamId, kinds: &[FaultKind]) {
+    pub(crate) fn fail_with(&mut self, stream: StreamId, kinds: &[FaultKind]) {
         let faults: Vec<Fault> = kinds.iter().map(|kind| Fault::new(*kind)).collect();
         self.close(stream, &faults);
     }
 
     /// How many exchanges of this kind were ever begun.
-    pub fn count(&self, is_it: impl Fn(&Begun) -> bool) -> usize {
+    pub(crate) fn count(&self, is_it: impl Fn(&Begun) -> bool) -> usize {
         self.all.iter().filter(|begun| is_it(begun)).count()
     }
 
     /// How many exchanges are not over.
-    pub fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.open.len()
     }
 
     /// How often the application was asked for credentials.
-    pub fn challenges(&self) -> usize {
+    pub(crate) fn challenges(&self) -> usize {
         let asked = |event: &&Event| matches!(event, Event::AuthRequired(_));
         self.events.iter().filter(asked).count()
     }
 
     /// How the last life ended, in words.
-    pub fn last_end(&self) -> String {
+    pub(crate) fn last_end(&self) -> String {
         let ended = self.client.last_end();
         ended.map_or_else(String::new, ToString::to_string)
     }
