@@ -1,6 +1,6 @@
 //! Extensions of the modern era over HTTP, tasks among them: what both ends declared, and nothing else.
 
-mod web;
+use crate::web;
 
 use everlink::client::{FailureKind, State};
 use everlink::protocol::{ClientCapabilities, ClientFeature, Version, meta};

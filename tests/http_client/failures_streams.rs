@@ -1,9 +1,9 @@
 //! What goes wrong with streams over HTTP, with servers of the transport of 2024-11-05, and while the two ends agree on a version
 //! over HTTP. One test for each kind of trouble, named after its row.
 
-mod web;
+use crate::web;
 
-use std::time::Duration;
+use core::time::Duration;
 
 use everlink::client::{Cause, Delivery, Event, FailureKind, State};
 use everlink::http::Verb;

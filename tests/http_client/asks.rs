@@ -1,6 +1,6 @@
 //! Questions of servers over HTTP: requests of a legacy one, on any stream, and rounds of a modern call.
 
-mod web;
+use crate::web;
 
 use everlink::client::{Event, FailureKind, State, Withdrawn};
 use everlink::http::Verb;

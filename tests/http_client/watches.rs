@@ -1,6 +1,6 @@
 //! What a client link hears of changes over HTTP, and what it keeps of lists: a stream for each watch, and caches that end in time.
 
-mod web;
+use crate::web;
 
 use everlink::client::{Event, Outcome, State};
 use everlink::http::Verb;

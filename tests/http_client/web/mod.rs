@@ -23,7 +23,7 @@
     reason = "a script looks for what it is about and passes over the rest"
 )]
 
-#[path = "../world/chunking.rs"]
+#[path = "../../world/chunking.rs"]
 mod chunking;
 
 use core::time::Duration;

@@ -4,7 +4,7 @@
     reason = "a script looks for what it is about and passes over the rest"
 )]
 
-mod web;
+use crate::web;
 
 use everlink::Config;
 use everlink::client::{Delivery, FailureKind, Outcome, State, TimeLimit};

@@ -1,9 +1,9 @@
 //! What goes wrong over HTTP with calls, budgets, ends, limits and credentials, where that differs from a child process. One test
 //! for each kind of trouble, named after its row.
 
-mod web;
+use crate::web;
 
-use std::time::Duration;
+use core::time::Duration;
 
 use everlink::client::{
     Blame, CallOptions, Cause, Delivery, Event, FailureKind, Misuse, Outcome, State, TimeLimit,

@@ -1,6 +1,6 @@
 //! Streams of events at the client's end: what is read from them, and how they go on when they break off.
 
-mod web;
+use crate::web;
 
 use core::time::Duration;
 

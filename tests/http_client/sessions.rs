@@ -1,6 +1,6 @@
 //! The sessions of legacy servers over HTTP, and the stream of what such a server says by itself.
 
-mod web;
+use crate::web;
 
 use everlink::client::{Cause, Delivery, Event, FailureKind, State};
 use everlink::http::Verb;

@@ -1,9 +1,9 @@
 //! A client link over HTTP against servers that mean no good, or do not know what they mean: nothing is asked for twice, nothing
 //! hangs, nothing is shown that is secret.
 
-mod web;
+use crate::web;
 
-use std::time::Duration;
+use core::time::Duration;
 
 use everlink::client::{CallOptions, Cause, Client, Delivery, Event, FailureKind, State};
 use everlink::http::Verb;

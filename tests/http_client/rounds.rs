@@ -1,6 +1,6 @@
 //! Rounds of a modern call over HTTP: what the server wants is gathered, and the call is made again, as an exchange of its own.
 
-mod web;
+use crate::web;
 
 use everlink::client::FailureKind;
 use everlink::protocol::{ClientCapabilities, ClientFeature};

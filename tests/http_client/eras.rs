@@ -1,6 +1,6 @@
 //! How a client link finds out over HTTP which era its server is of, and which version both speak.
 
-mod web;
+use crate::web;
 
 use everlink::client::{Cause, Event, State};
 use everlink::http::Verb;

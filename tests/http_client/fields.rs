@@ -1,6 +1,6 @@
 //! What a modern request repeats of its message in the fields of HTTP: its name, and the arguments that a tool has marked.
 
-mod web;
+use crate::web;
 
 use everlink::List;
 use everlink::client::{Delivery, Event, FailureKind, State};

@@ -1,7 +1,7 @@
 //! What a client link sends over HTTP, whatever it is about: one message in each exchange, in the form that the version wants.
 #![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
 
-mod web;
+use crate::web;
 
 use std::collections::BTreeSet;
 

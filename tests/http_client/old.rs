@@ -1,6 +1,6 @@
 //! A server that is found behind the transport of 2024-11-05: one stream for all that it says, and a place for messages.
 
-mod web;
+use crate::web;
 
 use everlink::client::{Cause, Event, FailureKind, State};
 use everlink::http::Verb;

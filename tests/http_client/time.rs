@@ -1,6 +1,6 @@
 //! How long a client link waits over HTTP, how it says that it does not any more, and what it hears of progress meanwhile.
 
-mod web;
+use crate::web;
 
 use everlink::client::{CallOptions, Cause, Event, FailureKind, State, TimeLimit};
 use everlink::http::Verb;

@@ -4,7 +4,7 @@
     reason = "a script looks for what it is about and passes over the rest"
 )]
 
-mod web;
+use crate::web;
 
 use core::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The tasks of 2025-11-25 over HTTP: the link keeps none, but lets through what both ends declared.
 
-mod web;
+use crate::web;
 
 use everlink::client::{CallOptions, Event, FailureKind};
 use everlink::http::Verb;

@@ -2,9 +2,9 @@
 //! come. One test for each kind of trouble, named after its row. What streams do is in `failures_http_streams`, credentials,
 //! budgets and ends are in `failures_http_links`.
 
-mod web;
+use crate::web;
 
-use std::time::Duration;
+use core::time::Duration;
 
 use everlink::client::{CallOptions, Cause, Delivery, Event, FailureKind, Outcome, State};
 use everlink::http::{ResponseHead, Verb};
