@@ -194,7 +194,7 @@ impl Server {
     }
 
     /// Something happens in a session.
-    pub(super) fn touch(&mut self, session: Option<SessionKey>) {
+    pub(in crate::server) fn touch(&mut self, session: Option<SessionKey>) {
         let http = self.http.as_ref();
         let session = session.filter(|key| http.is_some_and(|h| h.sessions.get(*key).is_some()));
         if let (Some(session), Some(config)) = (session, &self.config.http) {
