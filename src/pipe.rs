@@ -8,8 +8,7 @@ pub(crate) struct Pipe {
     /// What arrived and is not a whole line yet.
     pub(crate) lines: LineReader,
     pub(crate) noise: NoiseMeter,
-    under_way: usize,
-    window: usize,
+    window: Window,
 }
 
 impl Pipe {
@@ -18,19 +17,46 @@ impl Pipe {
         Pipe {
             lines: LineReader::new(line),
             noise: NoiseMeter::default(),
-            under_way: 0,
-            window,
+            window: Window::new(window),
         }
     }
 
     /// Whether the peer takes more: little enough is under way.
     pub(crate) const fn is_open(&self) -> bool {
-        self.under_way < self.window
+        self.window.is_open()
     }
 
-    /// Whether all that was written is known to be handed to the system.
-    pub(crate) const fn is_flushed(&self) -> bool {
-        self.under_way == 0
+    /// Bytes were handed to the driver.
+    pub(crate) fn wrote(&mut self, len: usize) {
+        self.window.wrote(len);
+    }
+
+    /// The driver handed bytes to the system.
+    pub(crate) fn sent(&mut self, len: usize) {
+        self.window.sent(len);
+    }
+}
+
+/// How much is under way to a peer at once.
+#[derive(Debug)]
+pub(crate) struct Window {
+    under_way: usize,
+    most: usize,
+}
+
+impl Window {
+    pub(crate) const fn new(most: usize) -> Window {
+        Window { under_way: 0, most }
+    }
+
+    /// Whether the peer takes more: little enough is under way.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.under_way < self.most
+    }
+
+    /// What was written and is not known to be handed to the system.
+    pub(crate) const fn under_way(&self) -> usize {
+        self.under_way
     }
 
     /// Bytes were handed to the driver.

@@ -19,6 +19,11 @@ fn replay(corpus: &str, play: fn(&[u8])) {
 }
 
 #[test]
+fn client_http() {
+    replay("client_http", exercise::client_http);
+}
+
+#[test]
 fn client_stdio() {
     replay("client_stdio", exercise::client_stdio);
 }

@@ -93,8 +93,7 @@ impl Client {
         let chores = self.watcher.begin(&session);
         self.do_chores(chores);
         self.settle_what_is_not_offered();
-        if let Some(web) = self.web.as_mut().filter(|_| is_revived) {
-            web.is_introduced = true;
+        if is_revived {
             self.gate_opened();
         }
     }
@@ -111,9 +110,6 @@ impl Client {
 
     /// The server is silent to the modern probe.
     pub(super) fn probe_unanswered(&mut self) {
-        if self.errands.wire_for(&Errand::Revive).is_some() {
-            return self.not_revived(false);
-        }
         if let Some(then) = self.handshake.silence() {
             self.errands.rename(&Errand::Discover, Errand::LateDiscover);
             self.let_linger(&Errand::LateDiscover, self.config.policy.handshake_timeout);

@@ -67,14 +67,6 @@ impl Frame {
         }))
     }
 
-    /// Whether it chooses something that a later one may choose otherwise.
-    pub(super) const fn is_choice(&self) -> bool {
-        matches!(
-            self,
-            Frame::SetLevel(..) | Frame::Subscribe(..) | Frame::Unsubscribe(..)
-        )
-    }
-
     const fn is_answer(&self) -> bool {
         matches!(self, Frame::Answer(..))
     }
@@ -106,8 +98,7 @@ impl Frame {
 /// The messages of the link itself, in order, and how much they weigh.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Each with the number of times that it was turned away.
-    waiting: VecDeque<(Frame, u32)>,
+    waiting: VecDeque<Frame>,
     bytes: usize,
     answers: usize,
     notices: usize,
@@ -116,25 +107,13 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn push(&mut self, frame: Frame) {
         self.count(&frame);
-        self.waiting.push_back((frame, 0));
+        self.waiting.push_back(frame);
     }
 
-    /// One that was turned away so many times, and is to be written again before all others.
-    pub(super) fn push_again(&mut self, frame: Frame, times: u32) {
+    /// One that was popped before, and is to be written again before all others.
+    pub(super) fn push_again(&mut self, frame: Frame) {
         self.count(&frame);
-        self.waiting.push_front((frame, times));
-    }
-
-    /// Takes out those that were turned away.
-    pub(super) fn take_turned_away(&mut self) -> Vec<Frame> {
-        let (turned, others): (VecDeque<_>, VecDeque<_>) = core::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|(_, times)| *times > 0);
-        self.waiting = others;
-        for (frame, _) in &turned {
-            self.discount(frame);
-        }
-        turned.into_iter().map(|(frame, _)| frame).collect()
+        self.waiting.push_front(frame);
     }
 
     fn count(&mut self, frame: &Frame) {
@@ -143,33 +122,17 @@ impl Frames {
         self.notices += usize::from(frame.is_notice());
     }
 
-    fn discount(&mut self, frame: &Frame) {
+    pub(super) fn pop(&mut self) -> Option<Frame> {
+        let frame = self.waiting.pop_front()?;
         self.bytes -= frame.bytes();
         self.answers -= usize::from(frame.is_answer());
         self.notices -= usize::from(frame.is_notice());
-    }
-
-    /// The next one to write, and how often it was turned away. Where choices of the watch are under way, no other one is next: they
-    /// count in their order.
-    pub(super) fn pop(&mut self, is_choosing: bool) -> Option<(Frame, u32)> {
-        let at = self.next(is_choosing)?;
-        let (frame, times) = self.waiting.remove(at)?;
-        self.discount(&frame);
-        Some((frame, times))
-    }
-
-    pub(super) fn has_next(&self, is_choosing: bool) -> bool {
-        self.next(is_choosing).is_some()
-    }
-
-    fn next(&self, is_choosing: bool) -> Option<usize> {
-        let mut all = self.waiting.iter();
-        all.position(|(frame, _)| !(is_choosing && frame.is_choice()))
+        Some(frame)
     }
 
     /// Nothing new is asked of this server; what it asked is still answered.
     pub(super) fn drop_requests(&mut self) {
-        self.waiting.retain(|(frame, _)| match frame {
+        self.waiting.retain(|frame| match frame {
             Frame::Answer(..) | Frame::Cancel(..) | Frame::Initialized | Frame::Notify(..) => true,
             Frame::Discover(_)
             | Frame::Initialize(..)
@@ -185,7 +148,7 @@ impl Frames {
     /// Takes back a request that was not written yet. Whether there was one.
     pub(super) fn retract(&mut self, wire: u64) -> bool {
         let before = self.waiting.len();
-        self.waiting.retain(|(frame, _)| frame.wire() != Some(wire));
+        self.waiting.retain(|frame| frame.wire() != Some(wire));
         self.waiting.len() < before
     }
 

@@ -13,11 +13,8 @@ use crate::wire::encode;
 
 impl Client {
     pub(super) fn can_write(&self) -> bool {
-        let is_due =
-            self.web.as_ref().is_some_and(|web| web.exchanges.has_due()) && self.life.is_some();
-        is_due
-            || self.may_write()
-                && (self.frames.has_next(self.is_choosing()) || self.next_call().is_some())
+        let is_due = self.web.as_ref().is_some_and(|web| web.has_due()) && self.life.is_some();
+        is_due || self.may_write() && (self.frames.len() > 0 || self.next_call().is_some())
     }
 
     pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
@@ -28,9 +25,9 @@ impl Client {
             return None;
         }
         let start = buf.len();
-        let load = if let Some((frame, times)) = self.frames.pop(self.is_choosing()) {
+        let load = if let Some(frame) = self.frames.pop() {
             self.voice.say(buf, &frame, &self.config);
-            Load::Frame(frame, times)
+            Load::Frame(frame)
         } else {
             let id = self.next_call()?;
             let wire = self.errands.issue(Errand::Call(id));

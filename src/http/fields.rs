@@ -49,6 +49,11 @@ impl<'a> Fields<'a> {
         self.0.push((name.into(), value.into()));
     }
 
+    /// And all of these.
+    pub(crate) fn extend(&mut self, more: Fields<'a>) {
+        self.0.extend(more.0);
+    }
+
     /// The value of the first field of this name, without the whitespace around it; `None` too where it is no visible ASCII.
     #[must_use]
     pub fn get<'s>(&'s self, name: &str) -> Option<&'s str> {

@@ -9,8 +9,9 @@ use serde_json::value::RawValue;
 use super::config::{Offer, UnknownMethods};
 use super::early::Early;
 use super::ending::unavailable;
-use super::event::{Event, Peer, Request, State, Supplied};
+use super::event::{Cancelled, Event, Peer, Request, State, Supplied};
 use super::frame::{Answer, Voice};
+use super::origin::{Origin, SessionKey, WireId};
 use super::params::Params;
 use super::requests::Arrival;
 use super::seal::PREFIX;
@@ -22,76 +23,110 @@ use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, code};
 use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {
-    pub(super) fn requested(&mut self, id: Id, name: &str, params: Option<&RawValue>) {
+    pub(super) fn requested(
+        &mut self,
+        from: &Origin,
+        id: Id,
+        name: &str,
+        params: Option<&RawValue>,
+    ) {
         let params = Params::read(params);
-        if let Err(error) = self.admit(&id, name, &params) {
-            self.refuse(id, error);
+        self.asked(from, id, name, &params);
+    }
+
+    /// The same, with the params taken apart.
+    pub(super) fn asked(&mut self, from: &Origin, id: Id, name: &str, params: &Params<'_>) {
+        let wire = from.wire(id);
+        if let Err(error) = self.admit(from, &wire, name, params) {
+            self.refuse(from.lane, wire.id, error);
         }
     }
 
-    fn admit(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
+    fn admit(
+        &mut self,
+        from: &Origin,
+        wire: &WireId,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
         if params.is_ambiguous {
             let text = "the request says something twice that must be said once";
             return Err(ErrorObject::new(code::INVALID_PARAMS, text));
         }
-        let terms = self.terms(name, params);
+        let terms = self.terms(from, name, params);
         if !matches!(terms, Ok(Terms::Initialize)) {
-            self.check_id(id)?;
+            self.check_id(wire)?;
         }
         let peer = match terms {
-            Err(_) if self.awaits_agreement() => return self.defer(id, name, params),
+            Err(_) if self.awaits_agreement(from) => return self.defer(from, wire, name, params),
             Err(error) => return Err(error),
-            Ok(Terms::Initialize) => return self.introduce(id, params),
+            Ok(Terms::Initialize) => return self.introduce(from, wire, params),
             Ok(Terms::Legacy(peer)) => peer,
-            Ok(Terms::Modern) => self.modern_terms(params)?,
+            Ok(Terms::Modern) => self.modern_terms(params, None)?,
             Ok(Terms::Ping) => {
                 // S-TIME-08: promptly, whatever else there is.
-                self.answer(id.clone(), Answer::Empty);
+                self.answer(from.lane, wire.id.clone(), Answer::Empty);
                 return Ok(());
             }
         };
-        if self.state != State::Serving && !self.resumes(name, params) {
+        if self.state != State::Serving && !self.resumes(from, name, params) {
             return Err(unavailable());
         }
         if peer.version.era() == Era::Modern {
             self.meet(&peer);
         }
         if self.config.offer.is_none() {
-            return self.defer(id, name, params);
+            return self.defer(from, wire, name, params);
         }
-        self.take(id, name, peer, params)
+        self.take(from, wire, name, peer, params)
     }
 
-    fn introduce(&mut self, id: &Id, params: &Params<'_>) -> Result<(), ErrorObject> {
+    fn introduce(
+        &mut self,
+        from: &Origin,
+        wire: &WireId,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
         let peer = self.introduced(params.whole())?;
+        if !from.is_duplex() {
+            // Clients that are alike are not the same.
+            self.met = None;
+        }
         if self.state != State::Serving {
             return Err(unavailable());
         }
         if self.config.offer.is_none() {
-            self.check_id(id)?;
+            self.check_id(wire)?;
             self.meet(&peer);
-            return self.defer(id, names::INITIALIZE, params);
+            return self.defer(from, wire, names::INITIALIZE, params);
         }
-        if self.is_in_modern_use(id) {
+        if self.is_in_modern_use(wire) {
             return Err(in_use());
         }
-        self.end_legacy();
+        self.begin_anew(from, &wire.id, peer)
+    }
+
+    fn begin_anew(&mut self, from: &Origin, id: &Id, peer: Arc<Peer>) -> Result<(), ErrorObject> {
+        self.open_session(from)?;
+        if let Some(session) = from.session {
+            self.end_legacy(session, &Cancelled::Anew);
+        }
         self.meet(&peer);
-        self.agree(id, peer);
+        self.agree(from, id, peer);
         Ok(())
     }
 
     /// Whether an id is that of a request that a new handshake does not end.
-    fn is_in_modern_use(&self, id: &Id) -> bool {
-        let entry = self.requests.find(id).and_then(|r| self.requests.get(r));
-        let is_modern = entry.is_some_and(|e| e.arrival.peer.version.era() == Era::Modern);
-        is_modern || self.watchers.is_listening(id)
+    fn is_in_modern_use(&self, wire: &WireId) -> bool {
+        let entry = self.requests.find(wire).and_then(|r| self.requests.get(r));
+        let is_modern = entry.is_some_and(|entry| entry.arrival.session.is_none());
+        is_modern || self.watchers.is_listening(wire)
     }
 
     /// Of two requests with one id each is answered, the second with this: were it passed over, its sender would take the
     /// answer to the first for its own.
-    fn check_id(&self, id: &Id) -> Result<(), ErrorObject> {
-        if !self.is_in_flight(id) {
+    fn check_id(&self, wire: &WireId) -> Result<(), ErrorObject> {
+        if !self.is_in_flight(wire) {
             return Ok(());
         }
         Err(in_use())
@@ -100,19 +135,39 @@ impl Server {
     /// It is served, now that all that is needed for it is known.
     fn take(
         &mut self,
-        id: &Id,
+        from: &Origin,
+        wire: &WireId,
         name: &str,
         peer: Arc<Peer>,
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         read_level(params, &peer)?;
-        let facts = self.gate(name, &peer)?;
+        let facts = self.gate(from, name, &peer)?;
         self.check_room()?;
-        self.serve(id, name, facts, peer, params)
+        let id = &wire.id;
+        match name {
+            names::SERVER_DISCOVER => self.discover(from, id, &peer),
+            names::SUBSCRIPTIONS_LISTEN => self.listen(from, id, &peer, params)?,
+            names::LOGGING_SET_LEVEL => self.set_level(from, id, params)?,
+            names::RESOURCES_SUBSCRIBE | names::RESOURCES_UNSUBSCRIBE => {
+                self.subscribe(from, id, name, params)?;
+            }
+            _ => {
+                let arrival = self.arrival(from, wire, &peer, params)?;
+                self.deliver(name, facts, arrival, params)?;
+            }
+        }
+        Ok(())
     }
 
     /// It waits for the offer.
-    fn defer(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
+    fn defer(
+        &mut self,
+        from: &Origin,
+        wire: &WireId,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
         self.check_room()?;
         let held = self.early.iter().map(Early::bytes).sum::<usize>();
         let bytes = params.whole().map_or(0, |params| params.get().len());
@@ -120,8 +175,10 @@ impl Server {
             let text = "too much waits to be served already; ask again when some of it is";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
+        self.lanes.owe(from.lane);
         self.early.push_back(Early::Request {
-            id: id.clone(),
+            from: from.clone(),
+            id: wire.id.clone(),
             method: name.into(),
             params: params.whole().map(Payload::from),
         });
@@ -143,50 +200,77 @@ impl Server {
         self.config.offer = Some(offer);
         for early in core::mem::take(&mut self.early) {
             match early {
-                Early::Initialized => self.initialized(),
-                Early::Request { id, method, params } => {
+                Early::Initialized => self.initialized(SessionKey::DUPLEX),
+                Early::Request {
+                    from,
+                    id,
+                    method,
+                    params,
+                } => {
                     let params = Params::read(params.as_ref().map(Payload::raw));
-                    if let Err(error) = self.take_early(&id, &method, &params) {
-                        self.refuse(id, error);
+                    let wire = from.wire(id);
+                    self.lanes.settle(from.lane);
+                    if let Err(error) = self.take_early(&from, &wire, &method, &params) {
+                        self.refuse(from.lane, wire.id, error);
                     }
                 }
             }
         }
     }
 
-    fn take_early(&mut self, id: &Id, name: &str, params: &Params<'_>) -> Result<(), ErrorObject> {
-        let peer = match self.terms(name, params)? {
+    fn take_early(
+        &mut self,
+        from: &Origin,
+        wire: &WireId,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
+        let peer = match self.terms(from, name, params)? {
             Terms::Initialize => {
                 let peer = self.introduced(params.whole())?;
-                self.end_legacy();
-                self.meet(&peer);
-                self.agree(id, peer);
-                return Ok(());
+                return self.begin_anew(from, &wire.id, peer);
             }
             Terms::Legacy(peer) => peer,
-            Terms::Modern => self.modern_terms(params)?,
+            Terms::Modern => self.modern_terms(params, None)?,
             Terms::Ping => {
-                self.answer(id.clone(), Answer::Empty);
+                self.answer(from.lane, wire.id.clone(), Answer::Empty);
                 return Ok(());
             }
         };
-        self.take(id, name, peer, params)
+        self.take(from, wire, name, peer, params)
     }
 
-    /// Whether a legacy client has introduced itself and waits to hear what is offered.
-    pub(super) fn awaits_agreement(&self) -> bool {
-        self.early.iter().any(Early::is_introduction)
+    /// What waits for the offer and is like this does not wait any more, nor is it answered.
+    pub(super) fn forget_early(&mut self, is_meant: impl Fn(&Early) -> bool) {
+        let lanes = &mut self.lanes;
+        self.early.retain(|early| {
+            let is_meant = is_meant(early);
+            if let Some(lane) = early.lane().filter(|_| is_meant) {
+                lanes.settle(lane);
+            }
+            !is_meant
+        });
+    }
+
+    /// Whether the legacy client of a byte stream has introduced itself and waits to hear what is offered.
+    pub(super) fn awaits_agreement(&self, from: &Origin) -> bool {
+        from.is_duplex() && self.early.iter().any(Early::is_introduction_on_stream)
     }
 
     /// Whether an answer with this id would be taken for that of another request.
-    pub(super) fn is_in_flight(&self, id: &Id) -> bool {
-        self.requests.find(id).is_some()
-            || self.watchers.is_listening(id)
-            || self.early.iter().any(|early| early.is(id))
+    pub(super) fn is_in_flight(&self, wire: &WireId) -> bool {
+        self.requests.find(wire).is_some()
+            || self.watchers.is_listening(wire)
+            || self.early.iter().any(|early| early.is(wire))
     }
 
     /// Whether the version has this request and the server offers what it needs (S-ERR-10).
-    fn gate(&self, name: &str, peer: &Peer) -> Result<Option<&'static Method>, ErrorObject> {
+    fn gate(
+        &self,
+        from: &Origin,
+        name: &str,
+        peer: &Peer,
+    ) -> Result<Option<&'static Method>, ErrorObject> {
         let unknown = || {
             let text = quoting("there is no method ", name, " here");
             ErrorObject::new(code::METHOD_NOT_FOUND, text)
@@ -213,8 +297,9 @@ impl Server {
             }
         };
         // Who subscribed when that was offered can end it.
+        let has_subscriptions = |session| self.watchers.has_subscriptions(session);
         let ends_something =
-            name == names::RESOURCES_UNSUBSCRIBE && self.watchers.has_subscriptions();
+            name == names::RESOURCES_UNSUBSCRIBE && from.session.is_some_and(has_subscriptions);
         if !is_offered && !ends_something {
             return Err(unknown());
         }
@@ -227,52 +312,46 @@ impl Server {
         Ok(Some(facts))
     }
 
-    /// Who answers: the server itself, or the application.
-    fn serve(
+    /// How a request arrives that the application is to answer.
+    fn arrival(
         &mut self,
-        id: &Id,
-        name: &str,
-        facts: Option<&'static Method>,
-        peer: Arc<Peer>,
+        from: &Origin,
+        wire: &WireId,
+        peer: &Arc<Peer>,
         params: &Params<'_>,
-    ) -> Result<(), ErrorObject> {
-        match name {
-            names::SERVER_DISCOVER => self.discover(id, &peer),
-            names::SUBSCRIPTIONS_LISTEN => self.listen(id, &peer, params)?,
-            names::LOGGING_SET_LEVEL => self.set_level(id, params)?,
-            names::RESOURCES_SUBSCRIBE | names::RESOURCES_UNSUBSCRIBE => {
-                self.subscribe(id, name, params)?;
-            }
-            _ => self.deliver(id, name, facts, peer, params)?,
+    ) -> Result<Arrival, ErrorObject> {
+        let log_level = read_level(params, peer)?;
+        if let Some(level) = log_level {
+            self.watchers.wants_level(level);
         }
-        Ok(())
-    }
-
-    fn deliver(
-        &mut self,
-        id: &Id,
-        name: &str,
-        facts: Option<&'static Method>,
-        peer: Arc<Peer>,
-        params: &Params<'_>,
-    ) -> Result<(), ErrorObject> {
-        let is_modern = peer.version.era() == Era::Modern;
-        let log_level = read_level(params, &peer)?;
-        let arrival = Arrival {
-            id: id.clone(),
+        let is_legacy = peer.version.era() == Era::Legacy;
+        Ok(Arrival {
+            wire: wire.clone(),
+            lane: from.lane,
+            session: from.session.filter(|_| is_legacy),
+            user: from.user.clone(),
             peer: peer.clone(),
             token: params.token.and_then(|token| Id::from_json(token.get())),
             log_level,
             progress: None,
             is_progress_due: false,
-        };
-        if let Some(level) = log_level {
-            self.watchers.wants_level(level);
-        }
+        })
+    }
+
+    fn deliver(
+        &mut self,
+        name: &str,
+        facts: Option<&'static Method>,
+        mut arrival: Arrival,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
+        let is_modern = arrival.session.is_none();
+        let (peer, log_level) = (arrival.peer.clone(), arrival.log_level);
         let rounds = facts.filter(|facts| is_modern && facts.may_need_input);
         let (mut subject, mut input) = (0, None);
+        let user = arrival.user.take();
         if let Some(facts) = rounds {
-            subject = self.subject(facts, params);
+            subject = self.subject(facts, params, user.as_deref());
             let state = read_state(params)?;
             if let Some(state) = state.as_deref().filter(|s| s.starts_with(PREFIX)) {
                 return self.resume(state, subject, params.answers, arrival);
@@ -288,6 +367,8 @@ impl Server {
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
         let wants_progress = arrival.token.is_some();
+        self.lanes.owe(arrival.lane);
+        self.begin_at_once(&arrival);
         let request = self
             .requests
             .accept(method.clone(), facts, subject, arrival);
@@ -297,6 +378,7 @@ impl Server {
             method,
             params: params.rest(rounds.is_some()),
             peer,
+            user,
             wants_progress,
             log_level,
             input,
@@ -305,18 +387,19 @@ impl Server {
     }
 
     /// What a request is about, as the seal sees it.
-    fn subject(&self, facts: &Method, params: &Params<'_>) -> u64 {
+    fn subject(&self, facts: &Method, params: &Params<'_>, user: Option<&str>) -> u64 {
         let target = facts.named_by.and_then(|key| params.text(key));
-        self.seal.subject(facts.name, &target.unwrap_or_default())
+        let target = target.unwrap_or_default();
+        self.seal.subject(facts.name, &target, user)
     }
 
     /// Whether it goes on with a request that was begun before.
-    fn resumes(&self, name: &str, params: &Params<'_>) -> bool {
+    fn resumes(&self, from: &Origin, name: &str, params: &Params<'_>) -> bool {
         let facts = method::find(name).filter(|facts| facts.may_need_input);
         let state = read_state(params).ok().flatten();
         match (facts, state) {
             (Some(facts), Some(state)) if params.claims_modern() => {
-                let subject = self.subject(facts, params);
+                let subject = self.subject(facts, params, from.user.as_deref());
                 self.awaited(&state, subject).is_some()
             }
             (_, _) => false,

@@ -6,6 +6,7 @@ use super::asks::Place;
 use super::event::{Cancelled, Event, Peer, Unanswered};
 use super::frame::{Answer, Frame};
 use super::misuse::Misuse;
+use super::origin::Lane;
 use super::reply::{InputRequired, Shape, Verdict};
 use super::requests::{Entry, Phase};
 use super::seal::PREFIX;
@@ -18,13 +19,13 @@ use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {
     /// The server itself answers that something cannot be served.
-    pub(super) fn refuse(&mut self, id: Id, error: ErrorObject) {
+    pub(super) fn refuse(&mut self, lane: Lane, id: Id, error: ErrorObject) {
         self.stats.refused += 1;
-        self.answer(id, Answer::Error(error));
+        self.answer(lane, id, Answer::Error(error));
     }
 
-    pub(super) fn answer(&mut self, id: Id, answer: Answer) {
-        self.frames.push(Frame::Answer(Some(id), answer));
+    pub(super) fn answer(&mut self, lane: Lane, id: Id, answer: Answer) {
+        self.lanes.push(lane, Frame::Answer(Some(id), answer));
     }
 
     pub(super) fn result(&mut self, request: RequestId, result: Payload) -> Result<(), Misuse> {
@@ -41,6 +42,9 @@ impl Server {
                 shape
             }
         };
+        if entry.method == names::TOOLS_LIST {
+            self.learn_tools(&result);
+        }
         self.conclude(request, Verdict::Result(result, shape))
     }
 
@@ -89,20 +93,25 @@ impl Server {
                 return Ok(());
             }
             entry.phase = Phase::Answered(verdict);
+            let lane = entry.arrival.lane;
+            self.lanes.push(lane, Frame::Reply(request, bytes));
         }
-        self.frames.push(Frame::Reply(request, bytes));
         Ok(())
     }
 
     /// It needs no answer any more, and gets none.
     pub(super) fn cancel(&mut self, request: RequestId, why: Cancelled) {
-        if self.requests.get(request).is_none() {
+        let Some(entry) = self.requests.get(request) else {
             return;
-        }
+        };
+        let lane = entry.arrival.lane;
         let was_open = self.open_request(request).is_ok();
         self.settle_asks_of(request);
         self.timers.disarm(Timer::Away(request));
-        self.frames.retract(request);
+        self.lanes.retract(lane, request);
+        if !self.is_away(request) {
+            self.lanes.settle(lane);
+        }
         self.requests.remove(request);
         if was_open {
             self.stats.cancelled += 1;

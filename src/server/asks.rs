@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::origin::{Lane, SessionKey};
 use crate::id::{AskId, RequestId};
 use crate::wire::{Id, Payload};
 
@@ -12,6 +13,10 @@ use crate::wire::{Id, Payload};
 pub(super) struct Open {
     /// For which request, if for one.
     pub(super) request: Option<RequestId>,
+    /// The legacy client that is asked: nobody else can answer.
+    pub(super) session: Option<SessionKey>,
+    /// The way that it takes to it.
+    pub(super) lane: Lane,
     pub(super) method: Cow<'static, str>,
     pub(super) params: Option<Payload>,
     pub(super) place: Place,
@@ -85,19 +90,20 @@ impl Asks {
         self.bytes
     }
 
-    /// Those to the legacy client.
-    pub(super) fn to_legacy(&self) -> Vec<AskId> {
+    /// Those to this legacy client.
+    pub(super) fn to_legacy(&self, session: SessionKey) -> Vec<AskId> {
         let open = self.open.iter();
-        open.filter(|(_, open)| matches!(open.place, Place::Wire(_)))
+        open.filter(|(_, open)| open.session == Some(session))
             .map(|(ask, _)| *ask)
             .collect()
     }
 
-    /// Those to the legacy client that were not written yet.
-    pub(super) fn unwritten(&self) -> Vec<AskId> {
+    /// Those to this legacy client that were not written yet, and the ways that they take.
+    pub(super) fn unwritten(&self, session: SessionKey) -> Vec<(AskId, Lane)> {
         let open = self.open.iter();
-        open.filter(|(_, open)| open.place == Place::Wire(false))
-            .map(|(ask, _)| *ask)
+        open.filter(|(_, open)| open.session == Some(session))
+            .filter(|(_, open)| open.place == Place::Wire(false))
+            .map(|(ask, open)| (*ask, open.lane))
             .collect()
     }
 
@@ -106,8 +112,8 @@ impl Asks {
         self.open.keys().next().copied()
     }
 
-    /// The question that a reply with this id answers.
-    pub(super) fn find(&self, id: &Id) -> Found {
+    /// The question that a reply with this id answers, when it comes from this client.
+    pub(super) fn find(&self, session: Option<SessionKey>, id: &Id) -> Found {
         let Id::Number(number) = id else {
             return Found::Unknown;
         };
@@ -116,9 +122,13 @@ impl Asks {
             return Found::Unknown;
         }
         let ask = AskId::from_number(number);
-        match self.open.get(&ask).map(|open| open.place) {
-            Some(Place::Wire(true)) => Found::Open(ask),
-            Some(Place::Queued | Place::Round | Place::Wire(false)) | None => Found::Late,
+        let Some(open) = self.open.get(&ask) else {
+            return Found::Late;
+        };
+        match open.place {
+            Place::Wire(_) if open.session != session => Found::Unknown,
+            Place::Wire(true) => Found::Open(ask),
+            Place::Queued | Place::Round | Place::Wire(false) => Found::Late,
         }
     }
 }

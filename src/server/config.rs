@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
+use super::http::Http;
 use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Versions};
 
 /// How a server end is set up.
@@ -37,6 +38,8 @@ pub struct Config {
     /// How long the last words may take to be written, anew with each piece that the client reads. 1 s; one that does not read
     /// them is gone.
     pub flush: Duration,
+    /// How HTTP is spoken. `None`: it is not, there is one byte stream.
+    pub http: Option<Http>,
     /// How much.
     pub limits: Limits,
 }
@@ -66,8 +69,16 @@ impl Config {
             ask_timeout: Duration::from_secs(600),
             drain: Duration::from_secs(5),
             flush: Duration::from_secs(1),
+            http: None,
             limits: Limits::default(),
         }
+    }
+
+    /// Over HTTP, so.
+    #[must_use]
+    pub fn with_http(mut self, http: Http) -> Config {
+        self.http = Some(http);
+        self
     }
 }
 
@@ -85,6 +96,7 @@ impl fmt::Debug for Config {
             .field("ask_timeout", &self.ask_timeout)
             .field("drain", &self.drain)
             .field("flush", &self.flush)
+            .field("http", &self.http)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
@@ -182,8 +194,10 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Requests that are not answered yet. 1,024; further ones are refused.
     pub requests: usize,
-    /// Bytes that wait to be written, above which no input is wanted and what is only news is dropped. 8 MiB.
+    /// Bytes that wait to be written to one client, above which no input of it is wanted and what is only news is dropped. 8 MiB.
     pub queued_bytes: usize,
+    /// The same for all clients together. 64 MiB: eight that do not read are no reason to stop.
+    pub all_queued_bytes: usize,
     /// Bytes handed to the driver and not yet reported as sent. 256 KiB: four full pipes.
     pub write_window: usize,
     /// Bytes of events not yet polled, above which no input is wanted. 4 MiB.
@@ -192,7 +206,7 @@ pub struct Limits {
     pub asks: usize,
     /// Rounds of questions in one request. 10.
     pub input_rounds: u32,
-    /// Watches that are open at once. 64; further ones are refused.
+    /// Watches that are open at once on a byte stream. 64; further ones are refused. Over HTTP each is an exchange, and counted there.
     pub listens: usize,
     /// Addresses in all watches together. 1,024; further ones are refused.
     pub watched_uris: usize,
@@ -200,6 +214,12 @@ pub struct Limits {
     pub watched_bytes: usize,
     /// Bytes that a client can say of itself: its name and what it can be asked. 64 KiB.
     pub peer_bytes: usize,
+    /// Legacy clients over HTTP. 1,024; further ones are told to come back later.
+    pub sessions: usize,
+    /// Exchanges over HTTP that are open at once, streams included. 4,096; further ones are told to come back later.
+    pub exchanges: usize,
+    /// Bytes of all bodies that are still arriving. 64 MiB: four of the longest.
+    pub body_bytes: usize,
     /// Bytes of a useless line that are shown. 160: a line on a screen, and a bit.
     pub noise_sample: usize,
 }
@@ -210,6 +230,7 @@ impl Limits {
         Limits {
             requests: self.requests.max(1),
             queued_bytes: self.queued_bytes.max(1),
+            all_queued_bytes: self.all_queued_bytes.max(self.queued_bytes).max(1),
             write_window: self.write_window.max(1),
             undelivered_bytes: self.undelivered_bytes.max(1),
             ..self
@@ -223,6 +244,7 @@ impl Default for Limits {
             message_bytes: 16 << 20,
             requests: 1_024,
             queued_bytes: 8 << 20,
+            all_queued_bytes: 64 << 20,
             write_window: 256 << 10,
             undelivered_bytes: 4 << 20,
             asks: 64,
@@ -231,6 +253,9 @@ impl Default for Limits {
             watched_uris: 1_024,
             watched_bytes: 1 << 20,
             peer_bytes: 64 << 10,
+            sessions: 1_024,
+            exchanges: 4_096,
+            body_bytes: 64 << 20,
             noise_sample: 160,
         }
     }

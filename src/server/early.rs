@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::origin::{Lane, Origin, Whose, WireId};
 use crate::protocol::method::names;
 use crate::wire::{Id, Payload};
 
@@ -11,6 +12,7 @@ pub(super) enum Early {
     /// `notifications/initialized`, behind the handshake that it ends.
     Initialized,
     Request {
+        from: Origin,
         id: Id,
         method: Box<str>,
         params: Option<Payload>,
@@ -23,6 +25,11 @@ impl Early {
         matches!(self, Early::Request { method, .. } if **method == *names::INITIALIZE)
     }
 
+    /// Whether it is the beginning of a handshake on a byte stream.
+    pub(super) fn is_introduction_on_stream(&self) -> bool {
+        self.is_introduction() && matches!(self, Early::Request { from, .. } if from.is_duplex())
+    }
+
     pub(super) fn bytes(&self) -> usize {
         match self {
             Early::Initialized => 0,
@@ -32,8 +39,21 @@ impl Early {
         }
     }
 
+    /// The way for its answer, if it has one.
+    pub(super) const fn lane(&self) -> Option<Lane> {
+        match self {
+            Early::Initialized => None,
+            Early::Request { from, .. } => Some(from.lane),
+        }
+    }
+
+    /// Whether its id is of this kind.
+    pub(super) fn is_of(&self, whose: Whose) -> bool {
+        matches!(self, Early::Request { from, .. } if from.whose == whose)
+    }
+
     /// Whether it is the request with this id.
-    pub(super) fn is(&self, other: &Id) -> bool {
-        matches!(self, Early::Request { id, .. } if id == other)
+    pub(super) fn is(&self, other: &WireId) -> bool {
+        matches!(self, Early::Request { from, id, .. } if from.whose == other.whose && *id == other.id)
     }
 }

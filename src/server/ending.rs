@@ -4,13 +4,14 @@ use super::config::ListenEnd;
 use super::early::Early;
 use super::event::{Cancelled, EndOfService, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
+use super::origin::{Lane, WireId};
 use super::requests::Phase;
 use super::{Server, Timer};
 use crate::fault::Fault;
 use crate::id::{Epoch, RequestId};
 use crate::io::Output;
 use crate::protocol::code;
-use crate::wire::{ErrorObject, Id};
+use crate::wire::ErrorObject;
 
 /// As many faults are kept word for word.
 const FAULTS_KEPT: usize = 16;
@@ -37,8 +38,8 @@ impl Server {
     }
 
     /// The client reads. Last words have another while as long as it does, but not past the time for all of them.
-    pub(super) fn sent(&mut self, len: usize) {
-        self.pipe.sent(len);
+    pub(super) fn sent(&mut self, lane: Lane, len: usize) {
+        self.lanes.sent(lane, len);
         let is_in_time = self.timers.at(Timer::Drain).is_some();
         if len > 0 && is_in_time && self.timers.at(Timer::Flush).is_some() {
             self.arm_in(Timer::Flush, self.config.flush);
@@ -56,15 +57,17 @@ impl Server {
         if why == EndOfService::Shutdown {
             self.refuse_early();
         }
-        for id in self.watchers.unlisten_all() {
-            self.end_listen(id);
+        for (wire, lane) in self.watchers.unlisten_all() {
+            self.end_listen(wire, lane);
         }
+        self.end_streams();
     }
 
     fn refuse_early(&mut self) {
         for early in core::mem::take(&mut self.early) {
-            if let Early::Request { id, .. } = early {
-                self.refuse(id, unavailable());
+            if let Early::Request { from, id, .. } = early {
+                self.lanes.settle(from.lane);
+                self.refuse(from.lane, id, unavailable());
             }
         }
     }
@@ -94,11 +97,8 @@ impl Server {
         if let Phase::Away(_) = entry.phase {
             return;
         }
-        let id = entry.arrival.id.clone();
-        let text = "the server ended before the request was done; it may have run in part";
-        let error = ErrorObject::new(code::INTERNAL_ERROR, text);
-        self.frames
-            .push(Frame::Answer(Some(id), Answer::Error(error)));
+        let (id, lane) = (entry.arrival.wire.id.clone(), entry.arrival.lane);
+        self.answer(lane, id, Answer::CutShort);
     }
 
     pub(super) fn close_if_drained(&mut self) {
@@ -106,11 +106,19 @@ impl Server {
         if self.state != State::Draining || !is_idle {
             return;
         }
-        if self.requests.in_flight() == 0 && self.frames.is_empty() && self.pipe.is_flushed() {
+        if self.requests.in_flight() == 0 && self.is_flushed() {
             self.close();
         } else if self.timers.at(Timer::Flush).is_none() && !self.is_still_read() {
             self.arm_in(Timer::Flush, self.config.flush);
         }
+    }
+
+    /// Whether all that was to be said was heard.
+    fn is_flushed(&self) -> bool {
+        if self.http.is_some() {
+            return self.are_exchanges_over();
+        }
+        self.lanes.bytes() == 0 && self.lanes.under_way(Lane::DUPLEX) == 0
     }
 
     /// Whether a client that says no more may still be reading, in its own time.
@@ -136,8 +144,9 @@ impl Server {
         for request in self.requests.ids() {
             self.cancel(request, Cancelled::PeerGone);
         }
-        self.frames.clear();
+        self.lanes.clear();
         self.timers.clear();
+        self.abort_exchanges();
         let epoch = Epoch::FIRST;
         self.outbox.push(Output::Release { epoch });
         let faults = core::mem::take(&mut self.faults);
@@ -145,11 +154,12 @@ impl Server {
         self.state = State::Closed;
     }
 
-    pub(super) fn end_listen(&mut self, id: Id) {
+    pub(super) fn end_listen(&mut self, wire: WireId, lane: Lane) {
         if self.config.listen_end == ListenEnd::CancelledThenResult {
-            self.frames.push(Frame::ListenCancelled(id.clone()));
+            let frame = Frame::ListenCancelled(wire.id.clone());
+            self.lanes.push(lane, frame);
         }
-        self.frames.push(Frame::ListenEnd(id));
+        self.lanes.push(lane, Frame::ListenEnd(wire.id));
     }
 }
 

@@ -79,6 +79,8 @@ pub struct Request {
     pub params: Option<Payload>,
     /// Who asks, and what it can be asked itself while this request runs.
     pub peer: Arc<Peer>,
+    /// On behalf of whom, as whoever checked the credentials says. Over HTTP alone.
+    pub user: Option<Box<str>>,
     /// Whether [`progress`](super::Server::progress) will be heard.
     pub wants_progress: bool,
     /// From which level on [`log`](super::Server::log) will be heard, in the modern era.
@@ -233,6 +235,7 @@ impl Weigh for Event {
                 request.method.len()
                     + request.params.as_ref().map_or(0, of)
                     + answers.map_or(0, of)
+                    + request.user.as_ref().map_or(0, |user| user.len())
                     + state.map_or(0, |state| state.len())
             }
             Event::Watching(watch) => watch.uris.iter().map(|uri| uri.len()).sum(),

@@ -2,7 +2,6 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -20,17 +19,17 @@ use crate::wire::encode::{self, Object};
 use crate::wire::{ErrorObject, Id, Payload, object};
 
 /// A message that waits to be written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Frame {
     /// A watch begins: what of it is granted.
     Acknowledged(Id, Watch),
     /// What the server itself says to a request.
     Answer(Option<Id>, Answer),
-    /// A question to the legacy client.
+    /// A question to a legacy client.
     Ask(AskId),
     /// A question to it is taken back, for a reason.
     AskCancelled(AskId, Option<Box<str>>),
-    /// Something changed, told to the legacy client or on the watch with this id.
+    /// Something changed, told to a legacy client or on the watch with this id.
     Changed(Option<Id>, Change),
     /// A watch is to end.
     ListenCancelled(Id),
@@ -44,11 +43,28 @@ pub(super) enum Frame {
     Questions(RequestId),
     /// The application's answer to a request, of so many bytes.
     Reply(RequestId, usize),
+    /// No message of its own, and for one exchange alone.
+    Signal(Signal),
+}
+
+/// What else there is in a stream of events.
+#[derive(Clone, Debug)]
+pub(super) enum Signal {
+    /// It begins, behind the event with this number.
+    Begin(u64),
+    /// It is alive.
+    Comment,
+    /// Here the messages of a session of the first version are to be posted.
+    Endpoint(Box<str>),
+    /// A message that was said before, and its number.
+    Replayed(u64, Box<str>),
 }
 
 /// What the server itself says to a request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Answer {
+    /// It ends before the request is done.
+    CutShort,
     /// What it offers, as a result.
     Discovery(String),
     /// To a legacy client: done, nothing to say.
@@ -58,108 +74,16 @@ pub(super) enum Answer {
     Initialize(String),
 }
 
-/// The messages that wait, in order, and how much they weigh.
-#[derive(Debug, Default)]
-pub(super) struct Frames {
-    waiting: VecDeque<Frame>,
-    bytes: usize,
-    /// The changes among them: saying one of them twice in a row would be no news.
-    changes: BTreeSet<(Option<Id>, Change)>,
-}
-
-impl Frames {
-    pub(super) fn push(&mut self, frame: Frame) {
-        if let Frame::Changed(to, change) = &frame {
-            if !self.changes.insert((to.clone(), change.clone())) {
-                return;
-            }
-        }
-        self.bytes += frame.bytes();
-        self.waiting.push_back(frame);
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Frame> {
-        let frame = self.waiting.pop_front()?;
-        self.bytes -= frame.bytes();
-        if let Frame::Changed(to, change) = &frame {
-            self.changes.remove(&(to.clone(), change.clone()));
-        }
-        Some(frame)
-    }
-
-    /// Nothing more is said about this request.
-    pub(super) fn retract(&mut self, request: RequestId) {
-        self.retain(|frame| {
-            !matches!(
-                frame,
-                Frame::Log(Some(of), ..)
-                    | Frame::Progress(of)
-                    | Frame::Questions(of)
-                    | Frame::Reply(of, _)
-                    if *of == request
-            )
-        });
-    }
-
-    /// Nothing more is said on this watch.
-    pub(super) fn retract_listen(&mut self, id: &Id) {
-        self.retain(|frame| {
-            !matches!(
-                frame,
-                Frame::Acknowledged(of, _)
-                    | Frame::Changed(Some(of), _)
-                    | Frame::ListenCancelled(of)
-                    | Frame::ListenEnd(of)
-                    if of == id
-            )
-        });
-        self.changes.retain(|(to, _)| to.as_ref() != Some(id));
-    }
-
-    /// The server says nothing itself to the request with this id, unless it is a handshake (S-CANC-10).
-    pub(super) fn retract_answer(&mut self, id: &Id) {
-        self.retain(|frame| {
-            let is_handshake = matches!(frame, Frame::Answer(_, Answer::Initialize(_)));
-            is_handshake || !matches!(frame, Frame::Answer(Some(of), _) if of == id)
-        });
-    }
-
-    /// The questions of a request are not put in the place of its answer.
-    pub(super) fn retract_questions(&mut self, request: RequestId) {
-        self.retain(|frame| !matches!(frame, Frame::Questions(of) if *of == request));
-    }
-
-    /// A question that was not put yet is not put any more.
-    pub(super) fn retract_ask(&mut self, ask: AskId) {
-        self.retain(|frame| !matches!(frame, Frame::Ask(of) if *of == ask));
-    }
-
-    pub(super) fn clear(&mut self) {
-        *self = Frames::default();
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn retain(&mut self, mut is_wanted: impl FnMut(&Frame) -> bool) {
-        let bytes = &mut self.bytes;
-        self.waiting.retain(|frame| {
-            let keep = is_wanted(frame);
-            if !keep {
-                *bytes -= frame.bytes();
-            }
-            keep
-        });
-    }
-}
-
 impl Frame {
-    fn bytes(&self) -> usize {
+    /// Whether it answers a request.
+    pub(super) const fn is_answer(&self) -> bool {
+        matches!(
+            self,
+            Frame::Answer(..) | Frame::ListenEnd(_) | Frame::Questions(_) | Frame::Reply(..)
+        )
+    }
+
+    pub(super) fn bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         let held = match self {
             Frame::Acknowledged(id, watch) => {
@@ -178,7 +102,11 @@ impl Frame {
             Frame::Log(_, _, logger, data) => text(logger) + data.as_str().len(),
             Frame::Notify(method, params) => method.len() + payload_bytes(params.as_ref()),
             Frame::Reply(_, bytes) => *bytes,
-            Frame::Ask(_) | Frame::Progress(_) | Frame::Questions(_) => 0,
+            Frame::Signal(Signal::Endpoint(text) | Signal::Replayed(_, text)) => text.len(),
+            Frame::Ask(_)
+            | Frame::Progress(_)
+            | Frame::Questions(_)
+            | Frame::Signal(Signal::Begin(_) | Signal::Comment) => 0,
         };
         size_of::<Frame>() + held
     }
@@ -188,7 +116,7 @@ impl Answer {
     fn bytes(&self) -> usize {
         match self {
             Answer::Discovery(result) | Answer::Initialize(result) => result.len(),
-            Answer::Empty => 0,
+            Answer::CutShort | Answer::Empty => 0,
             Answer::Error(error) => error.message.len() + payload_bytes(error.data.as_ref()),
         }
     }
@@ -221,7 +149,7 @@ impl Voice {
 
     /// Appends what the application says to a request.
     pub(super) fn reply(&self, buf: &mut Vec<u8>, entry: &Entry, verdict: &Verdict) {
-        let (id, version) = (&entry.arrival.id, entry.arrival.peer.version);
+        let (id, version) = (&entry.arrival.wire.id, entry.arrival.peer.version);
         match verdict {
             Verdict::Error(error) => write_error(buf, Some(id), error, version),
             Verdict::Input(input) => self.questions(
@@ -305,6 +233,10 @@ impl Voice {
     /// Appends what the server itself says to a request.
     pub(super) fn answer(buf: &mut Vec<u8>, id: Option<&Id>, answer: &Answer) {
         let result = match answer {
+            Answer::CutShort => {
+                let text = "the server ended before the request was done; it may have run in part";
+                return encode::error(buf, id, code::INTERNAL_ERROR, text, None);
+            }
             Answer::Error(error) => return write_error(buf, id, error, Version::LATEST_MODERN),
             Answer::Discovery(result) | Answer::Initialize(result) => &**result,
             Answer::Empty => "{}",

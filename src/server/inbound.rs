@@ -10,12 +10,13 @@ use super::Server;
 use super::early::Early;
 use super::event::{Cancelled, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
+use super::origin::{Origin, SessionKey};
 use crate::id::Epoch;
 use crate::noise::{self, Noise};
 use crate::protocol::method::names;
 use crate::protocol::{Version, code};
 use crate::wire::{
-    self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed,
+    self, Batch, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed,
 };
 
 impl Server {
@@ -24,16 +25,16 @@ impl Server {
         if self.has_input_ended {
             return;
         }
-        let mut lines = core::mem::replace(&mut self.pipe.lines, LineReader::new(0));
+        let mut lines = core::mem::replace(&mut self.lines, LineReader::new(0));
         while let Some(line) = lines.next(&mut bytes) {
             self.line(line);
         }
-        self.pipe.lines = lines;
+        self.lines = lines;
     }
 
     /// The stream ends in the middle of a line: a whole message without its newline is one.
     pub(super) fn last_line(&mut self) {
-        let mut lines = core::mem::replace(&mut self.pipe.lines, LineReader::new(0));
+        let mut lines = core::mem::replace(&mut self.lines, LineReader::new(0));
         if let Some(line) = lines.finish() {
             self.line(line);
         }
@@ -43,44 +44,53 @@ impl Server {
         match line {
             Line::NotUtf8(bytes) => {
                 self.noise("a line that is not UTF-8", bytes);
-                self.complain(None, code::PARSE_ERROR, "the line is not UTF-8");
+                self.complain(
+                    &Origin::DUPLEX,
+                    None,
+                    code::PARSE_ERROR,
+                    "the line is not UTF-8",
+                );
             }
             Line::Oversized(skimmed) => self.oversized(&skimmed),
             Line::Text(text) => match wire::parse(text) {
-                Ok(Inbound::One(message)) => self.message(message),
-                Ok(Inbound::Batch(batch)) if self.allows_batches() => {
-                    for element in batch {
-                        match element {
-                            Ok(message) => self.element(message),
-                            Err(malformed) => self.malformed(&malformed, text),
-                        }
-                    }
+                Ok(Inbound::One(message)) => self.message(&Origin::DUPLEX, message),
+                Ok(Inbound::Batch(batch)) if self.allows_batches(SessionKey::DUPLEX) => {
+                    self.batch(&Origin::DUPLEX, batch, text);
                 }
                 Ok(Inbound::Batch(_)) => {
                     let what = "a batch, which the agreed version does not have";
                     self.noise(what, text.as_bytes());
-                    self.complain(None, code::INVALID_REQUEST, what);
+                    self.complain(&Origin::DUPLEX, None, code::INVALID_REQUEST, what);
                 }
-                Err(malformed) => self.malformed(&malformed, text),
+                Err(malformed) => self.malformed(&Origin::DUPLEX, &malformed, text),
             },
         }
     }
 
+    pub(super) fn batch(&mut self, from: &Origin, batch: Batch<'_>, text: &str) {
+        for element in batch {
+            match element {
+                Ok(message) => self.element(from, message),
+                Err(malformed) => self.malformed(from, &malformed, text),
+            }
+        }
+    }
+
     /// S-BATCH-07: what was agreed on counts.
-    fn allows_batches(&self) -> bool {
-        let scope = self.legacy.as_ref();
+    pub(super) fn allows_batches(&self, session: SessionKey) -> bool {
+        let scope = self.scopes.get(&session);
         scope.is_some_and(|scope| scope.peer.version.allows_batches())
     }
 
     /// One message of a batch: it is a message like others, but for a handshake (S-LIFE-10).
-    fn element(&mut self, message: Message<'_>) {
+    fn element(&mut self, from: &Origin, message: Message<'_>) {
         if let Message::Request { id, method, .. } = &message {
             if method == names::INITIALIZE {
                 let text = "`initialize` cannot be part of a batch";
-                return self.complain(Some(id.clone()), code::INVALID_REQUEST, text);
+                return self.complain(from, Some(id.clone()), code::INVALID_REQUEST, text);
             }
         }
-        self.message(message);
+        self.message(from, message);
     }
 
     /// The rest of the session is not spoilt by one line that nobody can hold.
@@ -90,56 +100,61 @@ impl Server {
         let what = format!("a message of {bytes} bytes, where {limit} is the most");
         self.noise(&what, b"");
         let error = ErrorObject::new(code::INVALID_REQUEST, what);
+        let from = &Origin::DUPLEX;
+        let is_free = |id: &Id| !self.is_in_flight(&from.wire(id.clone()));
         match &skimmed.id {
             Some(id) if skimmed.is_response => {
                 let why = error.message.into();
-                self.replied(id, Err(Unanswered::Invalid { why }));
+                self.replied(from, id, Err(Unanswered::Invalid { why }));
             }
-            Some(id) if !self.is_in_flight(id) => self.refuse(id.clone(), error),
-            Some(_) | None => self.complain(None, error.code, &error.message),
+            Some(id) if is_free(id) => self.refuse(from.lane, id.clone(), error),
+            Some(_) | None => self.complain(from, None, error.code, &error.message),
         }
     }
 
-    fn malformed(&mut self, malformed: &Malformed, text: &str) {
+    pub(super) fn malformed(&mut self, from: &Origin, malformed: &Malformed, text: &str) {
         let what = format!("a line that is no message: {malformed}");
         self.noise(&what, text.as_bytes());
         match &malformed.id {
             Some(id) if malformed.is_response => {
                 let why = what.into();
-                self.replied(id, Err(Unanswered::Invalid { why }));
+                self.replied(from, id, Err(Unanswered::Invalid { why }));
             }
             // S-RPC-15
             None if malformed.is_response || malformed.is_notification => {}
             id => {
-                let id = id.clone().filter(|id| !self.is_in_flight(id));
-                self.complain(id, malformed.kind.code(), &format!("{malformed}"));
+                let id = id.clone();
+                let id = id.filter(|id| !self.is_in_flight(&from.wire(id.clone())));
+                self.complain(from, id, malformed.kind.code(), &format!("{malformed}"));
             }
         }
     }
 
     /// Answers what is no request. Without an id only where the version lets an error have none (S-RPC-10, S-RPC-11).
-    fn complain(&mut self, id: Option<Id>, code: i64, text: &str) {
-        let legacy = self.legacy.as_ref().map(|scope| scope.peer.version);
+    fn complain(&mut self, from: &Origin, id: Option<Id>, code: i64, text: &str) {
+        let scope = from.session.and_then(|session| self.scopes.get(&session));
+        let legacy = scope.map(|scope| scope.peer.version);
         let may_lack_id = legacy.is_none_or(|version| version >= Version::V2025_11_25);
         if id.is_some() || may_lack_id {
             self.stats.refused += 1;
             let error = ErrorObject::new(code, text);
-            self.frames.push(Frame::Answer(id, Answer::Error(error)));
+            let frame = Frame::Answer(id, Answer::Error(error));
+            self.lanes.push(from.lane, frame);
         }
     }
 
-    fn message(&mut self, message: Message<'_>) {
+    pub(super) fn message(&mut self, from: &Origin, message: Message<'_>) {
         self.stats.messages_in += 1;
-        self.pipe.noise.made_sense();
+        self.noise.made_sense();
         match message {
-            Message::Notification { method, params } => self.notice(&method, params),
-            Message::Request { id, method, params } => self.requested(id, &method, params),
+            Message::Notification { method, params } => self.notice(from, &method, params),
+            Message::Request { id, method, params } => self.requested(from, id, &method, params),
             Message::Response {
                 id: Some(id),
                 outcome,
             } => {
                 let outcome = outcome.map(Payload::from);
-                self.replied(&id, outcome.map_err(Unanswered::Error));
+                self.replied(from, &id, outcome.map_err(Unanswered::Error));
             }
             Message::Response { id: None, .. } => {
                 self.noise("an error that names no request", b"");
@@ -147,15 +162,19 @@ impl Server {
         }
     }
 
-    fn notice(&mut self, name: &str, params: Option<&RawValue>) {
+    fn notice(&mut self, from: &Origin, name: &str, params: Option<&RawValue>) {
         match name {
-            names::NOTIFICATIONS_CANCELLED => self.cancelled(params),
-            names::NOTIFICATIONS_INITIALIZED if self.awaits_agreement() => {
+            names::NOTIFICATIONS_CANCELLED => self.cancelled(from, params),
+            names::NOTIFICATIONS_INITIALIZED if self.awaits_agreement(from) => {
                 if !matches!(self.early.back(), Some(Early::Initialized)) {
                     self.early.push_back(Early::Initialized);
                 }
             }
-            names::NOTIFICATIONS_INITIALIZED => self.initialized(),
+            names::NOTIFICATIONS_INITIALIZED => {
+                if let Some(session) = from.session {
+                    self.initialized(session);
+                }
+            }
             // S-RPC-15: whatever it is, it has no answer.
             _ => self.tell(Event::Notified {
                 method: name.into(),
@@ -165,7 +184,7 @@ impl Server {
     }
 
     /// S-CANC-05, S-CANC-08: one that names nothing that is in flight is ignored.
-    fn cancelled(&mut self, params: Option<&RawValue>) {
+    fn cancelled(&mut self, from: &Origin, params: Option<&RawValue>) {
         let params = params.map_or("{}", RawValue::get);
         let Ok(notice) = serde_json::from_str::<CancelledParams<'_>>(params) else {
             return;
@@ -173,10 +192,12 @@ impl Server {
         let Some(id) = notice.request_id.and_then(|id| Id::from_json(id.get())) else {
             return;
         };
-        if self.watchers.is_listening(&id) {
-            self.watchers.unlisten(&id);
-            self.frames.retract_listen(&id);
-        } else if let Some(request) = self.requests.find(&id) {
+        let wire = from.wire(id);
+        if self.watchers.is_listening(&wire) {
+            self.watchers.unlisten(&wire);
+            self.lanes.retract_listen(from.lane, &wire.id);
+            self.lanes.settle(from.lane);
+        } else if let Some(request) = self.requests.find(&wire) {
             // The words matter less than the wish.
             let reason = notice
                 .reason
@@ -185,10 +206,9 @@ impl Server {
             self.cancel(request, Cancelled::ByPeer { reason });
         } else {
             // S-CANC-10
-            self.early
-                .retain(|early| early.is_introduction() || !early.is(&id));
-            self.frames.retract_answer(&id);
-            self.frames.retract_listen(&id);
+            self.forget_early(|early| early.is(&wire) && !early.is_introduction());
+            self.lanes.retract_answer(from.lane, &wire.id);
+            self.lanes.retract_listen(from.lane, &wire.id);
         }
     }
 
@@ -198,7 +218,7 @@ impl Server {
         if self.state == State::Closed {
             return;
         }
-        if let Some(count) = self.pipe.noise.heard() {
+        if let Some(count) = self.noise.heard() {
             let sample = noise::sample(bytes, self.config.limits.noise_sample);
             self.tell(Event::Noise(Noise {
                 epoch: Epoch::FIRST,

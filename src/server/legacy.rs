@@ -1,4 +1,4 @@
-//! The legacy client of a byte stream: how it introduces itself, and what was agreed. Knows no frames.
+//! A legacy client: how it introduces itself, and what was agreed. Knows no frames.
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;

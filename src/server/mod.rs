@@ -3,8 +3,9 @@
 //! The machine itself is one `impl Server` by subject: `inbound` for what clients say, `terms` and `admission` for what they may ask,
 //! `service` for what the server answers itself, `answers` for how requests end, `questions` for what clients are asked, `news` for what they are told, `outbound` for what
 //! is written next, `ending` for the end. They alone carry decisions between the children, which know neither the machine
-//! nor each other: `params` what a request says to the server itself, `early` what waits for the offer, `legacy` the client with a handshake, `requests` where
-//! each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words.
+//! nor each other: `origin` who says something, `params` what a request says to the server itself, `early` what waits for the offer, `legacy` the clients with a
+//! handshake, `requests` where each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words, `lanes` who is
+//! to hear them.
 
 mod admission;
 mod answers;
@@ -14,10 +15,13 @@ mod early;
 mod ending;
 mod event;
 mod frame;
+mod http;
 mod inbound;
+mod lanes;
 mod legacy;
 mod misuse;
 mod news;
+mod origin;
 mod outbound;
 mod params;
 mod questions;
@@ -31,7 +35,7 @@ mod watchers;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -39,6 +43,10 @@ use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
 pub use event::{Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered};
+pub use http::{
+    Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
+    SsePaths,
+};
 pub use misuse::Misuse;
 pub use reply::{InputRequired, Progress, Question};
 pub use stats::Stats;
@@ -47,8 +55,11 @@ pub use crate::noise::Noise;
 
 use asks::Asks;
 use early::Early;
-use frame::{Frames, Voice};
+use frame::Voice;
+use http::Endpoint;
+use lanes::{Kind, Lanes};
 use legacy::Scope;
+use origin::{Lane, SessionKey};
 use reply::Verdict;
 use requests::Requests;
 use seal::Seal;
@@ -58,15 +69,15 @@ use watchers::Watchers;
 use crate::fault::Fault;
 use crate::id::{AskId, RequestId, StreamId};
 use crate::io::{Input, Output};
-use crate::pipe::Pipe;
+use crate::noise::NoiseMeter;
 use crate::protocol::{ClientFeature, LogLevel, code};
 use crate::queue::Outbox;
 use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
 use crate::watch::Change;
-use crate::wire::{ErrorObject, Payload};
+use crate::wire::{ErrorObject, LineReader, Payload};
 
-/// The server end of a link, for one duplex byte stream.
+/// The server end of a link: for one duplex byte stream, or over HTTP for many clients with many exchanges.
 ///
 /// It serves both eras at once: a request that brings its own terms is served by them, and `initialize` opens a legacy
 /// scope beside. Of what arrives it answers itself what needs no application: the handshake, pings, subscriptions, and everything
@@ -108,15 +119,17 @@ pub struct Server {
     config: Config,
     now: Instant,
     state: State,
-    pipe: Pipe,
+    /// What arrived on the byte stream and is not a whole line yet.
+    lines: LineReader,
+    noise: NoiseMeter,
     /// Nothing more arrives.
     has_input_ended: bool,
     /// Every fault that was reported, up to a bound.
     faults: Vec<Fault>,
     seal: Seal,
     voice: Voice,
-    /// The client that introduced itself with `initialize`.
-    legacy: Option<Scope>,
+    /// The clients that introduced themselves with `initialize`: on a byte stream, one at most.
+    scopes: BTreeMap<SessionKey, Scope>,
     /// The client as the last modern request described it, with the words of that description.
     known: Option<Known>,
     /// The client that the application was last told of.
@@ -126,9 +139,11 @@ pub struct Server {
     requests: Requests,
     asks: Asks,
     watchers: Watchers,
-    frames: Frames,
+    lanes: Lanes,
     outbox: Outbox<Event>,
     timers: Timers<Timer>,
+    /// What there is over HTTP alone.
+    http: Option<Box<Endpoint>>,
     stats: Stats,
 }
 
@@ -139,36 +154,71 @@ enum Timer {
     Ask(AskId),
     /// A client was asked for input and does not come back.
     Away(RequestId),
+    /// The body of a request takes too long.
+    Body(StreamId),
     /// The requests in flight have had their while.
     Drain,
     /// The last words have had their while.
     Flush,
+    /// Nothing happened in a session for long.
+    Idle(SessionKey),
+    /// A stream was silent for long.
+    Pulse(StreamId),
 }
 
 /// # The contract with the driver
 impl Server {
-    /// A server that waits for its client.
+    /// A server that waits for its client, or over HTTP for its clients.
     #[must_use]
-    pub fn new(mut config: Config) -> Server {
+    pub fn new(config: Config) -> Server {
+        let http = config.http.as_ref().map(|http| {
+            let sessions = MemorySessions::new(config.limits.sessions);
+            let events = MemoryEvents::new(http.replay);
+            Endpoint::new(config.secret, Box::new(sessions), Box::new(events))
+        });
+        Server::with_endpoint(config, http)
+    }
+
+    /// A server over HTTP that holds its sessions here, and what is said in them there: several servers at one address that
+    /// share them can each go on with the sessions of the others.
+    #[must_use]
+    pub fn with_stores(
+        config: Config,
+        sessions: Box<dyn SessionStore>,
+        events: Box<dyn EventStore>,
+    ) -> Server {
+        let http = config.http.is_some();
+        let http = http.then(|| Endpoint::new(config.secret, sessions, events));
+        Server::with_endpoint(config, http)
+    }
+
+    fn with_endpoint(mut config: Config, http: Option<Endpoint>) -> Server {
         config.limits = config.limits.workable();
+        let mut lanes = Lanes::new(config.limits.write_window);
+        if http.is_none() {
+            lanes.add(Lane::DUPLEX, Kind::Lasting);
+            lanes.attach(Lane::DUPLEX);
+        }
         Server {
             now: Instant::ZERO,
             state: State::Serving,
-            pipe: Pipe::new(config.limits.message_bytes, config.limits.write_window),
+            lines: LineReader::new(config.limits.message_bytes),
+            noise: NoiseMeter::default(),
             has_input_ended: false,
             faults: Vec::new(),
             seal: Seal::new(config.secret),
             voice: Voice::new(config.offer.as_ref(), &config),
-            legacy: None,
+            scopes: BTreeMap::new(),
             known: None,
             met: None,
             early: VecDeque::new(),
             requests: Requests::new(),
             asks: Asks::new(),
             watchers: Watchers::default(),
-            frames: Frames::default(),
+            lanes,
             outbox: Outbox::new(),
             timers: Timers::new(),
+            http: http.map(Box::new),
             stats: Stats::default(),
             config,
         }
@@ -178,9 +228,13 @@ impl Server {
     /// afterwards.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         let stream = input.stream().unwrap_or(StreamId::DUPLEX);
-        if self.state == State::Closed || stream != StreamId::DUPLEX {
+        let is_duplex = stream == StreamId::DUPLEX;
+        if self.state == State::Closed || is_duplex == self.http.is_some() {
             self.stats.stale_inputs += 1;
             return;
+        }
+        if self.http.is_some() {
+            return self.act(now, |server| server.exchanged(stream, input));
         }
         self.act(now, |server| match input {
             Input::Bytes { bytes, .. } => server.bytes(&bytes),
@@ -188,7 +242,7 @@ impl Server {
                 server.note(&faults);
                 server.input_ended();
             }
-            Input::Sent { len, .. } => server.sent(len),
+            Input::Sent { len, .. } => server.sent(Lane::DUPLEX, len),
             Input::WriteFailed { faults, .. } => {
                 server.note(&faults);
                 server.close();
@@ -210,8 +264,11 @@ impl Server {
                 match timer {
                     Timer::Ask(ask) => server.ask_unanswered(ask),
                     Timer::Away(request) => server.not_resumed(request),
+                    Timer::Body(stream) => server.body_overdue(stream),
                     Timer::Drain => server.out_of_time(),
                     Timer::Flush => server.close(),
+                    Timer::Idle(session) => server.session_idle(session),
+                    Timer::Pulse(stream) => server.pulse(stream),
                 }
             }
         });
@@ -240,7 +297,8 @@ impl Server {
         let (at, timer) = self.timers.next()?;
         let wake = match timer {
             Timer::Ask(_) | Timer::Away(_) => Wake::Ask,
-            Timer::Drain | Timer::Flush => Wake::Close,
+            Timer::Body(_) | Timer::Drain | Timer::Flush | Timer::Idle(_) => Wake::Close,
+            Timer::Pulse(_) => Wake::Keepalive,
         };
         Some(Deadline { at, wake })
     }
@@ -269,7 +327,7 @@ impl Server {
     /// messages and other notifications are dropped. Whoever produces them for others can hold back.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.frames.bytes() < self.config.limits.queued_bytes
+        self.has_room_on(Lane::DUPLEX)
     }
 }
 
@@ -364,8 +422,8 @@ impl Server {
         self.act(now, |server| server.ask_for(request, method, params))
     }
 
-    /// Asks the legacy client something that no request needs. A modern client cannot be asked so, and later versions of the
-    /// legacy era frown upon it (S-S2C-04): it is here for what follows a change of roots.
+    /// Asks the legacy client of a byte stream something that no request needs. A modern client cannot be asked so, nor one of many over
+    /// HTTP, and later versions of the legacy era frown upon it (S-S2C-04): it is here for what follows a change of roots.
     ///
     /// # Errors
     ///
@@ -377,7 +435,8 @@ impl Server {
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
         let method = method.into();
-        self.act(now, |server| server.ask_legacy(method, params))
+        let session = SessionKey::DUPLEX;
+        self.act(now, |server| server.ask_legacy(session, method, params))
     }
 
     /// Takes back a question, and tells a client that knows of it why. Its outcome is that it was taken back.
@@ -455,6 +514,13 @@ impl Server {
         self.act(now, |server| server.offers(offer));
     }
 
+    /// These are the tools, as in a result of `tools/list`, and no others. Over HTTP the fields of a modern call that repeat arguments are
+    /// compared with them (S-XHDR-13, S-XHDR-14). What the application answers to `tools/list` is learnt from, too: this is for calls
+    /// that come before anybody asked for the list.
+    pub fn tools(&mut self, now: Instant, list: &Payload) {
+        self.act(now, |server| server.know_tools(list));
+    }
+
     /// The service ends. Nothing new is taken, watches end, and the requests in flight have a while; then
     /// comes [`Event::Closed`], the last one.
     pub fn shutdown(&mut self, now: Instant) {
@@ -467,16 +533,23 @@ impl Server {
         self.state
     }
 
-    /// The client that introduced itself with `initialize`, if one did.
+    /// The client of a byte stream that introduced itself with `initialize`, if one did.
     #[must_use]
     pub fn legacy_peer(&self) -> Option<&Arc<Peer>> {
-        self.legacy.as_ref().map(|scope| &scope.peer)
+        let scope = self.scopes.get(&SessionKey::DUPLEX);
+        scope.map(|scope| &scope.peer)
     }
 
     /// How many requests are not answered yet, those included that wait for input of their clients.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.requests.in_flight() + self.requests.away() + self.early.len()
+    }
+
+    /// How many legacy clients are here over HTTP.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.session_count()
     }
 
     /// What was counted.
@@ -506,6 +579,7 @@ impl Server {
     fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Server) -> R) -> R {
         self.now = self.now.max(now);
         let done = what(self);
+        self.settle_lanes();
         if let Some(watch) = self.watchers.news() {
             self.tell(Event::Watching(watch));
         }

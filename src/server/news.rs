@@ -7,13 +7,15 @@ use alloc::vec::Vec;
 use super::Server;
 use super::event::State;
 use super::frame::Frame;
+use super::legacy::Scope;
 use super::misuse::Misuse;
+use super::origin::{Lane, SessionKey};
 use super::reply::Progress;
 use super::requests::Phase;
 use super::watchers::Heard;
 use crate::id::RequestId;
 use crate::protocol::method::{self, names};
-use crate::protocol::{Era, Kind, LogLevel, Method, Owner, ServerFeature};
+use crate::protocol::{Kind, LogLevel, Method, Owner, ServerFeature};
 use crate::watch::{Change, List};
 use crate::wire::Payload;
 
@@ -31,7 +33,7 @@ impl Server {
             self.check_size(message.len())?;
             *message = excerpt_of(message);
         }
-        let Some(entry) = self.requests.get_mut(request) else {
+        let Some(entry) = self.requests.get(request) else {
             return Ok(());
         };
         let before = entry
@@ -41,11 +43,17 @@ impl Server {
             .map(|before| before.progress);
         let grows = before.is_none_or(|before| progress.progress > before);
         // S-PROG-04: only while the client waits under the id that came with the token.
-        let is_heard = matches!(entry.phase, Phase::Open) && entry.arrival.token.is_some();
+        let can_hear = self.can_hear_more(entry.arrival.lane);
+        let is_heard =
+            can_hear && matches!(entry.phase, Phase::Open) && entry.arrival.token.is_some();
+        let Some(entry) = self.requests.get_mut(request) else {
+            return Ok(());
+        };
         if grows && is_heard {
             entry.arrival.progress = Some(progress);
             if !core::mem::replace(&mut entry.arrival.is_progress_due, true) {
-                self.frames.push(Frame::Progress(request));
+                let lane = entry.arrival.lane;
+                self.lanes.push(lane, Frame::Progress(request));
             }
         }
         Ok(())
@@ -65,27 +73,30 @@ impl Server {
         if let Change::Resource { uri } = change {
             self.check_size(uri.len())?;
         }
-        let legacy = self.legacy.as_ref();
-        let legacy = legacy.filter(|s| s.is_initialized && s.offered.offers(feature));
-        let legacy = legacy.and_then(|_| self.watchers.legacy_hears(change));
-        let legacy = legacy.map(|heard| (None, heard));
+        let legacy = self.scopes.iter();
+        let legacy = legacy.filter(|(_, s)| s.is_initialized && s.offered.offers(feature));
+        let legacy = legacy.filter_map(|(session, _)| {
+            let heard = self.watchers.legacy_hears(*session, change)?;
+            Some((session.lane(), None, heard))
+        });
         let modern = self.watchers.listening_to(change);
-        let modern = modern.map(|(id, heard)| (Some(id.clone()), heard));
+        let modern = modern.map(|(id, lane, heard)| (lane, Some(id.clone()), heard));
         // A change that waits already is no news, so these are as many as there are addresses: none is dropped.
-        let has_room = self.has_room();
-        let hearing: Vec<Frame> = legacy
-            .into_iter()
+        let hearing: Vec<(Lane, Frame)> = legacy
             .chain(modern)
-            .map(|(to, heard)| match heard {
-                Heard::Below(watched) if !has_room => {
-                    let uri = watched.into();
-                    Frame::Changed(to, Change::Resource { uri })
-                }
-                Heard::AsItIs | Heard::Below(_) => Frame::Changed(to, change.clone()),
+            .map(|(lane, to, heard)| {
+                let told = match heard {
+                    Heard::Below(watched) if !self.has_room_on(lane) => {
+                        let uri = watched.into();
+                        Change::Resource { uri }
+                    }
+                    Heard::AsItIs | Heard::Below(_) => change.clone(),
+                };
+                (lane, Frame::Changed(to, told))
             })
             .collect();
-        for frame in hearing {
-            self.frames.push(frame);
+        for (lane, frame) in hearing {
+            self.lanes.push(lane, frame);
         }
         Ok(())
     }
@@ -100,29 +111,44 @@ impl Server {
         self.check_offered(ServerFeature::Logging)?;
         let bytes = data.as_str().len() + logger.map_or(0, str::len);
         self.check_size(bytes)?;
-        let is_wanted = match request {
-            Some(request) => {
-                let entry = self.open_request(request)?;
-                match entry.arrival.peer.version.era() {
-                    Era::Legacy => self.legacy_wants(level),
-                    Era::Modern => {
-                        let least = entry.arrival.log_level;
-                        matches!(entry.phase, Phase::Open) && least.is_some_and(|l| level >= l)
-                    }
-                }
-            }
-            // One message reaches everybody on the stream, so it is enough that somebody wants it.
-            None => self.legacy_wants(level) || self.a_request_wants(level),
+        let frame = Frame::Log(request, level, logger.map(Into::into), data);
+        let Some(request) = request else {
+            let hearing = self.listening_to_logs(level);
+            self.push_to_all(hearing, frame);
+            return Ok(());
         };
-        if is_wanted {
-            self.push_news(Frame::Log(request, level, logger.map(Into::into), data));
+        let entry = self.open_request(request)?;
+        let arrival = &entry.arrival;
+        let is_wanted = match arrival.session {
+            Some(session) => self.legacy_wants(session, level),
+            None => {
+                let least = arrival.log_level;
+                matches!(entry.phase, Phase::Open) && least.is_some_and(|l| level >= l)
+            }
+        };
+        if is_wanted && self.can_hear_more(arrival.lane) {
+            self.push_news(arrival.lane, frame);
         }
         Ok(())
     }
 
-    fn legacy_wants(&self, level: LogLevel) -> bool {
-        let least = self.watchers.level().unwrap_or(self.config.log_level);
-        let scope = self.legacy.as_ref();
+    /// The ways to those who want to hear a log message that is for no request.
+    fn listening_to_logs(&self, level: LogLevel) -> Vec<Lane> {
+        let sessions = self.scopes.keys();
+        let wanting = sessions.filter(|session| self.legacy_wants(**session, level));
+        let mut lanes: Vec<Lane> = wanting.map(|session| session.lane()).collect();
+        // One message reaches everybody on a byte stream, so it is enough that somebody wants it.
+        if lanes.is_empty() && self.a_request_wants(level) {
+            lanes.push(Lane::DUPLEX);
+        }
+        lanes
+    }
+
+    fn legacy_wants(&self, session: SessionKey, level: LogLevel) -> bool {
+        let choice = self.watchers.choice(session);
+        let chosen = choice.and_then(|choice| choice.level);
+        let least = chosen.unwrap_or(self.config.log_level);
+        let scope = self.scopes.get(&session);
         scope.is_some_and(|s| s.offered.offers(ServerFeature::Logging)) && level >= least
     }
 
@@ -148,27 +174,30 @@ impl Server {
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
         self.check_size(method.len() + bytes)?;
+        let mut hearing: Vec<Lane> = Vec::new();
         if let Some(facts) = method::find(&method) {
             if facts.owner == Owner::Link || facts.kind == Kind::Request {
                 return Err(misuse_of(facts));
             }
-            if !self.is_for_legacy(facts)? {
-                return Ok(());
+            for (session, scope) in &self.scopes {
+                if self.is_for_legacy(scope, facts)? {
+                    hearing.push(session.lane());
+                }
             }
-        } else if self.met.is_none() {
-            // There is nobody to tell.
-            return Ok(());
+        } else {
+            hearing.extend(self.scopes.keys().map(|session| session.lane()));
+            // A modern client on a byte stream hears it, too; where nobody came there is nobody to tell.
+            if hearing.is_empty() && self.met.is_some() {
+                hearing.push(Lane::DUPLEX);
+            }
         }
-        self.push_news(Frame::Notify(method, params));
+        self.push_to_all(hearing, Frame::Notify(method, params));
         Ok(())
     }
 
-    /// Whether the legacy client speaks a version that has this notification, and one of the two ends said that it has
+    /// Whether a legacy client speaks a version that has this notification, and one of the two ends said that it has
     /// what it is about.
-    fn is_for_legacy(&self, facts: &Method) -> Result<bool, Misuse> {
-        let Some(scope) = &self.legacy else {
-            return Ok(false);
-        };
+    fn is_for_legacy(&self, scope: &Scope, facts: &Method) -> Result<bool, Misuse> {
         let version = scope.peer.version;
         let declared = facts.client_gate(version);
         let declared = declared.map(|feature| scope.peer.capabilities.declares(feature));
@@ -186,10 +215,20 @@ impl Server {
         Ok(is_about_something && facts.to_client.contains(version))
     }
 
+    fn push_to_all(&mut self, mut lanes: Vec<Lane>, frame: Frame) {
+        let last = lanes.pop();
+        for lane in lanes {
+            self.push_news(lane, frame.clone());
+        }
+        if let Some(last) = last {
+            self.push_news(last, frame);
+        }
+    }
+
     /// News that a client does not read is dropped, not kept for ever.
-    fn push_news(&mut self, frame: Frame) {
-        if self.has_room() {
-            self.frames.push(frame);
+    fn push_news(&mut self, lane: Lane, frame: Frame) {
+        if self.has_room_on(lane) {
+            self.lanes.push(lane, frame);
         } else {
             self.stats.news_dropped += 1;
         }

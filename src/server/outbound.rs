@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::event::{Event, State};
 use super::frame::{Frame, Voice};
+use super::origin::Lane;
 use super::{Server, asks};
 use crate::id::{Epoch, RequestId, StreamId};
 use crate::io::Output;
@@ -11,23 +12,42 @@ use crate::wire::encode;
 
 impl Server {
     pub(super) fn can_write(&self) -> bool {
-        self.state != State::Closed && self.pipe.is_open() && !self.frames.is_empty()
+        self.state != State::Closed && self.lanes.is_ready()
     }
 
+    /// Whether what waits for this client leaves room for more.
+    pub(super) fn has_room_on(&self, lane: Lane) -> bool {
+        let limits = &self.config.limits;
+        self.lanes.bytes_on(lane) < limits.queued_bytes
+            && self.lanes.bytes() < limits.all_queued_bytes
+    }
+
+    /// The next that is written, of all that wait the one whose turn it is.
     pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        let start = buf.len();
-        while self.can_write() && buf.len() == start {
-            let frame = self.frames.pop()?;
-            self.say(buf, frame);
+        while self.can_write() {
+            let lane = self.lanes.next()?;
+            let output = if lane == Lane::DUPLEX {
+                self.write_line(buf)
+            } else {
+                self.write_http(lane, buf)
+            };
+            if output.is_some() {
+                return output;
+            }
         }
+        None
+    }
+
+    fn write_line(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        let start = buf.len();
+        let frame = self.lanes.pop(Lane::DUPLEX)?;
+        self.say(buf, Lane::DUPLEX, frame);
         if buf.len() == start {
             return None;
         }
         encode::line_end(buf);
         let len = buf.len() - start;
-        self.stats.messages_out += 1;
-        self.stats.bytes_out += len as u64;
-        self.pipe.wrote(len);
+        self.wrote(Lane::DUPLEX, len);
         Some(Output::Write {
             epoch: Epoch::FIRST,
             stream: StreamId::DUPLEX,
@@ -35,8 +55,15 @@ impl Server {
         })
     }
 
-    /// Appends a message; nothing, if what it is about is over.
-    fn say(&mut self, buf: &mut Vec<u8>, frame: Frame) {
+    /// A message was handed to the driver.
+    pub(super) fn wrote(&mut self, lane: Lane, len: usize) {
+        self.stats.messages_out += 1;
+        self.stats.bytes_out += len as u64;
+        self.lanes.wrote(lane, len);
+    }
+
+    /// Appends a message; nothing, if what it is about is over, or it is none.
+    pub(super) fn say(&mut self, buf: &mut Vec<u8>, lane: Lane, frame: Frame) {
         match frame {
             Frame::Acknowledged(id, granted) => Voice::acknowledged(buf, &id, &granted),
             Frame::Answer(id, answer) => Voice::answer(buf, id.as_ref(), &answer),
@@ -51,12 +78,22 @@ impl Server {
             }
             Frame::Changed(to, change) => Voice::changed(buf, to.as_ref(), &change),
             Frame::ListenCancelled(id) => Voice::cancel(buf, &id, None),
-            Frame::ListenEnd(id) => self.voice.listen_end(buf, &id),
+            Frame::ListenEnd(id) => {
+                self.voice.listen_end(buf, &id);
+                self.lanes.settle(lane);
+            }
             Frame::Log(_, level, logger, data) => Voice::log(buf, level, logger.as_deref(), &data),
             Frame::Notify(method, params) => Voice::notify(buf, &method, params.as_ref()),
             Frame::Progress(request) => self.say_progress(buf, request),
-            Frame::Questions(request) => self.say_questions(buf, request),
-            Frame::Reply(request, _) => self.say_reply(buf, request),
+            Frame::Questions(request) => {
+                self.say_questions(buf, request);
+                self.lanes.settle(lane);
+            }
+            Frame::Reply(request, _) => {
+                self.say_reply(buf, request);
+                self.lanes.settle(lane);
+            }
+            Frame::Signal(_) => {}
         }
     }
 

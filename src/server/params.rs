@@ -97,6 +97,13 @@ impl<'a> Params<'a> {
         serde_json::from_str(&whole[at]).ok()
     }
 
+    /// The member `key`.
+    pub(super) fn member(&self, key: &str) -> Option<&'a RawValue> {
+        let whole = self.whole?.get();
+        let at = object::member(whole, key).ok()??;
+        serde_json::from_str(&whole[at]).ok()
+    }
+
     pub(super) const fn whole(&self) -> Option<&'a RawValue> {
         self.whole
     }

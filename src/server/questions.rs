@@ -11,6 +11,7 @@ use super::asks::{self, Found, Open, Place};
 use super::event::{Cancelled, Event, State, Unanswered};
 use super::frame::Frame;
 use super::misuse::Misuse;
+use super::origin::{Origin, SessionKey};
 use super::reply::Verdict;
 use super::requests::{Arrival, Phase};
 use super::{Server, Timer, missing_capability, seal};
@@ -28,6 +29,8 @@ impl Server {
         let entry = self.open_request(request)?;
         check_question(entry, &method, params.as_ref())?;
         let era = entry.arrival.peer.version.era();
+        let session = entry.arrival.session;
+        let lane = self.lane_for_more(&entry.arrival);
         let is_here = !matches!(entry.phase, Phase::Away(_));
         if era == Era::Modern {
             may_ask(entry)?;
@@ -41,7 +44,14 @@ impl Server {
             Era::Legacy => Place::Wire(false),
             Era::Modern => Place::Queued,
         };
-        let ask = self.open_ask(Some(request), method, params, place);
+        let ask = self.open_ask(Open {
+            request: Some(request),
+            session,
+            lane,
+            method,
+            params,
+            place,
+        });
         if let Some(entry) = self.requests.get_mut(request) {
             entry.asks.push(ask);
         }
@@ -53,10 +63,11 @@ impl Server {
 
     pub(super) fn ask_legacy(
         &mut self,
+        session: SessionKey,
         method: Cow<'static, str>,
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
-        let scope = self.legacy.as_ref().ok_or(Misuse::NoLegacyPeer)?;
+        let scope = self.scopes.get(&session).ok_or(Misuse::NoLegacyPeer)?;
         let peer = &scope.peer;
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(Misuse::NotAnObject { what: "parameters" });
@@ -65,7 +76,14 @@ impl Server {
             return Err(Misuse::Unaskable { method, why });
         }
         self.check_ask(params.as_ref(), Era::Legacy)?;
-        Ok(self.open_ask(None, method, params, Place::Wire(false)))
+        Ok(self.open_ask(Open {
+            request: None,
+            session: Some(session),
+            lane: session.lane(),
+            method,
+            params,
+            place: Place::Wire(false),
+        }))
     }
 
     fn check_ask(&self, params: Option<&Payload>, era: Era) -> Result<(), Misuse> {
@@ -89,39 +107,32 @@ impl Server {
         Ok(())
     }
 
-    fn open_ask(
-        &mut self,
-        request: Option<RequestId>,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-        place: Place,
-    ) -> AskId {
+    fn open_ask(&mut self, open: Open) -> AskId {
         self.stats.asks += 1;
-        let ask = self.asks.open(Open {
-            request,
-            method,
-            params,
-            place,
-        });
+        let (session, lane, place) = (open.session, open.lane, open.place);
+        let ask = self.asks.open(open);
         self.arm_in(Timer::Ask(ask), self.config.ask_timeout);
         // S-LIFE-05: nothing is asked before the handshake is over.
-        let is_initialized = self.legacy.as_ref().is_some_and(|s| s.is_initialized);
+        let scope = session.and_then(|session| self.scopes.get(&session));
+        let is_initialized = scope.is_some_and(|scope| scope.is_initialized);
         if place == Place::Wire(false) && is_initialized {
-            self.frames.push(Frame::Ask(ask));
+            self.lanes.push(lane, Frame::Ask(ask));
         }
         ask
     }
 
-    /// The legacy client has finished its handshake: what waited for that is asked.
-    pub(super) fn initialized(&mut self) {
-        let Some(scope) = self.legacy.as_mut().filter(|s| !s.is_initialized) else {
+    /// A legacy client has finished its handshake: what waited for that is asked.
+    pub(super) fn initialized(&mut self, session: SessionKey) {
+        let scope = self.scopes.get_mut(&session);
+        let Some(scope) = scope.filter(|scope| !scope.is_initialized) else {
             return;
         };
         scope.is_initialized = true;
         self.tell(Event::Initialized);
-        for ask in self.asks.unwritten() {
-            self.frames.push(Frame::Ask(ask));
+        for (ask, lane) in self.asks.unwritten(session) {
+            self.lanes.push(lane, Frame::Ask(ask));
         }
+        self.save_session(session);
     }
 
     /// The questions of a request are to be written in the place of its answer, all that there are by then.
@@ -129,7 +140,8 @@ impl Server {
         if let Some(entry) = self.requests.get_mut(request) {
             if let Phase::Open = entry.phase {
                 entry.phase = Phase::Asking;
-                self.frames.push(Frame::Questions(request));
+                let lane = entry.arrival.lane;
+                self.lanes.push(lane, Frame::Questions(request));
             }
         }
     }
@@ -148,7 +160,7 @@ impl Server {
             let open = self.asks.get(*ask)?;
             Some((asks::key(*ask), &*open.method, open.params.as_ref()))
         });
-        let id = &entry.arrival.id;
+        let id = &entry.arrival.wire.id;
         self.voice.questions(buf, id, questions, Some(&state));
         self.requests.send_away(request);
         self.arm_in(Timer::Away(request), self.config.ask_timeout);
@@ -170,6 +182,7 @@ impl Server {
             refusal("`inputResponses` must be an object with each answer once, as an object")
         })?;
         self.timers.disarm(Timer::Away(request));
+        self.lanes.owe(arrival.lane);
         let verdict = self.requests.bring_back(request, arrival);
         for (ask, answer) in given {
             self.settle_ask(ask, Ok(answer));
@@ -221,7 +234,8 @@ impl Server {
             }
             let bytes = verdict.bytes();
             entry.phase = Phase::Answered(verdict);
-            self.frames.push(Frame::Reply(request, bytes));
+            let lane = entry.arrival.lane;
+            self.lanes.push(lane, Frame::Reply(request, bytes));
         }
     }
 
@@ -260,9 +274,9 @@ impl Server {
         self.cancel(request, Cancelled::NotResumed);
     }
 
-    /// The legacy client replied to something.
-    pub(super) fn replied(&mut self, id: &Id, outcome: Result<Payload, Unanswered>) {
-        match self.asks.find(id) {
+    /// A legacy client replied to something.
+    pub(super) fn replied(&mut self, from: &Origin, id: &Id, outcome: Result<Payload, Unanswered>) {
+        match self.asks.find(from.session, id) {
             Found::Open(ask) => self.settle_ask(ask, outcome),
             Found::Late => self.stats.late_replies += 1,
             Found::Unknown => self.noise("a reply to nothing that was asked", b""),
@@ -280,14 +294,14 @@ impl Server {
     /// A question is not to be answered any more: the client is told, where it knows of it and can be told.
     pub(super) fn take_back(&mut self, ask: AskId, why: Unanswered, reason: Option<&str>) {
         // S-CANC-11: one that runs as a task is cancelled in another way, by whoever knows the task.
-        let is_to_be_told = self.asks.get(ask).is_some_and(|open| {
+        let known = self.asks.get(ask).filter(|open| {
             let params = open.params.as_ref().map(Payload::raw);
             let is_task = question::task_feature(&open.method, params).is_some();
             open.place == Place::Wire(true) && !is_task
         });
-        if is_to_be_told && !self.has_input_ended {
-            let reason = reason.map(Into::into);
-            self.frames.push(Frame::AskCancelled(ask, reason));
+        if let Some(open) = known.filter(|_| !self.has_input_ended) {
+            let frame = Frame::AskCancelled(ask, reason.map(Into::into));
+            self.lanes.push(open.lane, frame);
         }
         self.settle_ask(ask, Err(why));
     }
@@ -300,7 +314,8 @@ impl Server {
         entry.asks.retain(|of| *of != ask);
         if entry.asks.is_empty() && matches!(entry.phase, Phase::Asking) {
             entry.phase = Phase::Open;
-            self.frames.retract_questions(request);
+            let lane = entry.arrival.lane;
+            self.lanes.retract_questions(lane, request);
         }
     }
 
@@ -311,7 +326,7 @@ impl Server {
         };
         self.timers.disarm(Timer::Ask(ask));
         if open.place == Place::Wire(false) {
-            self.frames.retract_ask(ask);
+            self.lanes.retract_ask(open.lane, ask);
         }
         let request = open.request;
         if let Some(request) = request {

@@ -2,11 +2,13 @@
 //! Sees no frames and no time; answers nothing by itself.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::event::Peer;
+use super::origin::{Lane, SessionKey, Whose, WireId};
 use super::reply::{Progress, Verdict};
 use crate::id::{AskId, RequestId};
 use crate::protocol::{LogLevel, Method};
@@ -31,7 +33,13 @@ pub(super) struct Entry {
 /// How a request arrived: all of it is new when its client comes back with another round.
 #[derive(Debug)]
 pub(super) struct Arrival {
-    pub(super) id: Id,
+    pub(super) wire: WireId,
+    /// The way for all that is said about it.
+    pub(super) lane: Lane,
+    /// The session that it belongs to, in the legacy era.
+    pub(super) session: Option<SessionKey>,
+    /// Whom it is for, until the application is told.
+    pub(super) user: Option<Box<str>>,
     pub(super) peer: Arc<Peer>,
     pub(super) token: Option<Id>,
     pub(super) log_level: Option<LogLevel>,
@@ -58,7 +66,7 @@ pub(super) struct Requests {
     next: u64,
     table: BTreeMap<RequestId, Entry>,
     /// Those that their client waits for.
-    by_id: BTreeMap<Id, RequestId>,
+    by_id: BTreeMap<WireId, RequestId>,
 }
 
 impl Requests {
@@ -80,8 +88,16 @@ impl Requests {
         self.table.len() - self.by_id.len()
     }
 
-    pub(super) fn find(&self, id: &Id) -> Option<RequestId> {
-        self.by_id.get(id).copied()
+    pub(super) fn find(&self, wire: &WireId) -> Option<RequestId> {
+        self.by_id.get(wire).copied()
+    }
+
+    /// Those that wait under ids of the same kind.
+    pub(super) fn of(&self, whose: Whose) -> Vec<RequestId> {
+        let all = self.by_id.range(WireId::first(whose)..);
+        all.take_while(|(wire, _)| wire.whose == whose)
+            .map(|(_, request)| *request)
+            .collect()
     }
 
     pub(super) fn get(&self, request: RequestId) -> Option<&Entry> {
@@ -122,7 +138,7 @@ impl Requests {
     ) -> RequestId {
         let request = RequestId::from_number(self.next);
         self.next += 1;
-        self.by_id.insert(arrival.id.clone(), request);
+        self.by_id.insert(arrival.wire.clone(), request);
         let entry = Entry {
             method,
             facts,
@@ -141,14 +157,14 @@ impl Requests {
         if let Some(entry) = self.table.get_mut(&request) {
             entry.phase = Phase::Away(None);
             entry.round += 1;
-            self.by_id.remove(&entry.arrival.id);
+            self.by_id.remove(&entry.arrival.wire);
         }
     }
 
     /// Its client is back. What was decided in the meantime.
     pub(super) fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
         let entry = self.table.get_mut(&request)?;
-        self.by_id.insert(arrival.id.clone(), request);
+        self.by_id.insert(arrival.wire.clone(), request);
         entry.arrival = arrival;
         match core::mem::replace(&mut entry.phase, Phase::Open) {
             Phase::Away(verdict) => verdict,
@@ -160,7 +176,7 @@ impl Requests {
     pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
         let entry = self.table.remove(&request)?;
         if !matches!(entry.phase, Phase::Away(_)) {
-            self.by_id.remove(&entry.arrival.id);
+            self.by_id.remove(&entry.arrival.wire);
         }
         Some(entry)
     }

@@ -37,10 +37,10 @@ impl Seal {
         format!("{PREFIX}{:x}.{round:x}.{proof:016x}", request.number())
     }
 
-    /// What a request is about, as a number: its method and what it names.
-    pub(super) fn subject(&self, method: &str, target: &str) -> u64 {
+    /// What a request is about, as a number: its method, what it names, and for whom it is.
+    pub(super) fn subject(&self, method: &str, target: &str, user: Option<&str>) -> u64 {
         let mut hash = digest::keyed(self.key);
-        for text in [method, target] {
+        for text in [method, target].into_iter().chain(user) {
             hash.write_u64(text.len() as u64);
             hash.write(text.as_bytes());
         }
@@ -69,15 +69,16 @@ mod tests {
     #[test]
     fn a_state_is_for_one_round_of_one_request_about_one_thing_under_one_key() {
         let seal = Seal::new([7; 16]);
-        let add = seal.subject("tools/call", "add");
+        let add = seal.subject("tools/call", "add", None);
         let request = RequestId::from_number(7);
         let state = seal.state(request, 1, add);
         assert_eq!(request_of(&state), Some(request));
         for other in [
             seal.state(RequestId::from_number(8), 1, add),
             seal.state(request, 2, add),
-            seal.state(request, 1, seal.subject("tools/call", "sub")),
-            seal.state(request, 1, seal.subject("tools/calla", "dd")),
+            seal.state(request, 1, seal.subject("tools/call", "sub", None)),
+            seal.state(request, 1, seal.subject("tools/calla", "dd", None)),
+            seal.state(request, 1, seal.subject("tools/call", "add", Some("eve"))),
             Seal::new([8; 16]).state(request, 1, add),
         ] {
             assert_ne!(other, state);

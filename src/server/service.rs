@@ -6,6 +6,7 @@ use alloc::format;
 
 use super::event::{Peer, State};
 use super::frame::{Answer, Frame};
+use super::origin::Origin;
 use super::params::Params;
 use super::watchers::grant;
 use super::{Server, missing_capability};
@@ -16,23 +17,33 @@ use crate::watch::Watch;
 use crate::wire::{ErrorObject, Id};
 
 impl Server {
-    pub(super) fn discover(&mut self, id: &Id, peer: &Peer) {
+    pub(super) fn discover(&mut self, from: &Origin, id: &Id, peer: &Peer) {
         if let Some(offer) = &self.config.offer {
             let spoken = self.config.versions;
             let discovery = self.voice.discovery(offer, peer.version, spoken);
-            self.answer(id.clone(), discovery);
+            self.answer(from.lane, id.clone(), discovery);
         }
     }
 
-    pub(super) fn set_level(&mut self, id: &Id, params: &Params<'_>) -> Result<(), ErrorObject> {
+    pub(super) fn set_level(
+        &mut self,
+        from: &Origin,
+        id: &Id,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
         let level = params.text("level").as_deref().and_then(LogLevel::parse);
-        self.watchers.set_level(level.ok_or_else(no_such_level)?);
-        self.answer(id.clone(), Answer::Empty);
+        let level = level.ok_or_else(no_such_level)?;
+        if let Some(session) = from.session {
+            self.watchers.set_level(session, level);
+            self.save_session(session);
+        }
+        self.answer(from.lane, id.clone(), Answer::Empty);
         Ok(())
     }
 
     pub(super) fn subscribe(
         &mut self,
+        from: &Origin,
         id: &Id,
         name: &str,
         params: &Params<'_>,
@@ -40,23 +51,28 @@ impl Server {
         let uri = params.text("uri");
         let nameless = || ErrorObject::new(code::INVALID_PARAMS, "the request names no uri");
         let uri = uri.ok_or_else(nameless)?;
+        let Some(session) = from.session else {
+            return Ok(());
+        };
         if name == names::RESOURCES_UNSUBSCRIBE {
-            self.watchers.unsubscribe(&uri);
+            self.watchers.unsubscribe(session, &uri);
         } else {
             let mut more = BTreeSet::from([Box::from(&*uri)]);
             self.watchers.fit(&mut more, &self.config.limits);
             if more.is_empty() {
                 return Err(self.too_many_uris());
             }
-            self.watchers.subscribe(&uri);
+            self.watchers.subscribe(session, &uri);
         }
-        self.answer(id.clone(), Answer::Empty);
+        self.save_session(session);
+        self.answer(from.lane, id.clone(), Answer::Empty);
         Ok(())
     }
 
     /// S-SUB-03: first it is acknowledged, then it is heard.
     pub(super) fn listen(
         &mut self,
+        from: &Origin,
         id: &Id,
         peer: &Peer,
         params: &Params<'_>,
@@ -78,16 +94,19 @@ impl Server {
         if granted == Watch::none() && wanted != granted {
             return Err(self.too_many_uris());
         }
-        if self.watchers.listens() >= self.config.limits.listens {
+        let has_room = self.watchers.listens() < self.config.limits.listens;
+        if from.is_duplex() && !has_room {
             let text = "as many watches as may be are open already; end one first";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
         let frame = Frame::Acknowledged(id.clone(), granted.clone());
-        self.frames.push(frame);
+        self.lanes.push(from.lane, frame);
+        self.lanes.owe(from.lane);
+        let wire = from.wire(id.clone());
         if self.state == State::Serving {
-            self.watchers.listen(id.clone(), granted);
+            self.watchers.listen(wire, from.lane, granted);
         } else {
-            self.end_listen(id.clone());
+            self.end_listen(wire, from.lane);
         }
         Ok(())
     }

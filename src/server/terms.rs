@@ -10,8 +10,11 @@ use alloc::vec::Vec;
 use serde_json::value::RawValue;
 
 use super::event::{Cancelled, Event, Peer, Unanswered};
+use super::http::mismatch;
 use super::legacy::{self, Scope, Unmet};
+use super::origin::{Origin, SessionKey};
 use super::params::Params;
+use super::watchers::Choice;
 use super::{Server, quoting};
 use crate::noise::excerpt;
 use crate::protocol::method::{self, names};
@@ -42,9 +45,18 @@ pub(super) enum Terms {
 
 impl Server {
     /// S-VER-07, S-VER-08: what a request claims of itself outranks its name.
-    pub(super) fn terms(&self, name: &str, params: &Params<'_>) -> Result<Terms, ErrorObject> {
+    pub(super) fn terms(
+        &self,
+        from: &Origin,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<Terms, ErrorObject> {
         let speaks = |era| self.config.versions.newest_of(era).is_some();
-        if speaks(Era::Modern) && params.claims_modern() {
+        let is_modern = match from.era {
+            Some(era) => era == Era::Modern,
+            None => params.claims_modern(),
+        };
+        if speaks(Era::Modern) && is_modern {
             return Ok(Terms::Modern);
         }
         if name == names::INITIALIZE {
@@ -53,13 +65,14 @@ impl Server {
         if name == names::PING && speaks(Era::Legacy) {
             return Ok(Terms::Ping);
         }
-        if let Some(scope) = &self.legacy {
+        if let Some(scope) = from.session.and_then(|session| self.scopes.get(&session)) {
             return Ok(Terms::Legacy(scope.peer.clone()));
         }
         // S-META-03: it lacks what a modern request must have.
         let is_modern_method = method::find(name)
             .is_some_and(|facts| !Version::LEGACY.iter().any(|v| facts.to_server.contains(*v)));
-        if speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
+        let is_decided = from.era == Some(Era::Legacy);
+        if !is_decided && speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
             return Ok(Terms::Modern);
         }
         let (code, text) = if speaks(Era::Modern) {
@@ -85,8 +98,13 @@ impl Server {
         }
     }
 
-    /// S-META-03, S-VER-01: the terms that a modern request must bring, in this order. S-META-05: and no others.
-    pub(super) fn modern_terms(&mut self, params: &Params<'_>) -> Result<Arc<Peer>, ErrorObject> {
+    /// S-META-03, S-VER-01: the terms that a modern request must bring, in this order. S-META-05: and no others. Where a field names the
+    /// version, too, it must be the same (S-HTTP-27).
+    pub(super) fn modern_terms(
+        &mut self,
+        params: &Params<'_>,
+        field: Option<&str>,
+    ) -> Result<Arc<Peer>, ErrorObject> {
         let lacking = |what: &str| {
             let text = format!("the request needs {what} in `_meta`");
             ErrorObject::new(code::INVALID_PARAMS, text)
@@ -102,7 +120,8 @@ impl Server {
             let is_same = *known.version == *version.get()
                 && *known.capabilities == *capabilities.get()
                 && known.client.as_deref() == client.map(RawValue::get);
-            if is_same {
+            let spoken = known.peer.version.as_str();
+            if is_same && field.is_none_or(|field| field == spoken) {
                 return Ok(known.peer.clone());
             }
         }
@@ -110,6 +129,10 @@ impl Server {
             .map_err(|_| lacking("a protocolVersion that is a text"))?;
         let declared: ClientCapabilities = serde_json::from_str(capabilities.get())
             .map_err(|_| lacking("clientCapabilities that are an object"))?;
+        if field.is_some_and(|field| field != named) {
+            let text = "`MCP-Protocol-Version` must name the version that the message names";
+            return Err(mismatch(text));
+        }
         let spoken = Version::parse(&named)
             .filter(|v| v.era() == Era::Modern && self.config.versions.contains(*v))
             .ok_or_else(|| self.unsupported(&named))?;
@@ -164,37 +187,43 @@ impl Server {
         }
     }
 
-    /// The legacy client begins anew: what it asked and was asked before is over.
-    pub(super) fn end_legacy(&mut self) {
-        if self.legacy.take().is_none() {
+    /// A legacy client begins anew, or is gone: what it asked and was asked before is over.
+    pub(super) fn end_legacy(&mut self, session: SessionKey, why: &Cancelled) {
+        if self.scopes.remove(&session).is_none() {
             return;
         }
         self.met = None;
-        // The new one knows of no question to the old one, so none is taken back.
-        for ask in self.asks.to_legacy() {
+        self.watchers.end(session);
+        // A new one knows of no question to the old one, so none is taken back.
+        for ask in self.asks.to_legacy(session) {
             self.settle_ask(ask, Err(Unanswered::PeerGone));
         }
         for request in self.requests.ids() {
             let entry = self.requests.get(request);
-            if entry.is_some_and(|entry| entry.arrival.peer.version.era() == Era::Legacy) {
-                self.cancel(request, Cancelled::Anew);
+            if entry.is_some_and(|entry| entry.arrival.session == Some(session)) {
+                self.cancel(request, why.clone());
             }
         }
     }
 
     /// A legacy client is here.
-    pub(super) fn agree(&mut self, id: &Id, peer: Arc<Peer>) {
-        self.watchers.begin_legacy();
+    pub(super) fn agree(&mut self, from: &Origin, id: &Id, peer: Arc<Peer>) {
+        let Some(session) = from.session else {
+            return;
+        };
+        self.watchers.begin(session, Choice::default());
         let mut offered = ServerCapabilities::default();
         if let Some(offer) = &self.config.offer {
             offered = offer.capabilities.clone();
             let agreement = self.voice.agreement(offer, peer.version);
-            self.answer(id.clone(), agreement);
+            self.answer(from.lane, id.clone(), agreement);
         }
-        self.legacy = Some(Scope {
+        let scope = Scope {
             peer,
             is_initialized: false,
             offered,
-        });
+        };
+        self.scopes.insert(session, scope);
+        self.save_session(session);
     }
 }

@@ -1,4 +1,4 @@
-//! Who wants to hear of which changes: the one legacy client, and every open `subscriptions/listen`.
+//! Who wants to hear of which changes: every legacy client, and every open `subscriptions/listen`.
 //! Sends nothing itself.
 
 use alloc::boxed::Box;
@@ -7,24 +7,32 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::config::Limits;
+use super::origin::{Lane, SessionKey, Whose, WireId};
 use crate::protocol::{LogLevel, ServerCapabilities, ServerFeature};
 use crate::watch::{Change, List, Watch};
 use crate::wire::Id;
 
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
-    /// What the legacy client subscribed to.
-    uris: BTreeSet<Box<str>>,
-    /// The level that it chose.
-    level: Option<LogLevel>,
-    /// The modern watches by the id of their request, as they were granted.
-    listens: BTreeMap<Id, Watch>,
+    /// What the legacy clients chose.
+    legacy: BTreeMap<SessionKey, Choice>,
+    /// The modern watches by the id of their request, as they were granted, and the ways to tell of it.
+    listens: BTreeMap<WireId, (Lane, Watch)>,
     /// The least grave level that a modern request ever asked for.
     asked_level: Option<LogLevel>,
     /// What the application was last told.
     told: Arc<Watch>,
     /// Something happened since; it saves a look at every input.
     has_moved: bool,
+}
+
+/// What a legacy client wants to hear of.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    /// What it subscribed to.
+    pub(super) uris: BTreeSet<Box<str>>,
+    /// From which level on log messages, if it said so.
+    pub(super) level: Option<LogLevel>,
 }
 
 impl Watchers {
@@ -42,11 +50,16 @@ impl Watchers {
 
     fn all(&self) -> Watch {
         let start = Watch {
-            uris: self.uris.clone(),
-            logs: least(self.level, self.asked_level),
+            logs: self.asked_level,
             ..Watch::none()
         };
-        self.listens.values().fold(start, |all, watch| Watch {
+        let legacy = self.legacy.values().fold(start, |all, choice| Watch {
+            uris: &all.uris | &choice.uris,
+            logs: least(all.logs, choice.level),
+            ..all
+        });
+        let modern = self.listens.values().map(|(_, watch)| watch);
+        modern.fold(legacy, |all, watch| Watch {
             tools: all.tools || watch.tools,
             prompts: all.prompts || watch.prompts,
             resources: all.resources || watch.resources,
@@ -62,8 +75,9 @@ impl Watchers {
     /// Leaves of these addresses those that there is room for beside all that are watched. One that somebody watches already takes
     /// none.
     pub(super) fn fit(&self, uris: &mut BTreeSet<Box<str>>, limits: &Limits) {
-        let modern = self.listens.values().flat_map(|watch| &watch.uris);
-        let all: BTreeSet<&str> = self.uris.iter().chain(modern).map(|uri| &**uri).collect();
+        let modern = self.listens.values().flat_map(|(_, watch)| &watch.uris);
+        let legacy = self.legacy.values().flat_map(|choice| &choice.uris);
+        let all: BTreeSet<&str> = legacy.chain(modern).map(|uri| &**uri).collect();
         let mut bytes: usize = all.iter().map(|uri| uri.len()).sum();
         let mut count = all.len();
         uris.retain(|uri| {
@@ -77,28 +91,38 @@ impl Watchers {
         });
     }
 
-    /// The legacy client is another one, that has chosen nothing yet.
-    pub(super) fn begin_legacy(&mut self) {
+    /// A legacy client is here that has chosen this so far.
+    pub(super) fn begin(&mut self, session: SessionKey, choice: Choice) {
         self.has_moved = true;
-        self.uris.clear();
-        self.level = None;
+        self.legacy.insert(session, choice);
     }
 
-    pub(super) fn subscribe(&mut self, uri: &str) {
-        self.has_moved |= self.uris.insert(uri.into());
+    /// A legacy client is gone.
+    pub(super) fn end(&mut self, session: SessionKey) {
+        self.has_moved |= self.legacy.remove(&session).is_some();
     }
 
-    pub(super) fn unsubscribe(&mut self, uri: &str) {
-        self.has_moved |= self.uris.remove(uri);
+    pub(super) fn choice(&self, session: SessionKey) -> Option<&Choice> {
+        self.legacy.get(&session)
     }
 
-    pub(super) fn set_level(&mut self, level: LogLevel) {
-        self.has_moved = true;
-        self.level = Some(level);
+    pub(super) fn subscribe(&mut self, session: SessionKey, uri: &str) {
+        if let Some(choice) = self.legacy.get_mut(&session) {
+            self.has_moved |= choice.uris.insert(uri.into());
+        }
     }
 
-    pub(super) const fn level(&self) -> Option<LogLevel> {
-        self.level
+    pub(super) fn unsubscribe(&mut self, session: SessionKey, uri: &str) {
+        if let Some(choice) = self.legacy.get_mut(&session) {
+            self.has_moved |= choice.uris.remove(uri);
+        }
+    }
+
+    pub(super) fn set_level(&mut self, session: SessionKey, level: LogLevel) {
+        if let Some(choice) = self.legacy.get_mut(&session) {
+            self.has_moved = true;
+            choice.level = Some(level);
+        }
     }
 
     /// A modern request wants to hear of log messages from this level on.
@@ -109,36 +133,49 @@ impl Watchers {
     }
 
     /// A modern watch begins.
-    pub(super) fn listen(&mut self, id: Id, granted: Watch) {
+    pub(super) fn listen(&mut self, wire: WireId, lane: Lane, granted: Watch) {
         self.has_moved = true;
-        self.listens.insert(id, granted);
+        self.listens.insert(wire, (lane, granted));
     }
 
-    pub(super) fn is_listening(&self, id: &Id) -> bool {
-        self.listens.contains_key(id)
+    pub(super) fn is_listening(&self, wire: &WireId) -> bool {
+        self.listens.contains_key(wire)
     }
 
     /// A modern watch ends.
-    pub(super) fn unlisten(&mut self, id: &Id) {
-        self.has_moved |= self.listens.remove(id).is_some();
+    pub(super) fn unlisten(&mut self, wire: &WireId) {
+        self.has_moved |= self.listens.remove(wire).is_some();
     }
 
-    /// Whether the legacy client subscribed to anything.
-    pub(super) fn has_subscriptions(&self) -> bool {
-        !self.uris.is_empty()
+    /// The watches of requests with ids of this kind.
+    pub(super) fn of(&self, whose: Whose) -> Vec<WireId> {
+        let all = self.listens.range(WireId::first(whose)..);
+        let all = all.take_while(|(wire, _)| wire.whose == whose);
+        all.map(|(wire, _)| wire.clone()).collect()
+    }
+
+    /// Whether a legacy client subscribed to anything.
+    pub(super) fn has_subscriptions(&self, session: SessionKey) -> bool {
+        let choice = self.legacy.get(&session);
+        choice.is_some_and(|choice| !choice.uris.is_empty())
     }
 
     /// All modern watches end, the oldest id first.
-    pub(super) fn unlisten_all(&mut self) -> Vec<Id> {
+    pub(super) fn unlisten_all(&mut self) -> Vec<(WireId, Lane)> {
         self.has_moved |= !self.listens.is_empty();
-        core::mem::take(&mut self.listens).into_keys().collect()
+        let listens = core::mem::take(&mut self.listens).into_iter();
+        listens.map(|(wire, (lane, _))| (wire, lane)).collect()
     }
 
-    /// Whether the legacy client is to hear of this. List changes it hears unasked.
-    pub(super) fn legacy_hears<'c>(&'c self, change: &'c Change) -> Option<Heard<'c>> {
+    /// Whether a legacy client is to hear of this. List changes it hears unasked.
+    pub(super) fn legacy_hears<'c>(
+        &'c self,
+        session: SessionKey,
+        change: &'c Change,
+    ) -> Option<Heard<'c>> {
         match change {
             Change::List(_) => Some(Heard::AsItIs),
-            Change::Resource { uri } => heard(&self.uris, uri),
+            Change::Resource { uri } => heard(&self.legacy.get(&session)?.uris, uri),
         }
     }
 
@@ -146,7 +183,7 @@ impl Watchers {
     pub(super) fn listening_to<'c>(
         &'c self,
         change: &'c Change,
-    ) -> impl Iterator<Item = (&'c Id, Heard<'c>)> {
+    ) -> impl Iterator<Item = (&'c Id, Lane, Heard<'c>)> {
         let hears = move |watch: &'c Watch| {
             let is_heard = match change {
                 Change::List(List::Prompts) => watch.prompts,
@@ -157,7 +194,7 @@ impl Watchers {
             is_heard.then_some(Heard::AsItIs)
         };
         let listens = self.listens.iter();
-        listens.filter_map(move |(id, watch)| Some((id, hears(watch)?)))
+        listens.filter_map(move |(wire, (lane, watch))| Some((&wire.id, *lane, hears(watch)?)))
     }
 }
 

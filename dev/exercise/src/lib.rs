@@ -9,14 +9,15 @@
 //!                                  peer <------------+   a server that knows what it was asked
 //! ```
 //!
-//! The server end, both ends together and the relay are played likewise: see [`mod@server`], [`mod@both`] and [`mod@relay`].
+//! A client over HTTP, the server end, both ends together and the relay are played likewise: see [`mod@web`], [`mod@server`],
+//! [`mod@both`] and [`mod@relay`].
 //!
 //! # Fuzzing
 //!
 //! With a nightly compiler and `cargo-fuzz`, from the root of the repository:
 //!
 //! ```text
-//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024      # or line, message, pair, relay, server_stdio, sse
+//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024     # or client_http, line, ...
 //! cargo run -p exercise --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
 //!
@@ -24,6 +25,7 @@
 //! without. New inputs land in `fuzz/corpus/`, of which a small, hand-picked part is committed and replayed by
 //! `tests/corpus.rs` on every run of the tests. What crashes becomes a test by name.
 
+mod app;
 pub mod both;
 mod dialogue;
 mod json;
@@ -37,6 +39,7 @@ mod rules;
 mod script;
 pub mod server;
 mod sse;
+pub mod web;
 
 pub use line::line;
 pub use message::message;
@@ -51,6 +54,14 @@ pub fn client_stdio(data: &[u8]) {
     let setup = Setup::read(&mut tape);
     let ops = Op::read_all(&mut tape);
     run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a client over HTTP.
+pub fn client_http(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = web::setup(&mut tape);
+    let ops = web::Op::read_all(&mut tape);
+    web::run(&setup, &ops);
 }
 
 /// Plays `data` as the life of a server over a byte stream.

@@ -8,15 +8,14 @@ use core::time::Duration;
 use super::super::frame::Frame;
 use crate::config::Http;
 use crate::id::CallId;
-use crate::protocol::Version;
 use crate::time::Instant;
 use crate::wire::SseReader;
 
 /// What an exchange is for.
 #[derive(Debug)]
 pub(in crate::client) enum Purpose {
-    /// It ends this session, in which this version was spoken.
-    Farewell(Box<str>, Option<Version>),
+    /// It ends this session.
+    Farewell(Box<str>),
     /// The stream of what a legacy server says by itself.
     Listen,
     /// It carries a message that has no reply.
@@ -35,8 +34,7 @@ pub(in crate::client) enum Purpose {
 #[derive(Debug)]
 pub(in crate::client) enum Load {
     Call(CallId),
-    /// A message of the link itself, and how often it was turned away.
-    Frame(Frame, u32),
+    Frame(Frame),
     None,
 }
 
@@ -47,12 +45,6 @@ pub(in crate::client) struct Exchange {
     pub(in crate::client) thread: Thread,
     /// When the driver was told to begin it; `None`: it has its time still to come.
     pub(in crate::client) begun: Option<Instant>,
-    /// Where it went.
-    pub(in crate::client) target: Box<str>,
-    /// Bytes of its own body that the server may not have read yet.
-    pub(in crate::client) under_way: usize,
-    /// How often something arrived that was no event: the server says that it is there.
-    pub(in crate::client) beats: u32,
     /// The status of the response, once there is one.
     pub(in crate::client) status: Option<u16>,
     pub(in crate::client) body: Body,
@@ -73,9 +65,6 @@ impl Exchange {
             load,
             thread: Thread::default(),
             begun: None,
-            target: Box::default(),
-            under_way: 0,
-            beats: 0,
             status: None,
             body: Body::Ignored,
             is_in_session: false,
@@ -97,7 +86,7 @@ impl Exchange {
     pub(in crate::client) const fn wire(&self) -> Option<u64> {
         match self.purpose {
             Purpose::Request(wire) | Purpose::Resume(wire) => Some(wire),
-            Purpose::Farewell(..)
+            Purpose::Farewell(_)
             | Purpose::Listen
             | Purpose::Message
             | Purpose::Old
@@ -135,22 +124,12 @@ pub(in crate::client) struct Thread {
     pub(in crate::client) retry: Option<Duration>,
     /// How often in a row it brought nothing.
     pub(in crate::client) barren: u32,
-    /// It was good for something, be it that it said where it can be resumed or that it lasted: it is asked for ever less often, and
-    /// not given up.
-    pub(in crate::client) is_worth_it: bool,
 }
 
 impl Thread {
     /// Something came of it.
     pub(in crate::client) fn bears(&mut self) {
         self.barren = 0;
-    }
-
-    /// It ended. Whether it is to be given up.
-    pub(in crate::client) fn ended(&mut self, most: u32) -> bool {
-        self.barren = self.barren.saturating_add(1);
-        let is_worth_it = core::mem::take(&mut self.is_worth_it);
-        self.barren > most && !is_worth_it
     }
 
     /// How long to wait before the stream is asked for again: as the server says, within reason (S-LHTTP-11), and ever longer where
@@ -233,7 +212,7 @@ mod tests {
         for (retry, pause) in [
             (None, 1_000),
             (Some(500), 500),
-            (Some(0), 250),
+            (Some(0), 100),
             (Some(86_400_000), 300_000),
         ] {
             let thread = Thread {

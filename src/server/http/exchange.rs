@@ -1,0 +1,194 @@
+//! The exchanges that are open: what arrived of each, and how each is answered. Knows no message and no session.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::super::origin::{Lane, SessionKey};
+use crate::http::{Fields, Verb};
+use crate::id::StreamId;
+
+/// A request whose body arrives.
+#[derive(Debug)]
+pub(in crate::server) struct Asked {
+    pub(super) verb: Verb,
+    pub(super) route: Route,
+    /// Those fields that say something of the message.
+    pub(super) fields: Fields<'static>,
+    pub(super) user: Option<Box<str>>,
+    pub(super) takes: Takes,
+    pub(super) body: Vec<u8>,
+}
+
+/// What a request is addressed to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// The endpoint of all versions but the first.
+    Endpoint,
+    /// Where messages of the session with this id are posted, in the first version.
+    SseMessages(Box<str>),
+    /// Where its streams are.
+    SseStream,
+}
+
+/// Which kinds of body a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Takes {
+    pub(super) json: bool,
+    pub(super) sse: bool,
+}
+
+/// An exchange that is being answered.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    /// The way whose end it is.
+    pub(super) lane: Lane,
+    pub(super) takes: Takes,
+    /// The session in which errors are answers like others.
+    pub(super) session: Option<SessionKey>,
+    /// The status, where that is decided before the answer is.
+    pub(super) status: Option<u16>,
+    /// What else the head of the response says.
+    pub(super) fields: Fields<'static>,
+    /// Whether it is a stream of events, and its head is out.
+    pub(super) has_begun: bool,
+}
+
+impl Exchange {
+    pub(super) const fn new(lane: Lane, takes: Takes) -> Exchange {
+        Exchange {
+            lane,
+            takes,
+            session: None,
+            status: None,
+            fields: Fields::new(),
+            has_begun: false,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Exchanges {
+    reading: BTreeMap<StreamId, Asked>,
+    open: BTreeMap<StreamId, Exchange>,
+    /// The exchange at the end of each way that has one.
+    carriers: BTreeMap<Lane, StreamId>,
+    /// Those that are finished, of which so many bytes are still under way.
+    finished: BTreeMap<StreamId, usize>,
+    /// Bytes of the bodies that arrive.
+    bytes: usize,
+}
+
+/// # While the body arrives
+impl Exchanges {
+    pub(super) fn read(&mut self, stream: StreamId, asked: Asked) {
+        self.bytes += asked.body.len();
+        self.reading.insert(stream, asked);
+    }
+
+    /// Its body is this much longer. How long it is then, and all of them together; `None` if it is not one of these.
+    pub(super) fn grow(&mut self, stream: StreamId, bytes: &[u8]) -> Option<(usize, usize)> {
+        let asked = self.reading.get_mut(&stream)?;
+        asked.body.extend_from_slice(bytes);
+        self.bytes += bytes.len();
+        Some((asked.body.len(), self.bytes))
+    }
+
+    /// Its body is complete, or no longer wanted.
+    pub(super) fn take(&mut self, stream: StreamId) -> Option<Asked> {
+        let asked = self.reading.remove(&stream)?;
+        self.bytes -= asked.body.len();
+        Some(asked)
+    }
+
+    /// The exchanges whose body arrives.
+    pub(super) fn arriving(&self) -> Vec<StreamId> {
+        self.reading.keys().copied().collect()
+    }
+}
+
+/// # While it is answered
+impl Exchanges {
+    pub(super) fn open(&mut self, stream: StreamId, exchange: Exchange) {
+        self.carriers.insert(exchange.lane, stream);
+        self.open.insert(stream, exchange);
+    }
+
+    pub(super) fn get(&self, stream: StreamId) -> Option<&Exchange> {
+        self.open.get(&stream)
+    }
+
+    pub(super) fn get_mut(&mut self, stream: StreamId) -> Option<&mut Exchange> {
+        self.open.get_mut(&stream)
+    }
+
+    /// The exchange at the end of this way.
+    pub(super) fn carrier(&self, lane: Lane) -> Option<StreamId> {
+        self.carriers.get(&lane).copied()
+    }
+
+    /// It is over, for its client is gone.
+    pub(super) fn close(&mut self, stream: StreamId) -> Option<Exchange> {
+        let exchange = self.open.remove(&stream)?;
+        if self.carriers.get(&exchange.lane) == Some(&stream) {
+            self.carriers.remove(&exchange.lane);
+        }
+        Some(exchange)
+    }
+
+    /// It is over, and its client reads what is left of it: so many bytes. Of the oldest that are, nothing is known when there
+    /// are more than `most`.
+    pub(super) fn finish(
+        &mut self,
+        stream: StreamId,
+        under_way: usize,
+        most: usize,
+    ) -> Option<Exchange> {
+        if under_way > 0 {
+            self.finished.insert(stream, under_way);
+            if self.finished.len() > most {
+                self.finished.pop_first();
+            }
+        }
+        self.close(stream)
+    }
+
+    /// Something was read of one that is finished. Whether it was one of these.
+    pub(super) fn read_out(&mut self, stream: StreamId, len: usize) -> bool {
+        let Some(left) = self.finished.get_mut(&stream) else {
+            return false;
+        };
+        *left = left.saturating_sub(len);
+        if *left == 0 {
+            self.finished.remove(&stream);
+        }
+        true
+    }
+
+    /// The client of one that is finished is gone. Whether it was one of these.
+    pub(super) fn forget(&mut self, stream: StreamId) -> bool {
+        self.finished.remove(&stream).is_some()
+    }
+
+    /// Those that are being answered.
+    pub(super) fn answering(&self) -> impl Iterator<Item = (StreamId, &Exchange)> {
+        let open = self.open.iter();
+        open.map(|(stream, exchange)| (*stream, exchange))
+    }
+
+    /// Whether all that was finished was read to its end.
+    pub(super) fn are_read_out(&self) -> bool {
+        self.finished.is_empty()
+    }
+
+    pub(super) fn has(&self, stream: StreamId) -> bool {
+        self.reading.contains_key(&stream)
+            || self.open.contains_key(&stream)
+            || self.finished.contains_key(&stream)
+    }
+
+    /// How many are open, in whatever state.
+    pub(super) fn len(&self) -> usize {
+        self.reading.len() + self.open.len()
+    }
+}

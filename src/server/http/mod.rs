@@ -1,0 +1,441 @@
+//! The server end over HTTP: what exchanges begin with, carry and end with, and what becomes of them.
+//!
+//! This is the machine's part of it, by subject: here the inputs and how an exchange ends, `post` what is posted, `streams` the streams and
+//! sessions of legacy clients, `sse` those of the first version, `writing` how what waits leaves. Its children know neither the machine nor each
+//! other: `config` the numbers, `ladder` what a head must be like, `exchange` what is open, `session` the sessions, `store` where they are
+//! held, `tools` which arguments are repeated in fields.
+
+mod config;
+mod exchange;
+mod ladder;
+mod post;
+mod session;
+mod sse;
+mod store;
+mod streams;
+mod tools;
+mod writing;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+pub use config::{Allowed, Http, Replay, SsePaths};
+pub use store::{EventStore, MemoryEvents, MemorySessions, SessionRecord, SessionStore};
+
+pub(super) use ladder::mismatch;
+
+use exchange::{Asked, Exchange, Exchanges, Route, Takes};
+use ladder::Refusal;
+use session::Sessions;
+use tools::Tools;
+
+use super::event::{Cancelled, State};
+use super::frame::{Answer, Frame, Signal};
+use super::lanes::Kind;
+use super::origin::{Lane, SessionKey, Whose};
+use super::{Server, Timer};
+use crate::http::{Fields, RequestHead, ResponseHead, Verb, names};
+use crate::id::{Epoch, StreamId};
+use crate::io::{Input, Output};
+use crate::protocol::Era;
+use crate::wire::Payload;
+
+/// What there is over HTTP alone.
+pub(super) struct Endpoint {
+    exchanges: Exchanges,
+    sessions: Sessions,
+    /// Where sessions are held.
+    records: Box<dyn SessionStore>,
+    /// Where what was said in them is.
+    events: Box<dyn EventStore>,
+    tools: Tools,
+    /// Where messages are written before they become events.
+    scratch: Vec<u8>,
+}
+
+impl Endpoint {
+    pub(super) fn new(
+        secret: [u8; 16],
+        records: Box<dyn SessionStore>,
+        events: Box<dyn EventStore>,
+    ) -> Endpoint {
+        Endpoint {
+            exchanges: Exchanges::default(),
+            sessions: Sessions::new(secret),
+            records,
+            events,
+            tools: Tools::default(),
+            scratch: Vec::new(),
+        }
+    }
+}
+
+/// # What happens to an exchange
+impl Server {
+    pub(super) fn exchanged(&mut self, stream: StreamId, input: Input<'_>) {
+        let is_heard = match input {
+            Input::Request { head, .. } => self.exchange_begun(stream, *head),
+            Input::Bytes { bytes, .. } => self.body_grown(stream, &bytes),
+            Input::End { faults, .. } if faults.is_empty() => self.body_complete(stream),
+            Input::End { .. } | Input::WriteFailed { .. } => self.client_gone(stream),
+            Input::Sent { len, .. } => self.body_sent(stream, len),
+            Input::Exited { .. }
+            | Input::OpenFailed { .. }
+            | Input::Opened
+            | Input::Response { .. }
+            | Input::Stderr { .. } => false,
+        };
+        if !is_heard {
+            self.stats.stale_inputs += 1;
+        }
+    }
+
+    fn exchange_begun(&mut self, stream: StreamId, head: RequestHead<'_>) -> bool {
+        let is_legacy = self.speaks(Era::Legacy);
+        let (Some(http), Some(config)) = (&mut self.http, &self.config.http) else {
+            return false;
+        };
+        if http.exchanges.has(stream) {
+            return false;
+        }
+        if http.exchanges.len() >= self.config.limits.exchanges {
+            let refusal = Refusal::busy("");
+            self.respond_empty(stream, refusal.status, refusal.fields);
+            return true;
+        }
+        match ladder::look(config, is_legacy, head) {
+            Ok(asked) => {
+                http.exchanges.read(stream, asked);
+                self.arm_in(Timer::Body(stream), config.body_timeout);
+            }
+            Err(refusal) => self.turn_away(stream, refusal),
+        }
+        true
+    }
+
+    fn body_grown(&mut self, stream: StreamId, bytes: &[u8]) -> bool {
+        self.stats.bytes_in += bytes.len() as u64;
+        let http = self.http.as_mut();
+        let Some((body, all)) = http.and_then(|http| http.exchanges.grow(stream, bytes)) else {
+            return false;
+        };
+        let limits = &self.config.limits;
+        if body > limits.message_bytes {
+            let most = limits.message_bytes;
+            let text = alloc::format!("a message has {most} bytes at most");
+            self.give_up(stream, Refusal::new(413, text));
+        } else if all > limits.body_bytes.max(limits.message_bytes) {
+            self.give_up(stream, Refusal::busy("too much arrives at once"));
+        }
+        true
+    }
+
+    fn body_complete(&mut self, stream: StreamId) -> bool {
+        let Some(asked) = self.take_asked(stream) else {
+            return false;
+        };
+        let done = match (&asked.route, asked.verb) {
+            (Route::SseMessages(session), _) => self.sse_posted(stream, session, &asked),
+            (Route::SseStream, _) => self.sse_opened(stream, &asked),
+            (Route::Endpoint, Verb::Delete) => self.session_deleted(stream, &asked),
+            (Route::Endpoint, Verb::Get) => self.stream_wanted(stream, &asked),
+            (Route::Endpoint, Verb::Other | Verb::Post) => self.posted(stream, &asked),
+        };
+        if let Err(refusal) = done {
+            self.turn_away(stream, refusal);
+        }
+        true
+    }
+
+    pub(super) fn body_overdue(&mut self, stream: StreamId) {
+        self.give_up(
+            stream,
+            Refusal::new(408, "the message took too long to arrive"),
+        );
+    }
+
+    /// What is left of the body is not waited for.
+    fn give_up(&mut self, stream: StreamId, refusal: Refusal) {
+        if self.take_asked(stream).is_some() {
+            self.turn_away(stream, refusal);
+        }
+    }
+
+    fn take_asked(&mut self, stream: StreamId) -> Option<Asked> {
+        self.timers.disarm(Timer::Body(stream));
+        self.http.as_mut()?.exchanges.take(stream)
+    }
+
+    fn body_sent(&mut self, stream: StreamId, len: usize) -> bool {
+        let Some(http) = &mut self.http else {
+            return false;
+        };
+        if let Some(exchange) = http.exchanges.get(stream) {
+            let lane = exchange.lane;
+            self.sent(lane, len);
+            return true;
+        }
+        let is_known = http.exchanges.read_out(stream, len);
+        if is_known {
+            // What is read of the last words counts, whatever exchange they were in.
+            self.sent(Lane::Stream(stream), len);
+        }
+        is_known
+    }
+
+    /// The client of an exchange is gone. In the modern era that takes back what it asked (S-HTTP-23); in the legacy era it says nothing of
+    /// the kind, and what is still said waits for another stream.
+    fn client_gone(&mut self, stream: StreamId) -> bool {
+        if self.take_asked(stream).is_some() {
+            return true;
+        }
+        self.timers.disarm(Timer::Pulse(stream));
+        let Some(http) = &mut self.http else {
+            return false;
+        };
+        let Some(exchange) = http.exchanges.close(stream) else {
+            return http.exchanges.forget(stream);
+        };
+        let lane = exchange.lane;
+        let is_of_session = match lane {
+            Lane::Session(session) => {
+                let known = http.sessions.get(session);
+                if known.is_some_and(|known| known.is_sse) {
+                    self.end_session(session);
+                    return true;
+                }
+                true
+            }
+            Lane::Stream(born) => http.sessions.of(born).is_some(),
+        };
+        if is_of_session {
+            self.lanes.detach(lane);
+            self.touch(exchange.session);
+        } else {
+            self.cancel_all(Whose::Stream(stream));
+            self.lanes.remove(lane);
+        }
+        true
+    }
+
+    /// All that was asked under such ids is over.
+    fn cancel_all(&mut self, whose: Whose) {
+        for wire in self.watchers.of(whose) {
+            self.watchers.unlisten(&wire);
+        }
+        for request in self.requests.of(whose) {
+            self.cancel(request, Cancelled::PeerGone);
+        }
+        self.forget_early(|early| early.is_of(whose));
+    }
+}
+
+/// # How an exchange is answered
+impl Server {
+    /// It is answered, on a way of its own.
+    fn open_exchange(&mut self, stream: StreamId, takes: Takes, session: Option<SessionKey>) {
+        let lane = Lane::Stream(stream);
+        let mut exchange = Exchange::new(lane, takes);
+        exchange.session = session;
+        self.lanes.add(lane, Kind::Answering);
+        self.carry(stream, exchange);
+        if let (Some(http), Some(session)) = (&mut self.http, session) {
+            http.sessions.bear(session, stream);
+        }
+    }
+
+    /// It is at the end of a way.
+    fn carry(&mut self, stream: StreamId, exchange: Exchange) {
+        self.lanes.attach(exchange.lane);
+        if let Some(http) = &mut self.http {
+            http.exchanges.open(stream, exchange);
+        }
+        self.arm_pulse(stream);
+    }
+
+    /// It is answered with this and nothing else.
+    fn turn_away(&mut self, stream: StreamId, refusal: Refusal) {
+        let takes = Takes {
+            json: true,
+            sse: false,
+        };
+        self.open_exchange(stream, takes, None);
+        let http = self.http.as_mut();
+        if let Some(exchange) = http.and_then(|http| http.exchanges.get_mut(stream)) {
+            exchange.status = Some(refusal.status);
+            exchange.fields = refusal.fields;
+        }
+        self.stats.refused += 1;
+        let frame = Frame::Answer(refusal.id, Answer::Error(refusal.error));
+        self.lanes.push(Lane::Stream(stream), frame);
+    }
+
+    /// It is answered without a body.
+    fn respond_empty(&mut self, stream: StreamId, status: u16, fields: Fields<'static>) {
+        let head = ResponseHead::new(status).with_fields(fields);
+        self.outbox.push(Output::Response {
+            epoch: Epoch::FIRST,
+            stream,
+            head: Box::new(head),
+            len: 0,
+            is_whole: true,
+        });
+    }
+
+    /// It is over, whatever else would have been said on it.
+    fn end_exchange(&mut self, stream: StreamId) {
+        self.timers.disarm(Timer::Pulse(stream));
+        let most = self.config.limits.exchanges;
+        let Some(http) = &mut self.http else {
+            return;
+        };
+        let lane = http.exchanges.get(stream).map(|exchange| exchange.lane);
+        let under_way = lane.map_or(0, |lane| self.lanes.under_way(lane));
+        let Some(exchange) = http.exchanges.finish(stream, under_way, most) else {
+            return;
+        };
+        if exchange.has_begun {
+            let epoch = Epoch::FIRST;
+            self.outbox.push(Output::Finish { epoch, stream });
+        } else {
+            // A request that was taken back has no answer.
+            let status = exchange.status.unwrap_or(202);
+            self.respond_empty(stream, status, Fields::new());
+        }
+        self.touch(exchange.session);
+    }
+
+    /// A way is at its end, and with it the exchange that carried it.
+    fn end_lane(&mut self, lane: Lane) {
+        let http = self.http.as_ref();
+        if let Some(stream) = http.and_then(|http| http.exchanges.carrier(lane)) {
+            self.end_exchange(stream);
+        }
+        self.lanes.remove(lane);
+        if let (Some(http), Lane::Stream(stream)) = (&mut self.http, lane) {
+            http.sessions.bury(stream);
+        }
+    }
+
+    /// What follows for ways and exchanges from what was done.
+    pub(super) fn settle_lanes(&mut self) {
+        while let Some(lane) = self.lanes.next_loose() {
+            self.keep_for_later(lane);
+        }
+        while let Some(lane) = self.lanes.next_done() {
+            self.end_lane(lane);
+        }
+    }
+
+    fn arm_pulse(&mut self, stream: StreamId) {
+        if let Some(config) = &self.config.http {
+            self.arm_in(Timer::Pulse(stream), config.keepalive);
+        }
+    }
+
+    /// F-043: whoever sits in between sees that it is alive, also before there is anything to say.
+    pub(super) fn pulse(&mut self, stream: StreamId) {
+        let http = self.http.as_ref();
+        let Some(exchange) = http.and_then(|http| http.exchanges.get(stream)) else {
+            return;
+        };
+        let lane = exchange.lane;
+        let is_quiet = self.lanes.is_empty(lane) && self.lanes.under_way(lane) == 0;
+        if is_quiet && exchange.has_begun {
+            self.lanes.push(lane, Frame::Signal(Signal::Comment));
+        } else if is_quiet && exchange.takes.sse {
+            self.lanes.push(lane, Frame::Signal(Signal::Begin(0)));
+        }
+        self.arm_pulse(stream);
+    }
+}
+
+/// # How the service ends
+impl Server {
+    /// F-101: nobody waits for a stream on which nothing more will be said.
+    pub(super) fn end_streams(&mut self) {
+        let Some(http) = &self.http else {
+            return;
+        };
+        let is_standalone = |session| {
+            let session = http.sessions.get(session);
+            session.is_some_and(|session| !session.is_sse)
+        };
+        let answering = http.exchanges.answering();
+        let standalone: Vec<(StreamId, Lane)> = answering
+            .filter(|(_, exchange)| match exchange.lane {
+                Lane::Session(session) => is_standalone(session),
+                Lane::Stream(_) => false,
+            })
+            .map(|(stream, exchange)| (stream, exchange.lane))
+            .collect();
+        for (stream, lane) in standalone {
+            self.end_exchange(stream);
+            self.lanes.detach(lane);
+        }
+    }
+
+    /// Whether nothing is left to be said or read. The streams of sessions of the first version are open as long as anybody is.
+    pub(super) fn are_exchanges_over(&self) -> bool {
+        let Some(http) = &self.http else {
+            return true;
+        };
+        let mut answering = http.exchanges.answering();
+        let are_quiet = answering.all(|(_, exchange)| {
+            let lane = exchange.lane;
+            let is_endless = matches!(lane, Lane::Session(_));
+            is_endless && self.lanes.is_empty(lane) && self.lanes.under_way(lane) == 0
+        });
+        are_quiet && http.exchanges.are_read_out()
+    }
+
+    /// What is still open ends here, well or badly.
+    pub(super) fn abort_exchanges(&mut self) {
+        let Some(http) = &mut self.http else {
+            return;
+        };
+        let exchanges = core::mem::take(&mut http.exchanges);
+        let epoch = Epoch::FIRST;
+        for stream in exchanges.arriving() {
+            self.outbox.push(Output::Abort { epoch, stream });
+        }
+        for (stream, exchange) in exchanges.answering() {
+            let is_endless = matches!(exchange.lane, Lane::Session(_));
+            self.outbox.push(if is_endless && exchange.has_begun {
+                Output::Finish { epoch, stream }
+            } else {
+                Output::Abort { epoch, stream }
+            });
+        }
+    }
+
+    pub(super) fn learn_tools(&mut self, result: &Payload) {
+        if let Some(http) = &mut self.http {
+            http.tools.learn(result.raw());
+        }
+    }
+
+    pub(super) fn know_tools(&mut self, list: &Payload) {
+        if let Some(http) = &mut self.http {
+            http.tools = Tools::default();
+            http.tools.learn(list.raw());
+        }
+    }
+
+    pub(super) fn session_count(&self) -> usize {
+        self.http.as_ref().map_or(0, |http| http.sessions.len())
+    }
+
+    fn speaks(&self, era: Era) -> bool {
+        self.config.versions.newest_of(era).is_some()
+    }
+
+    fn is_serving(&self) -> bool {
+        self.state == State::Serving
+    }
+}
+
+/// The response field that tells a client its session.
+fn session_field(id: &str) -> Fields<'static> {
+    Fields::new().and(names::MCP_SESSION_ID, alloc::string::String::from(id))
+}

@@ -1,0 +1,255 @@
+//! What is posted: of which era a message is, whether its fields agree with it, and in which session it is.
+
+use alloc::format;
+
+use super::super::Server;
+use super::super::event::Unanswered;
+use super::super::frame::{Frame, Signal};
+use super::super::origin::{Lane, Origin, SessionKey, Whose};
+use super::super::params::Params;
+use super::exchange::{Asked, Takes};
+use super::ladder::{self, Refusal, Said, mismatch};
+use crate::http::{Fields, names};
+use crate::id::StreamId;
+use crate::protocol::method::{self, names as methods};
+use crate::protocol::{Era, Version, code};
+use crate::wire::{self, Batch, ErrorObject, Id, Inbound, Malformed, Message};
+
+impl Server {
+    pub(super) fn posted(&mut self, stream: StreamId, asked: &Asked) -> Result<(), Refusal> {
+        let text = core::str::from_utf8(&asked.body).map_err(|_| {
+            let text = "the body is not UTF-8";
+            Refusal::coded(400, code::PARSE_ERROR, text)
+        })?;
+        match wire::parse(text) {
+            Ok(Inbound::Batch(batch)) => self.posted_batch(stream, asked, batch, text),
+            Ok(Inbound::One(message)) => self.posted_message(stream, asked, message),
+            Err(malformed) => Err(self.posted_nonsense(asked, &malformed, text)),
+        }
+    }
+
+    fn posted_message(
+        &mut self,
+        stream: StreamId,
+        asked: &Asked,
+        message: Message<'_>,
+    ) -> Result<(), Refusal> {
+        match message {
+            Message::Request { id, method, params } => {
+                let params = Params::read(params);
+                match self.era_of(asked, &params) {
+                    Era::Legacy => self.posted_legacy(stream, asked, id, &method, &params),
+                    Era::Modern => self.posted_modern(stream, asked, id, &method, &params),
+                }
+            }
+            Message::Notification { params, .. } => {
+                let era = self.era_of(asked, &Params::read(params));
+                let from = match era {
+                    Era::Legacy => session_origin(stream, self.session_of(asked)?, asked),
+                    // S-HTTP-12: which fields it must have is nowhere said.
+                    Era::Modern => modern_origin(stream, asked),
+                };
+                self.message(&from, message);
+                self.respond_empty(stream, 202, Fields::new());
+                Ok(())
+            }
+            Message::Response { .. } => {
+                if !self.is_in_session(asked) {
+                    let text = "a response is no part of the modern era";
+                    return Err(Refusal::new(400, text));
+                }
+                let session = self.session_of(asked)?;
+                let from = session_origin(stream, session, asked);
+                self.message(&from, message);
+                self.respond_empty(stream, 202, Fields::new());
+                Ok(())
+            }
+        }
+    }
+
+    /// S-BATCH-07: an array is for sessions of the one version that has it. It is answered with a stream of single responses.
+    fn posted_batch(
+        &mut self,
+        stream: StreamId,
+        asked: &Asked,
+        batch: Batch<'_>,
+        text: &str,
+    ) -> Result<(), Refusal> {
+        let no_such = || Refusal::new(400, "an array of messages has no meaning here");
+        if !self.is_in_session(asked) {
+            return Err(no_such());
+        }
+        let session = self.session_of(asked)?;
+        if !self.allows_batches(session) {
+            return Err(no_such());
+        }
+        let from = session_origin(stream, session, asked);
+        let wants_answers = batch.clone().any(|element| match element {
+            Ok(message) => matches!(message, Message::Request { .. }),
+            Err(malformed) => !malformed.is_response && !malformed.is_notification,
+        });
+        if !wants_answers {
+            self.batch(&from, batch, text);
+            self.respond_empty(stream, 202, Fields::new());
+            return Ok(());
+        }
+        if !asked.takes.sse {
+            let text = "the answers to an array are a stream of events, which is not accepted";
+            return Err(Refusal::new(406, text));
+        }
+        let takes = Takes {
+            json: false,
+            sse: true,
+        };
+        self.open_exchange(stream, takes, Some(session));
+        let begin = Frame::Signal(Signal::Begin(0));
+        self.lanes.push(from.lane, begin);
+        self.batch(&from, batch, text);
+        Ok(())
+    }
+
+    /// Why what is no message is turned away. Whoever waits for it as an answer is told.
+    fn posted_nonsense(&mut self, asked: &Asked, malformed: &Malformed, text: &str) -> Refusal {
+        let what = format!("a body that is no message: {malformed}");
+        self.noise(&what, text.as_bytes());
+        if malformed.is_response && self.is_in_session(asked) {
+            if let (Some(id), Ok(session)) = (&malformed.id, self.session_of(asked)) {
+                let why = what.into();
+                let from = session_origin(StreamId::DUPLEX, session, asked);
+                self.replied(&from, id, Err(Unanswered::Invalid { why }));
+            }
+        }
+        let id = malformed.id.as_ref().filter(|_| !malformed.is_response);
+        Refusal::coded(400, malformed.kind.code(), format!("{malformed}")).to(id)
+    }
+
+    /// Of which era a message is: what it claims of itself outranks all else (S-VER-07).
+    fn era_of(&self, asked: &Asked, params: &Params<'_>) -> Era {
+        if !self.speaks(Era::Legacy) {
+            return Era::Modern;
+        }
+        let names_modern = match Said::of(&asked.fields, names::MCP_PROTOCOL_VERSION) {
+            Said::This(version) => {
+                Version::parse(version).is_some_and(|version| version.era() == Era::Modern)
+            }
+            Said::Absent | Said::Garbled => false,
+        };
+        if self.speaks(Era::Modern) && (params.claims_modern() || names_modern) {
+            Era::Modern
+        } else {
+            Era::Legacy
+        }
+    }
+
+    fn posted_modern(
+        &mut self,
+        stream: StreamId,
+        asked: &Asked,
+        id: Id,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), Refusal> {
+        if name == methods::SUBSCRIPTIONS_LISTEN && !asked.takes.sse {
+            let text = "a watch is a stream of events, which is not accepted";
+            return Err(Refusal::new(406, text).to(Some(&id)));
+        }
+        let from = modern_origin(stream, asked);
+        self.open_exchange(stream, asked.takes, None);
+        self.understood();
+        match self.check_modern(asked, name, params) {
+            Ok(()) => self.asked(&from, id, name, params),
+            Err(error) => self.refuse(from.lane, id, error),
+        }
+        Ok(())
+    }
+
+    /// S-HTTP-32: whether the fields of a modern request say what its message says, in the order that is expected.
+    fn check_modern(
+        &mut self,
+        asked: &Asked,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
+        if params.is_ambiguous {
+            // It is refused as such.
+            return Ok(());
+        }
+        let fields = &asked.fields;
+        let version = match Said::of(fields, names::MCP_PROTOCOL_VERSION) {
+            Said::This(version) => version,
+            said @ (Said::Absent | Said::Garbled) => return Err(ladder::unnamed_version(said)),
+        };
+        self.modern_terms(params, Some(version))?;
+        let subject = method::find(name).and_then(|facts| facts.named_by);
+        let subject = subject.and_then(|key| params.text(key));
+        ladder::check_names(fields, name, subject.as_deref())?;
+        let (methods::TOOLS_CALL, Some(tool), Some(http)) = (name, subject, &self.http) else {
+            return Ok(());
+        };
+        let arguments = params.member("arguments");
+        let checked = http.tools.check(&tool, fields, arguments);
+        checked.map_err(mismatch)
+    }
+
+    fn posted_legacy(
+        &mut self,
+        stream: StreamId,
+        asked: &Asked,
+        id: Id,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), Refusal> {
+        let from = if name == methods::INITIALIZE {
+            // F-024: a session that it names is an old one, and is none of its business.
+            let Some(http) = &mut self.http else {
+                return Ok(());
+            };
+            let session = http.sessions.fresh();
+            self.open_exchange(stream, asked.takes, None);
+            Origin {
+                whose: Whose::Stream(stream),
+                ..session_origin(stream, session, asked)
+            }
+        } else {
+            let session = self.session_of(asked);
+            let session = session.map_err(|refusal| refusal.to(Some(&id)))?;
+            self.open_exchange(stream, asked.takes, Some(session));
+            session_origin(stream, session, asked)
+        };
+        self.understood();
+        self.asked(&from, id, name, params);
+        Ok(())
+    }
+
+    fn understood(&mut self) {
+        self.stats.messages_in += 1;
+        self.noise.made_sense();
+    }
+
+    /// Whether a message says to be in a session, where there are sessions.
+    fn is_in_session(&self, asked: &Asked) -> bool {
+        self.speaks(Era::Legacy) && asked.fields.has(names::MCP_SESSION_ID)
+    }
+}
+
+/// Where a message in a session comes from.
+pub(super) fn session_origin(stream: StreamId, session: SessionKey, asked: &Asked) -> Origin {
+    Origin {
+        whose: Whose::Session(session),
+        lane: Lane::Stream(stream),
+        session: Some(session),
+        era: Some(Era::Legacy),
+        user: asked.user.clone(),
+    }
+}
+
+/// Where a modern message comes from.
+fn modern_origin(stream: StreamId, asked: &Asked) -> Origin {
+    Origin {
+        whose: Whose::Stream(stream),
+        lane: Lane::Stream(stream),
+        session: None,
+        era: Some(Era::Modern),
+        user: asked.user.clone(),
+    }
+}

@@ -1,0 +1,208 @@
+//! The sessions of legacy clients over HTTP: their ids, whose they are, and the streams of each. Knows no message and no exchange.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+
+use super::super::origin::SessionKey;
+use crate::digest;
+use crate::id::StreamId;
+
+/// The name of the stream that belongs to no request, in the ids of its events.
+pub(super) const STANDALONE: u64 = 0;
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: Box<str>,
+    /// Whom it belongs to.
+    pub(super) user: Option<Box<str>>,
+    /// Whether it is one of the first version: one stream, which it does not outlive.
+    pub(super) is_sse: bool,
+    /// The streams of requests that are not answered yet, by their names in the ids of events.
+    streams: BTreeMap<u64, StreamId>,
+    /// The number of the last event that was written to the stream that belongs to no request.
+    pub(super) heard: u64,
+}
+
+pub(super) struct Sessions {
+    table: BTreeMap<SessionKey, Session>,
+    by_id: BTreeMap<Box<str>, SessionKey>,
+    /// The sessions of the streams of requests, and their names.
+    born: BTreeMap<StreamId, (SessionKey, u64)>,
+    last: SessionKey,
+    secret: (u64, u64),
+}
+
+impl Sessions {
+    pub(super) const fn new(secret: [u8; 16]) -> Sessions {
+        let both = u128::from_le_bytes(secret);
+        Sessions {
+            table: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            born: BTreeMap::new(),
+            last: SessionKey::DUPLEX,
+            secret: (both as u64, (both >> 64) as u64),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// A key that no session had.
+    pub(super) fn fresh(&mut self) -> SessionKey {
+        self.last = self.last.next();
+        self.last
+    }
+
+    /// An id that nobody can guess, of 128 bits (S-SESS-02).
+    pub(super) fn mint(&self, key: SessionKey) -> Box<str> {
+        let half = |which| self.number("session", key.number(), which);
+        format!("{:016x}{:016x}", half(0), half(1)).into()
+    }
+
+    pub(super) fn open(&mut self, key: SessionKey, id: Box<str>, user: Option<Box<str>>) {
+        self.by_id.insert(id.clone(), key);
+        let session = Session {
+            id,
+            user,
+            is_sse: false,
+            streams: BTreeMap::new(),
+            heard: 0,
+        };
+        self.table.insert(key, session);
+    }
+
+    pub(super) fn get(&self, key: SessionKey) -> Option<&Session> {
+        self.table.get(&key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+        self.table.get_mut(&key)
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<SessionKey> {
+        self.by_id.get(id).copied()
+    }
+
+    /// It is over. What there was of it.
+    pub(super) fn close(&mut self, key: SessionKey) -> Option<Session> {
+        let session = self.table.remove(&key)?;
+        self.by_id.remove(&session.id);
+        for stream in session.streams.values() {
+            self.born.remove(stream);
+        }
+        Some(session)
+    }
+
+    /// A stream for the answers to requests begins in it.
+    pub(super) fn bear(&mut self, key: SessionKey, stream: StreamId) {
+        let name = self.number("stream", stream.number(), 0).max(1);
+        if let Some(session) = self.table.get_mut(&key) {
+            session.streams.insert(name, stream);
+            self.born.insert(stream, (key, name));
+        }
+    }
+
+    /// What is left of a stream whose requests are answered is said on this one.
+    pub(super) fn echo(&mut self, key: SessionKey, name: u64, stream: StreamId) {
+        self.born.insert(stream, (key, name));
+    }
+
+    /// All requests of the stream are answered.
+    pub(super) fn bury(&mut self, stream: StreamId) {
+        let Some((key, name)) = self.born.remove(&stream) else {
+            return;
+        };
+        if let Some(session) = self.table.get_mut(&key) {
+            if session.streams.get(&name) == Some(&stream) {
+                session.streams.remove(&name);
+            }
+        }
+    }
+
+    /// The session that a stream belongs to, and its name there.
+    pub(super) fn of(&self, stream: StreamId) -> Option<(SessionKey, u64)> {
+        self.born.get(&stream).copied()
+    }
+
+    /// The stream of this name, if not all of its requests are answered.
+    pub(super) fn stream(&self, key: SessionKey, name: u64) -> Option<StreamId> {
+        self.table.get(&key)?.streams.get(&name).copied()
+    }
+
+    /// The streams of requests that are not answered yet.
+    pub(super) fn streams(&self, key: SessionKey) -> Vec<StreamId> {
+        let session = self.table.get(&key);
+        session.map_or_else(Vec::new, |s| s.streams.values().copied().collect())
+    }
+
+    /// A number that nobody can guess, for one of several uses.
+    fn number(&self, what: &str, which: u64, part: u64) -> u64 {
+        let mut hash = digest::keyed(self.secret);
+        hash.write(what.as_bytes());
+        hash.write_u64(which);
+        hash.write_u64(part);
+        hash.finish()
+    }
+}
+
+/// The id of an event: which stream of the session, and which of its messages (S-RES-01, S-RES-02).
+pub(super) fn event_id(stream: u64, number: u64) -> String {
+    format!("{stream:x}-{number}")
+}
+
+/// What an id of an event says.
+pub(super) fn read_event_id(id: &str) -> Option<(u64, u64)> {
+    let (stream, number) = id.split_once('-')?;
+    Some((u64::from_str_radix(stream, 16).ok()?, number.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_128_bits_of_visible_text_and_differ_by_number_and_secret() {
+        let mut sessions = Sessions::new([7; 16]);
+        let (one, two) = (sessions.fresh(), sessions.fresh());
+        let ids = [
+            sessions.mint(one),
+            sessions.mint(two),
+            Sessions::new([8; 16]).mint(one),
+        ];
+        for (at, id) in ids.iter().enumerate() {
+            assert_eq!(id.len(), 32);
+            assert!(id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            assert!(!ids[..at].contains(id));
+            assert_ne!(id[..16], id[16..]);
+        }
+    }
+
+    #[test]
+    fn the_streams_of_a_session_go_with_it() {
+        let mut sessions = Sessions::new([7; 16]);
+        let (key, stream) = (sessions.fresh(), StreamId::new(5));
+        sessions.open(key, "a".into(), None);
+        sessions.bear(key, stream);
+        let (_, name) = sessions.of(stream).unwrap();
+        assert_ne!(name, STANDALONE);
+        assert_eq!(sessions.stream(key, name), Some(stream));
+        assert_eq!(sessions.find("a"), Some(key));
+        sessions.close(key);
+        assert_eq!((sessions.of(stream), sessions.find("a")), (None, None));
+    }
+
+    #[test]
+    fn event_ids_read_back() {
+        let id = event_id(0xBEEF, 12);
+        assert_eq!(id, "beef-12");
+        assert_eq!(read_event_id(&id), Some((0xBEEF, 12)));
+        for bad in ["", "-", "1", "x-1", "1-x", "1-1-1", "1--1"] {
+            assert_eq!(read_event_id(bad), None, "{bad}");
+        }
+    }
+}

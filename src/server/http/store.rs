@@ -1,0 +1,295 @@
+//! Where sessions and what was said in them are held: the traits, and stores in memory. Knows no exchange.
+//!
+//! A single server needs nothing but these. Where several serve one address, each asks a shared store for what it does not know.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::fmt;
+
+use super::config::Replay;
+use crate::protocol::{ClientCapabilities, Implementation, LogLevel, Version};
+
+/// All that there is to know of a legacy client, so that another server can go on with it.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionRecord {
+    /// What the client names in `Mcp-Session-Id`. A secret.
+    pub id: Box<str>,
+    /// The version that was agreed on.
+    pub version: Version,
+    /// Who the client says it is.
+    pub client: Option<Implementation>,
+    /// What it can be asked.
+    pub capabilities: ClientCapabilities,
+    /// Whom the session belongs to. Nobody else gets into it.
+    pub user: Option<Box<str>>,
+    /// From which level on it wants log messages, if it said so.
+    pub log_level: Option<LogLevel>,
+    /// What it subscribed to.
+    pub uris: BTreeSet<Box<str>>,
+    /// Whether it said that its handshake is over.
+    pub is_initialized: bool,
+}
+
+impl SessionRecord {
+    /// A session of this id and version, in which nothing was chosen yet.
+    pub fn new(id: impl Into<Box<str>>, version: Version) -> SessionRecord {
+        SessionRecord {
+            id: id.into(),
+            version,
+            client: None,
+            capabilities: ClientCapabilities::default(),
+            user: None,
+            log_level: None,
+            uris: BTreeSet::new(),
+            is_initialized: false,
+        }
+    }
+}
+
+/// The id stays out: whoever has it is in the session.
+impl fmt::Debug for SessionRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionRecord")
+            .field("version", &self.version)
+            .field("client", &self.client)
+            .field("is_initialized", &self.is_initialized)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where sessions are held. What fails in it is its own business: a record that it does not have is a session that is over.
+pub trait SessionStore: Send {
+    /// This is how a session stands now.
+    fn put(&mut self, record: &SessionRecord);
+
+    /// How the session with this id stands, if there is one.
+    fn get(&mut self, id: &str) -> Option<SessionRecord>;
+
+    /// There is no such session any more.
+    fn remove(&mut self, id: &str);
+}
+
+/// Where what was said in sessions is held until it is heard.
+///
+/// Each message belongs to one stream of its session and has a number that no other message of the session has; later messages have
+/// greater ones. Numbers begin with 1.
+pub trait EventStore: Send {
+    /// Holds a message, and gives its number.
+    fn append(&mut self, session: &str, stream: u64, message: &str) -> u64;
+
+    /// Shows the messages of one stream that came after this number, in order, each with its own. Whether the store knows of the stream at
+    /// all: one of which nothing is held may never have been.
+    fn replay(
+        &mut self,
+        session: &str,
+        stream: u64,
+        after: u64,
+        show: &mut dyn FnMut(u64, &str),
+    ) -> bool;
+
+    /// The session is over.
+    fn forget(&mut self, session: &str);
+}
+
+/// Sessions in memory, up to a number; beyond it the one that was put first goes.
+#[derive(Debug)]
+pub struct MemorySessions {
+    records: BTreeMap<Box<str>, (u64, SessionRecord)>,
+    /// The ids in the order in which they were put first.
+    order: BTreeMap<u64, Box<str>>,
+    next: u64,
+    most: usize,
+}
+
+impl MemorySessions {
+    /// None yet, and never more than so many.
+    #[must_use]
+    pub const fn new(most: usize) -> MemorySessions {
+        MemorySessions {
+            records: BTreeMap::new(),
+            order: BTreeMap::new(),
+            next: 0,
+            most,
+        }
+    }
+}
+
+impl SessionStore for MemorySessions {
+    fn put(&mut self, record: &SessionRecord) {
+        if let Some((_, known)) = self.records.get_mut(&record.id) {
+            *known = record.clone();
+            return;
+        }
+        self.order.insert(self.next, record.id.clone());
+        let entry = (self.next, record.clone());
+        self.records.insert(record.id.clone(), entry);
+        self.next += 1;
+        if self.records.len() > self.most {
+            if let Some((_, oldest)) = self.order.pop_first() {
+                self.records.remove(&oldest);
+            }
+        }
+    }
+
+    fn get(&mut self, id: &str) -> Option<SessionRecord> {
+        self.records.get(id).map(|(_, record)| record.clone())
+    }
+
+    fn remove(&mut self, id: &str) {
+        if let Some((place, _)) = self.records.remove(id) {
+            self.order.remove(&place);
+        }
+    }
+}
+
+/// What was said in sessions, in memory: the newest of each session, up to a number and a size.
+pub struct MemoryEvents {
+    sessions: BTreeMap<Box<str>, Said>,
+    replay: Replay,
+}
+
+/// What was said in one session.
+#[derive(Default)]
+struct Said {
+    last: u64,
+    held: VecDeque<Event>,
+    bytes: usize,
+}
+
+struct Event {
+    number: u64,
+    stream: u64,
+    message: Box<str>,
+}
+
+impl MemoryEvents {
+    /// Nothing yet, and never more than this of one session.
+    #[must_use]
+    pub const fn new(replay: Replay) -> MemoryEvents {
+        MemoryEvents {
+            sessions: BTreeMap::new(),
+            replay,
+        }
+    }
+}
+
+impl EventStore for MemoryEvents {
+    fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
+        if !self.sessions.contains_key(session) {
+            self.sessions.insert(session.into(), Said::default());
+        }
+        let Some(said) = self.sessions.get_mut(session) else {
+            return 0;
+        };
+        said.last += 1;
+        // Were it held, nothing else would be.
+        if message.len() <= self.replay.bytes {
+            said.bytes += message.len();
+            said.held.push_back(Event {
+                number: said.last,
+                stream,
+                message: message.into(),
+            });
+        }
+        while said.held.len() > self.replay.events || said.bytes > self.replay.bytes {
+            let Some(oldest) = said.held.pop_front() else {
+                break;
+            };
+            said.bytes -= oldest.message.len();
+        }
+        said.last
+    }
+
+    fn replay(
+        &mut self,
+        session: &str,
+        stream: u64,
+        after: u64,
+        show: &mut dyn FnMut(u64, &str),
+    ) -> bool {
+        let Some(said) = self.sessions.get(session) else {
+            return false;
+        };
+        let mut is_known = false;
+        for event in said.held.iter().filter(|event| event.stream == stream) {
+            is_known = true;
+            if event.number > after {
+                show(event.number, &event.message);
+            }
+        }
+        is_known
+    }
+
+    fn forget(&mut self, session: &str) {
+        self.sessions.remove(session);
+    }
+}
+
+/// What was said stays out.
+impl fmt::Debug for MemoryEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryEvents")
+            .field("sessions", &self.sessions.len())
+            .field("replay", &self.replay)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn replayed(store: &mut MemoryEvents, stream: u64, after: u64) -> (bool, Vec<(u64, String)>) {
+        let mut shown = Vec::new();
+        let is_known = store.replay("s", stream, after, &mut |number, message| {
+            shown.push((number, message.into()));
+        });
+        (is_known, shown)
+    }
+
+    #[test]
+    fn a_stream_is_replayed_after_a_number_and_no_other() {
+        let mut store = MemoryEvents::new(Replay::new(8, 100));
+        for (stream, message) in [(1, "a"), (2, "b"), (1, "c")] {
+            store.append("s", stream, message);
+        }
+        store.append("t", 1, "of another session");
+        assert_eq!(replayed(&mut store, 1, 1), (true, [(3, "c".into())].into()));
+        assert_eq!(replayed(&mut store, 1, 3), (true, Vec::new()));
+        assert_eq!(replayed(&mut store, 9, 0), (false, Vec::new()));
+        store.forget("s");
+        assert_eq!(replayed(&mut store, 1, 0), (false, Vec::new()));
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_are_too_many_or_too_much() {
+        let mut store = MemoryEvents::new(Replay::new(2, 10));
+        for message in ["one", "two", "three"] {
+            store.append("s", 1, message);
+        }
+        let left = [(2, "two".into()), (3, "three".into())];
+        assert_eq!(replayed(&mut store, 1, 0), (true, left.into()));
+        store.append("s", 1, "123456");
+        assert_eq!(replayed(&mut store, 1, 0).1, [(4, "123456".into())]);
+        assert_eq!(store.append("s", 1, "more than ten bytes"), 5);
+        assert_eq!(replayed(&mut store, 1, 4).1, []);
+    }
+
+    #[test]
+    fn sessions_are_held_up_to_a_number() {
+        let mut store = MemorySessions::new(2);
+        let record = |id: &str| SessionRecord::new(id, Version::LATEST_LEGACY);
+        for id in ["a", "b", "a", "c"] {
+            store.put(&record(id));
+        }
+        assert_eq!(store.get("a"), None);
+        assert_eq!(store.get("b"), Some(record("b")));
+        store.remove("b");
+        assert_eq!(store.get("b"), None);
+        assert_eq!(store.get("c"), Some(record("c")));
+    }
+}

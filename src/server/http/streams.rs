@@ -1,0 +1,307 @@
+//! The sessions and streams of legacy clients: who gets into a session, how a stream is had, resumed and lost, and when a session ends.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::super::event::{Cancelled, Peer};
+use super::super::frame::{Frame, Signal};
+use super::super::lanes::Kind;
+use super::super::legacy::Scope;
+use super::super::origin::{Lane, Origin, SessionKey};
+use super::super::watchers::Choice;
+use super::super::{Server, Timer};
+use super::exchange::{Asked, Exchange};
+use super::ladder::{Refusal, Said};
+use super::session::{STANDALONE, read_event_id};
+use super::session_field;
+use super::store::SessionRecord;
+use crate::http::{Fields, names};
+use crate::id::StreamId;
+use crate::protocol::{Era, Version, code};
+use crate::wire::ErrorObject;
+
+/// # Sessions
+impl Server {
+    /// The session that a request names, if whoever asks may be in it.
+    pub(super) fn session_of(&mut self, asked: &Asked) -> Result<SessionKey, Refusal> {
+        let id = match Said::of(&asked.fields, names::MCP_SESSION_ID) {
+            Said::This(id) => id,
+            // S-SESS-04
+            Said::Absent | Said::Garbled => {
+                let text = "the request names no session: send `initialize` first, or speak a version that has none";
+                return Err(Refusal::new(400, text));
+            }
+        };
+        let known = self.http.as_ref().and_then(|http| http.sessions.find(id));
+        let key = match known {
+            Some(key) => Some(key),
+            None => self.revive(id, asked)?,
+        };
+        let session = key.and_then(|key| self.http.as_ref()?.sessions.get(key));
+        // F-115, S-SESS-09: whom it belongs to is asked each time, and nobody else learns that it exists.
+        let session = session.filter(|session| session.user == asked.user && !session.is_sse);
+        let (Some(key), Some(_)) = (key, session) else {
+            let text = "there is no such session, or it is over: send `initialize` for a new one";
+            return Err(Refusal::new(404, text));
+        };
+        self.check_version(asked)?;
+        self.touch(Some(key));
+        Ok(key)
+    }
+
+    /// S-LHTTP-22: where a field names a version, it is one that is spoken with sessions.
+    fn check_version(&self, asked: &Asked) -> Result<(), Refusal> {
+        let is_spoken = |version: Version| {
+            version.era() == Era::Legacy && self.config.versions.contains(version)
+        };
+        match Said::of(&asked.fields, names::MCP_PROTOCOL_VERSION) {
+            Said::Absent => Ok(()),
+            Said::This(version) if Version::parse(version).is_some_and(is_spoken) => Ok(()),
+            Said::Garbled | Said::This(_) => {
+                let text = "`MCP-Protocol-Version` names no version that is spoken in a session";
+                Err(Refusal::new(400, text))
+            }
+        }
+    }
+
+    /// A client introduced itself: unless it is in a session already, a new one begins (S-SESS-01).
+    pub(in crate::server) fn open_session(&mut self, from: &Origin) -> Result<(), ErrorObject> {
+        let (Some(http), Some(key)) = (&mut self.http, from.session) else {
+            return Ok(());
+        };
+        if http.sessions.get(key).is_some() {
+            return Ok(());
+        }
+        // F-110
+        if http.sessions.len() >= self.config.limits.sessions {
+            let text = "as many clients as may be are here already; come back later";
+            return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
+        }
+        let id = http.sessions.mint(key);
+        let exchange = http.exchanges.carrier(from.lane);
+        if let Some(exchange) = exchange.and_then(|s| http.exchanges.get_mut(s)) {
+            exchange.fields = session_field(&id);
+        }
+        http.sessions.open(key, id, from.user.clone());
+        self.begin_session(key);
+        Ok(())
+    }
+
+    /// There is a way for all of a session that belongs to no request, and a time for it to end.
+    fn begin_session(&mut self, key: SessionKey) {
+        let kind = if self.has_replay() {
+            Kind::Lasting
+        } else {
+            Kind::Patient
+        };
+        self.lanes.add(key.lane(), kind);
+        self.touch(Some(key));
+    }
+
+    /// A session that is not known here may be known elsewhere.
+    fn revive(&mut self, id: &str, asked: &Asked) -> Result<Option<SessionKey>, Refusal> {
+        let Some(http) = &mut self.http else {
+            return Ok(None);
+        };
+        let record = http.records.get(id).filter(|record| {
+            record.user == asked.user && self.config.versions.contains(record.version)
+        });
+        let Some(record) = record else {
+            return Ok(None);
+        };
+        if http.sessions.len() >= self.config.limits.sessions {
+            let text = "as many clients as may be are here already; come back later";
+            return Err(Refusal::busy(text));
+        }
+        let key = http.sessions.fresh();
+        http.sessions.open(key, record.id, record.user);
+        // What was said elsewhere was heard there, as far as can be known.
+        let mut heard = 0;
+        let mut note = |number, _: &str| heard = number;
+        http.events.replay(id, STANDALONE, 0, &mut note);
+        if let Some(session) = http.sessions.get_mut(key) {
+            session.heard = heard;
+        }
+        self.begin_session(key);
+        let offer = self.config.offer.as_ref();
+        let scope = Scope {
+            peer: Arc::new(Peer {
+                version: record.version,
+                client: record.client,
+                capabilities: record.capabilities,
+            }),
+            is_initialized: record.is_initialized,
+            offered: offer.map(|o| o.capabilities.clone()).unwrap_or_default(),
+        };
+        self.met = None;
+        self.meet(&scope.peer);
+        self.scopes.insert(key, scope);
+        let choice = Choice {
+            uris: record.uris,
+            level: record.log_level,
+        };
+        self.watchers.begin(key, choice);
+        Ok(Some(key))
+    }
+
+    /// How a session stands now is held, so that another server can go on with it.
+    pub(in crate::server) fn save_session(&mut self, key: SessionKey) {
+        let (Some(http), Some(scope)) = (&mut self.http, self.scopes.get(&key)) else {
+            return;
+        };
+        let session = http.sessions.get(key).filter(|session| !session.is_sse);
+        let Some(session) = session else {
+            return;
+        };
+        let choice = self.watchers.choice(key);
+        let record = SessionRecord {
+            client: scope.peer.client.clone(),
+            capabilities: scope.peer.capabilities.clone(),
+            user: session.user.clone(),
+            log_level: choice.and_then(|choice| choice.level),
+            uris: choice.map(|c| c.uris.clone()).unwrap_or_default(),
+            is_initialized: scope.is_initialized,
+            ..SessionRecord::new(session.id.clone(), scope.peer.version)
+        };
+        http.records.put(&record);
+    }
+
+    /// Something happens in a session.
+    pub(super) fn touch(&mut self, session: Option<SessionKey>) {
+        let http = self.http.as_ref();
+        let session = session.filter(|key| http.is_some_and(|h| h.sessions.get(*key).is_some()));
+        if let (Some(session), Some(config)) = (session, &self.config.http) {
+            self.arm_in(Timer::Idle(session), config.session_idle);
+        }
+    }
+
+    /// Nothing happened in it for long: it is over, unless somebody waits for something (F-036).
+    pub(in crate::server) fn session_idle(&mut self, key: SessionKey) {
+        let Some(http) = &self.http else {
+            return;
+        };
+        let is_waited = !http.sessions.streams(key).is_empty();
+        if is_waited || http.exchanges.carrier(key.lane()).is_some() {
+            self.touch(Some(key));
+        } else {
+            self.end_session(key);
+        }
+    }
+
+    pub(super) fn session_deleted(
+        &mut self,
+        stream: StreamId,
+        asked: &Asked,
+    ) -> Result<(), Refusal> {
+        let key = self.session_of(asked)?;
+        self.end_session(key);
+        self.respond_empty(stream, 204, Fields::new());
+        Ok(())
+    }
+
+    /// A session is over, and all that is in it.
+    pub(super) fn end_session(&mut self, key: SessionKey) {
+        let Some(http) = &mut self.http else {
+            return;
+        };
+        // Who still waits for an answer in it learns that it is over.
+        for stream in http.sessions.streams(key) {
+            let carrier = http.exchanges.carrier(Lane::Stream(stream));
+            if let Some(exchange) = carrier.and_then(|s| http.exchanges.get_mut(s)) {
+                exchange.status = Some(404);
+            }
+        }
+        if let Some(stream) = http.exchanges.carrier(key.lane()) {
+            self.end_exchange(stream);
+        }
+        self.lanes.remove(key.lane());
+        self.end_legacy(key, &Cancelled::PeerGone);
+        self.timers.disarm(Timer::Idle(key));
+        if let Some(http) = &mut self.http {
+            if let Some(session) = http.sessions.close(key) {
+                http.records.remove(&session.id);
+                http.events.forget(&session.id);
+            }
+        }
+    }
+}
+
+/// # Streams
+impl Server {
+    /// A client wants the stream of its session that belongs to no request (S-LHTTP-13), or the rest of one that broke off (S-RES-03).
+    pub(super) fn stream_wanted(&mut self, stream: StreamId, asked: &Asked) -> Result<(), Refusal> {
+        let key = self.session_of(asked)?;
+        let (name, after) = match Said::of(&asked.fields, names::LAST_EVENT_ID) {
+            Said::Absent if !self.is_serving() => {
+                return Err(Refusal::busy("the server is shutting down"));
+            }
+            Said::Absent => {
+                let session = self.http.as_ref().and_then(|http| http.sessions.get(key));
+                (STANDALONE, session.map_or(0, |session| session.heard))
+            }
+            Said::This(id) if self.has_replay() => {
+                read_event_id(id).ok_or_else(|| Refusal::new(400, "there was no such event"))?
+            }
+            Said::Garbled | Said::This(_) => {
+                return Err(Refusal::new(400, "there was no such event"));
+            }
+        };
+        let (is_known, mut frames) = self.replay(key, name, after);
+        frames.insert(0, Frame::Signal(Signal::Begin(after)));
+        let http = self.http.as_ref();
+        let born = http.and_then(|http| http.sessions.stream(key, name));
+        let lane = match born {
+            _ if name == STANDALONE => key.lane(),
+            Some(born) => Lane::Stream(born),
+            // All of it was said: what is left of it is said again, and that is the end of it.
+            None if is_known => {
+                let lane = Lane::Stream(stream);
+                self.lanes.add(lane, Kind::Answering);
+                if let Some(http) = &mut self.http {
+                    http.sessions.echo(key, name, stream);
+                }
+                lane
+            }
+            None => return Err(Refusal::new(400, "nothing is known of such an event")),
+        };
+        // A newer stream replaces the older.
+        let older = self
+            .http
+            .as_ref()
+            .and_then(|http| http.exchanges.carrier(lane));
+        if let Some(older) = older {
+            self.end_exchange(older);
+            self.lanes.detach(lane);
+        }
+        let mut exchange = Exchange::new(lane, asked.takes);
+        exchange.session = Some(key);
+        self.lanes.prepend(lane, frames);
+        self.carry(stream, exchange);
+        Ok(())
+    }
+
+    /// What was said on a stream after an event, to be said again (S-RES-04, S-RES-05).
+    fn replay(&mut self, key: SessionKey, name: u64, after: u64) -> (bool, Vec<Frame>) {
+        let mut frames = Vec::new();
+        let has_replay = self.has_replay();
+        let Some(http) = self.http.as_mut().filter(|_| has_replay) else {
+            return (false, frames);
+        };
+        let Some(session) = http.sessions.get(key) else {
+            return (false, frames);
+        };
+        let is_known = http
+            .events
+            .replay(&session.id, name, after, &mut |number, message| {
+                let again = Signal::Replayed(number, message.into());
+                frames.push(Frame::Signal(again));
+            });
+        (is_known, frames)
+    }
+
+    /// Whether what is said in sessions is held for those who lose their stream.
+    pub(super) fn has_replay(&self) -> bool {
+        let config = self.config.http.as_ref();
+        config.is_some_and(|config| config.replay.events > 0)
+    }
+}

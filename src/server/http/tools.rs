@@ -1,0 +1,106 @@
+//! Which tools have arguments that modern calls repeat in their fields. Knows no call.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::http::Fields;
+use crate::http::mirror::{Mirrored, survey};
+
+/// As many bytes are kept: enough for thousands of tools. Those beyond are not checked.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The tools with such arguments, by name.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    table: BTreeMap<Box<str>, Mirrored>,
+    bytes: usize,
+}
+
+impl Tools {
+    /// Learns from a result of `tools/list`, which may be one page of many.
+    pub(super) fn learn(&mut self, result: &RawValue) {
+        let found = survey(result).tools;
+        if found.is_empty() && self.table.is_empty() {
+            return;
+        }
+        for name in named(result) {
+            self.forget(&name);
+        }
+        for (name, mirrored) in found {
+            let bytes = name.len() + mirrored.bytes();
+            if self.bytes + bytes <= MOST_BYTES {
+                self.forget(&name);
+                self.bytes += bytes;
+                self.table.insert(name, mirrored);
+            }
+        }
+    }
+
+    /// Whether the fields of a call say what its arguments say.
+    pub(super) fn check(
+        &self,
+        tool: &str,
+        fields: &Fields<'_>,
+        arguments: Option<&RawValue>,
+    ) -> Result<(), Box<str>> {
+        match self.table.get(tool) {
+            Some(mirrored) => mirrored.check(fields, arguments),
+            None => Ok(()),
+        }
+    }
+
+    fn forget(&mut self, name: &str) {
+        if let Some(mirrored) = self.table.remove(name) {
+            self.bytes -= name.len() + mirrored.bytes();
+        }
+    }
+}
+
+/// The names of all tools in a result.
+fn named(result: &RawValue) -> Vec<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct List<'a> {
+        #[serde(borrow)]
+        tools: Vec<Tool<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Tool<'a> {
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+    }
+    let list = serde_json::from_str::<List<'_>>(result.get());
+    let tools = list.map(|list| list.tools).unwrap_or_default();
+    tools.into_iter().map(|tool| tool.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::wire::Payload;
+
+    use super::*;
+
+    fn list(schema: &str) -> Payload {
+        let text = alloc::format!(r#"{{"tools":[{{"name":"a","inputSchema":{schema}}}]}}"#);
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_newest_word_on_a_tool_counts() {
+        let marked = r#"{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}"#;
+        let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
+        let mut tools = Tools::default();
+        let check = |tools: &Tools| tools.check("a", &Fields::new(), Some(arguments.raw()));
+        assert_eq!(check(&tools), Ok(()));
+        tools.learn(list(marked).raw());
+        assert!(check(&tools).is_err());
+        assert!(tools.bytes > 0);
+        tools.learn(list(r#"{"type":"object"}"#).raw());
+        assert_eq!(check(&tools), Ok(()));
+        assert_eq!(tools.bytes, 0);
+    }
+}

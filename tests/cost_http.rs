@@ -1,0 +1,154 @@
+//! Nothing is kept of what is over: after as many rounds as one likes, a server over HTTP holds as much memory as before.
+
+use alloc_count::{Counting, live};
+use everlink::http::{Fields, RequestHead, Verb};
+use everlink::protocol::ServerCapabilities;
+use everlink::server::{Config, Event, Http, Offer, Replay, Server};
+use everlink::{Input, Instant, Output, StreamId};
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+/// Rounds before anything is measured: the queues and tables have then the size that they keep.
+const WARM_UP: usize = 100;
+
+const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+struct Rig {
+    server: Server,
+    last: u64,
+    buf: Vec<u8>,
+    session: Option<String>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let tools = ServerCapabilities::default().with_tools(true);
+        let offer = Offer::new("rig", "1").with_capabilities(tools);
+        let mut http = Http::new();
+        http.replay = Replay::new(8, 10_000);
+        Rig {
+            server: Server::new(Config::new(offer, [7; 16]).with_http(http)),
+            last: 0,
+            buf: Vec::new(),
+            session: None,
+        }
+    }
+
+    /// One exchange; the application answers what it is asked, if it is to.
+    fn exchange(&mut self, verb: Verb, fields: &[(&str, &str)], body: &str) -> StreamId {
+        self.last += 1;
+        let stream = StreamId::new(self.last);
+        let mut all = Fields::new().and("host", "localhost");
+        for (name, value) in fields {
+            all.push(*name, *value);
+        }
+        if let Some(session) = &self.session {
+            all.push("mcp-session-id", session.as_str());
+        }
+        let head = Box::new(RequestHead::new(verb, "/mcp").with_fields(all));
+        let now = Instant::ZERO;
+        self.server.handle(now, Input::Request { stream, head });
+        let bytes = body.as_bytes().into();
+        self.server.handle(now, Input::Bytes { stream, bytes });
+        let faults = Vec::new().into();
+        self.server.handle(now, Input::End { stream, faults });
+        self.turn();
+        stream
+    }
+
+    fn turn(&mut self) {
+        let now = Instant::ZERO;
+        let mut session = None;
+        while let Some(output) = self.server.poll_output(&mut self.buf) {
+            match output {
+                Output::Event(Event::Request(request)) => {
+                    let result = r#"{"content":[]}"#.parse().expect("this is JSON");
+                    let done = self.server.respond(now, request.request, result);
+                    done.expect("it is open");
+                }
+                Output::Response {
+                    stream, head, len, ..
+                } => {
+                    session = head.fields.get("mcp-session-id").map(str::to_owned);
+                    self.server.handle(now, Input::Sent { stream, len });
+                }
+                Output::Write { stream, len, .. } => {
+                    self.server.handle(now, Input::Sent { stream, len });
+                }
+                _ => {}
+            }
+            self.buf.clear();
+        }
+        self.session = session.or(self.session.take());
+    }
+
+    fn hang_up(&mut self, stream: StreamId) {
+        let faults = Vec::new().into();
+        self.server
+            .handle(Instant::ZERO, Input::WriteFailed { stream, faults });
+        self.turn();
+    }
+
+    fn modern(&mut self) {
+        let call = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"a",{META}}}}}"#
+        );
+        let fields = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "a"),
+        ];
+        self.exchange(Verb::Post, &fields, &call);
+        let listen = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{META}}}}}"#
+        );
+        let fields = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "subscriptions/listen"),
+        ];
+        let watch = self.exchange(Verb::Post, &fields, &listen);
+        self.hang_up(watch);
+        self.exchange(Verb::Post, &[("accept", "text/html")], "{}");
+        self.exchange(Verb::Post, &[], "nonsense");
+        let gone = self.exchange(Verb::Other, &[], "");
+        self.hang_up(gone);
+    }
+
+    fn legacy(&mut self) {
+        self.session = None;
+        let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
+        self.exchange(Verb::Post, &[], hello);
+        let stream = self.exchange(Verb::Get, &[], "");
+        for id in 0..20 {
+            let call = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"a"}}}}"#
+            );
+            let stream = self.exchange(Verb::Post, &[], &call);
+            self.hang_up(stream);
+        }
+        self.exchange(Verb::Get, &[("last-event-id", "0-0")], "");
+        self.hang_up(stream);
+        self.exchange(Verb::Delete, &[], "");
+        self.session = None;
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_what_is_over() {
+    for round in [Rig::modern, Rig::legacy] {
+        let mut rig = Rig::new();
+        let held = |rig: &mut Rig| {
+            round(rig);
+            live()
+        };
+        for _ in 0..WARM_UP {
+            held(&mut rig);
+        }
+        let before = held(&mut rig);
+        for _ in 0..WARM_UP {
+            assert_eq!(held(&mut rig), before);
+        }
+        assert_eq!((rig.server.sessions(), rig.server.requests()), (0, 0));
+    }
+}

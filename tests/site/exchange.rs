@@ -1,0 +1,177 @@
+//! One exchange as its client sees it, and the rules that hold for each.
+
+use std::collections::BTreeSet;
+
+use everlink::http::{ResponseHead, Verb};
+use serde_json::Value;
+
+use super::Ask;
+
+pub(crate) struct Exchange {
+    pub(crate) head: Option<ResponseHead<'static>>,
+    pub(crate) body: Vec<u8>,
+    /// Whether what is written is taken, and what was not.
+    pub(crate) reads: bool,
+    pub(crate) unread: usize,
+    /// The ids of the requests that it carries, as they are written.
+    pub(crate) asked: BTreeSet<String>,
+    /// Whether it can go on with a stream of another one.
+    pub(crate) may_go_on: bool,
+    pub(crate) is_modern: bool,
+    end: Option<End>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Aborted,
+    Finished,
+    Left,
+}
+
+/// An event of a stream, or a comment: then it has nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sse {
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) data: Option<String>,
+    pub(crate) retry: Option<u64>,
+    pub(crate) is_comment: bool,
+}
+
+impl Exchange {
+    pub(super) fn new(ask: &Ask) -> Exchange {
+        let message: Value = serde_json::from_slice(&ask.body).unwrap_or_default();
+        let messages = match message {
+            Value::Array(batch) => batch,
+            one => vec![one],
+        };
+        let asked = messages.iter().filter(|one| one.get("method").is_some());
+        let asked = asked.filter_map(|one| one.get("id")).map(name);
+        Exchange {
+            head: None,
+            body: Vec::new(),
+            reads: true,
+            unread: 0,
+            asked: asked.collect(),
+            may_go_on: ask.verb == Verb::Get,
+            is_modern: ask.field("mcp-protocol-version") == Some("2026-07-28"),
+            end: None,
+        }
+    }
+
+    pub(super) fn respond(&mut self, head: ResponseHead<'static>, body: &[u8], is_whole: bool) {
+        assert!(self.head.is_none(), "a second response: {head:?}");
+        assert_eq!(self.end, None, "a response after the end");
+        self.head = Some(head);
+        self.body.extend_from_slice(body);
+        if is_whole {
+            self.end = Some(End::Finished);
+        }
+    }
+
+    pub(super) fn write(&mut self, body: &[u8]) {
+        assert!(self.head.is_some(), "a body without a response");
+        assert_eq!(self.end, None, "a body after the end");
+        assert!(!body.is_empty(), "nothing is written");
+        self.body.extend_from_slice(body);
+    }
+
+    pub(super) fn finish(&mut self) {
+        assert!(self.head.is_some(), "an end without a response");
+        assert_eq!(self.end, None, "a second end");
+        self.end = Some(End::Finished);
+    }
+
+    pub(super) fn abort(&mut self) {
+        assert_eq!(self.end, None, "a second end");
+        self.end = Some(End::Aborted);
+    }
+
+    /// Its client is gone.
+    pub(super) fn leave(&mut self) {
+        self.end = self.end.or(Some(End::Left));
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.end == Some(End::Aborted)
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.head.as_ref()?.fields.get(name)
+    }
+
+    /// What there is of a stream of events. What has not ended is not there yet.
+    pub(crate) fn sse(&self) -> Vec<Sse> {
+        let text = core::str::from_utf8(&self.body).expect("a stream is text");
+        assert!(text.is_empty() || text.ends_with('\n'), "{text:?} is cut");
+        let (mut events, mut event) = (Vec::new(), Sse::default());
+        for line in text.lines() {
+            match line.split_once(':') {
+                None if line.is_empty() => {
+                    let whole = core::mem::take(&mut event);
+                    if whole != Sse::default() {
+                        events.push(whole);
+                    }
+                }
+                Some(("", _)) => event.is_comment = true,
+                Some((field, value)) => {
+                    let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
+                    match field {
+                        "data" => {
+                            assert_eq!(event.data, None, "a message is one line");
+                            event.data = Some(value);
+                        }
+                        "event" => event.name = Some(value),
+                        "id" => event.id = Some(value),
+                        "retry" => event.retry = value.parse().ok(),
+                        other => panic!("{other:?} is no field of an event"),
+                    }
+                }
+                None => panic!("{line:?} is no field"),
+            }
+        }
+        if event.is_comment {
+            events.push(event);
+        }
+        events
+    }
+
+    /// The events of it, if it is a stream of them.
+    pub(crate) fn sse_or_nothing(&self) -> Vec<Sse> {
+        if self.field("content-type") == Some("text/event-stream") {
+            return self.sse();
+        }
+        Vec::new()
+    }
+
+    /// Every message of it, whatever its kind.
+    pub(crate) fn messages(&self) -> Vec<Value> {
+        let kind = self.field("content-type").unwrap_or_default();
+        let read = |text: &str| serde_json::from_str(text).expect("a message is JSON");
+        match kind {
+            "text/event-stream" => {
+                let messages = self.sse().into_iter();
+                let messages = messages.filter(|event| event.name.as_deref() != Some("endpoint"));
+                let data = messages.filter_map(|event| event.data);
+                let data = data.filter(|data| !data.is_empty());
+                data.map(|data| read(&data)).collect()
+            }
+            "application/json" => vec![read(
+                core::str::from_utf8(&self.body).expect("a body is text"),
+            )],
+            _ => {
+                assert!(self.body.is_empty(), "a body of no kind");
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// An id as an answer names it.
+fn name(id: &Value) -> String {
+    id.to_string()
+}

@@ -1,0 +1,572 @@
+//! A scripted site around one server end over HTTP: a virtual clock, a driver, and clients that ask what they are told to ask.
+//!
+//! ```ignore
+//! let mut site = Site::new(config());
+//!
+//! // A modern request is one exchange. What is asked is an `Ask`: change its fields and send it.
+//! let call = site.send(modern(1, "tools/call", json!({"name": "add"})));
+//! let request = site.newest();
+//! site.respond(request, json!({"content": []}));
+//! assert_eq!(site.status(call), 200);
+//! assert_eq!(site.json(call)["result"]["content"], json!([]));
+//!
+//! // A legacy client has a session, and streams.
+//! let session = site.session("2025-11-25");
+//! let stream = site.send(session.get());
+//! let call = site.send(session.post(2, "tools/call", json!({"name": "slow"})));
+//! site.hangs_up(call); // its client is gone
+//! assert_eq!(site.messages(stream), NOTHING); // what was heard there: the data of each event
+//! site.finish();
+//! ```
+//!
+//! The driver in here does every output in its order and sleeps exactly to `poll_timeout`, so that a deadline that comes late, or a
+//! server that spins, is a failed test. With every output it checks the rules of exchanges: one `Response`, then `Write`s, then one
+//! `Finish` (none after a whole response) or an `Abort`; nothing after that, nothing to a client that is gone; each request answered
+//! once at most, where it was asked or on the stream that goes on for it; no request of the server on a modern stream. `finish` ends
+//! the service and checks that nothing is left.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test file uses another part of the vocabulary"
+)]
+#![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
+
+mod ask;
+mod exchange;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use everlink::protocol::ServerCapabilities;
+use everlink::server::{
+    Cancelled, Config, Event, Http, Misuse, Offer, Progress, Request, Server, State, Unanswered,
+};
+use everlink::{
+    AskId, Change, Epoch, ErrorObject, Fault, FaultKind, Input, Instant, Output, Payload,
+    RequestId, StreamId, Wake,
+};
+use serde_json::{Value, json};
+
+pub(crate) use ask::{Ask, Session, delete, get, initialize, modern, notice, post, with_meta};
+pub(crate) use exchange::{Exchange, Sse};
+
+/// What does not happen within this time never will.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// As many steps without any time passing are a spin.
+const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
+
+/// What is heard when nothing is.
+pub(crate) const NOTHING: [Value; 0] = [];
+
+pub(crate) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A server over HTTP that offers everything that the protocol has.
+pub(crate) fn config() -> Config {
+    over(Http::new())
+}
+
+/// The same, with HTTP spoken so.
+pub(crate) fn over(http: Http) -> Config {
+    Config::new(everything(), [7; 16]).with_http(http)
+}
+
+/// The offer of everything that the protocol has.
+pub(crate) fn everything() -> Offer {
+    let all = ServerCapabilities::default()
+        .with_completions()
+        .with_logging()
+        .with_prompts(true)
+        .with_resources(true, true)
+        .with_tools(true);
+    Offer::new("site", "1").with_capabilities(all)
+}
+
+pub(crate) fn payload(value: &Value) -> Payload {
+    Payload::of(value).expect("a value is JSON")
+}
+
+pub(crate) struct Site {
+    pub(crate) server: Server,
+    now: Instant,
+    last_stream: u64,
+    exchanges: BTreeMap<StreamId, Exchange>,
+    events: Vec<(Instant, Event)>,
+    /// Requests that the application was given, and whether they were taken back.
+    requests: BTreeMap<RequestId, bool>,
+    is_closed: bool,
+    steps: u32,
+    /// All that passed, for people.
+    transcript: Vec<String>,
+}
+
+/// # What clients do
+impl Site {
+    pub(crate) fn new(config: Config) -> Site {
+        Site::around(Server::new(config))
+    }
+
+    /// A site around a server that was made by hand, with stores of its own perhaps.
+    pub(crate) fn around(server: Server) -> Site {
+        assert_eq!(server.poll_timeout(), None, "a new server wants nothing");
+        Site {
+            server,
+            now: Instant::ZERO,
+            last_stream: 0,
+            exchanges: BTreeMap::new(),
+            events: Vec::new(),
+            requests: BTreeMap::new(),
+            is_closed: false,
+            steps: 0,
+            transcript: Vec::new(),
+        }
+    }
+
+    /// Asks something, whole; the server then has its turn.
+    pub(crate) fn send(&mut self, ask: Ask) -> StreamId {
+        let stream = self.begin(&ask);
+        self.body(stream, &ask.body);
+        self.end(stream);
+        stream
+    }
+
+    /// Begins to ask something: the head alone.
+    pub(crate) fn begin(&mut self, ask: &Ask) -> StreamId {
+        self.last_stream += 1;
+        let stream = StreamId::new(self.last_stream);
+        self.note(format!("{stream} <- {ask}"));
+        self.exchanges.insert(stream, Exchange::new(ask));
+        let head = Box::new(ask.head());
+        self.feed(Input::Request { stream, head });
+        stream
+    }
+
+    /// A piece of the body.
+    pub(crate) fn body(&mut self, stream: StreamId, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.feed(Input::Bytes {
+                stream,
+                bytes: bytes.into(),
+            });
+        }
+    }
+
+    /// The body is complete.
+    pub(crate) fn end(&mut self, stream: StreamId) {
+        let faults = (&[] as &[Fault]).into();
+        self.feed(Input::End { stream, faults });
+    }
+
+    /// The client of an exchange is gone: writing to it fails.
+    pub(crate) fn hangs_up(&mut self, stream: StreamId) {
+        self.note(format!("{stream} <- (gone)"));
+        self.exchange_mut(stream).leave();
+        let faults = vec![Fault::new(FaultKind::BrokenPipe)].into();
+        self.feed(Input::WriteFailed { stream, faults });
+    }
+
+    /// The client of an exchange is gone: reading from it fails.
+    pub(crate) fn breaks(&mut self, stream: StreamId) {
+        self.note(format!("{stream} <- (broken)"));
+        self.exchange_mut(stream).leave();
+        let faults = vec![Fault::new(FaultKind::Reset)].into();
+        self.feed(Input::End { stream, faults });
+    }
+
+    /// The client of an exchange reads no more: nothing of it is reported as sent.
+    pub(crate) fn stops_reading(&mut self, stream: StreamId) {
+        self.exchange_mut(stream).reads = false;
+    }
+
+    /// It reads all that it did not.
+    pub(crate) fn reads_again(&mut self, stream: StreamId) {
+        let exchange = self.exchange_mut(stream);
+        exchange.reads = true;
+        let len = core::mem::take(&mut exchange.unread);
+        self.feed(Input::Sent { stream, len });
+    }
+
+    /// A handshake of this version, done to its end.
+    #[track_caller]
+    pub(crate) fn session(&mut self, version: &str) -> Session {
+        self.session_by(version, None)
+    }
+
+    /// The same, on behalf of a user.
+    #[track_caller]
+    pub(crate) fn session_by(&mut self, version: &str, user: Option<&str>) -> Session {
+        let begun = self.send(initialize(version).by(user));
+        assert_eq!(self.status(begun), 200, "{:?}", self.text(begun));
+        let answer = self.messages(begun).remove(0);
+        assert_eq!(answer["result"]["protocolVersion"], version);
+        let id = self.field(begun, "mcp-session-id");
+        let id = id.expect("a session has an id").to_owned();
+        let session = Session::new(id, version).by(user);
+        let done = self.send(session.notice("notifications/initialized", Value::Null));
+        assert_eq!(self.status(done), 202);
+        session
+    }
+
+    /// Any other input.
+    pub(crate) fn feed(&mut self, input: Input<'_>) {
+        self.server.handle(self.now, input);
+        self.turn();
+    }
+}
+
+/// # What the application does
+impl Site {
+    /// Answers a request.
+    #[track_caller]
+    pub(crate) fn respond(&mut self, request: RequestId, result: Value) {
+        let done = self.verb(|server, now| server.respond(now, request, payload(&result)));
+        done.expect("the server takes the answer");
+    }
+
+    /// Answers a request with an error.
+    #[track_caller]
+    pub(crate) fn fail(&mut self, request: RequestId, code: i64, message: &str) {
+        let error = ErrorObject::new(code, message);
+        let done = self.verb(|server, now| server.fail(now, request, error));
+        done.expect("the server takes the answer");
+    }
+
+    /// Tells how far a request is.
+    #[track_caller]
+    pub(crate) fn progress(&mut self, request: RequestId, progress: f64) {
+        let done = self.verb(|server, now| server.progress(now, request, Progress::new(progress)));
+        done.expect("the server takes the progress");
+    }
+
+    /// Asks the client something for a request.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, request: RequestId, method: &'static str, params: Value) -> AskId {
+        let params = (!params.is_null()).then(|| payload(&params));
+        let ask = self.verb(|server, now| server.ask(now, request, method, params));
+        ask.expect("the server takes the question")
+    }
+
+    /// Something changed.
+    #[track_caller]
+    pub(crate) fn publish(&mut self, change: Change) {
+        let done = self.verb(|server, now| server.publish(now, change));
+        done.expect("the server offers word of it");
+    }
+
+    pub(crate) fn shutdown(&mut self) {
+        self.verb(Server::shutdown);
+    }
+
+    /// Any verb.
+    pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Server, Instant) -> T) -> T {
+        let done = verb(&mut self.server, self.now);
+        self.turn();
+        done
+    }
+}
+
+/// # Time
+impl Site {
+    /// Lets so much time pass.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let goal = self.now + span;
+        while let Some(deadline) = self.server.poll_timeout() {
+            if deadline.at > goal {
+                break;
+            }
+            if deadline.at > self.now {
+                self.now = deadline.at;
+                self.steps = 0;
+            }
+            self.count_step();
+            self.server.handle_timeout(self.now);
+            if let Some(deadline) = self.server.poll_timeout() {
+                assert!(
+                    deadline.at > self.now || deadline.wake == Wake::Output,
+                    "{deadline:?} is due again right after it was told"
+                );
+            }
+            self.turn();
+        }
+        self.now = goal;
+        self.steps = 0;
+    }
+
+    /// Ends the service and checks that nothing is left.
+    pub(crate) fn finish(mut self) {
+        self.shutdown();
+        self.pass(PATIENCE);
+        assert_eq!(self.server.state(), State::Closed, "it never closes");
+        assert_eq!(self.server.requests(), 0, "closed with requests in hand");
+        assert_eq!(self.server.poll_timeout(), None, "due after the end");
+        for (stream, exchange) in &self.exchanges {
+            assert!(exchange.is_over(), "{stream} never ends");
+        }
+    }
+}
+
+/// # The driver
+impl Site {
+    fn turn(&mut self) {
+        let mut buf = Vec::new();
+        loop {
+            let due = self.server.poll_timeout();
+            let output = self.server.poll_output(&mut buf);
+            let says_output = due.is_some_and(|due| due.wake == Wake::Output);
+            assert_eq!(
+                output.is_some(),
+                says_output,
+                "poll_timeout said {due:?} before {output:?}"
+            );
+            let Some(output) = output else { break };
+            assert!(!self.is_closed, "{output:?} after the last event there is");
+            self.count_step();
+            self.carry_out(output, &mut buf);
+        }
+        assert!(buf.is_empty(), "bytes that belong to no output");
+    }
+
+    fn carry_out(&mut self, output: Output<Event>, buf: &mut Vec<u8>) {
+        match output {
+            Output::Abort { epoch, stream } => {
+                assert_eq!(epoch, Epoch::FIRST);
+                self.note(format!("{stream} -> (abort)"));
+                self.exchange_mut(stream).abort();
+            }
+            Output::Event(event) => self.event(event),
+            Output::Finish { epoch, stream } => {
+                assert_eq!(epoch, Epoch::FIRST);
+                self.note(format!("{stream} -> (finish)"));
+                self.exchange_mut(stream).finish();
+                self.heard_all(stream);
+            }
+            Output::Release { .. } => self.note("release".to_owned()),
+            Output::Response {
+                epoch,
+                stream,
+                head,
+                len,
+                is_whole,
+            } => {
+                assert_eq!(epoch, Epoch::FIRST);
+                let body = buf.split_off(buf.len() - len);
+                let shown = String::from_utf8_lossy(&body).into_owned();
+                let (status, end) = (head.status, if is_whole { "." } else { "" });
+                self.note(format!("{stream} -> {status}{end} {shown}"));
+                self.exchange_mut(stream).respond(*head, &body, is_whole);
+                self.wrote(stream, len);
+                if is_whole {
+                    self.heard_all(stream);
+                }
+            }
+            Output::Write { epoch, stream, len } => {
+                assert_eq!(epoch, Epoch::FIRST);
+                let body = buf.split_off(buf.len() - len);
+                let shown = String::from_utf8_lossy(&body).into_owned();
+                self.note(format!("{stream} -> {shown}"));
+                self.exchange_mut(stream).write(&body);
+                self.wrote(stream, len);
+            }
+            other => panic!("{other:?} means nothing for a server over HTTP"),
+        }
+    }
+
+    fn wrote(&mut self, stream: StreamId, len: usize) {
+        let exchange = self.exchange_mut(stream);
+        if exchange.reads {
+            self.server.handle(self.now, Input::Sent { stream, len });
+        } else {
+            exchange.unread += len;
+        }
+    }
+
+    /// What was asked once is answered once at most, and where it was asked.
+    fn heard_all(&mut self, stream: StreamId) {
+        let exchange = &self.exchanges[&stream];
+        let mut answered = BTreeSet::new();
+        for message in exchange.messages() {
+            if message.get("method").is_some() {
+                let is_request = message.get("id").is_some();
+                let is_modern = exchange.is_modern;
+                assert!(!is_request || !is_modern, "{message} on a modern stream");
+            } else if let Some(id) = message.get("id") {
+                assert!(answered.insert(id.to_string()), "{id} is answered twice");
+                let is_asked = exchange.asked.contains(&id.to_string());
+                assert!(is_asked || exchange.may_go_on, "{message} answers nothing");
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.note(format!("{event:?}"));
+        match &event {
+            Event::Request(request) => {
+                let known = self.requests.insert(request.request, false);
+                assert!(known.is_none(), "{} arrived twice", request.request);
+            }
+            Event::Cancelled { request, .. } => match self.requests.insert(*request, true) {
+                Some(false) => {}
+                known => panic!("{event:?} where {known:?}"),
+            },
+            Event::Closed { .. } => self.is_closed = true,
+            _ => {}
+        }
+        self.events.push((self.now, event));
+    }
+
+    fn note(&mut self, what: String) {
+        self.transcript.push(format!("[{:?}] {what}", self.now));
+    }
+
+    fn count_step(&mut self) {
+        self.steps += 1;
+        assert!(
+            self.steps < MOST_STEPS_AT_ONE_TIME,
+            "the server spins at {:?}",
+            self.now
+        );
+    }
+
+    #[track_caller]
+    fn exchange_mut(&mut self, stream: StreamId) -> &mut Exchange {
+        let exchange = self.exchanges.get_mut(&stream);
+        exchange.unwrap_or_else(|| panic!("{stream} was never begun"))
+    }
+}
+
+/// # What came of it
+impl Site {
+    #[track_caller]
+    pub(crate) fn exchange(&self, stream: StreamId) -> &Exchange {
+        &self.exchanges[&stream]
+    }
+
+    /// The status of the response.
+    #[track_caller]
+    pub(crate) fn status(&self, stream: StreamId) -> u16 {
+        let head = self.exchange(stream).head.as_ref();
+        head.unwrap_or_else(|| panic!("{stream} has no response"))
+            .status
+    }
+
+    /// Whether there is a response yet.
+    pub(crate) fn is_answered(&self, stream: StreamId) -> bool {
+        self.exchange(stream).head.is_some()
+    }
+
+    /// Whether nothing more will be said on it.
+    pub(crate) fn is_over(&self, stream: StreamId) -> bool {
+        self.exchange(stream).is_over()
+    }
+
+    /// A field of the response.
+    #[track_caller]
+    pub(crate) fn field(&self, stream: StreamId, name: &str) -> Option<&str> {
+        self.exchange(stream).field(name)
+    }
+
+    /// The body so far, as text.
+    pub(crate) fn text(&self, stream: StreamId) -> &str {
+        core::str::from_utf8(&self.exchange(stream).body).expect("a body is text")
+    }
+
+    /// The one message of a response that is JSON.
+    #[track_caller]
+    pub(crate) fn json(&self, stream: StreamId) -> Value {
+        let kind = self.field(stream, "content-type");
+        assert_eq!(kind, Some("application/json"), "{}", self.text(stream));
+        serde_json::from_str(self.text(stream)).expect("the body is JSON")
+    }
+
+    /// The code of the error in a response that is JSON.
+    #[track_caller]
+    pub(crate) fn code(&self, stream: StreamId) -> i64 {
+        let body = self.json(stream);
+        body["error"]["code"].as_i64().expect("it is an error")
+    }
+
+    /// The events of a response that is a stream of them, comments and primers included.
+    #[track_caller]
+    pub(crate) fn sse(&self, stream: StreamId) -> Vec<Sse> {
+        let kind = self.field(stream, "content-type");
+        assert_eq!(kind, Some("text/event-stream"), "{}", self.text(stream));
+        self.exchange(stream).sse()
+    }
+
+    /// Every message of a response, whatever its kind.
+    pub(crate) fn messages(&self, stream: StreamId) -> Vec<Value> {
+        self.exchange(stream).messages()
+    }
+
+    /// The id of the last event that has one.
+    #[track_caller]
+    pub(crate) fn last_event_id(&self, stream: StreamId) -> String {
+        let mut ids = self.sse(stream).into_iter().filter_map(|event| event.id);
+        ids.next_back().expect("an event has an id")
+    }
+
+    /// What `pick` finds in the events, in order.
+    pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
+        self.events
+            .iter()
+            .map(|(_, event)| event)
+            .filter_map(pick)
+            .collect()
+    }
+
+    /// What the application was asked for, in order.
+    pub(crate) fn requests(&self) -> Vec<&Request> {
+        self.picked(|event| match event {
+            Event::Request(request) => Some(request),
+            _ => None,
+        })
+    }
+
+    /// What the application was asked for last.
+    #[track_caller]
+    pub(crate) fn newest(&self) -> RequestId {
+        let newest = self.requests().pop();
+        newest.expect("a request arrived").request
+    }
+
+    /// Which requests need no answer any more, and why.
+    pub(crate) fn cancellations(&self) -> Vec<(RequestId, Cancelled)> {
+        self.picked(|event| match event {
+            Event::Cancelled { request, why } => Some((*request, why.clone())),
+            _ => None,
+        })
+    }
+
+    /// The outcome of a question, if it has one.
+    pub(crate) fn outcome(&self, of: AskId) -> Option<Result<Value, Unanswered>> {
+        let found = self.picked(|event| match event {
+            Event::Answered { ask, outcome, .. } if *ask == of => Some(outcome),
+            _ => None,
+        });
+        let outcome = found.into_iter().next()?.as_ref();
+        Some(
+            outcome
+                .map(|answer| answer.parse().expect("an answer is JSON"))
+                .map_err(Clone::clone),
+        )
+    }
+}
+
+/// A failed script shows how it came to that.
+impl Drop for Site {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let from = self.transcript.len().saturating_sub(60);
+            eprintln!("the last of what happened:");
+            for line in &self.transcript[from..] {
+                eprintln!("  {line}");
+            }
+        }
+    }
+}
