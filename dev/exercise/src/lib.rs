@@ -31,6 +31,7 @@ mod dialogue;
 mod json;
 mod line;
 mod message;
+pub mod net;
 mod pair;
 mod peer;
 mod play;
@@ -43,6 +44,7 @@ pub mod web;
 
 pub use line::line;
 pub use message::message;
+pub use net::{Net, Weather};
 pub use pair::{ClientApp, Cut, Pair, ServerApp};
 pub use play::run;
 pub use script::{Nap, Op, Reply, Setup, Speech, Tape, Whose};
