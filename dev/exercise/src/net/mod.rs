@@ -576,8 +576,9 @@ impl Net {
         let mut arrived = false;
         let all: Vec<StreamId> = self.exchanges.keys().copied().collect();
         for stream in all {
-            arrived |= self.deliver_request(stream);
-            arrived |= self.deliver_response(stream);
+            while self.deliver_request(stream) | self.deliver_response(stream) {
+                arrived = true;
+            }
         }
         self.sweep();
         arrived
