@@ -22,7 +22,7 @@ fn ready(net: &mut Net) {
 
 #[test]
 fn a_restart_under_200_calls_costs_one_handshake_and_each_call_has_one_outcome() {
-    for seed in 0..8 {
+    for seed in 0..4 {
         let config = client(Version::V2025_11_25);
         let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
         ready(&mut net);
@@ -48,7 +48,7 @@ fn a_restart_under_200_calls_costs_one_handshake_and_each_call_has_one_outcome()
 
 #[test]
 fn calls_into_a_session_that_a_restart_ended_are_all_served_after_one_handshake() {
-    for seed in 0..8 {
+    for seed in 0..4 {
         let config = client(Version::V2025_06_18);
         let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
         ready(&mut net);
@@ -66,7 +66,7 @@ fn calls_into_a_session_that_a_restart_ended_are_all_served_after_one_handshake(
 
 #[test]
 fn a_modern_client_hardly_notices_a_restart() {
-    for seed in 0..8 {
+    for seed in 0..4 {
         let config = client(Version::LATEST_MODERN);
         let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
         ready(&mut net);
@@ -135,7 +135,7 @@ impl<T: EventStore> EventStore for Shared<T> {
 
 #[test]
 fn a_server_that_shares_the_stores_goes_on_with_the_session() {
-    for seed in 0..8 {
+    for seed in 0..4 {
         let sessions = Shared::new(MemorySessions::new(8));
         let events = Shared::new(MemoryEvents::new(Replay::new(100, 1 << 20)));
         let cast = move |_| {
@@ -160,7 +160,7 @@ fn a_server_that_shares_the_stores_goes_on_with_the_session() {
 #[test]
 fn a_server_that_is_away_for_a_while_is_waited_for() {
     for version in [Version::V2025_11_25, Version::LATEST_MODERN] {
-        for seed in 0..8 {
+        for seed in 0..4 {
             let mut net = Net::new(client(version), server(Http::new()), Weather::windy(), seed);
             ready(&mut net);
             net.restart();
