@@ -128,7 +128,7 @@ pub struct Http {
     pub endpoint_timeout: Duration,
     /// The pause before a stream that broke off is asked for again, where the server does not say. 1 s.
     pub resume_after: Duration,
-    /// The least of what a server can say there. 100 ms: zero would be a hot loop.
+    /// The least of what a server can say there. 250 ms: zero would be a hot loop.
     pub resume_least: Duration,
     /// The most of what a server can say there. 5 min: more would be as good as never.
     pub resume_most: Duration,
@@ -141,6 +141,11 @@ pub struct Http {
     pub retry_after_most: Duration,
     /// How long an exchange may go on that has brought what it was for. 2 s, then it is cut.
     pub linger: Duration,
+    /// How long a server may take to say that it has a message that has no reply. 10 s, then the link goes on without.
+    pub message_timeout: Duration,
+    /// How long a stream may be silent on which the server used to say now and then that it is there. 2 min, then it is taken for
+    /// broken.
+    pub stream_silence: Duration,
     /// The responses that say that a session is over.
     pub session_loss: Vec<SessionLoss>,
 }
@@ -155,12 +160,14 @@ impl Http {
             falls_back: true,
             endpoint_timeout: seconds(10),
             resume_after: seconds(1),
-            resume_least: millis(100),
+            resume_least: millis(250),
             resume_most: seconds(300),
             resumes: 8,
             auth_timeout: seconds(600),
             retry_after_most: seconds(300),
             linger: seconds(2),
+            message_timeout: seconds(10),
+            stream_silence: seconds(120),
             session_loss: Vec::from(SessionLoss::IN_USE),
         }
     }
@@ -414,7 +421,7 @@ pub enum WhenSpent {
 pub struct Limits {
     /// The longest message. 16 MiB: above any list or text, and enough for an image.
     pub message_bytes: usize,
-    /// Bytes of parameters of calls that wait to be sent. 8 MiB.
+    /// Bytes of parameters of calls that wait to be sent. 8 MiB; over HTTP as many again may be under way in requests.
     pub queued_bytes: usize,
     /// Calls that wait to be sent. 1,024.
     pub queued_calls: usize,

@@ -1,8 +1,12 @@
 //! A client link over HTTP: what it begins, in which session, and what it makes of every kind of response.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
 
 mod web;
 
-use std::time::Duration;
+use core::time::Duration;
 
 use everlink::client::{CallOptions, Cause, Delivery, Event, FailureKind, Outcome, State};
 use everlink::http::Verb;

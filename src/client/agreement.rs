@@ -30,9 +30,7 @@ impl Client {
                 self.voice = Voice::new(&self.config, version, self.wanted_logs());
                 let wire = self.errands.issue(Errand::Discover);
                 self.frames.push(Frame::Discover(wire));
-                let policy = &self.config.policy;
-                let patience = policy.probe_timeout.min(policy.handshake_timeout / 2);
-                self.arm_in(Timer::Probe, patience);
+                self.arm_in(Timer::Probe, self.probe_patience());
             }
             Move::Say(Say::Initialize(version)) => {
                 self.timers.disarm(Timer::Probe);
@@ -93,7 +91,8 @@ impl Client {
         let chores = self.watcher.begin(&session);
         self.do_chores(chores);
         self.settle_what_is_not_offered();
-        if is_revived {
+        if let Some(web) = self.web.as_mut().filter(|_| is_revived) {
+            web.is_introduced = true;
             self.gate_opened();
         }
     }
@@ -108,8 +107,17 @@ impl Client {
         self.voice = Voice::new(&self.config, version, self.wanted_logs());
     }
 
+    /// How long the silence of a server to the modern probe may last.
+    pub(super) fn probe_patience(&self) -> Duration {
+        let policy = &self.config.policy;
+        policy.probe_timeout.min(policy.handshake_timeout / 2)
+    }
+
     /// The server is silent to the modern probe.
     pub(super) fn probe_unanswered(&mut self) {
+        if self.errands.wire_for(&Errand::Revive).is_some() {
+            return self.not_revived(false);
+        }
         if let Some(then) = self.handshake.silence() {
             self.errands.rename(&Errand::Discover, Errand::LateDiscover);
             self.let_linger(&Errand::LateDiscover, self.config.policy.handshake_timeout);

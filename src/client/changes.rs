@@ -264,11 +264,8 @@ impl Client {
     pub(super) fn fit_tools(&mut self, page: &RawValue, is_first: bool) -> Option<Payload> {
         let is_modern = self.voice.version().era() == Era::Modern;
         let web = self.web.as_mut().filter(|_| is_modern)?;
-        if is_first {
-            web.forget_mirrored();
-        }
         let survey = mirror::survey(page);
-        web.mirror(survey.tools);
+        web.mirror(survey.tools, is_first);
         for (tool, unfit) in survey.dropped {
             let why = unfit.to_string().into();
             self.tell(Event::ToolDropped { tool, why });

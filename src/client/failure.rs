@@ -241,7 +241,9 @@ impl Failure {
             | FailureKind::TimedOut { .. }
             | FailureKind::TooLarge { .. }
             | FailureKind::TooManyRounds { .. } => Blame::Peer,
-            FailureKind::Cut | FailureKind::Down | FailureKind::Lost => Blame::Transport,
+            FailureKind::Cut | FailureKind::Down | FailureKind::Lost | FailureKind::NoContact => {
+                Blame::Transport
+            }
         }
     }
 }
@@ -302,6 +304,8 @@ pub enum FailureKind {
     },
     /// The server ended.
     Lost,
+    /// The connection to the server failed before it answered.
+    NoContact,
     /// The server did not offer what the call needs, or its version does not know the method.
     NotOffered {
         /// What is missing.
@@ -359,6 +363,9 @@ impl fmt::Display for FailureKind {
             }
             FailureKind::Invalid { why } => write!(f, "the reply breaks the protocol: {why}"),
             FailureKind::Lost => f.write_str("the server ended before it replied"),
+            FailureKind::NoContact => {
+                f.write_str("the connection to the server failed before it answered")
+            }
             FailureKind::NotOffered { what } => write!(f, "the server does not offer {what}"),
             FailureKind::Status { status } => {
                 write!(

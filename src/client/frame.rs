@@ -67,6 +67,23 @@ impl Frame {
         }))
     }
 
+    /// What it chooses something of that a later one may choose otherwise.
+    pub(super) fn choice(&self) -> Option<&str> {
+        match self {
+            Frame::SetLevel(..) => Some(names::LOGGING_SET_LEVEL),
+            Frame::Subscribe(_, uri) | Frame::Unsubscribe(_, uri) => Some(uri),
+            Frame::Answer(..)
+            | Frame::Cancel(..)
+            | Frame::Discover(_)
+            | Frame::Initialize(..)
+            | Frame::Initialized
+            | Frame::Listen(..)
+            | Frame::Notify(..)
+            | Frame::Page(..)
+            | Frame::Ping(_) => None,
+        }
+    }
+
     const fn is_answer(&self) -> bool {
         matches!(self, Frame::Answer(..))
     }
@@ -98,7 +115,8 @@ impl Frame {
 /// The messages of the link itself, in order, and how much they weigh.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    waiting: VecDeque<Frame>,
+    /// Each with the number of times that it was turned away.
+    waiting: VecDeque<(Frame, u32)>,
     bytes: usize,
     answers: usize,
     notices: usize,
@@ -107,13 +125,25 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn push(&mut self, frame: Frame) {
         self.count(&frame);
-        self.waiting.push_back(frame);
+        self.waiting.push_back((frame, 0));
     }
 
-    /// One that was popped before, and is to be written again before all others.
-    pub(super) fn push_again(&mut self, frame: Frame) {
+    /// One that was turned away so many times, and is to be written again before all others.
+    pub(super) fn push_again(&mut self, frame: Frame, times: u32) {
         self.count(&frame);
-        self.waiting.push_front(frame);
+        self.waiting.push_front((frame, times));
+    }
+
+    /// Takes out those that were turned away.
+    pub(super) fn take_turned_away(&mut self) -> Vec<Frame> {
+        let (turned, others): (VecDeque<_>, VecDeque<_>) = core::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(_, times)| *times > 0);
+        self.waiting = others;
+        for (frame, _) in &turned {
+            self.discount(frame);
+        }
+        turned.into_iter().map(|(frame, _)| frame).collect()
     }
 
     fn count(&mut self, frame: &Frame) {
@@ -122,17 +152,33 @@ impl Frames {
         self.notices += usize::from(frame.is_notice());
     }
 
-    pub(super) fn pop(&mut self) -> Option<Frame> {
-        let frame = self.waiting.pop_front()?;
+    fn discount(&mut self, frame: &Frame) {
         self.bytes -= frame.bytes();
         self.answers -= usize::from(frame.is_answer());
         self.notices -= usize::from(frame.is_notice());
-        Some(frame)
+    }
+
+    /// The next one to write, and how often it was turned away. One that chooses what is being chosen by another waits for that: they
+    /// count in their order.
+    pub(super) fn pop(&mut self, is_chosen: impl Fn(&str) -> bool) -> Option<(Frame, u32)> {
+        let at = self.next(is_chosen)?;
+        let (frame, times) = self.waiting.remove(at)?;
+        self.discount(&frame);
+        Some((frame, times))
+    }
+
+    pub(super) fn has_next(&self, is_chosen: impl Fn(&str) -> bool) -> bool {
+        self.next(is_chosen).is_some()
+    }
+
+    fn next(&self, is_chosen: impl Fn(&str) -> bool) -> Option<usize> {
+        let mut all = self.waiting.iter();
+        all.position(|(frame, _)| !frame.choice().is_some_and(&is_chosen))
     }
 
     /// Nothing new is asked of this server; what it asked is still answered.
     pub(super) fn drop_requests(&mut self) {
-        self.waiting.retain(|frame| match frame {
+        self.waiting.retain(|(frame, _)| match frame {
             Frame::Answer(..) | Frame::Cancel(..) | Frame::Initialized | Frame::Notify(..) => true,
             Frame::Discover(_)
             | Frame::Initialize(..)
@@ -148,7 +194,7 @@ impl Frames {
     /// Takes back a request that was not written yet. Whether there was one.
     pub(super) fn retract(&mut self, wire: u64) -> bool {
         let before = self.waiting.len();
-        self.waiting.retain(|frame| frame.wire() != Some(wire));
+        self.waiting.retain(|(frame, _)| frame.wire() != Some(wire));
         self.waiting.len() < before
     }
 

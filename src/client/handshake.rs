@@ -197,6 +197,11 @@ impl Handshake {
         }
     }
 
+    /// What is believed of the server has proved wrong.
+    pub(super) fn doubt(&mut self) {
+        self.verdict = None;
+    }
+
     fn discover(&mut self, version: Version) -> Move {
         self.probed = true;
         Move::Say(Say::Discover(version))

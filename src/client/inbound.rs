@@ -131,6 +131,9 @@ impl Client {
 
     /// A reply that cannot be used. It costs what it answers, and no more.
     pub(super) fn broken_reply(&mut self, id: &Id, kind: FailureKind, error: ErrorObject) {
+        if let Some(wire) = wire_of(id) {
+            self.served(wire);
+        }
         match self.errands.take(id) {
             Found::Open(_, Errand::Call(call)) => self.fail(call, kind),
             Found::Open(_, Errand::Initialize) => {
@@ -169,7 +172,10 @@ impl Client {
             return self.nameless_error(outcome);
         };
         match self.errands.take(&id) {
-            Found::Open(wire, errand) => self.replied(wire, errand, outcome),
+            Found::Open(wire, errand) => {
+                self.served(wire);
+                self.replied(wire, errand, outcome);
+            }
             Found::Late => self.stats.late_replies += 1,
             Found::Unknown => self.noise("a reply to nothing that was asked", b""),
         }
@@ -209,6 +215,9 @@ impl Client {
             }
             Errand::Listen => self.listen_ended(wire, refusal(&outcome)),
             Errand::Page(list) => self.page(list, outcome),
+            Errand::Probe if refusal(&outcome) == Some(code::UNSUPPORTED_PROTOCOL_VERSION) => {
+                self.changed_its_era();
+            }
             // Any answer is a sign of life, an error too (-32601 from one that knows no ping).
             Errand::Probe | Errand::Unsubscribe => {}
             Errand::Revive => self.revived(refusal(&outcome)),
@@ -221,6 +230,10 @@ impl Client {
         let result = match outcome {
             Ok(result) => result,
             Err(error) if self.lacks_fields(id, &error) => return self.await_schema(id),
+            Err(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => {
+                self.settle(id, Outcome::Error(error.into()));
+                return self.probe_now();
+            }
             Err(error) => return self.settle(id, Outcome::Error(error.into())),
         };
         let modern = self

@@ -171,21 +171,23 @@ impl Client {
             self.stand_on(rung);
         } else if self.step(Cue::Opened) {
             self.timers.disarm(Timer::Open);
+            let is_same = self.to_declare.is_none();
             if let Some(capabilities) = self.to_declare.take() {
                 self.config.capabilities = *capabilities;
             }
             self.tell(Event::Handshaking { epoch: self.epoch });
             self.arm_in(Timer::Handshake, self.config.policy.handshake_timeout);
             self.arm_in(Timer::Notice, self.config.policy.handshake_notice);
-            self.begin_handshake();
+            self.begin_handshake(is_same);
         }
     }
 
-    fn begin_handshake(&mut self) {
+    /// `is_same`: what this client declares is what it declared in the life before.
+    fn begin_handshake(&mut self, is_same: bool) {
         let is_known_old = self.web.as_ref().is_some_and(|web| web.is_known_old);
         if is_known_old && self.config.dialect != Dialect::Modern {
-            self.try_old("it was found there before".into());
-        } else if !self.revive() {
+            self.try_old("it was found there before".into(), false);
+        } else if !self.revive(is_same) {
             let first = self.handshake.begin();
             self.proceed(first);
         }

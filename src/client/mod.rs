@@ -2,7 +2,8 @@
 //!
 //! The machine itself is one `impl Client` by subject: `life` for one life of the transport, `agreement` and `liveness` for how it becomes and stays ready, `inbound` and `outbound` for what is
 //! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces; over HTTP,
-//! `exchanges` for each request and its response, `streams` for those that go on, `standing` for sessions and credentials. They
+//! `exchanges` and `responses` for each request and what is said to it, `streams` for those that go on, `standing` for sessions and
+//! credentials. They
 //! alone carry decisions between the children, which know neither the machine nor each other: `lifecycle` the transition
 //! table, `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls`, `clock` and `errand` the
 //! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `http` what is known of a server over HTTP, `stderr` the last words, `frame` the words.
@@ -29,6 +30,7 @@ mod lifecycle;
 mod liveness;
 mod outbound;
 mod questions;
+mod responses;
 mod retry;
 mod settle;
 mod standing;
@@ -108,8 +110,6 @@ pub struct Client {
     handshake: Handshake,
     pulse: Option<Pulse>,
     calls: Calls,
-    /// The call that what is being read was said for, where that can be told.
-    about: Option<CallId>,
     asks: Asks,
     watcher: Watcher,
     /// The newest wish was not said to the server, which does not read.
@@ -213,7 +213,6 @@ impl Client {
             handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
             pulse: None,
             calls: Calls::new(),
-            about: None,
             asks: Asks::new(),
             watcher: Watcher::new(config.watch.clone()),
             has_unsaid_wish: false,
@@ -263,8 +262,9 @@ impl Client {
             Input::OpenFailed { faults } => self.open_failed(&faults),
             Input::Opened => self.opened(),
             Input::Response { stream, head } => self.response(stream, &head),
-            // What is to be written goes with the request, and a response may come all the same.
-            Input::Sent { .. } | Input::WriteFailed { .. } => {}
+            Input::Sent { stream, len } => self.exchange_sent(stream, len),
+            // A response may come all the same.
+            Input::WriteFailed { .. } => {}
             Input::Exited { .. } | Input::Request { .. } | Input::Stderr { .. } => {
                 self.stats.stale_inputs += 1;
             }
@@ -361,7 +361,10 @@ impl Client {
     /// The link is wanted. Begins at once, or as soon as the floor between two attempts allows; does nothing
     /// where an attempt is under way, the link is ready, or it is closed.
     pub fn connect(&mut self, now: Instant) {
-        self.act(now, Client::attempt);
+        self.act(now, |link| {
+            link.forget_denial();
+            link.attempt();
+        });
     }
 
     /// The transport `seen` is to be replaced, for the reason given. Free of charge.
@@ -392,15 +395,18 @@ impl Client {
     /// The network is back, the laptop is awake: try now. A link that waits or is parked begins an attempt; a ready one is
     /// probed, if the policy watches over it at all.
     pub fn wake(&mut self, now: Instant) {
-        self.act(now, |link| match link.state {
-            State::Waiting | State::Parked => link.attempt(),
-            State::Ready => link.probe_now(),
-            State::Idle
-            | State::Opening
-            | State::Handshaking
-            | State::Draining
-            | State::Closing
-            | State::Closed => {}
+        self.act(now, |link| {
+            link.forget_denial();
+            match link.state {
+                State::Waiting | State::Parked => link.attempt(),
+                State::Ready => link.probe_now(),
+                State::Idle
+                | State::Opening
+                | State::Handshaking
+                | State::Draining
+                | State::Closing
+                | State::Closed => {}
+            }
         });
     }
 
@@ -551,8 +557,8 @@ impl Client {
         });
     }
 
-    /// There are other credentials than those that the server refused, and the driver has them: what waits for them goes on.
-    /// Does nothing where none are waited for.
+    /// There are other credentials than those that the server refused, and the driver has them: what waits for them goes on, and a link
+    /// that waits or is parked begins an attempt.
     pub fn authorized(&mut self, now: Instant) {
         self.act(now, Client::credentials_given);
     }

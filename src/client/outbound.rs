@@ -13,8 +13,11 @@ use crate::wire::encode;
 
 impl Client {
     pub(super) fn can_write(&self) -> bool {
-        let is_due = self.web.as_ref().is_some_and(|web| web.has_due()) && self.life.is_some();
-        is_due || self.may_write() && (self.frames.len() > 0 || self.next_call().is_some())
+        let web = self.web.as_ref();
+        let is_due = web.is_some_and(|web| web.exchanges.has_due()) && self.life.is_some();
+        let is_chosen = |choice: &str| web.is_some_and(|web| web.is_chosen(choice));
+        is_due
+            || self.may_write() && (self.frames.has_next(is_chosen) || self.next_call().is_some())
     }
 
     pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
@@ -25,9 +28,11 @@ impl Client {
             return None;
         }
         let start = buf.len();
-        let load = if let Some(frame) = self.frames.pop() {
+        let web = self.web.as_ref();
+        let is_chosen = |choice: &str| web.is_some_and(|web| web.is_chosen(choice));
+        let load = if let Some((frame, times)) = self.frames.pop(is_chosen) {
             self.voice.say(buf, &frame, &self.config);
-            Load::Frame(frame)
+            Load::Frame(frame, times)
         } else {
             let id = self.next_call()?;
             let wire = self.errands.issue(Errand::Call(id));

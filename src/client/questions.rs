@@ -39,6 +39,11 @@ impl Client {
         if self.asks.knows(&id) {
             return self.noise("a request with the id of one that is open", b"");
         }
+        // A stream that is resumed may bring again what was asked before it broke off.
+        if self.web.is_some() && self.asks.was_answered(&id) {
+            self.stats.late_replies += 1;
+            return;
+        }
         // Room for an answer is made before the question is put.
         if !self.server_reads() {
             self.stats.answers_dropped += 1;
@@ -123,7 +128,7 @@ impl Client {
 
     fn ask(&mut self, origin: Origin, name: &str, params: Option<&RawValue>) {
         let call = match &origin {
-            Origin::Request(_) => self.about,
+            Origin::Request(_) => self.web.as_ref().and_then(|web| web.about),
             Origin::Round(call, _) => Some(*call),
         };
         let ask = self.asks.open(origin, name);
@@ -169,6 +174,7 @@ impl Client {
     pub(super) fn give(&mut self, open: asks::Open, answer: Result<Payload, ErrorObject>) {
         match open.origin {
             Origin::Request(id) => {
+                self.asks.answered(&id);
                 self.frames.push(Frame::Answer(id, answer.map(Some)));
                 self.hold_calls();
             }

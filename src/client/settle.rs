@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::calls::{Call, Phase};
 use super::errand::Errand;
 use super::event::{Event, Outcome, Withdrawn};
-use super::failure::{Ended, FailureKind, TimeLimit};
+use super::failure::{Cause, Ended, FailureKind, TimeLimit};
 use super::frame::Frame;
 use super::lifecycle::State;
 use super::{Client, Timer};
@@ -36,6 +36,13 @@ impl Client {
     /// While there is no server, what became of the last one is what people need to know.
     fn end_that_matters(&self, kind: &FailureKind) -> Option<Arc<Ended>> {
         match (kind, self.state) {
+            (FailureKind::NoContact, _) => {
+                let life = self.life.as_ref()?;
+                return Some(Arc::new(Ended {
+                    cause: Cause::Unreachable,
+                    ..life.story(self.now, false)
+                }));
+            }
             (FailureKind::Closed | FailureKind::Down | FailureKind::TimedOut { .. }, _)
             | (FailureKind::Lost, State::Closing) => {}
             (_, _) => return None,
@@ -162,7 +169,7 @@ impl Client {
         for (_, errand) in sent {
             match errand {
                 Errand::Call(call) => calls.push(call),
-                Errand::Page(list) => self.settle_lost_page(list),
+                Errand::Page(list) => self.settle_lost_page(list, &FailureKind::Lost),
                 Errand::Discover
                 | Errand::Initialize
                 | Errand::LateDiscover
@@ -191,11 +198,11 @@ impl Client {
     }
 
     /// The server ended while it was asked for a page of this list. A list that ends every server is given up.
-    pub(super) fn settle_lost_page(&mut self, list: List) {
+    pub(super) fn settle_lost_page(&mut self, list: List, kind: &FailureKind) {
         let resends = self.config.policy.resends;
         for id in self.catalog.waiting(list).to_vec() {
             if !self.calls.page_lost(id, resends) {
-                self.fail(id, FailureKind::Lost);
+                self.fail(id, kind.clone());
             }
         }
     }

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::calls::Phase;
 use super::errand::Errand;
 use super::event::{Challenge, Event};
 use super::failure::{Cause, FailureKind};
@@ -12,10 +13,12 @@ use super::frame::{Frame, Voice};
 use super::handshake::Terms;
 use super::http::{Exchange, Kept, Listen, Load, Purpose};
 use super::lifecycle::State;
+use super::responses::is_unread;
 use super::{Client, Timer};
 use crate::http::{Fields, names};
 use crate::id::{CallId, StreamId};
 use crate::protocol::code;
+use crate::watch::List;
 use crate::wire::ErrorObject;
 
 /// As many bytes of a challenge are told.
@@ -45,8 +48,9 @@ impl Client {
         self.wind_down(Cause::SessionLost, self.config.policy.drain);
     }
 
-    /// What is kept of a session of a life before is tried first; it is not believed until the server has answered in it.
-    pub(super) fn revive(&mut self) -> bool {
+    /// What is kept of a session of a life before is tried first; it is not believed until the server has answered in it. `is_same`: what
+    /// was declared in it still holds.
+    pub(super) fn revive(&mut self, is_same: bool) -> bool {
         let Some(web) = &mut self.web else {
             return false;
         };
@@ -55,9 +59,14 @@ impl Client {
         };
         web.session = Some(kept.id.clone());
         web.version = Some(kept.terms.version);
+        if !is_same {
+            self.not_revived(false);
+            return true;
+        }
         self.voice = Voice::new(&self.config, kept.terms.version, None);
         let wire = self.errands.issue(Errand::Revive);
         self.frames.push(Frame::Ping(wire));
+        self.arm_in(Timer::Probe, self.config.policy.probe_timeout);
         true
     }
 
@@ -66,9 +75,6 @@ impl Client {
         // One that knows no ping knows the session all the same.
         if refusal.is_some_and(|code| code != code::METHOD_NOT_FOUND) {
             return self.not_revived(false);
-        }
-        if let Some(web) = &mut self.web {
-            web.is_introduced = true;
         }
         let Some(Kept { terms, .. }) = self.web.as_mut().and_then(|web| web.kept.take()) else {
             return;
@@ -86,15 +92,17 @@ impl Client {
 
     /// The session of a life before is over, or of no use.
     pub(super) fn not_revived(&mut self, is_over: bool) {
-        self.errands.keep(|errand| *errand != Errand::Revive);
+        for wire in self.errands.close_where(|errand| *errand == Errand::Revive) {
+            self.drop_request(wire);
+        }
         let Some(web) = &mut self.web else {
             return;
         };
         web.kept = None;
-        web.version = None;
+        let version = web.version.take();
         let retired = web.session.take().filter(|_| !is_over);
         if let Some(id) = retired {
-            self.begin_now(Exchange::new(Purpose::Farewell(id), Load::None));
+            self.begin_now(Exchange::new(Purpose::Farewell(id, version), Load::None));
         }
         let first = self.handshake.begin();
         self.proceed(first);
@@ -104,17 +112,18 @@ impl Client {
     /// kept.
     pub(super) fn part_web(&mut self) {
         let cause = self.life.as_ref().and_then(|life| life.cause());
-        let is_out_of_reach = cause == Some(&Cause::Unreachable);
+        let is_out_of_reach = cause.is_some_and(Cause::is_out_of_reach);
         let Some(web) = &mut self.web else {
             return;
         };
-        let retired = web.session.take();
-        let version = web.version;
+        let (retired, version) = (web.session.take(), web.version);
         if is_out_of_reach {
-            let terms = self.session.clone();
-            let kept = retired.clone().filter(|_| web.is_introduced).zip(terms);
+            let kept = retired.as_ref().filter(|_| web.is_introduced);
+            let kept = kept.cloned().zip(self.session.clone());
             let kept = kept.map(|(id, terms)| Kept { id, terms });
             web.kept = kept.or(web.kept.take());
+        } else {
+            web.kept = None;
         }
         let streams = web.end();
         self.timers
@@ -124,10 +133,7 @@ impl Client {
         }
         self.thaw();
         if let Some(id) = retired.filter(|_| !is_out_of_reach) {
-            if let Some(web) = &mut self.web {
-                web.version = version;
-            }
-            self.begin_now(Exchange::new(Purpose::Farewell(id), Load::None));
+            self.begin_now(Exchange::new(Purpose::Farewell(id, version), Load::None));
         }
     }
 
@@ -140,37 +146,45 @@ impl Client {
 
 /// Refusals.
 impl Client {
-    /// What was turned away unread is to be said again; if that was so too often, it has failed.
-    pub(super) fn turn_back(&mut self, exchange: Exchange, kind: &FailureKind) {
+    /// What was turned away is to be said again, if it was not read or is harmless; if that was so too often, it has failed. Whether it
+    /// waits.
+    fn turn_back(&mut self, exchange: Exchange, kind: &FailureKind) -> bool {
         self.stats.turned_away += 1;
         let most = self.config.policy.resends;
+        let is_unread = exchange.status.is_some_and(is_unread);
         match (exchange.wire(), exchange.load) {
             (Some(wire), Load::Call(call)) => {
                 self.errands.close(wire);
-                if self.calls.turned_away(call, self.now, most) {
+                let may_repeat = self.calls.call(call).is_some_and(|call| call.may_repeat());
+                let waits =
+                    (is_unread || may_repeat) && self.calls.turned_away(call, self.now, most);
+                if waits {
                     self.arm_call(call);
                 } else {
                     self.fail(call, kind.clone());
                 }
+                waits
             }
-            (Some(wire), Load::Frame(frame)) => {
-                let times = self.web.as_mut().map_or(0, |web| web.turn_away(wire));
-                if times <= most {
-                    self.frames.push_again(frame);
-                } else if self.is_of_handshake(wire) {
-                    let is_shut_out = matches!(kind, FailureKind::Unauthorized { .. });
-                    let status = exchange.status.unwrap_or(0);
-                    self.down(if is_shut_out {
-                        Cause::Unauthorized
-                    } else {
-                        Cause::Unavailable { status }
-                    });
+            (Some(wire), Load::Frame(..)) if !self.is_wanted(wire) => false,
+            (_, Load::Frame(frame, times)) if times < most => {
+                self.frames.push_again(frame, times + 1);
+                true
+            }
+            (Some(wire), Load::Frame(..)) if self.is_of_handshake(wire) => {
+                let is_shut_out = matches!(kind, FailureKind::Unauthorized { .. });
+                let status = exchange.status.unwrap_or(0);
+                self.down(if is_shut_out {
+                    Cause::Unauthorized
                 } else {
-                    self.no_reply(wire, kind.clone());
-                }
+                    Cause::Unavailable { status }
+                });
+                false
             }
-            (_, Load::Frame(frame)) => self.frames.push_again(frame),
-            (_, _) => {}
+            (Some(wire), Load::Frame(..)) => {
+                self.no_reply(wire, kind.clone());
+                false
+            }
+            (_, _) => false,
         }
     }
 
@@ -198,7 +212,8 @@ impl Client {
         }
         self.turn_back(exchange, &FailureKind::Status { status });
         if let Some(web) = &mut self.web {
-            web.paused_until = web.paused_until.max(Some(until));
+            let until = web.paused_until.map_or(until, |before| before.max(until));
+            web.paused_until = Some(until);
             self.arm_at(Timer::Pause, until);
         }
     }
@@ -218,12 +233,12 @@ impl Client {
     /// What it says of the era of a server that a handshake is refused (S-HTTP-39, S-HTTP-40, S-HTTP-43).
     pub(super) fn handshake_refused(&mut self, wire: u64, status: u16, error: Option<ErrorObject>) {
         let errand = self.errands.close(wire);
-        let is_about_us = (400..500).contains(&status) && !matches!(status, 408 | 425 | 429);
-        if errand == Some(Errand::Revive) {
-            return self.not_revived(false);
-        }
+        let is_about_us = (300..500).contains(&status) && !matches!(status, 408 | 425 | 429);
         if !is_about_us {
             return self.down(Cause::Unavailable { status });
+        }
+        if errand == Some(Errand::Revive) {
+            return self.not_revived(false);
         }
         let proves_modern = error.as_ref().is_some_and(|error| {
             code::is_modern_evidence(error.code)
@@ -231,23 +246,27 @@ impl Client {
         });
         let said = format!("it answered with status {status}");
         let error = error.unwrap_or_else(|| ErrorObject::new(code::INTERNAL_ERROR, said));
-        let falls_back = self
-            .config
-            .http
-            .as_ref()
-            .is_some_and(|http| http.falls_back);
+        let falls_back = self.config.http.as_ref();
+        let falls_back = falls_back.is_some_and(|http| http.falls_back && status >= 400);
         let is_streamable = self.web.as_ref().is_some_and(|web| web.is_streamable());
         let then = match errand {
             Some(Errand::Discover) => self.handshake.discovered(Err(&error)),
             // S-HTTP-42: older texts say so of any such status.
             Some(_) if falls_back && is_streamable && !proves_modern => {
                 let why = format!("`initialize` was refused with status {status}: {error}");
-                return self.try_old(crate::noise::excerpt(&why).into());
+                return self.try_old(crate::noise::excerpt(&why).into(), false);
             }
             Some(_) => self.handshake.initialized(Err(&error)),
             None => return,
         };
         self.proceed(then);
+    }
+
+    /// A modern server was replaced by one that is none, or not of this version.
+    pub(super) fn changed_its_era(&mut self) {
+        self.handshake.doubt();
+        let why = "it does not speak the version any more that was agreed on".into();
+        self.down(Cause::HandshakeRefused { why });
     }
 }
 
@@ -259,28 +278,35 @@ impl Client {
             return;
         };
         let credentials = exchange.credentials;
-        match exchange.purpose {
+        let is_calling = self.is_called_for(&exchange);
+        let kind = FailureKind::Unauthorized { why: None };
+        let waits = match exchange.purpose {
             // What nobody asked for is no reason to ask anybody.
-            Purpose::Listen => return self.set_listen(Listen::Unauthorized),
-            Purpose::Farewell(_) => return self.bury_if_gone(),
-            Purpose::Spent => return,
-            Purpose::Old | Purpose::Resume(_) => {
-                let pause = self.linger();
-                let again = Exchange::following(exchange.purpose, exchange.thread);
-                self.begin_in(pause, again);
+            Purpose::Listen => {
+                self.set_listen(Listen::Unauthorized);
+                false
             }
-            Purpose::Message | Purpose::Request(_) => {
-                self.turn_back(exchange, &FailureKind::Unauthorized { why: None });
+            Purpose::Farewell(..) => {
+                self.bury_if_gone();
+                false
             }
-        }
+            Purpose::Spent => false,
+            Purpose::Message | Purpose::Request(_) if !is_calling => {
+                self.without_credentials(exchange);
+                false
+            }
+            Purpose::Old | Purpose::Resume(_) => self.stream_refused(exchange),
+            Purpose::Message | Purpose::Request(_) => self.turn_back(exchange, &kind),
+        };
         let Some(web) = self.web.as_mut().filter(|_| self.state.is_in_touch()) else {
             return;
         };
         // Whoever asked under older credentials has his answer already.
-        if web.auth.is_pending || credentials < web.auth.given {
+        if !waits || web.auth.is_pending || credentials < web.auth.given {
             return;
         }
         web.auth.is_pending = true;
+        web.auth.is_denied = false;
         for timer in [
             Timer::Endpoint,
             Timer::Handshake,
@@ -302,17 +328,68 @@ impl Client {
         }));
     }
 
+    /// A stream that others wait for is refused. Whether it is asked for again, with other credentials.
+    fn stream_refused(&mut self, mut exchange: Exchange) -> bool {
+        exchange.thread.refusals += 1;
+        if exchange.thread.refusals > self.config.policy.resends {
+            let why = "it does not take the credentials that there are";
+            self.no_stream_for(exchange.purpose, why);
+            return false;
+        }
+        let again = Exchange::following(exchange.purpose, exchange.thread);
+        self.begin_in(self.linger(), again);
+        true
+    }
+
+    /// Whether somebody is to be asked for credentials for this: always, until he has said that there are none; then only for calls.
+    fn is_called_for(&self, exchange: &Exchange) -> bool {
+        let is_denied = self.web.as_ref().is_some_and(|web| web.auth.is_denied);
+        let is_call = matches!(exchange.load, Load::Call(_));
+        !is_denied || is_call || (self.state == State::Handshaking && self.calls.queued() > 0)
+    }
+
+    /// A message of the link itself is refused, and nobody is asked again.
+    fn without_credentials(&mut self, exchange: Exchange) {
+        match exchange.wire() {
+            Some(wire) if self.is_of_handshake(wire) => self.down(Cause::Unauthorized),
+            Some(wire) => self.no_reply(wire, FailureKind::Unauthorized { why: None }),
+            None => {}
+        }
+    }
+
     /// There are other credentials: everything goes on.
     pub(super) fn credentials_given(&mut self) {
         let Some(web) = self.web.as_mut().filter(|web| web.auth.is_pending) else {
+            self.forget_denial();
+            if let State::Parked | State::Waiting = self.state {
+                self.attempt();
+            }
             return;
         };
         web.auth.given += 1;
-        let listen = web.listen;
+        // S-CACHE-08: what was read under other credentials may be another list.
+        for list in List::ALL {
+            self.catalog.changed(list);
+        }
+        let (listen, is_old) = (web.listen, !web.is_streamable());
         self.thaw();
         if self.state == State::Handshaking {
-            self.arm_in(Timer::Handshake, self.config.policy.handshake_timeout);
-            self.arm_in(Timer::Notice, self.config.policy.handshake_notice);
+            let policy = &self.config.policy;
+            let (whole, notice) = (policy.handshake_timeout, policy.handshake_notice);
+            let probe = self.probe_patience();
+            self.arm_in(Timer::Handshake, whole);
+            self.arm_in(Timer::Notice, notice);
+            let is_probing = |errand: &Errand| self.errands.wire_for(errand).is_some();
+            if is_probing(&Errand::Discover) || is_probing(&Errand::Revive) {
+                self.arm_in(Timer::Probe, probe);
+            } else if let Some(http) = self.config.http.as_ref().filter(|h| h.falls_back) {
+                let patience = if is_old {
+                    http.endpoint_timeout
+                } else {
+                    whole / 2
+                };
+                self.arm_in(Timer::Endpoint, patience);
+            }
         }
         if listen == Listen::Unauthorized {
             self.gate_opened();
@@ -324,21 +401,40 @@ impl Client {
         if !self.awaits_credentials() {
             return;
         }
+        if let Some(web) = &mut self.web {
+            web.auth.is_denied = true;
+        }
         self.thaw();
         let kind = FailureKind::Unauthorized {
             why: Some(why.into()),
         };
-        let waiting: Vec<CallId> = self.calls.waiting_ids();
+        let waits = |call: &CallId| match self.calls.call(*call).map(|call| call.phase) {
+            Some(Phase::Listing(_) | Phase::Schema | Phase::Waiting) => true,
+            Some(Phase::Asking | Phase::Sent(_)) | None => false,
+        };
+        let waiting: Vec<CallId> = self.calls.ids().filter(waits).collect();
         for call in waiting {
             self.fail(call, kind.clone());
         }
         if self.state == State::Handshaking {
-            self.down(Cause::Unauthorized);
+            return self.down(Cause::Unauthorized);
+        }
+        for frame in self.frames.take_turned_away() {
+            if let Some(wire) = frame.wire() {
+                self.no_reply(wire, kind.clone());
+            }
         }
     }
 
     pub(super) fn awaits_credentials(&self) -> bool {
         self.web.as_ref().is_some_and(|web| web.auth.is_pending)
+    }
+
+    /// Whoever wants the link now may have credentials that there were none of before.
+    pub(super) fn forget_denial(&mut self) {
+        if let Some(web) = &mut self.web {
+            web.auth.is_denied = false;
+        }
     }
 
     /// Credentials are not waited for any more.

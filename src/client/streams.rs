@@ -4,9 +4,10 @@ use alloc::boxed::Box;
 use alloc::format;
 use core::time::Duration;
 
+use super::errand::Errand;
 use super::failure::Cause;
 use super::handshake::{Move, Say};
-use super::http::{self, Body, Carrier, Exchange, Listen, Load, Purpose, Thread};
+use super::http::{self, Body, Carrier, Exchange, Listen, Load, Purpose};
 use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::fault::Fault;
@@ -15,7 +16,10 @@ use crate::protocol::Era;
 use crate::wire::{self, Inbound, SseEvent, SseReader};
 
 /// A stream that stayed open for so long was not in vain, even if it brought nothing.
-const GOOD_WHILE: Duration = Duration::from_secs(10);
+const GOOD_WHILE: Duration = Duration::from_secs(60);
+
+/// A server that said so often that it is there, and nothing else, says it as a rule.
+const BEATS: u32 = 3;
 
 /// What they bring.
 impl Client {
@@ -26,29 +30,58 @@ impl Client {
         mut reader: Box<SseReader>,
         mut bytes: &[u8],
     ) {
+        let mut has_event = false;
         while let Some(event) = reader.next(&mut bytes) {
-            match event {
-                SseEvent::Message { name, data } => self.event(stream, name, data),
-                SseEvent::NotUtf8 => self.noise("an event that is not UTF-8", b""),
-                SseEvent::Oversized(skimmed) => self.oversized(&skimmed),
-                SseEvent::Primed => {}
+            has_event = true;
+            let bears = match event {
+                SseEvent::Message { name, data } => {
+                    self.event(stream, name, data);
+                    true
+                }
+                SseEvent::NotUtf8 => {
+                    self.noise("an event that is not UTF-8", b"");
+                    false
+                }
+                SseEvent::Oversized(skimmed) => {
+                    self.oversized(&skimmed);
+                    true
+                }
+                SseEvent::Primed => false,
                 SseEvent::Retry(pause) => {
                     if let Some(exchange) = self.exchange_mut(stream) {
                         exchange.thread.retry = Some(pause);
                     }
                     continue;
                 }
-            }
+            };
             // Nothing follows a reply (S-HTTP-16).
             let exchange = self.exchange_mut(stream);
             let Some(exchange) = exchange.filter(|e| !matches!(e.purpose, Purpose::Spent)) else {
                 return;
             };
-            exchange.thread.bears();
+            // What a request waits for may take long, and its own deadline ends that.
+            if bears || exchange.wire().is_some() {
+                exchange.thread.bears();
+            }
             let id = reader.last_id().filter(|id| http::is_nameable(id));
+            exchange.thread.is_worth_it |= id.is_some();
             exchange.thread.cursor = id.map(Into::into);
         }
+        let is_beat = !has_event && reader.is_between_events();
         self.put_body(stream, Body::Events(reader));
+        self.beat_on(stream, is_beat);
+    }
+
+    /// A server that says now and then that it is there, and then ceases to, is not.
+    fn beat_on(&mut self, stream: StreamId, is_beat: bool) {
+        let Some(exchange) = self.exchange_mut(stream) else {
+            return;
+        };
+        exchange.beats = exchange.beats.saturating_add(u32::from(is_beat));
+        if exchange.beats >= BEATS {
+            let silence = self.config.http.as_ref().map(|http| http.stream_silence);
+            self.arm_in(Timer::Exchange(stream), silence.unwrap_or_default());
+        }
     }
 
     fn event(&mut self, stream: StreamId, name: &str, data: &str) {
@@ -73,7 +106,7 @@ impl Client {
             Ok(Inbound::One(message)) => self.message_for(wire, opens.as_deref(), message),
             Ok(Inbound::Batch(batch)) if self.allows_batches() => {
                 for message in batch.flatten() {
-                    self.message_for(wire, opens.as_deref(), message);
+                    self.message_for(wire, None, message);
                 }
             }
             Ok(Inbound::Batch(_)) => {
@@ -82,28 +115,35 @@ impl Client {
             }
             Err(malformed) => self.malformed(&malformed, text),
         }
-        // The reply is the last of it (S-HTTP-15).
-        if wire.is_some_and(|wire| !self.is_awaited(wire)) {
-            self.spend_exchange(stream);
-        }
     }
 }
 
 /// How they go on.
 impl Client {
     /// The stream of a request ended before its reply came (S-RES-07).
-    pub(super) fn broke_off(&mut self, wire: u64, thread: Thread) {
-        if !self.is_awaited(wire) {
+    pub(super) fn broke_off(&mut self, wire: u64, exchange: Exchange) {
+        let Some(errand) = self.errands.of_wire(wire) else {
             return;
+        };
+        let is_handshake = *errand == Errand::Initialize;
+        let Some(web) = &mut self.web else {
+            return;
+        };
+        let is_resumable = exchange.thread.cursor.is_some()
+            && !web.is_session_over
+            && self.voice.version().era() == Era::Legacy
+            && (is_handshake || matches!(self.state, State::Ready | State::Draining));
+        if !is_resumable {
+            return self.lose(wire);
         }
-        let is_resumable = thread.cursor.is_some()
-            && matches!(self.state, State::Ready | State::Draining)
-            && self.voice.version().era() == Era::Legacy;
-        if is_resumable {
-            self.stream_again(Purpose::Resume(wire), thread, Duration::ZERO);
-        } else {
-            self.lose(wire);
+        if is_handshake {
+            web.session = exchange.opens.clone();
         }
+        let again = Exchange {
+            opens: exchange.opens,
+            ..Exchange::following(Purpose::Resume(wire), exchange.thread)
+        };
+        self.stream_again(again, Duration::ZERO);
     }
 
     /// The stream of what the server says by itself ended.
@@ -111,39 +151,33 @@ impl Client {
         let begun = exchange.begun.unwrap_or(self.now);
         let mut thread = exchange.thread;
         if self.now.since(begun) >= GOOD_WHILE {
-            // It is asked for ever less often, and not given up.
-            let resumes = self.config.http.as_ref().map_or(0, |http| http.resumes);
-            thread.barren = thread.barren.min(resumes.saturating_sub(1));
+            thread.bears();
         }
-        self.stream_again(Purpose::Listen, thread, Duration::ZERO);
+        self.stream_again(Exchange::following(Purpose::Listen, thread), Duration::ZERO);
     }
 
     /// A stream could not be had this time.
     pub(super) fn stream_failed(&mut self, exchange: Exchange) {
         let pause = exchange.retry_after.unwrap_or(Duration::ZERO);
-        self.stream_again(exchange.purpose, exchange.thread, pause);
+        let again = Exchange {
+            opens: exchange.opens,
+            ..Exchange::following(exchange.purpose, exchange.thread)
+        };
+        self.stream_again(again, pause);
     }
 
     /// The stream is to be asked for again, unless too often in a row nothing came of it.
-    fn stream_again(&mut self, purpose: Purpose, mut thread: Thread, least: Duration) {
+    fn stream_again(&mut self, mut exchange: Exchange, least: Duration) {
         let Some(http) = &self.config.http else {
             return;
         };
-        thread.barren += 1;
-        if thread.barren > http.resumes {
-            return self.no_stream_for(purpose, "it was asked for again and again");
+        if exchange.thread.ended(http.resumes) {
+            return self.no_stream_for(exchange.purpose, "it was asked for again and again");
         }
-        let pause = thread.pause(http).max(least.min(http.retry_after_most));
+        let pause = exchange.thread.pause(http);
+        let pause = pause.max(least.min(http.retry_after_most));
         self.stats.resumes += 1;
-        self.begin_in(pause, Exchange::following(purpose, thread));
-    }
-
-    /// An exchange without a message is to begin after a while.
-    pub(super) fn begin_in(&mut self, pause: Duration, exchange: Exchange) {
-        if let Some(web) = &mut self.web {
-            let stream = web.add(exchange);
-            self.arm_in(Timer::Exchange(stream), pause);
-        }
+        self.begin_in(pause, exchange);
     }
 
     /// There is no stream for this.
@@ -156,17 +190,24 @@ impl Client {
                 self.lose(wire);
                 self.probe_now();
             }
-            Purpose::Farewell(_) | Purpose::Message | Purpose::Request(_) | Purpose::Spent => {}
+            Purpose::Farewell(..) | Purpose::Message | Purpose::Request(_) | Purpose::Spent => {}
         }
     }
 
     /// The handshake is over on both sides: a legacy server may say something by itself (S-LHTTP-13).
     pub(super) fn gate_opened(&mut self) {
         let is_legacy = self.voice.version().era() == Era::Legacy;
-        let is_streamable = self.web.as_ref().is_some_and(|web| web.is_streamable());
         let listens = self.config.http.as_ref().is_some_and(|http| http.listens);
-        if is_legacy && is_streamable && listens && self.state == State::Ready {
-            self.set_listen(Listen::On);
+        let Some(web) = &mut self.web else {
+            return;
+        };
+        if is_legacy
+            && web.is_streamable()
+            && web.listen != Listen::On
+            && listens
+            && self.state == State::Ready
+        {
+            web.listen = Listen::On;
             self.begin_now(Exchange::new(Purpose::Listen, Load::None));
         }
     }
@@ -180,12 +221,16 @@ impl Client {
 
 /// The transport of 2024-11-05.
 impl Client {
-    /// The server is looked for behind it (S-HTTP-41).
-    pub(super) fn try_old(&mut self, why: Box<str>) {
+    /// The server is looked for behind it (S-HTTP-41); `is_guess`: nothing speaks for it but silence.
+    pub(super) fn try_old(&mut self, why: Box<str>, is_guess: bool) {
         let (Some(web), Some(http)) = (&mut self.web, &self.config.http) else {
             return;
         };
-        web.carrier = Carrier::Old { why, posts: None };
+        web.carrier = Carrier::Old {
+            why,
+            is_guess,
+            posts: None,
+        };
         let patience = http.endpoint_timeout;
         self.timers.disarm(Timer::Probe);
         self.arm_in(Timer::Endpoint, patience);
@@ -197,7 +242,7 @@ impl Client {
         let Some(web) = &mut self.web else {
             return;
         };
-        if matches!(&web.carrier, Carrier::Old { posts: Some(_), .. }) {
+        if web.is_old() {
             return;
         }
         if !web.place(reference.trim()) {
@@ -205,23 +250,41 @@ impl Client {
         }
         web.is_known_old = true;
         self.timers.disarm(Timer::Endpoint);
+        if let Some(wire) = self.errands.wire_for(&Errand::Initialize) {
+            self.errands.close(wire);
+            self.drop_request(wire);
+        }
         match self.config.versions.newest_of(Era::Legacy) {
             Some(version) => self.proceed(Move::Say(Say::Initialize(version))),
             None => self.old_failed("no version to speak there is configured"),
         }
     }
 
-    /// It is not there, either: both reasons are told.
+    /// It is not there, either: both reasons are told. Where nothing but silence made us look, the answer may still come.
     pub(super) fn old_failed(&mut self, why: &str) {
         let Some(web) = &mut self.web else {
             return;
         };
         web.is_known_old = false;
-        let Carrier::Old { why: first, .. } = &web.carrier else {
-            return;
+        let is_old = |exchange: &Exchange| matches!(exchange.purpose, Purpose::Old);
+        let stream = web.exchanges.any(is_old);
+        let (said, is_guess) = match &web.carrier {
+            Carrier::Old { why, is_guess, .. } => (why, *is_guess),
+            Carrier::Streamable => return,
         };
-        let both = format!("{first}; nor is it behind the transport of 2024-11-05: {why}");
-        self.proceed(Move::Refused(both.into()));
+        let both = format!("{said}; nor is it behind the transport of 2024-11-05: {why}");
+        if let Some(stream) = stream {
+            self.abort_exchange(stream);
+            self.take_exchange(stream);
+        }
+        if is_guess {
+            self.timers.disarm(Timer::Endpoint);
+            if let Some(web) = &mut self.web {
+                web.carrier = Carrier::Streamable;
+            }
+        } else {
+            self.proceed(Move::Refused(both.into()));
+        }
     }
 
     /// Where messages go is not said in time, or `initialize` is not answered at all.
@@ -232,7 +295,7 @@ impl Client {
                 self.old_failed("it did not say in time where messages go");
             }
             Some(Carrier::Streamable) if self.state == State::Handshaking => {
-                self.try_old("`initialize` was not answered".into());
+                self.try_old("`initialize` was not answered".into(), true);
             }
             Some(_) | None => {}
         }
@@ -241,11 +304,7 @@ impl Client {
     /// S-SSE-06: with its stream, the connection is over.
     pub(super) fn old_stream_ended(&mut self, faults: &[Fault]) {
         self.note(faults);
-        let has_place = self.web.as_ref().is_some_and(|web| match &web.carrier {
-            Carrier::Old { posts, .. } => posts.is_some(),
-            Carrier::Streamable => false,
-        });
-        if has_place {
+        if self.web.as_ref().is_some_and(|web| web.is_old()) {
             self.down(Cause::Died);
         } else {
             self.old_failed("the stream ended before it said where messages go");

@@ -62,7 +62,7 @@ impl fmt::Display for Verb {
 }
 
 /// How a request begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {
     /// What to do.
@@ -98,6 +98,18 @@ impl<'a> RequestHead<'a> {
     pub fn with_fields(mut self, fields: Fields<'a>) -> RequestHead<'a> {
         self.fields = fields;
         self
+    }
+}
+
+/// A query may hold a secret.
+impl fmt::Debug for RequestHead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.target.split('?').next().unwrap_or_default();
+        f.debug_struct("RequestHead")
+            .field("verb", &self.verb)
+            .field("target", &path)
+            .field("fields", &self.fields)
+            .finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,7 @@ use super::early::Early;
 use super::ending::unavailable;
 use super::event::{Cancelled, Event, Peer, Request, State, Supplied};
 use super::frame::{Answer, Voice};
-use super::origin::{Origin, SessionKey, WireId};
+use super::origin::{Origin, WireId};
 use super::params::Params;
 use super::requests::Arrival;
 use super::seal::PREFIX;
@@ -200,7 +200,7 @@ impl Server {
         self.config.offer = Some(offer);
         for early in core::mem::take(&mut self.early) {
             match early {
-                Early::Initialized => self.initialized(SessionKey::DUPLEX),
+                Early::Initialized(session) => self.initialized(session),
                 Early::Request {
                     from,
                     id,
@@ -252,9 +252,11 @@ impl Server {
         });
     }
 
-    /// Whether the legacy client of a byte stream has introduced itself and waits to hear what is offered.
+    /// Whether the legacy client that this comes from has introduced itself and waits to hear what is offered.
     pub(super) fn awaits_agreement(&self, from: &Origin) -> bool {
-        from.is_duplex() && self.early.iter().any(Early::is_introduction_on_stream)
+        let mut early = self.early.iter();
+        let introduces = |session| early.any(|early| early.introduces(session));
+        from.session.is_some_and(introduces)
     }
 
     /// Whether an answer with this id would be taken for that of another request.

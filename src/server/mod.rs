@@ -5,7 +5,7 @@
 //! is written next, `ending` for the end. They alone carry decisions between the children, which know neither the machine
 //! nor each other: `origin` who says something, `params` what a request says to the server itself, `early` what waits for the offer, `legacy` the clients with a
 //! handshake, `requests` where each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words, `lanes` who is
-//! to hear them.
+//! to hear them. `http` is all that there is over HTTP alone, in the same order: the machine's part, and its children.
 
 mod admission;
 mod answers;

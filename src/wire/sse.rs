@@ -143,6 +143,13 @@ impl SseReader {
         }
     }
 
+    /// Whether nothing of an event has been read since the last one ended: what came since said nothing.
+    pub(crate) fn is_between_events(&self) -> bool {
+        let is_at_start =
+            matches!(self.place, Place::Mark(0) | Place::Name) && self.word.is_empty();
+        is_at_start && (self.given || !self.has_data && !self.has_id && self.name.is_empty())
+    }
+
     /// What comes next, taken from what is buffered and the front of `chunk`; what it used is cut off `chunk`.
     ///
     /// `None` means that `chunk` is used up. Call until then: that also lets go of the memory of a long event. Data of one

@@ -8,14 +8,15 @@ use core::time::Duration;
 use super::super::frame::Frame;
 use crate::config::Http;
 use crate::id::CallId;
+use crate::protocol::Version;
 use crate::time::Instant;
 use crate::wire::SseReader;
 
 /// What an exchange is for.
 #[derive(Debug)]
 pub(in crate::client) enum Purpose {
-    /// It ends this session.
-    Farewell(Box<str>),
+    /// It ends this session, in which this version was spoken.
+    Farewell(Box<str>, Option<Version>),
     /// The stream of what a legacy server says by itself.
     Listen,
     /// It carries a message that has no reply.
@@ -34,7 +35,8 @@ pub(in crate::client) enum Purpose {
 #[derive(Debug)]
 pub(in crate::client) enum Load {
     Call(CallId),
-    Frame(Frame),
+    /// A message of the link itself, and how often it was turned away.
+    Frame(Frame, u32),
     None,
 }
 
@@ -45,6 +47,12 @@ pub(in crate::client) struct Exchange {
     pub(in crate::client) thread: Thread,
     /// When the driver was told to begin it; `None`: it has its time still to come.
     pub(in crate::client) begun: Option<Instant>,
+    /// Where it went.
+    pub(in crate::client) target: Box<str>,
+    /// Bytes of its own body that the server may not have read yet.
+    pub(in crate::client) under_way: usize,
+    /// How often something arrived that was no event: the server says that it is there.
+    pub(in crate::client) beats: u32,
     /// The status of the response, once there is one.
     pub(in crate::client) status: Option<u16>,
     pub(in crate::client) body: Body,
@@ -65,6 +73,9 @@ impl Exchange {
             load,
             thread: Thread::default(),
             begun: None,
+            target: Box::default(),
+            under_way: 0,
+            beats: 0,
             status: None,
             body: Body::Ignored,
             is_in_session: false,
@@ -86,7 +97,7 @@ impl Exchange {
     pub(in crate::client) const fn wire(&self) -> Option<u64> {
         match self.purpose {
             Purpose::Request(wire) | Purpose::Resume(wire) => Some(wire),
-            Purpose::Farewell(_)
+            Purpose::Farewell(..)
             | Purpose::Listen
             | Purpose::Message
             | Purpose::Old
@@ -96,6 +107,11 @@ impl Exchange {
 
     pub(in crate::client) fn is_accepted(&self) -> bool {
         self.status.is_some_and(|status| status < 300)
+    }
+
+    /// Whether the server is busy and says for how long.
+    pub(in crate::client) fn is_put_off(&self) -> bool {
+        matches!(self.status, Some(429 | 503)) && self.retry_after.is_some()
     }
 
     pub(in crate::client) fn is_refused(&self) -> bool {
@@ -124,12 +140,24 @@ pub(in crate::client) struct Thread {
     pub(in crate::client) retry: Option<Duration>,
     /// How often in a row it brought nothing.
     pub(in crate::client) barren: u32,
+    /// It was good for something, be it that it said where it can be resumed or that it lasted: it is asked for ever less often, and
+    /// not given up.
+    pub(in crate::client) is_worth_it: bool,
+    /// How often it was refused for want of credentials.
+    pub(in crate::client) refusals: u32,
 }
 
 impl Thread {
     /// Something came of it.
     pub(in crate::client) fn bears(&mut self) {
         self.barren = 0;
+    }
+
+    /// It ended. Whether it is to be given up.
+    pub(in crate::client) fn ended(&mut self, most: u32) -> bool {
+        self.barren = self.barren.saturating_add(1);
+        let is_worth_it = core::mem::take(&mut self.is_worth_it);
+        self.barren > most && !is_worth_it
     }
 
     /// How long to wait before the stream is asked for again: as the server says, within reason (S-LHTTP-11), and ever longer where
@@ -212,7 +240,7 @@ mod tests {
         for (retry, pause) in [
             (None, 1_000),
             (Some(500), 500),
-            (Some(0), 100),
+            (Some(0), 250),
             (Some(86_400_000), 300_000),
         ] {
             let thread = Thread {

@@ -7,7 +7,7 @@ use super::super::event::{Cancelled, Peer};
 use super::super::frame::{Frame, Signal};
 use super::super::lanes::Kind;
 use super::super::legacy::Scope;
-use super::super::origin::{Lane, Origin, SessionKey};
+use super::super::origin::{Lane, Origin, SessionKey, Whose};
 use super::super::watchers::Choice;
 use super::super::{Server, Timer};
 use super::exchange::{Asked, Exchange};
@@ -216,6 +216,7 @@ impl Server {
         }
         self.lanes.remove(key.lane());
         self.end_legacy(key, &Cancelled::PeerGone);
+        self.forget_early(|early| early.is_of(Whose::Session(key)));
         self.timers.disarm(Timer::Idle(key));
         if let Some(http) = &mut self.http {
             if let Some(session) = http.sessions.close(key) {

@@ -1,0 +1,121 @@
+//! How requests begin: where they go and what their fields say. Decides nothing.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::exchange::{Exchange, Purpose};
+use super::{Carrier, Web};
+use crate::http::{Fields, RequestHead, Verb, names, value};
+use crate::protocol::{Era, Version};
+
+/// Both kinds of body that a response to a message can have (S-HTTP-07).
+const BOTH_KINDS: &str = "application/json, text/event-stream";
+
+/// The longest id of a session that is kept.
+const SESSION_ID_LIMIT: usize = 1_024;
+
+/// What the fields of a request say of the message in its body.
+#[derive(Debug)]
+pub(in crate::client) struct Message {
+    /// The version that it is written in.
+    pub(in crate::client) version: Version,
+    pub(in crate::client) method: Option<Cow<'static, str>>,
+    pub(in crate::client) name: Option<String>,
+    /// The fields that its tool wants to see.
+    pub(in crate::client) params: Vec<(String, String)>,
+    /// Whether it begins a legacy handshake.
+    pub(in crate::client) is_introduction: bool,
+}
+
+impl Web {
+    /// A message.
+    pub(in crate::client) fn post(&self, message: &Message) -> RequestHead<'static> {
+        let place = match &self.carrier {
+            Carrier::Old { posts, .. } => posts.as_ref().unwrap_or(&self.url),
+            Carrier::Streamable => &self.url,
+        };
+        let mut fields = Fields::new()
+            .and(names::CONTENT_TYPE, "application/json")
+            .and(names::ACCEPT, BOTH_KINDS);
+        match message.version.era() {
+            Era::Modern => {
+                fields.push(names::MCP_PROTOCOL_VERSION, message.version.as_str());
+                if let Some(method) = &message.method {
+                    fields.push(names::MCP_METHOD, value::encode(method).into_owned());
+                }
+                if let Some(name) = &message.name {
+                    fields.push(names::MCP_NAME, value::encode(name).into_owned());
+                }
+                for (name, value) in &message.params {
+                    fields.push(name.clone(), value.clone());
+                }
+            }
+            // S-SESS-06, S-LHTTP-20: neither belongs to the beginning of a handshake.
+            Era::Legacy if message.is_introduction => {}
+            Era::Legacy => self.identify(&mut fields),
+        }
+        RequestHead::new(Verb::Post, String::from(place.as_str())).with_fields(fields)
+    }
+
+    /// An exchange without a message.
+    pub(in crate::client) fn head(&self, exchange: &Exchange) -> RequestHead<'static> {
+        let mut fields = Fields::new();
+        let verb = match &exchange.purpose {
+            Purpose::Farewell(session, version) => {
+                fields.push(names::MCP_SESSION_ID, String::from(&**session));
+                name_version(&mut fields, *version);
+                Verb::Delete
+            }
+            Purpose::Old => {
+                fields.push(names::ACCEPT, "text/event-stream");
+                Verb::Get
+            }
+            Purpose::Listen
+            | Purpose::Message
+            | Purpose::Request(_)
+            | Purpose::Resume(_)
+            | Purpose::Spent => {
+                fields.push(names::ACCEPT, "text/event-stream");
+                self.identify(&mut fields);
+                if let Some(cursor) = &exchange.thread.cursor {
+                    fields.push(names::LAST_EVENT_ID, String::from(&**cursor));
+                }
+                Verb::Get
+            }
+        };
+        RequestHead::new(verb, String::from(self.url.as_str())).with_fields(fields)
+    }
+
+    /// S-SESS-03, S-LHTTP-20
+    fn identify(&self, fields: &mut Fields<'static>) {
+        if let Some(session) = &self.session {
+            fields.push(names::MCP_SESSION_ID, String::from(&**session));
+        }
+        if self.is_streamable() {
+            name_version(fields, self.version);
+        }
+    }
+}
+
+/// S-LHTTP-23: the first version that has sessions does not know the field.
+fn name_version(fields: &mut Fields<'static>, version: Option<Version>) {
+    if let Some(version) = version.filter(|version| *version >= Version::V2025_06_18) {
+        fields.push(names::MCP_PROTOCOL_VERSION, version.as_str());
+    }
+}
+
+/// The id of a session as the server gave it, if it is one (S-SESS-02).
+pub(in crate::client) fn session_id(fields: &Fields<'_>) -> Option<Box<str>> {
+    let id = fields.get(names::MCP_SESSION_ID)?;
+    let is_one = !id.is_empty()
+        && id.len() <= SESSION_ID_LIMIT
+        && id.bytes().all(|byte| matches!(byte, 0x21..=0x7e));
+    is_one.then(|| id.into())
+}
+
+/// Whether an event can be named in a field.
+pub(in crate::client) fn is_nameable(event: &str) -> bool {
+    !event.is_empty() && !event.bytes().any(|byte| byte < 0x20 || byte == 0x7f)
+}

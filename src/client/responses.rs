@@ -1,0 +1,571 @@
+//! What responses of HTTP mean for what was asked, and what follows when there is none (S-HTTP-22, S-HTTP-35).
+
+use alloc::format;
+
+use super::errand::{Errand, Found};
+use super::failure::{Cause, FailureKind};
+use super::http::{self, Body, Carrier, Exchange, Load, Purpose, Text};
+use super::inbound::Reply;
+use super::lifecycle::State;
+use super::{Client, Timer};
+use crate::fault::{Fault, FaultKind};
+use crate::http::{Fields, ResponseHead, delay, media, names};
+use crate::id::{CallId, StreamId};
+use crate::protocol::{Era, code};
+use crate::wire::{self, ErrorObject, Id, Inbound, SseReader};
+
+/// As many bytes of the body of an error are read.
+const ERROR_BODY: usize = 64 << 10;
+
+/// How they arrive.
+impl Client {
+    pub(super) fn response(&mut self, stream: StreamId, head: &ResponseHead<'_>) {
+        let status = head.status;
+        let Some(exchange) = self.exchange_mut(stream) else {
+            self.stats.stale_inputs += 1;
+            return;
+        };
+        // What is said before the response is none.
+        if status < 200 || exchange.status.is_some() {
+            return;
+        }
+        exchange.status = Some(status);
+        let unread = exchange.under_way;
+        self.exchange_sent(stream, unread);
+        self.timers.disarm(Timer::Exchange(stream));
+        // A server that only fails is no sign of life.
+        if status < 500 && self.speaks_on(stream) {
+            self.heard();
+        }
+        match status {
+            200..=299 => self.accepted(stream, &head.fields),
+            300..=399 => self.redirected(stream, status, head.fields.get(names::LOCATION)),
+            401 | 403 => self.unauthorized(stream, status, &head.fields),
+            _ => {
+                if let Some(exchange) = self.exchange_mut(stream) {
+                    exchange.body = Body::Text(Text::default());
+                    exchange.retry_after = delay::retry_after(&head.fields);
+                }
+                // What it says is wanted, but not for ever.
+                self.arm_in(Timer::Exchange(stream), self.linger());
+            }
+        }
+    }
+
+    /// Whether what arrives on an exchange shows that the server itself is there: with the transport of 2024-11-05, all that it says
+    /// comes on one stream.
+    fn speaks_on(&self, stream: StreamId) -> bool {
+        let Some(web) = &self.web else {
+            return false;
+        };
+        let exchange = web.exchanges.get(stream);
+        !web.is_old() || exchange.is_some_and(|e| matches!(e.purpose, Purpose::Old))
+    }
+
+    /// The server took what was sent.
+    fn accepted(&mut self, stream: StreamId, fields: &Fields<'_>) {
+        let limit = self.config.limits.message_bytes;
+        let is_old = self.web.as_ref().is_some_and(|web| web.is_old());
+        let kind = fields.get(names::CONTENT_TYPE);
+        let is_stream = kind.is_some_and(|kind| media::is(kind, "text/event-stream"));
+        let is_json = kind.is_none_or(|kind| media::is(kind, "application/json"));
+        let linger = self.linger();
+        if let Some(web) = self.web.as_mut().filter(|_| is_stream || is_json) {
+            web.arrived();
+        }
+        let Some(exchange) = self.exchange_mut(stream) else {
+            return;
+        };
+        // S-RES-06: one without an id does not take the cursor away.
+        let cursor = exchange.thread.cursor.as_deref().unwrap_or("");
+        let reader = Body::Events(SseReader::resuming(limit, cursor).into());
+        match exchange.purpose {
+            Purpose::Request(_) if is_old => {
+                self.spend_exchange(stream);
+            }
+            Purpose::Request(_) if is_stream => {
+                exchange.opens = http::session_id(fields);
+                exchange.body = reader;
+            }
+            Purpose::Request(_) if is_json => {
+                exchange.opens = http::session_id(fields);
+                exchange.body = Body::Text(Text::default());
+                if matches!(exchange.status, Some(202 | 204 | 205)) {
+                    self.arm_in(Timer::Exchange(stream), linger);
+                }
+            }
+            Purpose::Request(wire) => {
+                self.abort_exchange(stream);
+                self.take_exchange(stream);
+                let why = "the response is neither JSON nor a stream of events";
+                self.no_reply(wire, invalid(why));
+            }
+            Purpose::Listen | Purpose::Old | Purpose::Resume(_) if is_stream => {
+                exchange.body = reader;
+            }
+            Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
+                self.abort_exchange(stream);
+                if let Some(exchange) = self.take_exchange(stream) {
+                    let why = "the response is no stream of events";
+                    self.no_stream_for(exchange.purpose, why);
+                }
+            }
+            Purpose::Farewell(..) => self.farewell_said(stream),
+            Purpose::Message | Purpose::Spent => {
+                self.spend_exchange(stream);
+            }
+        }
+    }
+
+    /// Bytes of a response.
+    pub(super) fn exchange_bytes(&mut self, stream: StreamId, bytes: &[u8]) {
+        let Some(exchange) = self.exchange_mut(stream) else {
+            self.stats.stale_inputs += 1;
+            return;
+        };
+        let is_refused = exchange.is_refused();
+        let limit = if is_refused {
+            ERROR_BODY
+        } else {
+            self.config.limits.message_bytes
+        };
+        if !is_refused && self.speaks_on(stream) {
+            self.heard();
+        }
+        self.stats.bytes_in += bytes.len() as u64;
+        let body = self.web.as_mut();
+        match body.and_then(|web| web.exchanges.take_body(stream)) {
+            Some(Body::Text(mut text)) => {
+                text.push(bytes, limit);
+                self.put_body(stream, Body::Text(text));
+            }
+            Some(Body::Events(reader)) => self.events(stream, reader, bytes),
+            Some(Body::Ignored) | None => {}
+        }
+        self.check_unfinished(stream);
+    }
+
+    pub(super) fn put_body(&mut self, stream: StreamId, body: Body) {
+        if let Some(web) = &mut self.web {
+            web.exchanges.put_body(stream, body);
+        }
+    }
+
+    /// All that has not arrived whole has one bound: what passes it is too large.
+    fn check_unfinished(&mut self, stream: StreamId) {
+        let web = self.web.as_ref();
+        let held = web.map_or(0, |web| web.exchanges.buffered());
+        if held <= self.config.limits.unfinished_bytes {
+            return;
+        }
+        self.abort_exchange(stream);
+        // What a refusal says in many words matters less than the refusal.
+        if self.exchange_mut(stream).is_some_and(|e| e.is_refused()) {
+            return self.exchange_ended(stream, &[]);
+        }
+        let Some(exchange) = self.take_exchange(stream) else {
+            return;
+        };
+        let bytes = exchange.body.buffered() as u64;
+        match exchange.purpose {
+            Purpose::Request(wire) | Purpose::Resume(wire) => {
+                self.no_reply(wire, FailureKind::TooLarge { bytes });
+            }
+            Purpose::Listen => self.stream_failed(exchange),
+            Purpose::Old => self.old_stream_ended(&[]),
+            Purpose::Farewell(..) | Purpose::Message | Purpose::Spent => {}
+        }
+    }
+
+    /// Nothing more of a response arrives.
+    pub(super) fn exchange_ended(&mut self, stream: StreamId, faults: &[Fault]) {
+        if self.exchange_mut(stream).is_none() {
+            self.stats.stale_inputs += 1;
+            return;
+        }
+        let Some(exchange) = self.take_exchange(stream) else {
+            return;
+        };
+        let Some(status) = exchange.status else {
+            return self.lost_contact(exchange, faults);
+        };
+        if status >= 300 {
+            return self.refused(exchange, status);
+        }
+        match exchange.purpose {
+            Purpose::Request(wire) => match exchange.body {
+                Body::Text(_) => self.whole_reply(wire, exchange, faults),
+                Body::Events(_) => self.broke_off(wire, exchange),
+                Body::Ignored => {}
+            },
+            Purpose::Resume(wire) => self.broke_off(wire, exchange),
+            Purpose::Listen => self.listen_broke_off(exchange),
+            Purpose::Old => self.old_stream_ended(faults),
+            Purpose::Farewell(..) => self.bury_if_gone(),
+            Purpose::Message | Purpose::Spent => {}
+        }
+    }
+}
+
+/// What they bring.
+impl Client {
+    /// The whole body of a response that is one text.
+    fn whole_reply(&mut self, wire: u64, mut exchange: Exchange, faults: &[Fault]) {
+        let Body::Text(text) = core::mem::replace(&mut exchange.body, Body::Ignored) else {
+            return;
+        };
+        if text.is_too_long() {
+            let bytes = text.len;
+            return self.no_reply(wire, FailureKind::TooLarge { bytes });
+        }
+        let status = exchange.status.unwrap_or(200);
+        if text.bytes.trim_ascii().is_empty() {
+            if !faults.is_empty() {
+                return self.lose(wire);
+            }
+            let why = format!("the response has no reply in it (status {status})");
+            return self.no_reply(wire, invalid(&why));
+        }
+        let Ok(read) = core::str::from_utf8(&text.bytes) else {
+            return self.no_reply(wire, invalid("the response is not UTF-8"));
+        };
+        let read = read.strip_prefix('\u{feff}').unwrap_or(read);
+        let error = read_error(read).filter(|_| exchange.is_in_session);
+        if error.is_some() && self.is_session_loss(status, error.as_ref()) {
+            return self.session_lost(exchange);
+        }
+        match wire::parse(read) {
+            Ok(Inbound::One(message)) => {
+                self.message_for(Some(wire), exchange.opens.as_deref(), message);
+            }
+            Ok(Inbound::Batch(batch)) if self.allows_batches() => {
+                for message in batch.flatten() {
+                    self.message_for(Some(wire), None, message);
+                }
+            }
+            Ok(Inbound::Batch(_)) => {
+                let why = "the response is a batch, which the agreed version does not have";
+                return self.no_reply(wire, invalid(why));
+            }
+            Err(_) if !faults.is_empty() => return self.lose(wire),
+            Err(malformed) => {
+                return self.no_reply(wire, invalid(&format!("{malformed}")));
+            }
+        }
+        self.no_reply(
+            wire,
+            invalid("the response is not the reply to this request"),
+        );
+    }
+
+    /// A message on an exchange that carried the request `wire`, if one, and that opens this session.
+    pub(super) fn message_for(
+        &mut self,
+        wire: Option<u64>,
+        opens: Option<&str>,
+        message: wire::Message<'_>,
+    ) {
+        let about = wire.and_then(|wire| match self.errands.of_wire(wire) {
+            Some(Errand::Call(call)) => Some(*call),
+            Some(_) | None => None,
+        });
+        self.set_about(about);
+        match (message, wire) {
+            // It can mean nothing but what the exchange is about.
+            (wire::Message::Response { id: None, outcome }, Some(wire)) => {
+                self.reply_to(wire, outcome);
+            }
+            (message @ wire::Message::Response { .. }, _) => {
+                if let wire::Message::Response { id: Some(id), .. } = &message {
+                    if self.errands.get(id) == Some(&Errand::Initialize) {
+                        self.opens_session(opens);
+                    }
+                }
+                self.message(message);
+            }
+            (message @ (wire::Message::Notification { .. } | wire::Message::Request { .. }), _) => {
+                self.message(message);
+            }
+        }
+        self.set_about(None);
+    }
+
+    fn set_about(&mut self, about: Option<CallId>) {
+        if let Some(web) = &mut self.web {
+            web.about = about;
+        }
+    }
+
+    /// `initialize` is answered: in this session, by the transport that the answer came with.
+    fn opens_session(&mut self, id: Option<&str>) {
+        let Some(web) = &mut self.web else {
+            return;
+        };
+        web.session = id.map(Into::into);
+        if !web.is_old() && !web.is_streamable() {
+            web.carrier = Carrier::Streamable;
+            let is_old = |exchange: &Exchange| matches!(exchange.purpose, Purpose::Old);
+            if let Some(stream) = web.exchanges.any(is_old) {
+                self.abort_exchange(stream);
+                self.take_exchange(stream);
+            }
+        }
+    }
+
+    /// The reply to a request of ours, whichever way it came.
+    fn reply_to(&mut self, wire: u64, outcome: Reply<'_>) {
+        self.stats.messages_in += 1;
+        if let Found::Open(wire, errand) = self.errands.take(&id(wire)) {
+            self.served(wire);
+            self.replied(wire, errand, outcome);
+        }
+    }
+
+    /// There is no reply, and it is the server's fault.
+    pub(super) fn no_reply(&mut self, wire: u64, kind: FailureKind) {
+        if !self.is_awaited(wire) {
+            return;
+        }
+        // What was found where the server sent us is not the server.
+        let is_stranger = matches!(kind, FailureKind::Invalid { .. });
+        if let Some(web) = self.web.as_mut().filter(|_| is_stranger) {
+            web.go_home();
+        }
+        let text = format!("{kind}");
+        let error = ErrorObject::new(code::INTERNAL_ERROR, text);
+        self.broken_reply(&id(wire), kind, error);
+    }
+}
+
+/// What it means that something is refused.
+impl Client {
+    fn refused(&mut self, exchange: Exchange, status: u16) {
+        let text = match &exchange.body {
+            Body::Text(text) => core::str::from_utf8(&text.bytes).unwrap_or(""),
+            Body::Events(_) | Body::Ignored => "",
+        };
+        let error = read_error(text);
+        let is_post = matches!(exchange.purpose, Purpose::Message | Purpose::Request(_));
+        let is_loss = exchange.is_in_session && self.is_session_loss(status, error.as_ref());
+        if is_post && is_loss {
+            return self.session_lost(exchange);
+        }
+        let is_busy = matches!(status, 429 | 503);
+        match exchange.purpose {
+            Purpose::Message | Purpose::Request(_) if exchange.is_put_off() => {
+                self.put_off(exchange, status);
+            }
+            Purpose::Request(wire) => self.refused_request(wire, status, error),
+            Purpose::Listen | Purpose::Resume(_) if status >= 500 || is_busy => {
+                self.stream_failed(exchange);
+            }
+            Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
+                let why = format!("status {status}");
+                self.no_stream_for(exchange.purpose, &why);
+                // It may have no such stream; or it knows the session no more, which only another message can tell.
+                if exchange.is_in_session && status == 404 {
+                    self.probe_now();
+                }
+            }
+            Purpose::Message => {
+                let what = format!("a message was refused with status {status}");
+                self.noise(&what, text.as_bytes());
+            }
+            Purpose::Farewell(..) => self.bury_if_gone(),
+            Purpose::Spent => {}
+        }
+    }
+
+    fn refused_request(&mut self, wire: u64, status: u16, error: Option<ErrorObject>) {
+        let Some(errand) = self.errands.of_wire(wire).cloned() else {
+            return;
+        };
+        if let Errand::Discover | Errand::Initialize | Errand::Revive = errand {
+            return self.handshake_refused(wire, status, error);
+        }
+        let is_modern = self.voice.version().era() == Era::Modern;
+        let is_probe = errand == Errand::Probe;
+        let is_strange = match &error {
+            _ if !is_modern => false,
+            Some(error) => is_probe && is_unlike_modern(error),
+            None => matches!(status, 400 | 404 | 405),
+        };
+        match error {
+            Some(error) => {
+                self.errands.close(wire);
+                self.replied(wire, errand, Err(error));
+            }
+            None => {
+                // What is refused for what it is was not run.
+                if let (Errand::Call(call), true) = (&errand, is_unread(status)) {
+                    self.calls.send_later(*call, self.now);
+                }
+                self.no_reply(wire, FailureKind::Status { status });
+            }
+        }
+        // No modern server answers so: is it still one?
+        match (is_strange, is_probe) {
+            (true, true) => self.changed_its_era(),
+            (true, false) => self.probe_now(),
+            (false, _) => {}
+        }
+    }
+
+    /// The server is elsewhere. Only another place of the same server is as good.
+    fn redirected(&mut self, stream: StreamId, status: u16, location: Option<&str>) {
+        let Some(exchange) = self.spend_exchange(stream) else {
+            return;
+        };
+        // Others may be meant to be gotten instead, which is no way to send a message.
+        let web = self.web.as_mut().filter(|_| matches!(status, 307 | 308));
+        let follows = web.is_some_and(|web| web.follow(&exchange.target, location));
+        match exchange.purpose {
+            Purpose::Message | Purpose::Request(_) if follows => self.say_again(exchange.load),
+            Purpose::Listen | Purpose::Old | Purpose::Resume(_) if follows => {
+                self.begin_now(Exchange::following(exchange.purpose, exchange.thread));
+            }
+            Purpose::Request(wire) => self.refused_request(wire, status, None),
+            Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
+                self.no_stream_for(exchange.purpose, "it is elsewhere");
+            }
+            Purpose::Farewell(..) => self.bury_if_gone(),
+            Purpose::Message | Purpose::Spent => {}
+        }
+    }
+
+    /// What was not read where it went is said again.
+    fn say_again(&mut self, load: Load) {
+        match load {
+            Load::Call(call) => {
+                if let Some(wire) = self.calls.call(call).and_then(|call| call.wire()) {
+                    self.errands.close(wire);
+                    self.calls.send_later(call, self.now);
+                    self.arm_call(call);
+                }
+            }
+            Load::Frame(frame, times) => {
+                if frame.wire().is_none_or(|wire| self.is_wanted(wire)) {
+                    self.frames.push_again(frame, times);
+                }
+            }
+            Load::None => {}
+        }
+    }
+
+    /// Whether a request of the link itself is worth saying again.
+    pub(super) fn is_wanted(&self, wire: u64) -> bool {
+        let errand = self.errands.of_wire(wire);
+        errand.is_some_and(|errand| *errand != Errand::LateDiscover)
+    }
+}
+
+/// What follows when there is no response.
+impl Client {
+    /// The server could not be reached, or cut the connection before it said a word.
+    fn lost_contact(&mut self, exchange: Exchange, faults: &[Fault]) {
+        match exchange.purpose {
+            Purpose::Listen | Purpose::Resume(_) => {
+                self.stream_failed(exchange);
+                return self.probe_now();
+            }
+            Purpose::Request(wire) if !self.is_wanted(wire) => return self.probe_now(),
+            Purpose::Farewell(..) => return self.bury_if_gone(),
+            Purpose::Spent => return,
+            Purpose::Message | Purpose::Old | Purpose::Request(_) => {}
+        }
+        self.note(faults);
+        let says_unsent =
+            |fault: &Fault| matches!(fault.kind(), FaultKind::NameNotFound | FaultKind::Refused);
+        let is_unsent = !faults.is_empty() && faults.iter().all(says_unsent);
+        match (exchange.purpose, exchange.load) {
+            (Purpose::Request(wire), Load::Call(call)) => {
+                self.errands.close(wire);
+                if is_unsent {
+                    // Nobody was there to read it.
+                    self.calls.send_later(call, self.now);
+                    self.arm_call(call);
+                } else {
+                    self.cut_off(call, FailureKind::NoContact);
+                }
+            }
+            (Purpose::Request(wire), _) if self.state != State::Handshaking => self.lose(wire),
+            (_, _) => {}
+        }
+        self.wind_down(Cause::Unreachable, self.config.policy.close_grace);
+    }
+
+    /// The reply to a request is lost: the response broke off, and the rest of it cannot be had.
+    pub(super) fn lose(&mut self, wire: u64) {
+        let Some(errand) = self.errands.close(wire) else {
+            return;
+        };
+        match errand {
+            Errand::Call(call) => self.cut_off(call, FailureKind::Cut),
+            Errand::Page(list) => {
+                self.settle_lost_page(list, &FailureKind::Cut);
+                self.catalog.begin_again(list);
+            }
+            Errand::Listen => self.listen_ended(wire, None),
+            Errand::Discover | Errand::Initialize | Errand::Revive => {
+                self.down(Cause::Unreachable);
+            }
+            Errand::LateDiscover | Errand::Probe => {}
+            Errand::SetLevel | Errand::Subscribe(_) | Errand::Unsubscribe => {
+                let error = ErrorObject::new(code::INTERNAL_ERROR, "the reply was lost");
+                self.replied(wire, errand, Err(error));
+            }
+        }
+    }
+
+    /// The reply to a call is lost; whether it ran is not known.
+    fn cut_off(&mut self, call: CallId, kind: FailureKind) {
+        if self
+            .calls
+            .requeue(call, self.now, self.config.policy.resends)
+        {
+            self.stats.requeued += 1;
+            self.arm_call(call);
+        } else {
+            self.fail(call, kind);
+        }
+    }
+}
+
+/// Whether a request that is refused with this status was not run.
+pub(super) const fn is_unread(status: u16) -> bool {
+    matches!(
+        status,
+        401 | 403 | 404 | 405 | 406 | 411 | 413 | 414 | 415 | 421 | 429 | 431
+    )
+}
+
+/// Whether no modern server answers with such an error and a status of 4xx.
+const fn is_unlike_modern(error: &ErrorObject) -> bool {
+    !code::is_modern_evidence(error.code)
+        && !matches!(
+            error.code,
+            code::INVALID_PARAMS
+                | code::INVALID_REQUEST
+                | code::METHOD_NOT_FOUND
+                | code::PARSE_ERROR
+        )
+}
+
+fn invalid(why: &str) -> FailureKind {
+    FailureKind::Invalid { why: why.into() }
+}
+
+fn id(wire: u64) -> Id {
+    Id::Number(i64::try_from(wire).unwrap_or(i64::MAX))
+}
+
+/// The error of JSON-RPC that a body is, if it is one.
+fn read_error(text: &str) -> Option<ErrorObject> {
+    match wire::parse(text) {
+        Ok(Inbound::One(wire::Message::Response {
+            outcome: Err(error),
+            ..
+        })) => Some(error),
+        _ => None,
+    }
+}
