@@ -69,7 +69,7 @@ fn scripts_cut(chunking: &str) -> Outcome {
     let runner = runner();
     cargo_with(
         &format!(
-            "{runner} --all-features --test asks --test failures_* --test founding --test server_*"
+            "{runner} --all-features --test asks --test failures_* --test founding --test http_* --test server_*"
         ),
         |command| {
             command.env("EVERLINK_CHUNKING", chunking);
