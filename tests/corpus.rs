@@ -49,6 +49,11 @@ fn relay() {
 }
 
 #[test]
+fn server_http() {
+    replay("server_http", exercise::server_http);
+}
+
+#[test]
 fn server_stdio() {
     replay("server_stdio", exercise::server_stdio);
 }

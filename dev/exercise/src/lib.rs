@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A client over HTTP, the server end, both ends together and the relay are played likewise: see [`mod@web`], [`mod@server`],
-//! [`mod@both`] and [`mod@relay`].
+//! [`mod@site`], [`mod@both`], [`mod@net`] and [`mod@relay`].
 //!
 //! # Fuzzing
 //!
@@ -39,6 +39,7 @@ pub mod relay;
 mod rules;
 mod script;
 pub mod server;
+pub mod site;
 mod sse;
 pub mod web;
 
@@ -64,6 +65,14 @@ pub fn client_http(data: &[u8]) {
     let setup = web::setup(&mut tape);
     let ops = web::Op::read_all(&mut tape);
     web::run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a server over HTTP.
+pub fn server_http(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = site::Setup::read(&mut tape);
+    let ops = site::Op::read_all(&mut tape);
+    site::run(&setup, &ops);
 }
 
 /// Plays `data` as the life of a server over a byte stream.

@@ -470,7 +470,7 @@ impl Rules {
                 let fits = match state {
                     State::Handshaking => early,
                     // What is in flight may go on; nothing new is asked of a server on its way down.
-                    State::Draining => self.is_http() || is_another_round(&message["params"]),
+                    State::Draining => is_another_round(&message["params"]),
                     state => state == State::Ready,
                 };
                 assert!(fits, "{method} while {state}");
@@ -721,7 +721,7 @@ impl Rules {
                 assert!(!call.marked || fits, "(7) {:?}, {:?}", failure, call.writes);
                 let text = failure.to_string();
                 assert!(text.contains(&*failure.method) && text.contains(&id.to_string()));
-                if failure.kind == FailureKind::Lost && !is_http {
+                if failure.kind == FailureKind::Lost {
                     assert!(failure.ended.is_some(), "lost to nothing");
                 }
             }
