@@ -1,5 +1,7 @@
 //! A driver, clients, an application and a clock that do what the script says. Judges nothing but what needs two looks.
 
+use std::time::Duration;
+
 use everlink::http::{RequestHead, Verb};
 use everlink::protocol::LogLevel;
 use everlink::server::{InputRequired, Misuse, Progress, State};
@@ -15,6 +17,9 @@ use super::script::{Op, Setup};
 use crate::app::{HORIZON, POLLS, Transcript};
 use crate::script::Nap;
 use crate::server::{Speech, offer, question};
+
+/// The resolution of the deadlines.
+const TICK: Duration = Duration::from_millis(1);
 
 /// Plays a script to its end, checks every rule on the way, and lets the server close.
 ///
@@ -79,17 +84,17 @@ impl<'s> World<'s> {
     /// A server that is shut down ends, whatever its clients do, and then it is over.
     fn close(&mut self) {
         self.step(Server::shutdown);
-        for _ in 0..8 {
+        let (drain, flush) = (self.setup.config.drain, self.setup.config.flush);
+        for span in [Duration::ZERO, drain, flush, TICK] {
             self.read_all();
-            self.nap(Nap::ToDeadline);
+            self.now = self.now + span.max(TICK);
+            self.tell_time();
             self.drain();
         }
         if !self.rules.is_closed() {
             // Without a limit to its patience it waits for clients as long as that takes.
-            let config = &self.setup.config;
-            let waits = [config.drain, config.flush];
-            let mut waits = waits.into_iter().map(|span| self.now + span);
-            let for_ever = waits.any(|end| end == Instant::MAX);
+            let mut ends = [drain, flush].into_iter().map(|span| self.now + span);
+            let for_ever = ends.any(|end| end == Instant::MAX);
             assert!(for_ever, "(13) it does not end: {:?}", self.server);
             for stream in self.rules.open() {
                 self.gone(stream);
@@ -106,7 +111,7 @@ impl<'s> World<'s> {
         self.step(|server, now| server.offer(now, offer(0)));
         self.drain();
         let mut stats = self.server.stats();
-        stats.stale_inputs = 0;
+        (stats.stale_inputs, stats.bytes_in) = (0, 0);
         self.transcript.note(&stats);
     }
 
@@ -421,6 +426,10 @@ impl World<'_> {
         if let Nap::Untold(_) = nap {
             return;
         }
+        self.tell_time();
+    }
+
+    fn tell_time(&mut self) {
         self.step(|server, now| server.handle_timeout(now));
         if let Some(next) = self.server.poll_timeout() {
             let later = next.at > self.told || next.wake == Wake::Output;
@@ -458,6 +467,7 @@ impl World<'_> {
         let looked = (format!("{:?}", self.server), self.server.poll_timeout());
         self.server.handle(self.told, input);
         let looks = (format!("{:?}", self.server), self.server.poll_timeout());
+        before.bytes_in = self.server.stats().bytes_in;
         assert_eq!(looks, looked, "a useless input was heard");
         assert_eq!(
             self.server.stats(),
