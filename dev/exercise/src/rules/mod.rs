@@ -1,7 +1,10 @@
 //! What must always hold, as seen from outside: from what goes in, what comes out, and what the link says of itself.
 //! Plays nothing. Numbers in brackets are those of the rules in the design: (1) one outcome, (2) the state is the
 //! truth, (3) epochs do not mix, (4) a planned close is free, (5) one budget, (7) no silent replay, (8) nothing stale
-//! survives, (9) a peer cannot hurt the process, (10) time moves only by input, (13) the ladder.
+//! survives, (9) a peer cannot hurt the process, (10) time moves only by input, (13) the ladder. What `exchanges` of HTTP
+//! must keep to is apart.
+
+mod exchanges;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,9 +15,12 @@ use everlink::client::{
 use everlink::protocol::{Era, Repeat, method};
 use everlink::{
     Binding, CallId, Client, Config, Epoch, Fault, Input, Instant, Limit, List, Output, Stats,
-    Wake, WhenSpent,
+    StreamId, Wake, WhenSpent,
 };
 use serde_json::Value;
+
+use exchanges::Exchanges;
+pub(crate) use exchanges::ORIGIN;
 
 /// The resolution of the link's deadlines.
 const TICK: Duration = Duration::from_millis(1);
@@ -89,6 +95,8 @@ struct Call {
     /// Whether it can be told on the wire.
     marked: bool,
     writes: Vec<(Epoch, i64)>,
+    /// How often it was sent again over HTTP although it may have run.
+    repeats: u32,
     done: bool,
 }
 
@@ -98,6 +106,7 @@ pub(crate) struct Rules {
     /// The state as the events tell it.
     state: State,
     lives: BTreeMap<Epoch, Life>,
+    exchanges: Exchanges,
     calls: BTreeMap<CallId, Call>,
     marks: BTreeMap<u64, CallId>,
     wires: BTreeSet<i64>,
@@ -105,6 +114,8 @@ pub(crate) struct Rules {
     opened_at: Option<Instant>,
     ready_at: Option<Instant>,
     timed_at: Option<Instant>,
+    /// Why the present life is being taken down, or the last one was.
+    cause: Option<Cause>,
     shut_down: bool,
     /// Bytes of what was polled since nothing waited.
     heard: usize,
@@ -124,6 +135,7 @@ impl Rules {
             config,
             state: State::Idle,
             lives: BTreeMap::new(),
+            exchanges: Exchanges::default(),
             calls: BTreeMap::new(),
             marks: BTreeMap::new(),
             wires: BTreeSet::new(),
@@ -131,6 +143,7 @@ impl Rules {
             opened_at: None,
             ready_at: None,
             timed_at: None,
+            cause: None,
             shut_down: false,
             heard: 0,
             fed: 0,
@@ -139,6 +152,15 @@ impl Rules {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.state == State::Closed
+    }
+
+    fn is_http(&self) -> bool {
+        self.config.binding == Binding::Http
+    }
+
+    /// Whether an exchange goes on, as far as the driver knows.
+    pub(crate) fn is_under_way(&self, stream: StreamId) -> bool {
+        self.exchanges.is_open(stream)
     }
 
     /// How many bytes of this life are not reported as sent.
@@ -177,6 +199,7 @@ impl Rules {
                 may_repeat: by_nature || options.idempotent,
                 marked: mark.is_some(),
                 writes: Vec::new(),
+                repeats: 0,
                 done: false,
             },
         );
@@ -203,12 +226,17 @@ impl Rules {
 
     /// Something is about to be told of the transport that lives.
     pub(crate) fn input(&mut self, epoch: Epoch, input: &Input<'_>) {
+        // What does not fit is not looked at.
+        let fits = self.config.limits.unfinished_bytes >= 1 << 20;
+        let is_heard = |call: CallId| fits && !self.calls[&call].done;
+        self.exchanges.hear(input, is_heard);
+        let is_http = self.is_http();
         let life = self.lives.get_mut(&epoch).expect("a life");
         let real = |faults: &[Fault]| faults.iter().any(|fault| !fault.kind().only_says_closed());
         match input {
             Input::Bytes { bytes, .. } => self.fed = self.fed.max(bytes.len()),
             Input::End { faults, .. } => {
-                life.ended = true;
+                life.ended |= !is_http;
                 life.faulty |= real(faults);
             }
             Input::Exited { .. } => life.exited = true,
@@ -216,7 +244,7 @@ impl Rules {
                 life.stillborn = true;
                 life.faulty |= real(faults);
             }
-            Input::WriteFailed { faults, .. } => {
+            Input::WriteFailed { faults, .. } if !is_http => {
                 life.unwritable = true;
                 life.faulty |= real(faults);
             }
@@ -316,6 +344,10 @@ impl Rules {
     ) {
         assert!(!self.is_closed(), "{output:?} after the last event");
         match output {
+            Output::Abort { epoch, stream } => {
+                self.life(*epoch);
+                self.exchanges.abort(*epoch, *stream);
+            }
             Output::CloseWrite { epoch } => self.climb(*epoch, Rung::CloseWrite),
             Output::Event(event) => self.event(event, client, now),
             Output::Kill { epoch } => self.climb(*epoch, Rung::Kill),
@@ -337,6 +369,22 @@ impl Rules {
                 let life = self.life(*epoch);
                 assert!(life.open && life.told, "{epoch} is let go out of turn");
                 life.released = true;
+                self.exchanges.release(*epoch);
+            }
+            Output::Request {
+                epoch,
+                stream,
+                head,
+                len,
+            } => {
+                assert_eq!(bytes.len(), *len);
+                let message = match len {
+                    0 => Value::Null,
+                    _ => serde_json::from_slice(bytes).expect("JSON"),
+                };
+                assert!(self.life(*epoch).open, "begun before the life");
+                let call = self.begun(*epoch, &message);
+                self.exchanges.begin(*epoch, *stream, head, &message, call);
             }
             Output::Terminate { epoch } => {
                 assert_eq!(
@@ -365,6 +413,7 @@ impl Rules {
     }
 
     fn climb(&mut self, epoch: Epoch, rung: Rung) {
+        assert!(!self.is_http(), "{rung:?} over HTTP");
         assert_eq!(self.state, State::Closing, "{rung:?} of {epoch}");
         let life = self.life(epoch);
         assert!(
@@ -376,7 +425,6 @@ impl Rules {
     }
 
     fn written(&mut self, epoch: Epoch, bytes: &[u8]) {
-        let state = self.state;
         let window = self.config.limits.write_window;
         let life = self.life(epoch);
         assert!(
@@ -396,12 +444,29 @@ impl Rules {
             "two lines in one"
         );
         let message: Value = serde_json::from_slice(line).expect("JSON");
+        self.said(epoch, &message);
+    }
+
+    /// A message over HTTP, or nothing. Which call it is.
+    fn begun(&mut self, epoch: Epoch, message: &Value) -> Option<CallId> {
+        if message.is_null() {
+            return None;
+        }
+        assert!(is_alive(self.state), "{message} while {}", self.state);
+        self.said(epoch, message)
+    }
+
+    /// Which call it is, if it is one.
+    fn said(&mut self, epoch: Epoch, message: &Value) -> Option<CallId> {
+        let state = self.state;
         assert_eq!(message["jsonrpc"], "2.0");
         let (id, method) = (message.get("id"), message.get("method"));
         let outcome = message.get("result").or(message.get("error"));
         match (id, method, outcome) {
             (Some(wire), Some(Value::String(method)), None) => {
-                let early = matches!(&**method, "initialize" | "server/discover");
+                // A session of a life before is tried with a ping.
+                let early = matches!(&**method, "initialize" | "server/discover")
+                    || self.is_http() && method == "ping";
                 let fits = match state {
                     State::Handshaking => early,
                     // What is in flight may go on; nothing new is asked of a server on its way down.
@@ -410,23 +475,40 @@ impl Rules {
                 };
                 assert!(fits, "{method} while {state}");
                 let wire = wire.as_i64().expect("an integer id");
-                assert!(self.wires.insert(wire), "(7) wire id {wire} again");
-                self.requested(epoch, wire, &message["params"]);
+                // What the link itself wants to know is asked again as it was, where nobody read it.
+                let may_be = self.is_http() && !self.exchanges.may_have_been_read(wire);
+                assert!(
+                    self.wires.insert(wire) || may_be,
+                    "(7) wire id {wire} again"
+                );
+                self.requested(epoch, wire, &message["params"])
             }
-            (None, Some(Value::String(_)), None) | (Some(_), None, Some(_)) => {}
+            (None, Some(Value::String(_)), None) | (Some(_), None, Some(_)) => None,
             _ => panic!("no message: {message}"),
         }
     }
 
-    fn requested(&mut self, epoch: Epoch, wire: i64, params: &Value) {
+    fn requested(&mut self, epoch: Epoch, wire: i64, params: &Value) -> Option<CallId> {
         let mark = params["mark"].as_u64().or(params["_meta"]["mark"].as_u64());
-        let Some(call) = mark.and_then(|mark| self.marks.get(&mark)) else {
-            return;
-        };
+        let call = mark.and_then(|mark| self.marks.get(&mark))?;
         let resends = self.config.policy.resends as usize;
         let again = is_another_round(params);
         let record = self.calls.get_mut(call).expect("a call that was accepted");
         assert!(!record.done, "(1) {call} is sent after its outcome");
+        if self.config.binding == Binding::Http {
+            record.writes.push((epoch, wire));
+            let before = self.exchanges.before(*call);
+            let goes_on = before == exchanges::Before::Wanted && again;
+            if before != exchanges::Before::NotRun && !goes_on {
+                assert!(record.may_repeat, "(7) {call} is repeated: {before:?}");
+                record.repeats += 1;
+                assert!(
+                    record.repeats as usize <= resends,
+                    "(7) {call} is repeated too often"
+                );
+            }
+            return Some(*call);
+        }
         let here = record
             .writes
             .iter()
@@ -458,10 +540,17 @@ impl Rules {
                 "(9) {count} calls in flight"
             );
         }
+        Some(*call)
     }
 
     fn event(&mut self, event: &Event, client: &Client, now: Instant) {
         let retry = self.config.policy.retry;
+        // A server over HTTP can ask to be left alone for longer.
+        let longest = self.config.http.as_ref();
+        let longest = longest.map_or(Duration::ZERO, |http| {
+            http.retry_after_most.max(http.resume_least)
+        });
+        let longest = longest.max(retry.floor).max(TICK);
         match event {
             Event::Opening { .. } => self.enter(State::Opening),
             Event::Handshaking { .. } => self.enter(State::Handshaking),
@@ -480,7 +569,7 @@ impl Rules {
             Event::Waiting { until, .. } => {
                 self.enter(State::Waiting);
                 assert!(
-                    *until <= now + retry.cap.max(retry.floor).max(TICK),
+                    *until <= now + retry.cap.max(longest),
                     "(5) waits beyond the cap"
                 );
             }
@@ -489,7 +578,7 @@ impl Rules {
                 match retry.when_spent {
                     WhenSpent::Park { probe, .. } => {
                         assert!(
-                            *until <= now + probe.max(retry.floor).max(TICK),
+                            *until <= now + probe.max(longest),
                             "(5) parked for too long"
                         );
                     }
@@ -498,8 +587,9 @@ impl Rules {
             }
             Event::Closed => {
                 self.enter(State::Closed);
-                let spent =
-                    retry.when_spent == WhenSpent::Close && client.failures() > retry.budget;
+                let is_shut_out = self.cause == Some(Cause::Unauthorized);
+                let spent = retry.when_spent == WhenSpent::Close
+                    && (client.failures() > retry.budget || is_shut_out);
                 assert!(self.shut_down || spent, "closed by itself");
                 assert!(
                     self.calls.values().all(|call| call.done),
@@ -555,6 +645,8 @@ impl Rules {
 
     fn closing(&mut self, epoch: Epoch, cause: &Cause) {
         let (shut_down, dialect) = (self.shut_down, self.config.dialect);
+        let is_http = self.is_http();
+        self.cause = Some(cause.clone());
         let life = self.life(epoch);
         life.planned = match cause {
             Cause::AskedTo { .. } => {
@@ -563,7 +655,7 @@ impl Rules {
             }
             Cause::EraProbe => {
                 assert_eq!(dialect, everlink::Dialect::Automatic);
-                let died = life.ended || life.exited || life.unwritable;
+                let died = is_http || life.ended || life.exited || life.unwritable;
                 assert!(died, "nothing died of the probe");
                 true
             }
@@ -572,7 +664,7 @@ impl Rules {
                 true
             }
             Cause::Died => {
-                let died = life.ended || life.exited || life.unwritable;
+                let died = is_http || life.ended || life.exited || life.unwritable;
                 assert!(died, "nothing died");
                 false
             }
@@ -580,6 +672,7 @@ impl Rules {
                 assert!(life.stillborn, "it did open");
                 false
             }
+            Cause::Unauthorized => true,
             _ => false,
         };
     }
@@ -589,6 +682,15 @@ impl Rules {
         let life = self.life(ended.epoch);
         assert!(!life.told, "{} ends twice", ended.epoch);
         life.told = true;
+        assert!(!ended.to_string().is_empty());
+        if binding == Binding::Http {
+            // What was no part of a message costs nothing, so not every fault counts.
+            let may_be_free = life.planned || ended.cause == Cause::SessionLost;
+            let may_cost = !life.planned || life.faulty;
+            let is_fair = if ended.counted { may_cost } else { may_be_free };
+            assert!(is_fair && !ended.abandoned, "(4) {life:?} {ended:?}");
+            return;
+        }
         let costs = !life.planned || life.faulty || ended.abandoned;
         assert_eq!(ended.counted, costs, "(4) {life:?} {ended:?}");
         let reaped = life.exited || binding == Binding::Socket;
@@ -599,10 +701,10 @@ impl Rules {
         } else {
             assert!(gone, "(13) not gone: {life:?}");
         }
-        assert!(!ended.to_string().is_empty());
     }
 
     fn done(&mut self, id: CallId, outcome: &Outcome) {
+        let is_http = self.is_http();
         let call = self.calls.get_mut(&id).expect("a call that was accepted");
         assert!(!call.done, "(1) {id} has a second outcome");
         call.done = true;
@@ -611,12 +713,12 @@ impl Rules {
                 assert_eq!(failure.call, id);
                 let sent = !call.writes.is_empty();
                 let said = failure.delivery == Delivery::Unknown;
-                assert!(
-                    !call.marked || sent == said,
-                    "(7) {:?}, {:?}",
-                    failure,
-                    call.writes
-                );
+                let fits = if is_http {
+                    sent >= said && (said || !self.exchanges.may_have_run(id))
+                } else {
+                    sent == said
+                };
+                assert!(!call.marked || fits, "(7) {:?}, {:?}", failure, call.writes);
                 let text = failure.to_string();
                 assert!(text.contains(&*failure.method) && text.contains(&id.to_string()));
                 if failure.kind == FailureKind::Lost {
@@ -647,6 +749,8 @@ impl Rules {
             .is_some_and(|deadline| deadline.wake == Wake::Output);
         assert!(!waits, "(10) output waits and cannot be polled");
         assert_eq!(client.stats().calls, self.calls.len() as u64);
+        let is_awaited = |call: CallId| !self.calls[&call].done;
+        self.exchanges.drained(is_awaited, &self.config.limits);
         let done = self.calls.values().filter(|call| call.done).count();
         assert_eq!(
             client.stats().settled,
@@ -662,8 +766,11 @@ impl Rules {
                 .writes
                 .last()
                 .and_then(|(epoch, _)| self.lives.get(epoch));
+            // Over HTTP it may have been turned away unread.
+            let was_read =
+                !self.is_http() || self.exchanges.before(*id) != exchanges::Before::NotRun;
             assert!(
-                !life.is_some_and(Life::is_over),
+                !life.is_some_and(Life::is_over) || !was_read,
                 "(2) {id} outlives its server"
             );
         }
