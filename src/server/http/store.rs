@@ -93,7 +93,6 @@ pub trait EventStore: Send {
 }
 
 /// Sessions in memory, up to a number; beyond it the one that was put first goes.
-#[derive(Debug)]
 pub struct MemorySessions {
     records: BTreeMap<Box<str>, (u64, SessionRecord)>,
     /// The ids in the order in which they were put first.
@@ -140,6 +139,16 @@ impl SessionStore for MemorySessions {
         if let Some((place, _)) = self.records.remove(id) {
             self.order.remove(&place);
         }
+    }
+}
+
+/// The ids stay out.
+impl fmt::Debug for MemorySessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemorySessions")
+            .field("sessions", &self.records.len())
+            .field("most", &self.most)
+            .finish()
     }
 }
 
