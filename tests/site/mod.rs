@@ -51,7 +51,9 @@ use everlink::{
 };
 use serde_json::{Value, json};
 
-pub(crate) use ask::{Ask, Session, delete, get, initialize, modern, notice, post, with_meta};
+pub(crate) use ask::{
+    Ask, Session, declaring, delete, get, initialize, introduce, modern, notice, post, with_meta,
+};
 pub(crate) use exchange::{Exchange, Sse};
 
 /// What does not happen within this time never will.
@@ -59,6 +61,9 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// As many steps without any time passing are a spin.
 const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
+
+/// Every version with a handshake.
+pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// What is heard when nothing is.
 pub(crate) const NOTHING: [Value; 0] = [];
@@ -136,6 +141,35 @@ impl Site {
         stream
     }
 
+    /// Asks something that gets to the application.
+    #[track_caller]
+    pub(crate) fn taken(&mut self, ask: Ask) -> (StreamId, RequestId) {
+        let (shown, before) = (ask.to_string(), self.requests().len());
+        let stream = self.send(ask);
+        assert_eq!(self.requests().len(), before + 1, "{shown} does not arrive");
+        (stream, self.newest())
+    }
+
+    /// Asks something that the application answers so.
+    #[track_caller]
+    pub(crate) fn served(&mut self, ask: Ask, result: Value) -> StreamId {
+        let (stream, request) = self.taken(ask);
+        self.respond(request, result);
+        stream
+    }
+
+    /// Asks something that does not get to the application. The status, and the code of the error.
+    #[track_caller]
+    pub(crate) fn refused(&mut self, ask: Ask) -> (u16, i64) {
+        let (shown, before) = (ask.to_string(), self.requests().len());
+        let stream = self.send(ask);
+        assert_eq!(self.requests().len(), before, "{shown} arrives");
+        assert!(self.is_over(stream), "{shown} is not answered");
+        let code = self.answer(stream)["error"]["code"].as_i64();
+        let code = code.unwrap_or_else(|| panic!("{shown} is answered: {}", self.text(stream)));
+        (self.status(stream), code)
+    }
+
     /// Begins to ask something: the head alone.
     pub(crate) fn begin(&mut self, ask: &Ask) -> StreamId {
         self.last_stream += 1;
@@ -201,7 +235,18 @@ impl Site {
     /// The same, on behalf of a user.
     #[track_caller]
     pub(crate) fn session_by(&mut self, version: &str, user: Option<&str>) -> Session {
-        let begun = self.send(initialize(version).by(user));
+        self.session_with(initialize(version), version, user)
+    }
+
+    /// The same, begun so.
+    #[track_caller]
+    pub(crate) fn session_with(
+        &mut self,
+        begin: Ask,
+        version: &str,
+        user: Option<&str>,
+    ) -> Session {
+        let begun = self.send(begin.by(user));
         assert_eq!(self.status(begun), 200, "{:?}", self.text(begun));
         let answer = self.messages(begun).remove(0);
         assert_eq!(answer["result"]["protocolVersion"], version);
@@ -421,7 +466,8 @@ impl Site {
     }
 
     fn note(&mut self, what: String) {
-        self.transcript.push(format!("[{:?}] {what}", self.now));
+        let shown: String = what.chars().take(1_000).collect();
+        self.transcript.push(format!("[{:?}] {shown}", self.now));
     }
 
     fn count_step(&mut self) {
@@ -504,6 +550,39 @@ impl Site {
         self.exchange(stream).messages()
     }
 
+    /// The one response among the messages of an exchange.
+    #[track_caller]
+    pub(crate) fn answer(&self, stream: StreamId) -> Value {
+        let mut answers = self.messages(stream);
+        answers.retain(|message| message.get("method").is_none());
+        assert_eq!(answers.len(), 1, "{}", self.text(stream));
+        answers.remove(0)
+    }
+
+    /// The result in it.
+    #[track_caller]
+    pub(crate) fn result(&self, stream: StreamId) -> Value {
+        let answer = self.answer(stream);
+        assert!(answer.get("result").is_some(), "{answer} is an error");
+        answer["result"].clone()
+    }
+
+    /// What was said with this method, in order.
+    pub(crate) fn said(&self, stream: StreamId, method: &str) -> Vec<Value> {
+        let mut said = self.messages(stream);
+        said.retain(|message| message["method"] == method);
+        said
+    }
+
+    /// The id of the question that was put last with this method, to whomever.
+    #[track_caller]
+    pub(crate) fn question(&self, method: &str) -> Value {
+        let heard = self.exchanges.keys().flat_map(|s| self.said(*s, method));
+        let ids = heard.filter_map(|asked| asked.get("id").cloned());
+        let newest = ids.max_by_key(|id| id.as_u64());
+        newest.unwrap_or_else(|| panic!("nobody is asked {method}"))
+    }
+
     /// The id of the last event that has one.
     #[track_caller]
     pub(crate) fn last_event_id(&self, stream: StreamId) -> String {
@@ -533,6 +612,14 @@ impl Site {
     pub(crate) fn newest(&self) -> RequestId {
         let newest = self.requests().pop();
         newest.expect("a request arrived").request
+    }
+
+    /// What clients told that has no answer, in order.
+    pub(crate) fn notified(&self) -> Vec<&str> {
+        self.picked(|event| match event {
+            Event::Notified { method, .. } => Some(&**method),
+            _ => None,
+        })
     }
 
     /// Which requests need no answer any more, and why.
