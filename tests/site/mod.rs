@@ -545,6 +545,11 @@ impl Site {
         self.exchange(stream).sse()
     }
 
+    /// The same, or nothing where there is no such response (yet).
+    pub(crate) fn sse_or_nothing(&self, stream: StreamId) -> Vec<Sse> {
+        self.exchange(stream).sse_or_nothing()
+    }
+
     /// Every message of a response, whatever its kind.
     pub(crate) fn messages(&self, stream: StreamId) -> Vec<Value> {
         self.exchange(stream).messages()
