@@ -82,6 +82,12 @@ pub(crate) fn over(http: Http) -> Config {
     Config::new(everything(), [7; 16]).with_http(http)
 }
 
+/// The same, but for what is offered.
+pub(crate) fn offering(capabilities: ServerCapabilities) -> Config {
+    let offer = Offer::new("site", "1").with_capabilities(capabilities);
+    Config::new(offer, [7; 16]).with_http(Http::new())
+}
+
 /// The offer of everything that the protocol has.
 pub(crate) fn everything() -> Offer {
     let all = ServerCapabilities::default()
@@ -579,12 +585,19 @@ impl Site {
         said
     }
 
-    /// The id of the question that was put last with this method, to whomever.
+    /// The ids of the questions that were put with this method, to whomever, in order.
+    pub(crate) fn asked(&self, method: &str) -> Vec<Value> {
+        let heard = self.exchanges.keys().flat_map(|s| self.said(*s, method));
+        let mut ids: Vec<Value> = heard.filter_map(|asked| asked.get("id").cloned()).collect();
+        ids.sort_by_key(Value::as_u64);
+        ids.dedup();
+        ids
+    }
+
+    /// The id of the last of them.
     #[track_caller]
     pub(crate) fn question(&self, method: &str) -> Value {
-        let heard = self.exchanges.keys().flat_map(|s| self.said(*s, method));
-        let ids = heard.filter_map(|asked| asked.get("id").cloned());
-        let newest = ids.max_by_key(|id| id.as_u64());
+        let newest = self.asked(method).pop();
         newest.unwrap_or_else(|| panic!("nobody is asked {method}"))
     }
 
