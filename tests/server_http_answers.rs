@@ -285,10 +285,7 @@ fn s_http_24_nothing_is_said_of_what_was_taken_back() {
             server.log(now, Some(request), LogLevel::Error, None, data)
         }),
     ];
-    assert!(
-        late.iter()
-            .all(|done| *done == Err(Misuse::UnknownRequest))
-    );
+    assert!(late.iter().all(|done| *done == Err(Misuse::UnknownRequest)));
     site.pass(seconds(60));
     assert_eq!(site.text(stream), said);
     site.finish();

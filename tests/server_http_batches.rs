@@ -116,7 +116,10 @@ fn s_batch_07_an_array_means_nothing_elsewhere() {
     assert_eq!(site.refused(whole), (400, -32600));
     let stream = site.send(get().to("/sse"));
     let place = site.sse(stream)[0].data.clone().expect("a place");
-    for ask in [initialize("2024-11-05"), notice("notifications/initialized", Value::Null)] {
+    for ask in [
+        initialize("2024-11-05"),
+        notice("notifications/initialized", Value::Null),
+    ] {
         site.send(ask.to(&place));
     }
     let before = site.messages(stream).len();

@@ -70,7 +70,9 @@ fn s_err_03_the_servers_own_codes_are_defined() {
         session.post(1, "tools/call", json!({"name": "slow"})),
         session.post(3, "tools/call", json!({"name": "slow"})),
         session.post(3, "resources/subscribe", json!({})),
-        session.post(3, "ping", Value::Null).with("mcp-session-id", "x"),
+        session
+            .post(3, "ping", Value::Null)
+            .with("mcp-session-id", "x"),
         site::initialize("2025-11-25"),
         post(&json!([])),
     ] {
@@ -89,7 +91,8 @@ fn s_err_03_the_servers_own_codes_are_defined() {
 /// S-ERR-06, S-ERR-13: that a visit is needed first has its own code in 2025-11-25, and in no other version.
 #[test]
 fn s_err_13_a_visit_that_is_needed_first_has_its_own_error() {
-    let elicitation = json!({"mode": "url", "elicitationId": "e", "url": "https://example.com", "message": "?"});
+    let elicitation =
+        json!({"mode": "url", "elicitationId": "e", "url": "https://example.com", "message": "?"});
     let data = json!({"elicitations": [elicitation]});
     let error = || {
         let mut error = ErrorObject::new(-32_042, "sign in first");
@@ -99,8 +102,7 @@ fn s_err_13_a_visit_that_is_needed_first_has_its_own_error() {
     for version in LEGACY {
         let mut site = Site::new(config());
         let session = site.session(version);
-        let (stream, request) =
-            site.taken(session.post(1, "tools/call", json!({"name": "asks"})));
+        let (stream, request) = site.taken(session.post(1, "tools/call", json!({"name": "asks"})));
         site.verb(|server, now| server.fail(now, request, error()))
             .expect("an answer");
         let told = site.answer(stream)["error"].clone();
@@ -265,13 +267,15 @@ fn s_rpc_28_a_legacy_client_has_its_handshake_and_its_pings() {
         let mut site = Site::new(config());
         let begun = site.send(site::initialize(version));
         assert_eq!(site.result(begun)["protocolVersion"], version);
-        let id = site.field(begun, "mcp-session-id").expect("an id").to_owned();
+        let id = site
+            .field(begun, "mcp-session-id")
+            .expect("an id")
+            .to_owned();
         let session = site::Session::new(id, version);
         let early = site.send(session.post(1, "ping", Value::Null));
         assert_eq!(site.result(early), json!({}));
         site.send(session.notice("notifications/initialized", Value::Null));
-        let (running, request) =
-            site.taken(session.post(2, "tools/call", json!({"name": "slow"})));
+        let (running, request) = site.taken(session.post(2, "tools/call", json!({"name": "slow"})));
         let pong = site.send(session.post(3, "ping", json!({})));
         assert_eq!(site.result(pong), json!({}), "S-TIME-08");
         site.respond(request, json!({"content": []}));

@@ -6,7 +6,9 @@ use everlink::protocol::{ServerCapabilities, ServerFeature, Version, Versions, m
 use everlink::server::{Config, Event, Misuse};
 use everlink::{Change, List};
 use serde_json::{Value, json};
-use site::{Ask, Site, config, declaring, everything, initialize, modern, notice, offering, payload, post};
+use site::{
+    Ask, Site, config, declaring, everything, initialize, modern, notice, offering, payload, post,
+};
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -269,10 +271,7 @@ fn s_ver_03_a_server_can_be_discovered() {
     let found = site.result(stream);
     let versions = found["supportedVersions"].as_array().expect("a list");
     assert!(versions.contains(&json!("2026-07-28")));
-    assert_eq!(
-        found["capabilities"]["tools"],
-        json!({"listChanged": true})
-    );
+    assert_eq!(found["capabilities"]["tools"], json!({"listChanged": true}));
     assert_eq!(found["resultType"], "complete");
     assert!(found["ttlMs"].is_u64());
     assert!(["public", "private"].contains(&found["cacheScope"].as_str().expect("a text")));
@@ -305,7 +304,9 @@ fn s_ver_06_both_eras_are_served_at_one_place() {
         assert_eq!(site.result(stream), json!({"content": []}), "{version}");
     }
     // What is modern stays so, also within a session.
-    let inside = sessions[3].own(call()).with("mcp-protocol-version", "2026-07-28");
+    let inside = sessions[3]
+        .own(call())
+        .with("mcp-protocol-version", "2026-07-28");
     let inside = site.served(inside, json!({"content": []}));
     assert_eq!(site.result(inside)["resultType"], "complete", "S-VER-07");
     site.finish();
@@ -340,9 +341,8 @@ fn s_ver_12_a_modern_server_names_its_versions_to_who_wants_a_handshake() {
 #[test]
 fn s_ver_14_extensions_are_offered_under_identifiers_with_a_prefix() {
     let settings = |value: &Value| payload(value).into_raw();
-    let with = |id: &str, value: &Value| {
-        ServerCapabilities::default().with_extension(id, settings(value))
-    };
+    let with =
+        |id: &str, value: &Value| ServerCapabilities::default().with_extension(id, settings(value));
     assert!(with("plain", &json!({})).is_err());
     assert!(with("com.example/x", &json!([])).is_err());
     let offered = with("com.example/x", &json!({"a": 1}));
@@ -350,10 +350,7 @@ fn s_ver_14_extensions_are_offered_under_identifiers_with_a_prefix() {
     let mut site = Site::new(offering(offered.expect("well formed")));
     let found = site.send(modern(1, "server/discover", json!({})));
     let extensions = json!({"com.example/x": {"a": 1}, "dev.example/y": {}});
-    assert_eq!(
-        site.result(found)["capabilities"]["extensions"],
-        extensions
-    );
+    assert_eq!(site.result(found)["capabilities"]["extensions"], extensions);
     site.finish();
 }
 

@@ -215,7 +215,8 @@ fn s_http_33_every_error_has_the_id_of_its_request() {
             call().with("mcp-name", "sub"),
             modern(id.clone(), "no/such", json!({})),
             modern(id.clone(), "subscriptions/listen", json!({})),
-            modern(id.clone(), "subscriptions/listen", json!({})).with("accept", "application/json"),
+            modern(id.clone(), "subscriptions/listen", json!({}))
+                .with("accept", "application/json"),
             post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": 7})),
             post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call"})),
         ];
@@ -303,9 +304,7 @@ fn s_hdr_07_what_is_wrapped_is_unwrapped_before_it_is_compared() {
         );
     }
     let read = json!({"uri": "file:///é"});
-    site.taken(
-        modern(7, "resources/read", read).with("mcp-name", "=?base64?ZmlsZTovLy/DqQ==?="),
-    );
+    site.taken(modern(7, "resources/read", read).with("mcp-name", "=?base64?ZmlsZTovLy/DqQ==?="));
     for field in [
         "=?base64?!?=",
         "=?base64?YWR?=",

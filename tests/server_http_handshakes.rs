@@ -14,7 +14,10 @@ use site::{
 /// The client of a handshake that has its answer and did not say so.
 fn half(site: &mut Site, version: &str) -> Session {
     let begun = site.send(initialize(version));
-    let id = site.field(begun, "mcp-session-id").expect("an id").to_owned();
+    let id = site
+        .field(begun, "mcp-session-id")
+        .expect("an id")
+        .to_owned();
     Session::new(id, version)
 }
 
@@ -32,7 +35,8 @@ fn s_life_01_a_handshake_comes_first() {
             json!({"protocolVersion": version, "capabilities": []}),
             json!({"capabilities": {}}),
         ] {
-            let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": lacking});
+            let message =
+                json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": lacking});
             assert_eq!(site.refused(post(&message)).1, -32602, "S-LIFE-09");
         }
         assert_eq!(site.server.sessions(), 0);
@@ -51,7 +55,10 @@ fn s_life_02_a_handshake_says_who_the_server_is_and_what_it_can_do() {
         let begun = site.send(initialize(version));
         let agreed = site.result(begun);
         assert_eq!(agreed["protocolVersion"], version);
-        assert_eq!(agreed["serverInfo"], json!({"name": "site", "version": "1"}));
+        assert_eq!(
+            agreed["serverInfo"],
+            json!({"name": "site", "version": "1"})
+        );
         assert_eq!(agreed["instructions"], "be gentle");
         assert_eq!(
             agreed["capabilities"]["tools"],
@@ -153,7 +160,11 @@ fn s_cap_01_what_is_offered_is_declared() {
             let begun = site.send(initialize(version));
             // 2024-11-05 has no word for completions.
             let is_nameless = version == "2024-11-05" && declared.get("completions").is_some();
-            let expected = if is_nameless { json!({}) } else { declared.clone() };
+            let expected = if is_nameless {
+                json!({})
+            } else {
+                declared.clone()
+            };
             assert_eq!(site.result(begun)["capabilities"], expected, "{version}");
         }
         site.finish();

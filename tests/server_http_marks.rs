@@ -128,8 +128,7 @@ fn s_xhdr_05_a_mark_is_where_nothing_but_properties_leads() {
     ] {
         expects_nothing(&around, &json!({"xs": {"x": "eu"}}));
     }
-    let deep =
-        json!({"at": {"type": "object", "properties": {"x": {"type": "object", "properties": {"y": mark}}}}});
+    let deep = json!({"at": {"type": "object", "properties": {"x": {"type": "object", "properties": {"y": mark}}}}});
     let mut site = with_tool(&deep);
     let arguments = json!({"at": {"x": {"y": "eu"}}, "y": "us"});
     assert_eq!(site.refused(call(&arguments)), MISMATCH);

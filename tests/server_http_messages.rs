@@ -100,15 +100,13 @@ fn s_rpc_03_an_id_is_a_text_or_an_integer() {
             json!([1]),
             json!({"a": 1}),
         ] {
-            let mut message = json!({"jsonrpc": "2.0", "method": "tools/list", "params": with_meta(json!({}))});
+            let mut message =
+                json!({"jsonrpc": "2.0", "method": "tools/list", "params": with_meta(json!({}))});
             message["id"] = id.clone();
             let sent = site.send(client.say(&message).with("mcp-method", "tools/list"));
             assert_eq!(site.status(sent), 400, "{id}");
             assert_eq!(site.code(sent), -32600, "{id}");
-            assert!(
-                site.json(sent).get("id").is_none_or(Value::is_null),
-                "{id}"
-            );
+            assert!(site.json(sent).get("id").is_none_or(Value::is_null), "{id}");
         }
         for id in [json!(0), json!(-7), json!(i64::MAX), json!("x"), json!("")] {
             let (stream, request) = site.taken(client.call(id.clone()));
@@ -195,7 +193,8 @@ fn s_rpc_08_an_answer_is_a_result_or_an_error() {
         let (_, request) = site.taken(client.call(4));
         let ask = site.ask(request, "roots/list", Value::Null);
         let id = site.question("roots/list");
-        let both = json!({"jsonrpc": "2.0", "id": id, "result": {}, "error": {"code": 1, "message": ""}});
+        let both =
+            json!({"jsonrpc": "2.0", "id": id, "result": {}, "error": {"code": 1, "message": ""}});
         let sent = site.send(session.say(&both));
         assert_eq!(site.status(sent), 400);
         let outcome = site.outcome(ask);
@@ -256,7 +255,8 @@ fn s_rpc_15_what_is_told_is_never_answered() {
             "tools/list",
             "no/such",
         ] {
-            let message = json!({"jsonrpc": "2.0", "method": method, "params": with_meta(json!({}))});
+            let message =
+                json!({"jsonrpc": "2.0", "method": method, "params": with_meta(json!({}))});
             let told = site.send(client.say(&message));
             assert_eq!((site.status(told), site.text(told)), (202, ""), "{method}");
         }
@@ -316,10 +316,7 @@ fn s_err_01_each_kind_of_error_has_its_code() {
         assert_eq!(site.refused(client.body(b"{")).1, -32700);
         let invalid = json!({"jsonrpc": "2.0", "id": 1, "method": 7});
         assert_eq!(site.refused(client.say(&invalid)).1, -32600);
-        assert_eq!(
-            site.refused(client.ask(1, "no/such", json!({}))).1,
-            -32601
-        );
+        assert_eq!(site.refused(client.ask(1, "no/such", json!({}))).1, -32601);
         let senseless = match client {
             Client::Legacy(_) => client.ask(1, "resources/subscribe", json!({"uri": 7})),
             Client::Modern => client.ask(1, "subscriptions/listen", json!({"notifications": 7})),

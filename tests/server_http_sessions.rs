@@ -263,16 +263,8 @@ fn s_life_12_what_is_in_a_session_is_in_no_other() {
         uri: "file:///a".into(),
     });
     let data = site::payload(&json!("loud"));
-    site.verb(|server, now| {
-        server.log(
-            now,
-            None,
-            everlink::protocol::LogLevel::Alert,
-            None,
-            data,
-        )
-    })
-    .expect("logs are offered");
+    site.verb(|server, now| server.log(now, None, everlink::protocol::LogLevel::Alert, None, data))
+        .expect("logs are offered");
     let heard = |at: usize, method: &str| site.said(streams[at], method).len();
     assert_eq!(heard(0, "notifications/resources/updated"), 1);
     assert_eq!(heard(1, "notifications/resources/updated"), 0);

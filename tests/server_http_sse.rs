@@ -147,14 +147,8 @@ fn s_sse_06_every_answer_is_on_the_stream_and_all_is_lost_with_it() {
     client.say(&mut site, post(&answer));
     assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": []}))));
     site.respond(request, json!({"content": []}));
-    assert_eq!(
-        client.answer(&site, 1)["result"]["content"],
-        json!([])
-    );
-    assert_eq!(
-        site.said(client.stream, "notifications/progress").len(),
-        1
-    );
+    assert_eq!(client.answer(&site, 1)["result"]["content"], json!([]));
+    assert_eq!(site.said(client.stream, "notifications/progress").len(), 1);
 
     client.ask(&mut site, 2, "tools/call", params);
     let request = site.newest();
@@ -193,7 +187,11 @@ fn s_res_09_nothing_is_resumed() {
         assert_eq!((event.id, event.retry), (None, None));
     }
     let resumed = site.send(get().to("/sse").with("last-event-id", "0-1"));
-    assert_eq!(site.messages(resumed), NOTHING, "it is a stream like others");
+    assert_eq!(
+        site.messages(resumed),
+        NOTHING,
+        "it is a stream like others"
+    );
     site.finish();
 }
 

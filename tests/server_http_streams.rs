@@ -354,10 +354,7 @@ fn s_res_04_what_is_not_held_any_more_is_not_there() {
     let resumed = site.send(session.resume(&primer));
     let heard = site.messages(resumed);
     assert_eq!(heard.len(), 2);
-    assert_eq!(
-        heard[1]["method"],
-        "notifications/resources/list_changed"
-    );
+    assert_eq!(heard[1]["method"], "notifications/resources/list_changed");
     site.finish();
 }
 
