@@ -5,7 +5,7 @@ mod site;
 use everlink::protocol::{LogLevel, Version, Versions};
 use everlink::server::{
     Cancelled, Http, MemoryEvents, MemorySessions, Misuse, Replay, Server, SessionRecord,
-    SessionStore, SsePaths, State, Unanswered,
+    SessionStore, SsePaths, State,
 };
 use everlink::{Change, Input, List, StreamId};
 use serde_json::{Value, json};
@@ -791,6 +791,35 @@ fn over_http_nobody_is_asked_unbidden() {
     site.session("2025-11-25");
     let asked = site.verb(|server, now| server.ask_unbidden(now, "roots/list", None));
     assert_eq!(asked, Err(Misuse::NoLegacyPeer));
-    assert!(matches!(Unanswered::PeerGone, Unanswered::PeerGone));
+    site.finish();
+}
+
+/// What is offered may be known late: whoever comes before that waits, in each era and on each transport.
+#[test]
+fn clients_wait_for_the_offer() {
+    let mut late = config();
+    let offer = late.offer.take().unwrap();
+    late.http = Some(Http::new().with_sse(SsePaths::default()));
+    let mut site = Site::new(late);
+    let discovery = site.send(modern(1, "server/discover", json!({})));
+    let gone = site.send(modern(1, "tools/call", json!({"name": "slow"})));
+    let hello = site.send(initialize("2025-11-25"));
+    let stream = site.send(get().to("/sse"));
+    let place = site.sse(stream).remove(0).data.unwrap();
+    site.send(initialize("2024-11-05").to(&place));
+    site.send(notice("notifications/initialized", Value::Null).to(&place));
+    let leaving = site.send(get().to("/sse"));
+    let left = site.sse(leaving).remove(0).data.unwrap();
+    site.send(initialize("2024-11-05").to(&left));
+    site.hangs_up(leaving);
+    site.hangs_up(gone);
+    site.verb(|server, now| server.offer(now, offer));
+    assert_eq!(site.json(discovery)["id"], 1);
+    assert!(site.field(hello, "mcp-session-id").is_some());
+    assert_eq!(site.messages(stream).len(), 1);
+    assert_eq!(site.requests().len(), 0);
+    assert_eq!(site.server.sessions(), 2);
+    site.publish(Change::List(List::Tools));
+    assert_eq!(site.messages(stream).len(), 2, "its handshake is over");
     site.finish();
 }

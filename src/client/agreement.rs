@@ -30,9 +30,7 @@ impl Client {
                 self.voice = Voice::new(&self.config, version, self.wanted_logs());
                 let wire = self.errands.issue(Errand::Discover);
                 self.frames.push(Frame::Discover(wire));
-                let policy = &self.config.policy;
-                let patience = policy.probe_timeout.min(policy.handshake_timeout / 2);
-                self.arm_in(Timer::Probe, patience);
+                self.arm_in(Timer::Probe, self.probe_patience());
             }
             Move::Say(Say::Initialize(version)) => {
                 self.timers.disarm(Timer::Probe);
@@ -107,6 +105,12 @@ impl Client {
     /// From now on, requests are written for this version.
     pub(super) fn speak(&mut self, version: Version) {
         self.voice = Voice::new(&self.config, version, self.wanted_logs());
+    }
+
+    /// How long the silence of a server to the modern probe may last.
+    pub(super) fn probe_patience(&self) -> Duration {
+        let policy = &self.config.policy;
+        policy.probe_timeout.min(policy.handshake_timeout / 2)
     }
 
     /// The server is silent to the modern probe.

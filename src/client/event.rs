@@ -135,6 +135,8 @@ pub enum Event {
     },
     /// The server logs.
     Log {
+        /// For which call, where that can be told.
+        call: Option<CallId>,
         /// How grave.
         level: LogLevel,
         /// Which part of the server.

@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::errand::Errand;
 use super::event::Event;
 use super::frame::Frame;
-use super::http::{Exchange, Load, Message, Purpose};
+use super::http::{Body, Exchange, Load, Message, Purpose};
 use super::{Client, Timer};
 use crate::id::StreamId;
 use crate::io::Output;
@@ -86,10 +86,11 @@ impl Client {
         if is_gate {
             web.gate = Some(stream);
         }
+        let is_choice = choice.is_some();
         if let Some(choice) = choice {
             web.choosing.insert(stream, choice);
         }
-        if wire.is_none() {
+        if wire.is_none() || is_choice {
             let patience = self.config.http.as_ref().map(|http| http.message_timeout);
             self.arm_in(Timer::Exchange(stream), patience.unwrap_or_default());
         }
@@ -193,11 +194,16 @@ impl Client {
             }
             Some(exchange) => {
                 let is_decided = exchange.status.is_some();
+                let is_stream = matches!(exchange.body, Body::Events(_));
+                // What nobody reads is silent for that.
+                if is_stream && !self.wants_input(stream) {
+                    return self.arm_in(Timer::Exchange(stream), self.linger());
+                }
                 self.abort_exchange(stream);
                 if is_decided {
                     self.exchange_ended(stream, &[]);
-                } else {
-                    self.take_exchange(stream);
+                } else if let Some(wire) = self.take_exchange(stream).and_then(|e| e.wire()) {
+                    self.lose(wire);
                 }
             }
             None => {}
@@ -247,7 +253,7 @@ impl Client {
     pub(super) fn take_exchange(&mut self, stream: StreamId) -> Option<Exchange> {
         self.timers.disarm(Timer::Exchange(stream));
         let taken = self.web.as_mut()?.exchanges.take(stream)?;
-        self.pass(stream, true, taken.is_accepted());
+        self.pass(stream, !taken.is_put_off(), taken.is_accepted());
         Some(taken)
     }
 

@@ -348,6 +348,7 @@ impl Client {
         let level = LogLevel::parse(&log.level);
         match (wished, level) {
             (Some(least), Some(level)) if level >= least => self.tell(Event::Log {
+                call: self.web.as_ref().and_then(|web| web.about),
                 level,
                 logger: log.logger.map(|logger| logger.into()),
                 data: Payload::from(log.data),

@@ -70,6 +70,9 @@ impl Client {
         let is_stream = kind.is_some_and(|kind| media::is(kind, "text/event-stream"));
         let is_json = kind.is_none_or(|kind| media::is(kind, "application/json"));
         let linger = self.linger();
+        if let Some(web) = self.web.as_mut().filter(|_| is_stream || is_json) {
+            web.arrived();
+        }
         let Some(exchange) = self.exchange_mut(stream) else {
             return;
         };
@@ -324,7 +327,8 @@ impl Client {
             return;
         }
         // What was found where the server sent us is not the server.
-        if let Some(web) = &mut self.web {
+        let is_stranger = matches!(kind, FailureKind::Invalid { .. });
+        if let Some(web) = self.web.as_mut().filter(|_| is_stranger) {
             web.go_home();
         }
         let text = format!("{kind}");
@@ -348,7 +352,7 @@ impl Client {
         }
         let is_busy = matches!(status, 429 | 503);
         match exchange.purpose {
-            Purpose::Message | Purpose::Request(_) if is_busy && exchange.retry_after.is_some() => {
+            Purpose::Message | Purpose::Request(_) if exchange.is_put_off() => {
                 self.put_off(exchange, status);
             }
             Purpose::Request(wire) => self.refused_request(wire, status, error),

@@ -295,12 +295,7 @@ impl Client {
                 self.without_credentials(exchange);
                 false
             }
-            Purpose::Old | Purpose::Resume(_) => {
-                let pause = self.linger();
-                let again = Exchange::following(exchange.purpose, exchange.thread);
-                self.begin_in(pause, again);
-                true
-            }
+            Purpose::Old | Purpose::Resume(_) => self.stream_refused(exchange),
             Purpose::Message | Purpose::Request(_) => self.turn_back(exchange, &kind),
         };
         let Some(web) = self.web.as_mut().filter(|_| self.state.is_in_touch()) else {
@@ -331,6 +326,23 @@ impl Client {
             status,
             demands: demands(fields),
         }));
+    }
+
+    /// A stream that others wait for is refused. Whether it is asked for again, with other credentials.
+    fn stream_refused(&mut self, mut exchange: Exchange) -> bool {
+        exchange.thread.refusals += 1;
+        if exchange.thread.refusals > self.config.policy.resends {
+            if let Purpose::Old = exchange.purpose {
+                self.down(Cause::Unauthorized);
+            } else {
+                let why = "it does not take the credentials that there are";
+                self.no_stream_for(exchange.purpose, why);
+            }
+            return false;
+        }
+        let again = Exchange::following(exchange.purpose, exchange.thread);
+        self.begin_in(self.linger(), again);
+        true
     }
 
     /// Whether somebody is to be asked for credentials for this: always, until he has said that there are none; then only for calls.
@@ -368,13 +380,13 @@ impl Client {
         if self.state == State::Handshaking {
             let policy = &self.config.policy;
             let (whole, notice) = (policy.handshake_timeout, policy.handshake_notice);
-            let probe = policy.probe_timeout;
+            let probe = self.probe_patience();
             self.arm_in(Timer::Handshake, whole);
             self.arm_in(Timer::Notice, notice);
             let is_probing = |errand: &Errand| self.errands.wire_for(errand).is_some();
             if is_probing(&Errand::Discover) || is_probing(&Errand::Revive) {
                 self.arm_in(Timer::Probe, probe);
-            } else if let Some(http) = &self.config.http {
+            } else if let Some(http) = self.config.http.as_ref().filter(|h| h.falls_back) {
                 let patience = if is_old {
                     http.endpoint_timeout
                 } else {

@@ -1,7 +1,7 @@
 //! Questions of the server behind: for which request of the client in front each is put, and how its answer comes back.
 
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::ToString;
 
@@ -10,7 +10,7 @@ use super::bridge::{Carried, Errand};
 use crate::client;
 use crate::id::{AskId, RequestId};
 use crate::protocol::{code, question};
-use crate::server::{self, Unanswered};
+use crate::server::{self, Caller, Unanswered};
 use crate::wire::{ErrorObject, Payload};
 
 /// The questions that are carried, by what each is called on either side.
@@ -20,6 +20,8 @@ pub(super) struct Asks {
     in_front: BTreeMap<AskId, AskId>,
     /// Those that wait for a request for which the client in front can be asked.
     waiting: VecDeque<Waiting>,
+    /// Whose calls ended without a reply in this life of the server behind: a question may still be for one of these.
+    left: BTreeSet<Caller>,
 }
 
 /// A question that is not put yet.
@@ -41,6 +43,8 @@ struct Put {
 
 #[derive(Debug)]
 struct Guess {
+    /// Whose request it was put for: nobody else is asked.
+    caller: Caller,
     method: Cow<'static, str>,
     params: Option<Payload>,
 }
@@ -49,6 +53,19 @@ impl Asks {
     fn put(&mut self, behind: AskId, ask: AskId, guess: Option<Guess>) {
         self.behind.insert(behind, Put { ask, guess });
         self.in_front.insert(ask, behind);
+    }
+
+    /// A call of this client ended without a reply.
+    pub(super) fn left(&mut self, caller: Caller) {
+        // That there are several is all that matters.
+        if self.left.len() < 2 {
+            self.left.insert(caller);
+        }
+    }
+
+    /// The server behind is another one, that asks nothing for calls that it does not know.
+    pub(super) fn begin_life(&mut self) {
+        self.left.clear();
     }
 
     fn take_behind(&mut self, behind: AskId) -> Option<Put> {
@@ -66,7 +83,7 @@ impl Asks {
 impl Relay {
     pub(super) fn ask(&mut self, ask: client::Ask) {
         let Some(call) = ask.call else {
-            return self.put_somewhere(ask.ask, ask.method, ask.params);
+            return self.put_somewhere(ask.ask, ask.method, ask.params, None);
         };
         let Some(Errand::Request(carried)) = self.errands.get(&call) else {
             return self.answer(ask.ask, Err(unanswered(&Unanswered::RequestOver)));
@@ -79,18 +96,32 @@ impl Relay {
     }
 
     /// A legacy server does not say for which request it asks. A legacy client in front does not want to know; a modern one
-    /// is asked for one of its requests that can wait for it.
-    fn put_somewhere(&mut self, behind: AskId, method: Cow<'static, str>, params: Option<Payload>) {
+    /// is asked for one of its requests that can wait for it. Where there are many clients in front, only if it can be meant for no other
+    /// than this one, or nobody is asked.
+    fn put_somewhere(
+        &mut self,
+        behind: AskId,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+        only: Option<&Caller>,
+    ) {
+        let has_many = self.config.downstream.http.is_some();
+        if has_many && !self.is_meant_for_one(only) {
+            return self.answer(behind, Err(unattributed()));
+        }
         let put = if self.server.legacy_peer().is_some() {
             let asked = self.server.ask_unbidden(self.now, method, params);
             asked.map(|ask| (ask, None))
-        } else if let Some(request) = self.likeliest(&method) {
+        } else if let Some((request, caller)) = self.likeliest(&method) {
             let guess = Guess {
+                caller,
                 method: method.clone(),
                 params: params.clone(),
             };
             let asked = self.server.ask(self.now, request, method, params);
             asked.map(|ask| (ask, Some(guess)))
+        } else if has_many {
+            return self.answer(behind, Err(unattributed()));
         } else {
             // The link to the server behind sees to it that it does not wait for ever.
             let waiting = Waiting {
@@ -109,13 +140,13 @@ impl Relay {
     /// There is another request: the questions that wait may be put for it.
     pub(super) fn put_waiting(&mut self) {
         for waiting in core::mem::take(&mut self.asks.waiting) {
-            self.put_somewhere(waiting.behind, waiting.method, waiting.params);
+            self.put_somewhere(waiting.behind, waiting.method, waiting.params, None);
         }
     }
 
     /// The request for which a question was most likely asked: the newest that can wait for it and whose client can be
     /// asked, rather one whose client is here than one whose client is away with other questions.
-    fn likeliest(&self, method: &str) -> Option<RequestId> {
+    fn likeliest(&self, method: &str) -> Option<(RequestId, Caller)> {
         let carried = self.calls.values().rev().filter_map(|call| {
             let Errand::Request(carried) = self.errands.get(call)? else {
                 return None;
@@ -125,9 +156,23 @@ impl Relay {
             (carried.may_wait && can.is_ok()).then_some(carried)
         });
         let by_presence = |carried: &&Carried| self.server.is_away(carried.request);
-        carried
-            .min_by_key(by_presence)
-            .map(|carried| carried.request)
+        let likeliest = carried.min_by_key(by_presence)?;
+        Some((likeliest.request, likeliest.caller.clone()))
+    }
+
+    /// Whether all that is carried is of one client in front: of this one, if one is named.
+    fn is_meant_for_one(&self, only: Option<&Caller>) -> bool {
+        let mut callers = self.errands.values().filter_map(|errand| match errand {
+            Errand::Request(carried) => Some(&carried.caller),
+            Errand::Compare(_) => None,
+        });
+        let Some(first) = callers.next() else {
+            return false;
+        };
+        let mut left = self.asks.left.iter();
+        only.is_none_or(|only| only == first)
+            && callers.all(|caller| caller == first)
+            && left.all(|caller| caller == first)
     }
 
     pub(super) fn answered(&mut self, in_front: AskId, outcome: Result<Payload, Unanswered>) {
@@ -139,7 +184,8 @@ impl Relay {
             (Err(Unanswered::Error(error)), _) => Err(error),
             // It was put for one request of several that it may belong to; there may be another.
             (Err(Unanswered::RequestOver), Some(guess)) => {
-                return self.put_somewhere(behind, guess.method, guess.params);
+                let only = Some(&guess.caller);
+                return self.put_somewhere(behind, guess.method, guess.params, only);
             }
             (Err(why), _) => Err(unanswered(&why)),
         };
@@ -163,6 +209,13 @@ impl Relay {
             let _ = self.server.withdraw(self.now, put.ask, reason);
         }
     }
+}
+
+/// What is said to a question that could be for more than one.
+fn unattributed() -> ErrorObject {
+    let text =
+        "the client cannot be asked this: nobody can tell for which of several clients it is";
+    ErrorObject::new(code::INVALID_PARAMS, text)
 }
 
 fn unanswered(why: &Unanswered) -> ErrorObject {

@@ -10,7 +10,7 @@ use crate::client::{self, Delivery, FailureKind, Outcome};
 use crate::id::{CallId, RequestId};
 use crate::protocol::method::names;
 use crate::protocol::{Era, code, round};
-use crate::server::{self, Peer, Progress};
+use crate::server::{self, Caller, Peer, Progress};
 use crate::watch::{Change, List, Watch};
 use crate::wire::{Payload, object};
 
@@ -27,6 +27,8 @@ pub(super) enum Errand {
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) request: RequestId,
+    /// Whose request it is.
+    pub(super) caller: Caller,
     /// Who asks, and what it can be asked for this request.
     pub(super) peer: Arc<Peer>,
     /// Whether the protocol lets it wait for input.
@@ -76,6 +78,7 @@ impl Relay {
             request: request.request,
             may_wait: crate::protocol::method::find(&method).is_some_and(|m| m.may_need_input),
             peer: request.peer,
+            caller: request.caller,
             is_tool_call: method == names::TOOLS_CALL,
             list: lists::read_by(&method).map(|list| {
                 let params = request.params.as_ref().map_or("{}", Payload::as_str);
@@ -113,7 +116,9 @@ impl Relay {
         let Some(call) = self.calls.remove(&request) else {
             return;
         };
-        self.errands.remove(&call);
+        if let Some(Errand::Request(carried)) = self.errands.remove(&call) {
+            self.asks.left(carried.caller);
+        }
         let reason = match why {
             server::Cancelled::Anew => Some("the client began anew"),
             server::Cancelled::ByPeer { reason } => reason.as_deref(),
@@ -177,15 +182,24 @@ impl Relay {
             client::Event::Changed(Change::List(List::ResourceTemplates)) => {}
             client::Event::Changed(change) => self.announce(change),
             client::Event::Log {
+                call,
                 level,
                 logger,
                 data,
             } => {
+                let request = call.and_then(|call| match self.errands.get(&call) {
+                    Some(Errand::Request(carried)) => Some(carried.request),
+                    Some(Errand::Compare(_)) | None => None,
+                });
                 let logger = logger.as_deref();
-                let _ = self.server.log(self.now, None, level, logger, data);
+                if request.is_some() || self.may_tell_all() {
+                    let _ = self.server.log(self.now, request, level, logger, data);
+                }
             }
             client::Event::Notified { method, params } => {
-                let _ = self.server.notify(self.now, String::from(method), params);
+                if self.may_tell_all() {
+                    let _ = self.server.notify(self.now, String::from(method), params);
+                }
             }
             client::Event::Ready(ref session) => {
                 self.ready(session);
@@ -219,6 +233,11 @@ impl Relay {
             | client::Event::Noise(_) => return Some(Event::Upstream(event)),
         }
         None
+    }
+
+    /// Whether what the server behind says may be told to everybody in front: it may have been said for one of them.
+    fn may_tell_all(&self) -> bool {
+        self.config.downstream.http.is_none() || self.config.shares_news
     }
 
     fn done(&mut self, call: CallId, outcome: Outcome) -> Option<Event> {
@@ -263,6 +282,7 @@ impl Relay {
                 None
             }
             Outcome::Failed(failure) => {
+                self.asks.left(carried.caller.clone());
                 if let FailureKind::NotOffered { .. } = failure.kind {
                     let text = self.cut(&words::story(&failure, true));
                     let error = words::error(code::METHOD_NOT_FOUND, text, failure.delivery);

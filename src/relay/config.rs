@@ -28,6 +28,9 @@ pub struct Config {
     /// Whether such an answer has the last of what the server wrote to standard error. No: a model reads it, and nobody knows
     /// what stands there. [`Event::Lost`](super::Event::Lost) has it.
     pub tells_stderr: bool,
+    /// Whether log messages and other notifications of the server behind, of which nobody can tell for whom they were made, go to all clients
+    /// in front where these are many, over HTTP. No: they may be of different people.
+    pub shares_news: bool,
     /// How long the requests in flight may take when the client in front says no more, or the relay is shut down. 15 s: enough
     /// for a server that is just starting.
     pub drain: Duration,
@@ -63,6 +66,7 @@ impl Config {
                 .with_total(Limit::After(Duration::from_secs(3_600))),
             lost_calls: LostCalls::AsResult,
             tells_stderr: false,
+            shares_news: false,
             drain: Duration::from_secs(15),
         }
     }

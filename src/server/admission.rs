@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 use super::config::{Offer, UnknownMethods};
 use super::early::Early;
 use super::ending::unavailable;
-use super::event::{Cancelled, Event, Peer, Request, State, Supplied};
+use super::event::{Caller, Cancelled, Event, Peer, Request, State, Supplied};
 use super::frame::{Answer, Voice};
-use super::origin::{Origin, SessionKey, WireId};
+use super::origin::{Lane, Origin, WireId};
 use super::params::Params;
 use super::requests::Arrival;
 use super::seal::PREFIX;
@@ -197,10 +197,15 @@ impl Server {
     /// What is offered is known, or is another.
     pub(super) fn offers(&mut self, offer: Offer) {
         self.voice = Voice::new(Some(&offer), &self.config);
+        // A session that was begun elsewhere was offered the same there.
+        for scope in self.scopes.values_mut().filter(|scope| !scope.is_offered) {
+            scope.is_offered = true;
+            scope.offered = offer.capabilities.clone();
+        }
         self.config.offer = Some(offer);
         for early in core::mem::take(&mut self.early) {
             match early {
-                Early::Initialized => self.initialized(SessionKey::DUPLEX),
+                Early::Initialized(session) => self.initialized(session),
                 Early::Request {
                     from,
                     id,
@@ -252,9 +257,11 @@ impl Server {
         });
     }
 
-    /// Whether the legacy client of a byte stream has introduced itself and waits to hear what is offered.
+    /// Whether the legacy client that this comes from has introduced itself and waits to hear what is offered.
     pub(super) fn awaits_agreement(&self, from: &Origin) -> bool {
-        from.is_duplex() && self.early.iter().any(Early::is_introduction_on_stream)
+        let mut early = self.early.iter();
+        let introduces = |session| early.any(|early| early.introduces(session));
+        from.session.is_some_and(introduces)
     }
 
     /// Whether an answer with this id would be taken for that of another request.
@@ -367,6 +374,7 @@ impl Server {
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
         let wants_progress = arrival.token.is_some();
+        let caller = caller_of(&arrival, user.as_deref());
         self.lanes.owe(arrival.lane);
         self.begin_at_once(&arrival);
         let request = self
@@ -379,6 +387,7 @@ impl Server {
             params: params.rest(rounds.is_some()),
             peer,
             user,
+            caller,
             wants_progress,
             log_level,
             input,
@@ -404,6 +413,17 @@ impl Server {
             }
             (_, _) => false,
         }
+    }
+}
+
+/// Whose request this is, as far as that can be told.
+fn caller_of(arrival: &Arrival, user: Option<&str>) -> Caller {
+    match (arrival.session, arrival.lane, user) {
+        (_, Lane::DUPLEX, _) => Caller::LINK,
+        (Some(session), _, _) => Caller::session(session.number()),
+        (None, _, Some(user)) => Caller::user(user.into()),
+        (None, Lane::Stream(stream), None) => Caller::exchange(stream),
+        (None, Lane::Session(session), None) => Caller::session(session.number()),
     }
 }
 

@@ -229,6 +229,8 @@ impl Limits {
     pub(super) fn workable(self) -> Limits {
         Limits {
             requests: self.requests.max(1),
+            exchanges: self.exchanges.max(1),
+            sessions: self.sessions.max(1),
             queued_bytes: self.queued_bytes.max(1),
             all_queued_bytes: self.all_queued_bytes.max(self.queued_bytes).max(1),
             write_window: self.write_window.max(1),

@@ -2,15 +2,15 @@
 
 use alloc::boxed::Box;
 
-use super::origin::{Lane, Origin, Whose, WireId};
+use super::origin::{Lane, Origin, SessionKey, Whose, WireId};
 use crate::protocol::method::names;
 use crate::wire::{Id, Payload};
 
 /// What waits for the offer.
 #[derive(Debug)]
 pub(super) enum Early {
-    /// `notifications/initialized`, behind the handshake that it ends.
-    Initialized,
+    /// `notifications/initialized` in this session, behind the handshake that it ends.
+    Initialized(SessionKey),
     Request {
         from: Origin,
         id: Id,
@@ -25,14 +25,20 @@ impl Early {
         matches!(self, Early::Request { method, .. } if **method == *names::INITIALIZE)
     }
 
-    /// Whether it is the beginning of a handshake on a byte stream.
-    pub(super) fn is_introduction_on_stream(&self) -> bool {
-        self.is_introduction() && matches!(self, Early::Request { from, .. } if from.is_duplex())
+    /// Whether it is the beginning of a handshake in this session.
+    pub(super) fn introduces(&self, session: SessionKey) -> bool {
+        self.is_introduction()
+            && matches!(self, Early::Request { from, .. } if from.session == Some(session))
+    }
+
+    /// Whether it is the end of the handshake in this session.
+    pub(super) fn ends_handshake(&self, session: SessionKey) -> bool {
+        matches!(self, Early::Initialized(of) if *of == session)
     }
 
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Early::Initialized => 0,
+            Early::Initialized(_) => 0,
             Early::Request { method, params, .. } => {
                 method.len() + params.as_ref().map_or(0, |params| params.as_str().len())
             }
@@ -42,14 +48,17 @@ impl Early {
     /// The way for its answer, if it has one.
     pub(super) const fn lane(&self) -> Option<Lane> {
         match self {
-            Early::Initialized => None,
+            Early::Initialized(_) => None,
             Early::Request { from, .. } => Some(from.lane),
         }
     }
 
-    /// Whether its id is of this kind.
+    /// Whether it comes from where ids are of this kind.
     pub(super) fn is_of(&self, whose: Whose) -> bool {
-        matches!(self, Early::Request { from, .. } if from.whose == whose)
+        match self {
+            Early::Initialized(session) => Whose::Session(*session) == whose,
+            Early::Request { from, .. } => from.whose == whose,
+        }
     }
 
     /// Whether it is the request with this id.

@@ -40,6 +40,10 @@ impl Server {
     /// The client reads. Last words have another while as long as it does, but not past the time for all of them.
     pub(super) fn sent(&mut self, lane: Lane, len: usize) {
         self.lanes.sent(lane, len);
+        self.read_on(len);
+    }
+
+    pub(super) fn read_on(&mut self, len: usize) {
         let is_in_time = self.timers.at(Timer::Drain).is_some();
         if len > 0 && is_in_time && self.timers.at(Timer::Flush).is_some() {
             self.arm_in(Timer::Flush, self.config.flush);
@@ -61,6 +65,7 @@ impl Server {
             self.end_listen(wire, lane);
         }
         self.end_streams();
+        self.refuse_arriving();
     }
 
     fn refuse_early(&mut self) {

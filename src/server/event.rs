@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::fault::Fault;
-use crate::id::{AskId, RequestId};
+use crate::id::{AskId, RequestId, StreamId};
 use crate::noise::Noise;
 use crate::protocol::question::Unaskable;
 use crate::protocol::{ClientCapabilities, Implementation, LogLevel, Version};
@@ -81,12 +81,51 @@ pub struct Request {
     pub peer: Arc<Peer>,
     /// On behalf of whom, as whoever checked the credentials says. Over HTTP alone.
     pub user: Option<Box<str>>,
+    /// Whose request it is.
+    pub caller: Caller,
     /// Whether [`progress`](super::Server::progress) will be heard.
     pub wants_progress: bool,
     /// From which level on [`log`](super::Server::log) will be heard, in the modern era.
     pub log_level: Option<LogLevel>,
     /// What was wanted with [`require_input`](super::Server::require_input) of an earlier request like this.
     pub input: Option<Supplied>,
+}
+
+/// Whose request something is. Two are equal where they are known to be of the same client: on a byte stream, in a session, or of a user
+/// whose credentials were checked. An exchange of HTTP of which nothing else is known is a client of its own.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Caller(Whose);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    Exchange(StreamId),
+    Link,
+    Session(u64),
+    User(Box<str>),
+}
+
+impl Caller {
+    /// The one client of a byte stream.
+    pub(super) const LINK: Caller = Caller(Whose::Link);
+
+    pub(super) const fn exchange(stream: StreamId) -> Caller {
+        Caller(Whose::Exchange(stream))
+    }
+
+    pub(super) const fn session(number: u64) -> Caller {
+        Caller(Whose::Session(number))
+    }
+
+    pub(super) const fn user(name: Box<str>) -> Caller {
+        Caller(Whose::User(name))
+    }
+}
+
+/// Who it is stays out.
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Caller")
+    }
 }
 
 /// What a client gives when it asks again with the input that was wanted.

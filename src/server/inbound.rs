@@ -165,14 +165,9 @@ impl Server {
     fn notice(&mut self, from: &Origin, name: &str, params: Option<&RawValue>) {
         match name {
             names::NOTIFICATIONS_CANCELLED => self.cancelled(from, params),
-            names::NOTIFICATIONS_INITIALIZED if self.awaits_agreement(from) => {
-                if !matches!(self.early.back(), Some(Early::Initialized)) {
-                    self.early.push_back(Early::Initialized);
-                }
-            }
             names::NOTIFICATIONS_INITIALIZED => {
                 if let Some(session) = from.session {
-                    self.initialized(session);
+                    self.handshake_done(from, session);
                 }
             }
             // S-RPC-15: whatever it is, it has no answer.
@@ -180,6 +175,14 @@ impl Server {
                 method: name.into(),
                 params: params.map(Payload::from),
             }),
+        }
+    }
+
+    fn handshake_done(&mut self, from: &Origin, session: SessionKey) {
+        if !self.awaits_agreement(from) {
+            self.initialized(session);
+        } else if !self.early.iter().any(|early| early.ends_handshake(session)) {
+            self.early.push_back(Early::Initialized(session));
         }
     }
 

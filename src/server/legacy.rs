@@ -19,6 +19,8 @@ pub(super) struct Scope {
     pub(super) is_initialized: bool,
     /// What it was offered.
     pub(super) offered: ServerCapabilities,
+    /// Whether that is known.
+    pub(super) is_offered: bool,
 }
 
 /// The params of `initialize`.

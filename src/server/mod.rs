@@ -5,7 +5,7 @@
 //! is written next, `ending` for the end. They alone carry decisions between the children, which know neither the machine
 //! nor each other: `origin` who says something, `params` what a request says to the server itself, `early` what waits for the offer, `legacy` the clients with a
 //! handshake, `requests` where each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words, `lanes` who is
-//! to hear them.
+//! to hear them. `http` is all that there is over HTTP alone, in the same order: the machine's part, and its children.
 
 mod admission;
 mod answers;
@@ -42,7 +42,9 @@ use core::fmt;
 use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
-pub use event::{Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered};
+pub use event::{
+    Caller, Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered,
+};
 pub use http::{
     Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
     SsePaths,
@@ -303,7 +305,8 @@ impl Server {
         Some(Deadline { at, wake })
     }
 
-    /// Whether to go on reading: `false` while much of what was read waits to be polled, or much waits to be written.
+    /// Whether to go on reading: `false` while much of what was read waits to be polled, or on a byte stream much waits to be written. Over
+    /// HTTP, a client that does not read keeps nobody else from being read.
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
         self.outbox.bytes() < self.config.limits.undelivered_bytes && self.has_room()
@@ -324,10 +327,11 @@ impl Server {
     }
 
     /// Whether what waits to be written leaves room for more. Where it does not, the client does not read: no input is wanted, and log
-    /// messages and other notifications are dropped. Whoever produces them for others can hold back.
+    /// messages and other notifications are dropped. Whoever produces them for others can hold back. Over HTTP there always is: what one
+    /// client does not read is dropped for that one.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.has_room_on(Lane::DUPLEX)
+        self.http.is_some() || self.has_room_on(Lane::DUPLEX)
     }
 }
 

@@ -18,8 +18,9 @@ impl Server {
     /// Whether what waits for this client leaves room for more.
     pub(super) fn has_room_on(&self, lane: Lane) -> bool {
         let limits = &self.config.limits;
-        self.lanes.bytes_on(lane) < limits.queued_bytes
-            && self.lanes.bytes() < limits.all_queued_bytes
+        let (own, all) = (self.lanes.bytes_on(lane), self.lanes.bytes());
+        // Where all is too much, whoever has read everything so far is not to blame.
+        own == 0 || own < limits.queued_bytes && all < limits.all_queued_bytes
     }
 
     /// The next that is written, of all that wait the one whose turn it is.

@@ -34,11 +34,21 @@ impl<'a> Params<'a> {
             ..Params::default()
         };
         let mut twice = false;
+        let mut subjects: [Option<Cow<'_, str>>; 4] = [None, None, None, None];
         let _ = object::members(whole.map_or("{}", RawValue::get), |key, value| {
             let place = match &*key {
                 META => &mut params.meta,
                 round::INPUT_RESPONSES => &mut params.answers,
                 round::REQUEST_STATE => &mut params.state,
+                // What a request is about is read here, in fields of HTTP and by the application: all must read the same.
+                "arguments" | "name" | "taskId" | "uri" => {
+                    twice |= subjects.iter().flatten().any(|seen| *seen == key);
+                    let free = subjects.iter_mut().find(|seen| seen.is_none());
+                    if let Some(free) = free {
+                        *free = Some(key);
+                    }
+                    return;
+                }
                 _ => return,
             };
             twice |= place.replace(value).is_some();

@@ -39,7 +39,7 @@ impl Server {
                 return Err(Misuse::TooManyRounds { rounds });
             }
         }
-        self.check_ask(params.as_ref(), era)?;
+        self.check_ask(params.as_ref(), era, session)?;
         let place = match era {
             Era::Legacy => Place::Wire(false),
             Era::Modern => Place::Queued,
@@ -75,7 +75,7 @@ impl Server {
         if let Err(why) = may_be_asked(peer, &method, params.as_ref()) {
             return Err(Misuse::Unaskable { method, why });
         }
-        self.check_ask(params.as_ref(), Era::Legacy)?;
+        self.check_ask(params.as_ref(), Era::Legacy, Some(session))?;
         Ok(self.open_ask(Open {
             request: None,
             session: Some(session),
@@ -86,16 +86,27 @@ impl Server {
         }))
     }
 
-    fn check_ask(&self, params: Option<&Payload>, era: Era) -> Result<(), Misuse> {
+    fn check_ask(
+        &self,
+        params: Option<&Payload>,
+        era: Era,
+        session: Option<SessionKey>,
+    ) -> Result<(), Misuse> {
         if self.has_input_ended || self.state == State::Closed {
             return Err(Misuse::NotServing { state: self.state });
         }
-        let away = match era {
-            Era::Legacy => 0,
-            Era::Modern => self.requests.away(),
+        let limits = &self.config.limits;
+        // Over HTTP the one client must not use up what there is for all.
+        let (open, most) = match (era, self.http.is_some()) {
+            (Era::Legacy, false) => (self.asks.len(), limits.asks),
+            (Era::Modern, false) => (self.asks.len().max(self.requests.away()), limits.asks),
+            (Era::Legacy, true) => (
+                session.map_or(0, |s| self.asks.to_legacy(s).len()),
+                limits.asks,
+            ),
+            (Era::Modern, true) => (self.requests.away(), limits.requests),
         };
-        let open = self.asks.len().max(away);
-        if open >= self.config.limits.asks {
+        if open >= most {
             return Err(Misuse::TooManyAsks { open });
         }
         let bytes = params.map_or(0, |params| params.as_str().len());
@@ -133,6 +144,8 @@ impl Server {
             self.lanes.push(lane, Frame::Ask(ask));
         }
         self.save_session(session);
+        // From now on it lives as long as a session does.
+        self.touch(Some(session));
     }
 
     /// The questions of a request are to be written in the place of its answer, all that there are by then.

@@ -161,7 +161,7 @@ impl Server {
     }
 
     /// S-VER-01: no such version here, but these.
-    fn unsupported(&self, wanted: &str) -> ErrorObject {
+    pub(super) fn unsupported(&self, wanted: &str) -> ErrorObject {
         let text = quoting("version ", wanted, " is not spoken here");
         let mut buf = Vec::new();
         let mut data = Object::open(&mut buf);
@@ -221,6 +221,7 @@ impl Server {
         let scope = Scope {
             peer,
             is_initialized: false,
+            is_offered: true,
             offered,
         };
         self.scopes.insert(session, scope);

@@ -12,6 +12,9 @@ use crate::protocol::{LogLevel, ServerCapabilities, ServerFeature};
 use crate::watch::{Change, List, Watch};
 use crate::wire::Id;
 
+/// How often all addresses that may be watched can be held.
+const COPIES: usize = 16;
+
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     /// What the legacy clients chose.
@@ -77,10 +80,17 @@ impl Watchers {
     pub(super) fn fit(&self, uris: &mut BTreeSet<Box<str>>, limits: &Limits) {
         let modern = self.listens.values().flat_map(|(_, watch)| &watch.uris);
         let legacy = self.legacy.values().flat_map(|choice| &choice.uris);
-        let all: BTreeSet<&str> = legacy.chain(modern).map(|uri| &**uri).collect();
+        let mut copies = 0_usize;
+        let held = legacy.chain(modern).map(|uri| &**uri);
+        let all: BTreeSet<&str> = held.inspect(|uri| copies += uri.len()).collect();
         let mut bytes: usize = all.iter().map(|uri| uri.len()).sum();
         let mut count = all.len();
         uris.retain(|uri| {
+            // Each watch has its own copy, which is small as long as they are few.
+            copies += uri.len();
+            if copies > limits.watched_bytes.saturating_mul(COPIES) {
+                return false;
+            }
             if all.contains(&**uri) {
                 return true;
             }

@@ -238,6 +238,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
                     level,
                     logger,
                     data,
+                    ..
                 } => Some((*level, logger.as_deref(), data.as_str())),
                 _ => None,
             });

@@ -451,6 +451,7 @@ fn client_words(event: client::Event) -> String {
             level,
             logger,
             data,
+            ..
         } => format!("log {level:?} {logger:?} {}", data.as_str()),
         Event::Notified { method, params } => {
             format!("notified {method} {}", params_words(params.as_ref()))

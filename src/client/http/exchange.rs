@@ -109,6 +109,11 @@ impl Exchange {
         self.status.is_some_and(|status| status < 300)
     }
 
+    /// Whether the server is busy and says for how long.
+    pub(in crate::client) fn is_put_off(&self) -> bool {
+        matches!(self.status, Some(429 | 503)) && self.retry_after.is_some()
+    }
+
     pub(in crate::client) fn is_refused(&self) -> bool {
         self.status.is_some_and(|status| status >= 300)
     }
@@ -138,6 +143,8 @@ pub(in crate::client) struct Thread {
     /// It was good for something, be it that it said where it can be resumed or that it lasted: it is asked for ever less often, and
     /// not given up.
     pub(in crate::client) is_worth_it: bool,
+    /// How often it was refused for want of credentials.
+    pub(in crate::client) refusals: u32,
 }
 
 impl Thread {

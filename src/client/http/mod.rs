@@ -204,6 +204,11 @@ impl Web {
         true
     }
 
+    /// The server is where it said to be.
+    pub(super) fn arrived(&mut self) {
+        self.redirects = 0;
+    }
+
     /// What was found elsewhere is not the server: the next request goes to where it is at home.
     pub(super) fn go_home(&mut self) {
         self.url = self.home.clone();

@@ -107,13 +107,19 @@ pub struct Replay {
     pub events: usize,
     /// Bytes of these. 1 MiB; a longer message is not held.
     pub bytes: usize,
+    /// Bytes of all sessions together. 64 MiB; where there is no more room, a session holds less.
+    pub all_bytes: usize,
 }
 
 impl Replay {
     /// So many messages of a session, of so many bytes in all.
     #[must_use]
     pub const fn new(events: usize, bytes: usize) -> Replay {
-        Replay { events, bytes }
+        Replay {
+            events,
+            bytes,
+            all_bytes: 64 << 20,
+        }
     }
 }
 

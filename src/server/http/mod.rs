@@ -34,11 +34,20 @@ use super::frame::{Answer, Frame, Signal};
 use super::lanes::Kind;
 use super::origin::{Lane, SessionKey, Whose};
 use super::{Server, Timer};
+use crate::fault::{Fault, FaultKind};
 use crate::http::{Fields, RequestHead, ResponseHead, Verb, names};
 use crate::id::{Epoch, StreamId};
 use crate::io::{Input, Output};
 use crate::protocol::Era;
 use crate::wire::Payload;
+
+/// A client that has read nothing of what is under way for so many pulses is not there.
+const PULSES_STUCK: u32 = 4;
+
+/// Whether it only says that nothing more comes.
+fn is_orderly(fault: &Fault) -> bool {
+    fault.kind() == FaultKind::Closed
+}
 
 /// What there is over HTTP alone.
 pub(super) struct Endpoint {
@@ -76,7 +85,9 @@ impl Server {
         let is_heard = match input {
             Input::Request { head, .. } => self.exchange_begun(stream, *head),
             Input::Bytes { bytes, .. } => self.body_grown(stream, &bytes),
-            Input::End { faults, .. } if faults.is_empty() => self.body_complete(stream),
+            Input::End { faults, .. } if faults.iter().all(is_orderly) => {
+                self.body_complete(stream)
+            }
             Input::End { .. } | Input::WriteFailed { .. } => self.client_gone(stream),
             Input::Sent { len, .. } => self.body_sent(stream, len),
             Input::Exited { .. }
@@ -105,8 +116,11 @@ impl Server {
         }
         match ladder::look(config, is_legacy, head) {
             Ok(asked) => {
-                http.exchanges.read(stream, asked);
+                let all = http.exchanges.read(stream, asked);
                 self.arm_in(Timer::Body(stream), config.body_timeout);
+                if all > self.most_arriving() {
+                    self.give_up(stream, Refusal::busy("too much arrives at once"));
+                }
             }
             Err(refusal) => self.turn_away(stream, refusal),
         }
@@ -114,20 +128,26 @@ impl Server {
     }
 
     fn body_grown(&mut self, stream: StreamId, bytes: &[u8]) -> bool {
-        self.stats.bytes_in += bytes.len() as u64;
         let http = self.http.as_mut();
         let Some((body, all)) = http.and_then(|http| http.exchanges.grow(stream, bytes)) else {
             return false;
         };
+        self.stats.bytes_in += bytes.len() as u64;
         let limits = &self.config.limits;
         if body > limits.message_bytes {
             let most = limits.message_bytes;
             let text = alloc::format!("a message has {most} bytes at most");
             self.give_up(stream, Refusal::new(413, text));
-        } else if all > limits.body_bytes.max(limits.message_bytes) {
+        } else if all > self.most_arriving() {
             self.give_up(stream, Refusal::busy("too much arrives at once"));
         }
         true
+    }
+
+    /// Bytes that may arrive at once, in all requests together.
+    fn most_arriving(&self) -> usize {
+        let limits = &self.config.limits;
+        limits.body_bytes.max(limits.message_bytes)
     }
 
     fn body_complete(&mut self, stream: StreamId) -> bool {
@@ -170,15 +190,16 @@ impl Server {
         let Some(http) = &mut self.http else {
             return false;
         };
-        if let Some(exchange) = http.exchanges.get(stream) {
+        if let Some(exchange) = http.exchanges.get_mut(stream) {
             let lane = exchange.lane;
+            exchange.stuck = 0;
             self.sent(lane, len);
             return true;
         }
         let is_known = http.exchanges.read_out(stream, len);
         if is_known {
             // What is read of the last words counts, whatever exchange they were in.
-            self.sent(Lane::Stream(stream), len);
+            self.read_on(len);
         }
         is_known
     }
@@ -201,7 +222,7 @@ impl Server {
             Lane::Session(session) => {
                 let known = http.sessions.get(session);
                 if known.is_some_and(|known| known.is_sse) {
-                    self.end_session(session);
+                    self.end_session(session, true);
                     return true;
                 }
                 true
@@ -294,6 +315,9 @@ impl Server {
         let Some(exchange) = http.exchanges.finish(stream, under_way, most) else {
             return;
         };
+        if under_way > 0 {
+            self.arm_pulse(stream);
+        }
         if exchange.has_begun {
             let epoch = Epoch::FIRST;
             self.outbox.push(Output::Finish { epoch, stream });
@@ -337,16 +361,49 @@ impl Server {
     pub(super) fn pulse(&mut self, stream: StreamId) {
         let http = self.http.as_ref();
         let Some(exchange) = http.and_then(|http| http.exchanges.get(stream)) else {
-            return;
+            return self.pulse_after(stream);
         };
         let lane = exchange.lane;
-        let is_quiet = self.lanes.is_empty(lane) && self.lanes.under_way(lane) == 0;
+        let is_read = self.lanes.under_way(lane) == 0;
+        let is_quiet = self.lanes.is_empty(lane) && is_read;
+        // What waits for the offer has its status, and its session, still to come.
+        let is_early = self.early.iter().any(|early| early.lane() == Some(lane));
         if is_quiet && exchange.has_begun {
             self.lanes.push(lane, Frame::Signal(Signal::Comment));
-        } else if is_quiet && exchange.takes.sse {
+        } else if is_quiet && exchange.takes.sse && !is_early {
             self.lanes.push(lane, Frame::Signal(Signal::Begin(0)));
         }
-        self.arm_pulse(stream);
+        if !is_read && self.is_stuck(stream) {
+            let epoch = Epoch::FIRST;
+            self.outbox.push(Output::Abort { epoch, stream });
+            self.client_gone(stream);
+        } else {
+            self.arm_pulse(stream);
+        }
+    }
+
+    /// What a client does not read of an exchange that is over keeps nobody else from the place that it takes.
+    fn pulse_after(&mut self, stream: StreamId) {
+        let Some(http) = &mut self.http else {
+            return;
+        };
+        match http.exchanges.unread(stream) {
+            Some(times) if times >= PULSES_STUCK => {
+                http.exchanges.forget(stream);
+            }
+            Some(_) => self.arm_pulse(stream),
+            None => {}
+        }
+    }
+
+    /// Whether the client of an exchange has read nothing for long.
+    fn is_stuck(&mut self, stream: StreamId) -> bool {
+        let http = self.http.as_mut();
+        let Some(exchange) = http.and_then(|http| http.exchanges.get_mut(stream)) else {
+            return false;
+        };
+        exchange.stuck += 1;
+        exchange.stuck >= PULSES_STUCK
     }
 }
 
@@ -372,6 +429,15 @@ impl Server {
         for (stream, lane) in standalone {
             self.end_exchange(stream);
             self.lanes.detach(lane);
+        }
+    }
+
+    /// What has not arrived whole is not waited for, and its client knows that it was not taken.
+    pub(super) fn refuse_arriving(&mut self) {
+        let http = self.http.as_ref();
+        let arriving = http.map(|http| http.exchanges.arriving());
+        for stream in arriving.unwrap_or_default() {
+            self.give_up(stream, Refusal::busy("the server is shutting down"));
         }
     }
 

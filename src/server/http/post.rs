@@ -177,6 +177,11 @@ impl Server {
         let fields = &asked.fields;
         let version = match Said::of(fields, names::MCP_PROTOCOL_VERSION) {
             Said::This(version) => version,
+            // S-VER-12: a client of the other era learns what is spoken here.
+            Said::Absent if name == methods::INITIALIZE && !self.speaks(Era::Legacy) => {
+                let wanted = params.text("protocolVersion").unwrap_or_default();
+                return Err(self.unsupported(&wanted));
+            }
             said @ (Said::Absent | Said::Garbled) => return Err(ladder::unnamed_version(said)),
         };
         self.modern_terms(params, Some(version))?;
@@ -211,6 +216,8 @@ impl Server {
                 ..session_origin(stream, session, asked)
             }
         } else {
+            self.check_named(asked)
+                .map_err(|refusal| refusal.to(Some(&id)))?;
             let session = self.session_of(asked);
             let session = session.map_err(|refusal| refusal.to(Some(&id)))?;
             self.open_exchange(stream, asked.takes, Some(session));
@@ -219,6 +226,22 @@ impl Server {
         self.understood();
         self.asked(&from, id, name, params);
         Ok(())
+    }
+
+    /// S-HTTP-31: where clients are not served that know no field for the version, it must be there, unless a session says more.
+    fn check_named(&self, asked: &Asked) -> Result<(), Refusal> {
+        let serves_older = self
+            .config
+            .versions
+            .iter()
+            .any(|version| version < Version::V2025_06_18);
+        let fields = &asked.fields;
+        let is_named = fields.has(names::MCP_PROTOCOL_VERSION) || fields.has(names::MCP_SESSION_ID);
+        if serves_older || is_named {
+            return Ok(());
+        }
+        let error = ladder::unnamed_version(Said::Absent);
+        Err(Refusal::coded(400, error.code, error.message))
     }
 
     fn understood(&mut self) {

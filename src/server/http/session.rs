@@ -59,8 +59,8 @@ impl Sessions {
     }
 
     /// An id that nobody can guess, of 128 bits (S-SESS-02).
-    pub(super) fn mint(&self, key: SessionKey) -> Box<str> {
-        let half = |which| self.number("session", key.number(), which);
+    pub(super) fn mint(&self, key: SessionKey, salt: u64) -> Box<str> {
+        let half = |which| self.number("session", key.number(), 2 * salt + which);
         format!("{:016x}{:016x}", half(0), half(1)).into()
     }
 
@@ -170,9 +170,9 @@ mod tests {
         let mut sessions = Sessions::new([7; 16]);
         let (one, two) = (sessions.fresh(), sessions.fresh());
         let ids = [
-            sessions.mint(one),
-            sessions.mint(two),
-            Sessions::new([8; 16]).mint(one),
+            sessions.mint(one, 0),
+            sessions.mint(two, 0),
+            Sessions::new([8; 16]).mint(one, 0),
         ];
         for (at, id) in ids.iter().enumerate() {
             assert_eq!(id.len(), 32);

@@ -7,6 +7,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::fmt;
 
 use super::config::Replay;
+use super::session::STANDALONE;
 use crate::protocol::{ClientCapabilities, Implementation, LogLevel, Version};
 
 /// All that there is to know of a legacy client, so that another server can go on with it.
@@ -68,6 +69,12 @@ pub trait SessionStore: Send {
 
     /// There is no such session any more.
     fn remove(&mut self, id: &str);
+
+    /// Whether other servers use it, too. Then it is asked about every session each time, a session that is idle at one of them is not
+    /// over for that, and the store itself forgets those that are. No, where nothing else is said.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }
 
 /// Where what was said in sessions is held until it is heard.
@@ -93,7 +100,6 @@ pub trait EventStore: Send {
 }
 
 /// Sessions in memory, up to a number; beyond it the one that was put first goes.
-#[derive(Debug)]
 pub struct MemorySessions {
     records: BTreeMap<Box<str>, (u64, SessionRecord)>,
     /// The ids in the order in which they were put first.
@@ -112,6 +118,15 @@ impl MemorySessions {
             next: 0,
             most,
         }
+    }
+}
+
+/// Ids stay out.
+impl fmt::Debug for MemorySessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemorySessions")
+            .field("sessions", &self.records.len())
+            .finish()
     }
 }
 
@@ -147,6 +162,8 @@ impl SessionStore for MemorySessions {
 pub struct MemoryEvents {
     sessions: BTreeMap<Box<str>, Said>,
     replay: Replay,
+    /// Bytes of all that is held.
+    bytes: usize,
 }
 
 /// What was said in one session.
@@ -155,7 +172,34 @@ struct Said {
     last: u64,
     held: VecDeque<Event>,
     bytes: usize,
+    /// The last message of each stream that is not held (any more); of the last few streams of which there is one.
+    gone: VecDeque<(u64, u64)>,
 }
+
+impl Said {
+    /// The one that is missed least is not held any more. How long it was.
+    fn drop_one(&mut self) -> Option<usize> {
+        // What belongs to no request is rather missed than an answer.
+        let mut held = self.held.iter();
+        let at = held.position(|event| event.stream == STANDALONE);
+        let lost = self.held.remove(at.unwrap_or(0))?;
+        let bytes = lost.message.len();
+        self.bytes -= bytes;
+        self.lose(lost.stream, lost.number);
+        Some(bytes)
+    }
+
+    fn lose(&mut self, stream: u64, number: u64) {
+        self.gone.retain(|(of, _)| *of != stream);
+        if self.gone.len() >= GAPS_KNOWN {
+            self.gone.pop_front();
+        }
+        self.gone.push_back((stream, number));
+    }
+}
+
+/// Of so many streams of a session it is known that something of them is not held.
+const GAPS_KNOWN: usize = 64;
 
 struct Event {
     number: u64,
@@ -170,6 +214,7 @@ impl MemoryEvents {
         MemoryEvents {
             sessions: BTreeMap::new(),
             replay,
+            bytes: 0,
         }
     }
 }
@@ -186,19 +231,31 @@ impl EventStore for MemoryEvents {
         // Were it held, nothing else would be.
         if message.len() <= self.replay.bytes {
             said.bytes += message.len();
+            self.bytes += message.len();
             said.held.push_back(Event {
                 number: said.last,
                 stream,
                 message: message.into(),
             });
+        } else {
+            said.lose(stream, said.last);
         }
         while said.held.len() > self.replay.events || said.bytes > self.replay.bytes {
-            let Some(oldest) = said.held.pop_front() else {
+            let Some(lost) = said.drop_one() else {
                 break;
             };
-            said.bytes -= oldest.message.len();
+            self.bytes -= lost;
         }
-        said.last
+        let number = said.last;
+        // Where there is too much in all, it is that of whoever has most.
+        while self.bytes > self.replay.all_bytes {
+            let most = self.sessions.values_mut().max_by_key(|said| said.bytes);
+            let Some(lost) = most.and_then(Said::drop_one) else {
+                break;
+            };
+            self.bytes -= lost;
+        }
+        number
     }
 
     fn replay(
@@ -211,6 +268,8 @@ impl EventStore for MemoryEvents {
         let Some(said) = self.sessions.get(session) else {
             return false;
         };
+        let mut gone = said.gone.iter();
+        let has_gap = gone.any(|(of, number)| *of == stream && *number > after);
         let mut is_known = false;
         for event in said.held.iter().filter(|event| event.stream == stream) {
             is_known = true;
@@ -218,11 +277,14 @@ impl EventStore for MemoryEvents {
                 show(event.number, &event.message);
             }
         }
-        is_known
+        // Of a stream that has an end, a part is nothing to go on with.
+        is_known && (stream == STANDALONE || !has_gap)
     }
 
     fn forget(&mut self, session: &str) {
-        self.sessions.remove(session);
+        if let Some(said) = self.sessions.remove(session) {
+            self.bytes -= said.bytes;
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::super::event::{Cancelled, Peer};
 use super::super::frame::{Frame, Signal};
 use super::super::lanes::Kind;
 use super::super::legacy::Scope;
-use super::super::origin::{Lane, Origin, SessionKey};
+use super::super::origin::{Lane, Origin, SessionKey, Whose};
 use super::super::watchers::Choice;
 use super::super::{Server, Timer};
 use super::exchange::{Asked, Exchange};
@@ -33,6 +33,7 @@ impl Server {
             }
         };
         let known = self.http.as_ref().and_then(|http| http.sessions.find(id));
+        let known = known.filter(|key| self.is_held(*key, id));
         let key = match known {
             Some(key) => Some(key),
             None => self.revive(id, asked)?,
@@ -44,13 +45,30 @@ impl Server {
             let text = "there is no such session, or it is over: send `initialize` for a new one";
             return Err(Refusal::new(404, text));
         };
-        self.check_version(asked)?;
+        self.check_version(asked, key)?;
         self.touch(Some(key));
         Ok(key)
     }
 
+    /// Whether a session that is known here is not over elsewhere, where others serve it, too.
+    fn is_held(&mut self, key: SessionKey, id: &str) -> bool {
+        let Some(http) = &mut self.http else {
+            return false;
+        };
+        let is_held = !http.records.is_shared() || http.records.get(id).is_some();
+        if !is_held {
+            self.end_session(key, false);
+        }
+        is_held
+    }
+
     /// S-LHTTP-22: where a field names a version, it is one that is spoken with sessions.
-    fn check_version(&self, asked: &Asked) -> Result<(), Refusal> {
+    fn check_version(&self, asked: &Asked, key: SessionKey) -> Result<(), Refusal> {
+        let agreed = self.scopes.get(&key).map(|scope| scope.peer.version);
+        // S-LHTTP-23: older ones do not know the field.
+        if agreed.is_some_and(|version| version < Version::V2025_06_18) {
+            return Ok(());
+        }
         let is_spoken = |version: Version| {
             version.era() == Era::Legacy && self.config.versions.contains(version)
         };
@@ -77,7 +95,13 @@ impl Server {
             let text = "as many clients as may be are here already; come back later";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
-        let id = http.sessions.mint(key);
+        // Another server with the same secret may have chosen the same id.
+        let mut salt = 0;
+        let mut id = http.sessions.mint(key, salt);
+        while http.records.get(&id).is_some() {
+            salt += 1;
+            id = http.sessions.mint(key, salt);
+        }
         let exchange = http.exchanges.carrier(from.lane);
         if let Some(exchange) = exchange.and_then(|s| http.exchanges.get_mut(s)) {
             exchange.fields = session_field(&id);
@@ -131,13 +155,16 @@ impl Server {
                 capabilities: record.capabilities,
             }),
             is_initialized: record.is_initialized,
+            is_offered: offer.is_some(),
             offered: offer.map(|o| o.capabilities.clone()).unwrap_or_default(),
         };
         self.met = None;
         self.meet(&scope.peer);
         self.scopes.insert(key, scope);
+        let mut uris = record.uris;
+        self.watchers.fit(&mut uris, &self.config.limits);
         let choice = Choice {
-            uris: record.uris,
+            uris,
             level: record.log_level,
         };
         self.watchers.begin(key, choice);
@@ -167,11 +194,19 @@ impl Server {
     }
 
     /// Something happens in a session.
-    pub(super) fn touch(&mut self, session: Option<SessionKey>) {
+    pub(in crate::server) fn touch(&mut self, session: Option<SessionKey>) {
         let http = self.http.as_ref();
         let session = session.filter(|key| http.is_some_and(|h| h.sessions.get(*key).is_some()));
         if let (Some(session), Some(config)) = (session, &self.config.http) {
-            self.arm_in(Timer::Idle(session), config.session_idle);
+            let scope = self.scopes.get(&session);
+            let is_begun = scope.is_some_and(|scope| scope.is_initialized);
+            // Whoever does not finish the handshake takes no place for long.
+            let idle = if is_begun {
+                config.session_idle
+            } else {
+                config.session_idle.min(config.body_timeout)
+            };
+            self.arm_in(Timer::Idle(session), idle);
         }
     }
 
@@ -184,7 +219,8 @@ impl Server {
         if is_waited || http.exchanges.carrier(key.lane()).is_some() {
             self.touch(Some(key));
         } else {
-            self.end_session(key);
+            let is_shared = http.records.is_shared();
+            self.end_session(key, !is_shared);
         }
     }
 
@@ -194,13 +230,13 @@ impl Server {
         asked: &Asked,
     ) -> Result<(), Refusal> {
         let key = self.session_of(asked)?;
-        self.end_session(key);
+        self.end_session(key, true);
         self.respond_empty(stream, 204, Fields::new());
         Ok(())
     }
 
-    /// A session is over, and all that is in it.
-    pub(super) fn end_session(&mut self, key: SessionKey) {
+    /// A session is over, and all that is in it: for good, or only here.
+    pub(super) fn end_session(&mut self, key: SessionKey, for_good: bool) {
         let Some(http) = &mut self.http else {
             return;
         };
@@ -216,9 +252,11 @@ impl Server {
         }
         self.lanes.remove(key.lane());
         self.end_legacy(key, &Cancelled::PeerGone);
+        self.forget_early(|early| early.is_of(Whose::Session(key)));
         self.timers.disarm(Timer::Idle(key));
         if let Some(http) = &mut self.http {
-            if let Some(session) = http.sessions.close(key) {
+            let session = http.sessions.close(key);
+            if let Some(session) = session.filter(|_| for_good) {
                 http.records.remove(&session.id);
                 http.events.forget(&session.id);
             }
@@ -254,7 +292,8 @@ impl Server {
             _ if name == STANDALONE => key.lane(),
             Some(born) => Lane::Stream(born),
             // All of it was said: what is left of it is said again, and that is the end of it.
-            None if is_known => {
+            // So it is with one that another server may be at work on: its client asks again.
+            None if is_known || self.is_shared() => {
                 let lane = Lane::Stream(stream);
                 self.lanes.add(lane, Kind::Answering);
                 if let Some(http) = &mut self.http {
@@ -297,6 +336,11 @@ impl Server {
                 frames.push(Frame::Signal(again));
             });
         (is_known, frames)
+    }
+
+    fn is_shared(&self) -> bool {
+        let http = self.http.as_ref();
+        http.is_some_and(|http| http.records.is_shared())
     }
 
     /// Whether what is said in sessions is held for those who lose their stream.

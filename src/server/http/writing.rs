@@ -30,10 +30,13 @@ impl Server {
         let stream = exchanges.carrier(lane)?;
         let exchange = exchanges.get(stream)?;
         let had_begun = exchange.has_begun;
-        let is_json = !had_begun && exchange.takes.json && frame.is_answer();
+        let takes_json = exchange.takes.json;
+        let status = (!had_begun && frame.is_answer()).then(|| self.status_of(stream, &frame));
+        // A refusal is told by its status, whatever else is accepted (S-HTTP-27).
+        let status = status.filter(|status| takes_json || *status >= 400);
+        let is_json = status.is_some();
         let start = buf.len();
-        let status = if is_json {
-            let status = self.status_of(stream, &frame);
+        let status = if let Some(status) = status {
             self.say(buf, lane, frame);
             status
         } else {
@@ -97,6 +100,9 @@ impl Server {
         let most = self.config.limits.exchanges;
         let http = self.http.as_mut();
         let exchange = http.and_then(|http| http.exchanges.finish(stream, under_way, most));
+        if under_way > 0 {
+            self.arm_pulse(stream);
+        }
         self.touch(exchange.and_then(|exchange| exchange.session));
         self.end_lane(lane);
     }
@@ -267,10 +273,22 @@ impl Server {
         exchange.is_none_or(|exchange| exchange.takes.sse)
     }
 
+    /// Whether somebody is at the end of a way.
+    fn is_attached(&self, lane: Lane) -> bool {
+        let http = self.http.as_ref();
+        http.is_none_or(|http| http.exchanges.carrier(lane).is_some())
+    }
+
     /// The way for a question that belongs to a request: where that cannot be one, the one for all else (S-LHTTP-15).
     pub(in crate::server) fn lane_for_more(&self, arrival: &Arrival) -> Lane {
         match arrival.session {
             Some(session) if !self.can_hear_more(arrival.lane) => session.lane(),
+            Some(session)
+                if !self.is_attached(arrival.lane)
+                    && (!self.has_replay() || self.is_attached(session.lane())) =>
+            {
+                session.lane()
+            }
             Some(_) | None => arrival.lane,
         }
     }
