@@ -130,14 +130,28 @@ pub(crate) fn notice(method: &str, params: Value) -> Ask {
 
 /// The beginning of a handshake.
 pub(crate) fn initialize(version: &str) -> Ask {
+    introduce(
+        version,
+        &json!({"elicitation": {}, "roots": {}, "sampling": {}}),
+    )
+}
+
+/// The same, of a client that can be asked this.
+pub(crate) fn introduce(version: &str, capabilities: &Value) -> Ask {
     post(&json!({
         "jsonrpc": "2.0", "id": 0, "method": "initialize",
         "params": {
             "protocolVersion": version,
-            "capabilities": {"elicitation": {}, "roots": {}, "sampling": {}},
+            "capabilities": capabilities,
             "clientInfo": {"name": "scripted", "version": "1"},
         },
     }))
+}
+
+/// The parameters of a modern request whose client can be asked this.
+pub(crate) fn declaring(capabilities: &Value, mut params: Value) -> Value {
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
+    params
 }
 
 /// The parameters with what a modern request says of its client, except where they say that themselves.

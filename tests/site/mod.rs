@@ -51,7 +51,9 @@ use everlink::{
 };
 use serde_json::{Value, json};
 
-pub(crate) use ask::{Ask, Session, delete, get, initialize, modern, notice, post, with_meta};
+pub(crate) use ask::{
+    Ask, Session, declaring, delete, get, initialize, introduce, modern, notice, post, with_meta,
+};
 pub(crate) use exchange::{Exchange, Sse};
 
 /// What does not happen within this time never will.
@@ -59,6 +61,9 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// As many steps without any time passing are a spin.
 const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
+
+/// Every version with a handshake.
+pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// What is heard when nothing is.
 pub(crate) const NOTHING: [Value; 0] = [];
@@ -75,6 +80,12 @@ pub(crate) fn config() -> Config {
 /// The same, with HTTP spoken so.
 pub(crate) fn over(http: Http) -> Config {
     Config::new(everything(), [7; 16]).with_http(http)
+}
+
+/// The same, but for what is offered.
+pub(crate) fn offering(capabilities: ServerCapabilities) -> Config {
+    let offer = Offer::new("site", "1").with_capabilities(capabilities);
+    Config::new(offer, [7; 16]).with_http(Http::new())
 }
 
 /// The offer of everything that the protocol has.
@@ -134,6 +145,35 @@ impl Site {
         self.body(stream, &ask.body);
         self.end(stream);
         stream
+    }
+
+    /// Asks something that gets to the application.
+    #[track_caller]
+    pub(crate) fn taken(&mut self, ask: Ask) -> (StreamId, RequestId) {
+        let (shown, before) = (ask.to_string(), self.requests().len());
+        let stream = self.send(ask);
+        assert_eq!(self.requests().len(), before + 1, "{shown} does not arrive");
+        (stream, self.newest())
+    }
+
+    /// Asks something that the application answers so.
+    #[track_caller]
+    pub(crate) fn served(&mut self, ask: Ask, result: Value) -> StreamId {
+        let (stream, request) = self.taken(ask);
+        self.respond(request, result);
+        stream
+    }
+
+    /// Asks something that does not get to the application. The status, and the code of the error.
+    #[track_caller]
+    pub(crate) fn refused(&mut self, ask: Ask) -> (u16, i64) {
+        let (shown, before) = (ask.to_string(), self.requests().len());
+        let stream = self.send(ask);
+        assert_eq!(self.requests().len(), before, "{shown} arrives");
+        assert!(self.is_over(stream), "{shown} is not answered");
+        let code = self.answer(stream)["error"]["code"].as_i64();
+        let code = code.unwrap_or_else(|| panic!("{shown} is answered: {}", self.text(stream)));
+        (self.status(stream), code)
     }
 
     /// Begins to ask something: the head alone.
@@ -201,7 +241,18 @@ impl Site {
     /// The same, on behalf of a user.
     #[track_caller]
     pub(crate) fn session_by(&mut self, version: &str, user: Option<&str>) -> Session {
-        let begun = self.send(initialize(version).by(user));
+        self.session_with(initialize(version), version, user)
+    }
+
+    /// The same, begun so.
+    #[track_caller]
+    pub(crate) fn session_with(
+        &mut self,
+        begin: Ask,
+        version: &str,
+        user: Option<&str>,
+    ) -> Session {
+        let begun = self.send(begin.by(user));
         assert_eq!(self.status(begun), 200, "{:?}", self.text(begun));
         let answer = self.messages(begun).remove(0);
         assert_eq!(answer["result"]["protocolVersion"], version);
@@ -421,7 +472,8 @@ impl Site {
     }
 
     fn note(&mut self, what: String) {
-        self.transcript.push(format!("[{:?}] {what}", self.now));
+        let shown: String = what.chars().take(1_000).collect();
+        self.transcript.push(format!("[{:?}] {shown}", self.now));
     }
 
     fn count_step(&mut self) {
@@ -499,9 +551,54 @@ impl Site {
         self.exchange(stream).sse()
     }
 
+    /// The same, or nothing where there is no such response (yet).
+    pub(crate) fn sse_or_nothing(&self, stream: StreamId) -> Vec<Sse> {
+        self.exchange(stream).sse_or_nothing()
+    }
+
     /// Every message of a response, whatever its kind.
     pub(crate) fn messages(&self, stream: StreamId) -> Vec<Value> {
         self.exchange(stream).messages()
+    }
+
+    /// The one response among the messages of an exchange.
+    #[track_caller]
+    pub(crate) fn answer(&self, stream: StreamId) -> Value {
+        let mut answers = self.messages(stream);
+        answers.retain(|message| message.get("method").is_none());
+        assert_eq!(answers.len(), 1, "{}", self.text(stream));
+        answers.remove(0)
+    }
+
+    /// The result in it.
+    #[track_caller]
+    pub(crate) fn result(&self, stream: StreamId) -> Value {
+        let answer = self.answer(stream);
+        assert!(answer.get("result").is_some(), "{answer} is an error");
+        answer["result"].clone()
+    }
+
+    /// What was said with this method, in order.
+    pub(crate) fn said(&self, stream: StreamId, method: &str) -> Vec<Value> {
+        let mut said = self.messages(stream);
+        said.retain(|message| message["method"] == method);
+        said
+    }
+
+    /// The ids of the questions that were put with this method, to whomever, in order.
+    pub(crate) fn asked(&self, method: &str) -> Vec<Value> {
+        let heard = self.exchanges.keys().flat_map(|s| self.said(*s, method));
+        let mut ids: Vec<Value> = heard.filter_map(|asked| asked.get("id").cloned()).collect();
+        ids.sort_by_key(Value::as_u64);
+        ids.dedup();
+        ids
+    }
+
+    /// The id of the last of them.
+    #[track_caller]
+    pub(crate) fn question(&self, method: &str) -> Value {
+        let newest = self.asked(method).pop();
+        newest.unwrap_or_else(|| panic!("nobody is asked {method}"))
     }
 
     /// The id of the last event that has one.
@@ -533,6 +630,14 @@ impl Site {
     pub(crate) fn newest(&self) -> RequestId {
         let newest = self.requests().pop();
         newest.expect("a request arrived").request
+    }
+
+    /// What clients told that has no answer, in order.
+    pub(crate) fn notified(&self) -> Vec<&str> {
+        self.picked(|event| match event {
+            Event::Notified { method, .. } => Some(&**method),
+            _ => None,
+        })
     }
 
     /// Which requests need no answer any more, and why.
