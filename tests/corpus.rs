@@ -19,6 +19,11 @@ fn replay(corpus: &str, play: fn(&[u8])) {
 }
 
 #[test]
+fn client_http() {
+    replay("client_http", exercise::client_http);
+}
+
+#[test]
 fn client_stdio() {
     replay("client_stdio", exercise::client_stdio);
 }
@@ -41,6 +46,11 @@ fn pair() {
 #[test]
 fn relay() {
     replay("relay", exercise::relay);
+}
+
+#[test]
+fn server_http() {
+    replay("server_http", exercise::server_http);
 }
 
 #[test]

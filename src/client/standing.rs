@@ -332,8 +332,12 @@ impl Client {
     fn stream_refused(&mut self, mut exchange: Exchange) -> bool {
         exchange.thread.refusals += 1;
         if exchange.thread.refusals > self.config.policy.resends {
-            let why = "it does not take the credentials that there are";
-            self.no_stream_for(exchange.purpose, why);
+            if let Purpose::Old = exchange.purpose {
+                self.down(Cause::Unauthorized);
+            } else {
+                let why = "it does not take the credentials that there are";
+                self.no_stream_for(exchange.purpose, why);
+            }
             return false;
         }
         let again = Exchange::following(exchange.purpose, exchange.thread);

@@ -1,7 +1,7 @@
 //! Questions of the server behind: for which request of the client in front each is put, and how its answer comes back.
 
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::ToString;
 
@@ -20,6 +20,8 @@ pub(super) struct Asks {
     in_front: BTreeMap<AskId, AskId>,
     /// Those that wait for a request for which the client in front can be asked.
     waiting: VecDeque<Waiting>,
+    /// Whose calls ended without a reply in this life of the server behind: a question may still be for one of these.
+    left: BTreeSet<Caller>,
 }
 
 /// A question that is not put yet.
@@ -51,6 +53,19 @@ impl Asks {
     fn put(&mut self, behind: AskId, ask: AskId, guess: Option<Guess>) {
         self.behind.insert(behind, Put { ask, guess });
         self.in_front.insert(ask, behind);
+    }
+
+    /// A call of this client ended without a reply.
+    pub(super) fn left(&mut self, caller: Caller) {
+        // That there are several is all that matters.
+        if self.left.len() < 2 {
+            self.left.insert(caller);
+        }
+    }
+
+    /// The server behind is another one, that asks nothing for calls that it does not know.
+    pub(super) fn begin_life(&mut self) {
+        self.left.clear();
     }
 
     fn take_behind(&mut self, behind: AskId) -> Option<Put> {
@@ -154,7 +169,10 @@ impl Relay {
         let Some(first) = callers.next() else {
             return false;
         };
-        only.is_none_or(|only| only == first) && callers.all(|caller| caller == first)
+        let mut left = self.asks.left.iter();
+        only.is_none_or(|only| only == first)
+            && callers.all(|caller| caller == first)
+            && left.all(|caller| caller == first)
     }
 
     pub(super) fn answered(&mut self, in_front: AskId, outcome: Result<Payload, Unanswered>) {

@@ -116,7 +116,9 @@ impl Relay {
         let Some(call) = self.calls.remove(&request) else {
             return;
         };
-        self.errands.remove(&call);
+        if let Some(Errand::Request(carried)) = self.errands.remove(&call) {
+            self.asks.left(carried.caller);
+        }
         let reason = match why {
             server::Cancelled::Anew => Some("the client began anew"),
             server::Cancelled::ByPeer { reason } => reason.as_deref(),
@@ -280,6 +282,7 @@ impl Relay {
                 None
             }
             Outcome::Failed(failure) => {
+                self.asks.left(carried.caller.clone());
                 if let FailureKind::NotOffered { .. } = failure.kind {
                     let text = self.cut(&words::story(&failure, true));
                     let error = words::error(code::METHOD_NOT_FOUND, text, failure.delivery);

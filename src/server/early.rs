@@ -31,6 +31,11 @@ impl Early {
             && matches!(self, Early::Request { from, .. } if from.session == Some(session))
     }
 
+    /// Whether it is the end of the handshake in this session.
+    pub(super) fn ends_handshake(&self, session: SessionKey) -> bool {
+        matches!(self, Early::Initialized(of) if *of == session)
+    }
+
     pub(super) fn bytes(&self) -> usize {
         match self {
             Early::Initialized(_) => 0,

@@ -181,7 +181,7 @@ impl Server {
     fn handshake_done(&mut self, from: &Origin, session: SessionKey) {
         if !self.awaits_agreement(from) {
             self.initialized(session);
-        } else if !matches!(self.early.back(), Some(Early::Initialized(of)) if *of == session) {
+        } else if !self.early.iter().any(|early| early.ends_handshake(session)) {
             self.early.push_back(Early::Initialized(session));
         }
     }

@@ -144,6 +144,8 @@ impl Server {
             self.lanes.push(lane, Frame::Ask(ask));
         }
         self.save_session(session);
+        // From now on it lives as long as a session does.
+        self.touch(Some(session));
     }
 
     /// The questions of a request are to be written in the place of its answer, all that there are by then.

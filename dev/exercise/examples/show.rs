@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use exercise::{Tape, both, relay, server};
+use exercise::{Tape, both, relay, server, site, web};
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -13,9 +13,11 @@ fn main() {
         let tape = &mut tape;
         println!("{file}");
         match &*target {
+            "client_http" => show(web::setup(tape), &web::Op::read_all(tape)),
             "client_stdio" => show(exercise::Setup::read(tape), &exercise::Op::read_all(tape)),
             "pair" => show(both::Setup::read(tape), &both::Op::read_all(tape)),
             "relay" => show(relay::Setup::read(tape), &relay::Op::read_all(tape)),
+            "server_http" => show(site::Setup::read(tape), &site::Op::read_all(tape)),
             "server_stdio" => show(server::Setup::read(tape), &server::Op::read_all(tape)),
             other => panic!("{other} has no scripts"),
         }

@@ -9,14 +9,15 @@
 //!                                  peer <------------+   a server that knows what it was asked
 //! ```
 //!
-//! The server end, both ends together and the relay are played likewise: see [`mod@server`], [`mod@both`] and [`mod@relay`].
+//! A client over HTTP, the server end, both ends together and the relay are played likewise: see [`mod@web`], [`mod@server`],
+//! [`mod@site`], [`mod@both`], [`mod@net`] and [`mod@relay`].
 //!
 //! # Fuzzing
 //!
 //! With a nightly compiler and `cargo-fuzz`, from the root of the repository:
 //!
 //! ```text
-//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024      # or line, message, pair, relay, server_stdio, sse
+//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024     # or client_http, line, ...
 //! cargo run -p exercise --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
 //!
@@ -24,11 +25,13 @@
 //! without. New inputs land in `fuzz/corpus/`, of which a small, hand-picked part is committed and replayed by
 //! `tests/corpus.rs` on every run of the tests. What crashes becomes a test by name.
 
+mod app;
 pub mod both;
 mod dialogue;
 mod json;
 mod line;
 mod message;
+pub mod net;
 mod pair;
 mod peer;
 mod play;
@@ -36,10 +39,13 @@ pub mod relay;
 mod rules;
 mod script;
 pub mod server;
+pub mod site;
 mod sse;
+pub mod web;
 
 pub use line::line;
 pub use message::message;
+pub use net::{Net, Weather};
 pub use pair::{ClientApp, Cut, Pair, ServerApp};
 pub use play::run;
 pub use script::{Nap, Op, Reply, Setup, Speech, Tape, Whose};
@@ -51,6 +57,22 @@ pub fn client_stdio(data: &[u8]) {
     let setup = Setup::read(&mut tape);
     let ops = Op::read_all(&mut tape);
     run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a client over HTTP.
+pub fn client_http(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = web::setup(&mut tape);
+    let ops = web::Op::read_all(&mut tape);
+    web::run(&setup, &ops);
+}
+
+/// Plays `data` as the life of a server over HTTP.
+pub fn server_http(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let setup = site::Setup::read(&mut tape);
+    let ops = site::Op::read_all(&mut tape);
+    site::run(&setup, &ops);
 }
 
 /// Plays `data` as the life of a server over a byte stream.

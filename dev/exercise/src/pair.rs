@@ -514,7 +514,7 @@ impl Cut {
     }
 }
 
-fn well_spread(number: u64) -> u64 {
+pub(crate) fn well_spread(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 7
 }
@@ -598,12 +598,12 @@ impl Pipe {
     }
 }
 
-fn spend(budget: &mut u32, now: Instant) {
+pub(crate) fn spend(budget: &mut u32, now: Instant) {
     let left = budget.checked_sub(1);
     *budget = left.unwrap_or_else(|| panic!("the machines spin at {now:?}"));
 }
 
-fn not_again(now: Instant, next: Option<Deadline>) {
+pub(crate) fn not_again(now: Instant, next: Option<Deadline>) {
     if let Some(next) = next {
         assert!(
             next.at > now || next.wake == Wake::Output,

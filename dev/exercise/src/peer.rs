@@ -5,10 +5,21 @@ use serde_json::{Value, json};
 use crate::script::{Reply, Speech};
 
 /// A request that the server of this life has received and not answered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) wire: i64,
     method: String,
+}
+
+impl Request {
+    pub(crate) fn new(wire: i64, method: &str) -> Request {
+        let method = method.to_owned();
+        Request { wire, method }
+    }
+
+    pub(crate) fn method(&self) -> &str {
+        &self.method
+    }
 }
 
 /// The server of one life.
@@ -24,11 +35,10 @@ pub(crate) struct Peer {
 impl Peer {
     /// A request arrived.
     pub(crate) fn receive(&mut self, wire: i64, method: &str) {
-        let method = method.to_owned();
         if method == "subscriptions/listen" {
             self.watches.push(wire);
         }
-        self.open.push(Request { wire, method });
+        self.open.push(Request::new(wire, method));
     }
 
     /// A request was taken back.
@@ -168,7 +178,7 @@ impl Peer {
         }
     }
 
-    fn acknowledgement(&self, wire: i64, taste: u8) -> Value {
+    pub(crate) fn acknowledgement(&self, wire: i64, taste: u8) -> Value {
         let granted = json!({
             "toolsListChanged": taste % 2 == 0,
             "promptsListChanged": true,
@@ -185,14 +195,17 @@ impl Peer {
     }
 }
 
-fn answer(request: &Request, how: Reply) -> Value {
+pub(crate) fn answer(request: &Request, how: Reply) -> Value {
     let wire = request.wire;
     let good = |taste| json!({"jsonrpc": "2.0", "id": wire, "result": good_result(request, taste)});
     match how {
         Reply::Empty => json!({"jsonrpc": "2.0", "id": wire}),
         Reply::Error(which) => {
-            let code =
-                [-32601, -32602, -32603, -32022, -32021, -32700, 0, 7][usize::from(which % 8)];
+            let codes = [-32601, -32602, -32603, -32022, -32021, -32700, 0, 7];
+            let code = match which {
+                240.. => -32020,
+                _ => codes[usize::from(which % 8)],
+            };
             let supported = match which / 8 % 3 {
                 0 => json!(["2026-07-28"]),
                 1 => json!(["2025-06-18"]),

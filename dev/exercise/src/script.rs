@@ -485,7 +485,7 @@ impl Op {
 }
 
 impl Whose {
-    fn read(tape: &mut Tape<'_>) -> Whose {
+    pub(crate) fn read(tape: &mut Tape<'_>) -> Whose {
         match tape.byte() {
             byte @ 0..8 => Whose::Past(byte),
             byte @ 8..12 => Whose::Future(byte - 8),
@@ -507,7 +507,7 @@ impl Nap {
 }
 
 impl Speech {
-    fn read(tape: &mut Tape<'_>, depth: u8) -> Speech {
+    pub(crate) fn read(tape: &mut Tape<'_>, depth: u8) -> Speech {
         match tape.byte() % 32 {
             0..=15 => Speech::Reply {
                 which: tape.byte(),
@@ -537,7 +537,7 @@ impl Speech {
 }
 
 impl Reply {
-    fn read(tape: &mut Tape<'_>) -> Reply {
+    pub(crate) fn read(tape: &mut Tape<'_>) -> Reply {
         match tape.byte() % 16 {
             0..=3 => Reply::Good(tape.byte()),
             4..=5 => Reply::Error(tape.byte()),
@@ -570,7 +570,7 @@ const FAULTS: [FaultKind; 15] = [
     FaultKind::Write,
 ];
 
-fn faults(tape: &mut Tape<'_>) -> Vec<FaultKind> {
+pub(crate) fn faults(tape: &mut Tape<'_>) -> Vec<FaultKind> {
     let many = tape.byte();
     let many = if many == 255 { 20 } else { many % 4 };
     (0..many).map(|_| tape.pick(&FAULTS)).collect()

@@ -82,17 +82,19 @@ pub(super) struct Exchanges {
     open: BTreeMap<StreamId, Exchange>,
     /// The exchange at the end of each way that has one.
     carriers: BTreeMap<Lane, StreamId>,
-    /// Those that are finished, of which so many bytes are still under way.
-    finished: BTreeMap<StreamId, usize>,
+    /// Those that are finished, of which so many bytes are still under way, and how often in a row nothing of these was read.
+    finished: BTreeMap<StreamId, (usize, u32)>,
     /// Bytes of the bodies that arrive.
     bytes: usize,
 }
 
 /// # While the body arrives
 impl Exchanges {
-    pub(super) fn read(&mut self, stream: StreamId, asked: Asked) {
+    /// A request begins to arrive. Bytes of all that do.
+    pub(super) fn read(&mut self, stream: StreamId, asked: Asked) -> usize {
         self.bytes += asked.bytes();
         self.reading.insert(stream, asked);
+        self.bytes
     }
 
     /// Its body is this much longer. How long it is then, and all of them together; `None` if it is not one of these.
@@ -154,7 +156,7 @@ impl Exchanges {
         most: usize,
     ) -> Option<Exchange> {
         if under_way > 0 {
-            self.finished.insert(stream, under_way);
+            self.finished.insert(stream, (under_way, 0));
             if self.finished.len() > most {
                 self.finished.pop_first();
             }
@@ -164,14 +166,22 @@ impl Exchanges {
 
     /// Something was read of one that is finished. Whether it was one of these.
     pub(super) fn read_out(&mut self, stream: StreamId, len: usize) -> bool {
-        let Some(left) = self.finished.get_mut(&stream) else {
+        let Some((left, stuck)) = self.finished.get_mut(&stream) else {
             return false;
         };
         *left = left.saturating_sub(len);
+        *stuck = 0;
         if *left == 0 {
             self.finished.remove(&stream);
         }
         true
+    }
+
+    /// Nothing was read of one that is finished, once more. How often in a row by now; `None` if it is not one of these.
+    pub(super) fn unread(&mut self, stream: StreamId) -> Option<u32> {
+        let (_, stuck) = self.finished.get_mut(&stream)?;
+        *stuck += 1;
+        Some(*stuck)
     }
 
     /// The client of one that is finished is gone. Whether it was one of these.

@@ -116,8 +116,11 @@ impl Server {
         }
         match ladder::look(config, is_legacy, head) {
             Ok(asked) => {
-                http.exchanges.read(stream, asked);
+                let all = http.exchanges.read(stream, asked);
                 self.arm_in(Timer::Body(stream), config.body_timeout);
+                if all > self.most_arriving() {
+                    self.give_up(stream, Refusal::busy("too much arrives at once"));
+                }
             }
             Err(refusal) => self.turn_away(stream, refusal),
         }
@@ -125,20 +128,26 @@ impl Server {
     }
 
     fn body_grown(&mut self, stream: StreamId, bytes: &[u8]) -> bool {
-        self.stats.bytes_in += bytes.len() as u64;
         let http = self.http.as_mut();
         let Some((body, all)) = http.and_then(|http| http.exchanges.grow(stream, bytes)) else {
             return false;
         };
+        self.stats.bytes_in += bytes.len() as u64;
         let limits = &self.config.limits;
         if body > limits.message_bytes {
             let most = limits.message_bytes;
             let text = alloc::format!("a message has {most} bytes at most");
             self.give_up(stream, Refusal::new(413, text));
-        } else if all > limits.body_bytes.max(limits.message_bytes) {
+        } else if all > self.most_arriving() {
             self.give_up(stream, Refusal::busy("too much arrives at once"));
         }
         true
+    }
+
+    /// Bytes that may arrive at once, in all requests together.
+    fn most_arriving(&self) -> usize {
+        let limits = &self.config.limits;
+        limits.body_bytes.max(limits.message_bytes)
     }
 
     fn body_complete(&mut self, stream: StreamId) -> bool {
@@ -306,6 +315,9 @@ impl Server {
         let Some(exchange) = http.exchanges.finish(stream, under_way, most) else {
             return;
         };
+        if under_way > 0 {
+            self.arm_pulse(stream);
+        }
         if exchange.has_begun {
             let epoch = Epoch::FIRST;
             self.outbox.push(Output::Finish { epoch, stream });
@@ -349,7 +361,7 @@ impl Server {
     pub(super) fn pulse(&mut self, stream: StreamId) {
         let http = self.http.as_ref();
         let Some(exchange) = http.and_then(|http| http.exchanges.get(stream)) else {
-            return;
+            return self.pulse_after(stream);
         };
         let lane = exchange.lane;
         let is_read = self.lanes.under_way(lane) == 0;
@@ -367,6 +379,20 @@ impl Server {
             self.client_gone(stream);
         } else {
             self.arm_pulse(stream);
+        }
+    }
+
+    /// What a client does not read of an exchange that is over keeps nobody else from the place that it takes.
+    fn pulse_after(&mut self, stream: StreamId) {
+        let Some(http) = &mut self.http else {
+            return;
+        };
+        match http.exchanges.unread(stream) {
+            Some(times) if times >= PULSES_STUCK => {
+                http.exchanges.forget(stream);
+            }
+            Some(_) => self.arm_pulse(stream),
+            None => {}
         }
     }
 

@@ -52,6 +52,9 @@ impl Server {
         asked: &Asked,
     ) -> Result<(), Refusal> {
         let from = self.sse_origin(stream, id, asked)?;
+        if !self.has_room_on(from.lane) {
+            return Err(Refusal::busy("what was said before is not read yet"));
+        }
         let text = core::str::from_utf8(&asked.body).map_err(|_| {
             let text = "the body is not UTF-8";
             Refusal::coded(400, code::PARSE_ERROR, text)

@@ -240,16 +240,22 @@ impl EventStore for MemoryEvents {
         } else {
             said.lose(stream, said.last);
         }
-        while said.held.len() > self.replay.events
-            || said.bytes > self.replay.bytes
-            || self.bytes > self.replay.all_bytes
-        {
+        while said.held.len() > self.replay.events || said.bytes > self.replay.bytes {
             let Some(lost) = said.drop_one() else {
                 break;
             };
             self.bytes -= lost;
         }
-        said.last
+        let number = said.last;
+        // Where there is too much in all, it is that of whoever has most.
+        while self.bytes > self.replay.all_bytes {
+            let most = self.sessions.values_mut().max_by_key(|said| said.bytes);
+            let Some(lost) = most.and_then(Said::drop_one) else {
+                break;
+            };
+            self.bytes -= lost;
+        }
+        number
     }
 
     fn replay(

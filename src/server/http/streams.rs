@@ -45,7 +45,7 @@ impl Server {
             let text = "there is no such session, or it is over: send `initialize` for a new one";
             return Err(Refusal::new(404, text));
         };
-        self.check_version(asked)?;
+        self.check_version(asked, key)?;
         self.touch(Some(key));
         Ok(key)
     }
@@ -63,7 +63,12 @@ impl Server {
     }
 
     /// S-LHTTP-22: where a field names a version, it is one that is spoken with sessions.
-    fn check_version(&self, asked: &Asked) -> Result<(), Refusal> {
+    fn check_version(&self, asked: &Asked, key: SessionKey) -> Result<(), Refusal> {
+        let agreed = self.scopes.get(&key).map(|scope| scope.peer.version);
+        // S-LHTTP-23: older ones do not know the field.
+        if agreed.is_some_and(|version| version < Version::V2025_06_18) {
+            return Ok(());
+        }
         let is_spoken = |version: Version| {
             version.era() == Era::Legacy && self.config.versions.contains(version)
         };
@@ -189,7 +194,7 @@ impl Server {
     }
 
     /// Something happens in a session.
-    pub(super) fn touch(&mut self, session: Option<SessionKey>) {
+    pub(in crate::server) fn touch(&mut self, session: Option<SessionKey>) {
         let http = self.http.as_ref();
         let session = session.filter(|key| http.is_some_and(|h| h.sessions.get(*key).is_some()));
         if let (Some(session), Some(config)) = (session, &self.config.http) {

@@ -100,6 +100,9 @@ impl Server {
         let most = self.config.limits.exchanges;
         let http = self.http.as_mut();
         let exchange = http.and_then(|http| http.exchanges.finish(stream, under_way, most));
+        if under_way > 0 {
+            self.arm_pulse(stream);
+        }
         self.touch(exchange.and_then(|exchange| exchange.session));
         self.end_lane(lane);
     }

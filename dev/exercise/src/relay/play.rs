@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::ledger::Ledger;
 use super::script::{Op, Setup};
-use crate::play::HORIZON;
+use crate::app::HORIZON;
 use crate::script::Nap;
 use crate::server::{Words, assert_nothing_secret, offer, question};
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::rules::{Given, Rules};
 use super::script::{self, Op, Setup};
 use super::words::{PAYLOAD, URIS, Words};
-use crate::play::{HORIZON, POLLS, Transcript};
+use crate::app::{HORIZON, POLLS, Transcript};
 use crate::script::Nap;
 
 /// Plays a script to its end, checks every rule on the way, and lets the server close.

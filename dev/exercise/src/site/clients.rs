@@ -1,0 +1,170 @@
+//! Clients of a server over HTTP: what each asks, mostly as it should be, and what it remembers of what it heard.
+//! Judges nothing.
+
+use everlink::http::{Fields, RequestHead, Verb};
+use everlink::protocol::meta;
+use serde_json::Value;
+
+use crate::server::{Speech, Words};
+
+/// On behalf of whom each of them asks.
+pub(super) const USERS: [Option<&str>; 3] = [Some("ann"), Some("bob"), None];
+
+/// One of the clients.
+#[derive(Debug, Default)]
+pub(super) struct Other {
+    words: Words,
+    session: Option<String>,
+    version: Option<String>,
+    last_event: Option<String>,
+    /// Where the first version says that messages go.
+    place: Option<String>,
+}
+
+/// What it asks: how that begins, and the body.
+pub(super) type Asked = (RequestHead<'static>, Vec<u8>);
+
+impl Other {
+    /// It reads the session that it is in, and the version that is spoken.
+    pub(super) fn enter(&mut self, session: &str, version: Option<&str>) {
+        self.session = Some(session.to_owned());
+        self.version = version.map(str::to_owned).or(self.version.take());
+    }
+
+    pub(super) fn hear(&mut self, message: &Value) {
+        self.words.hear(message);
+    }
+
+    pub(super) fn hear_event(&mut self, id: &str) {
+        self.last_event = Some(id.to_owned());
+    }
+
+    pub(super) fn hear_place(&mut self, place: &str) {
+        self.place = Some(place.to_owned());
+    }
+
+    /// A message of this client, with its number in it.
+    pub(super) fn post(&mut self, who: usize, speech: &Speech, limit: usize) -> Vec<Asked> {
+        let said = self.words.say(speech, limit);
+        let lines = said.split(|byte| *byte == b'\n');
+        let lines = lines.filter(|line| !line.is_empty());
+        lines.map(|line| self.ask(who, line)).collect()
+    }
+
+    fn ask(&self, who: usize, line: &[u8]) -> Asked {
+        let Ok(mut message) = serde_json::from_slice::<Value>(line) else {
+            return (self.head(Verb::Post, &Value::Null), line.to_vec());
+        };
+        sign(&mut message, who);
+        (
+            self.head(Verb::Post, &message),
+            message.to_string().into_bytes(),
+        )
+    }
+
+    /// A stream, or the end of the session.
+    pub(super) fn want(&self, what: u8) -> Asked {
+        let mut head = match what % 8 {
+            0..=4 => self.head(Verb::Get, &Value::Null),
+            5 => self.head(Verb::Delete, &Value::Null),
+            6 => RequestHead::new(Verb::Get, "/sse")
+                .with_fields(Fields::new().and("accept", "text/event-stream")),
+            _ => self.head(Verb::Other, &Value::Null),
+        };
+        if what & 8 != 0 {
+            let last = self.last_event.clone();
+            let last = last.unwrap_or_else(|| format!("{:x}-{}", what >> 6, what >> 4 & 3));
+            head.fields.push("last-event-id", last);
+        }
+        (head, Vec::new())
+    }
+
+    /// How a request with this message in it begins.
+    pub(super) fn head(&self, verb: Verb, message: &Value) -> RequestHead<'static> {
+        let mut fields = Fields::new().and("host", "localhost");
+        let params = &message["params"];
+        let version = params["_meta"][meta::PROTOCOL_VERSION].as_str();
+        match verb {
+            Verb::Post => {
+                fields.push("content-type", "application/json");
+                fields.push("accept", "application/json, text/event-stream");
+            }
+            _ => fields.push("accept", "text/event-stream"),
+        }
+        let mut target = "/mcp".to_owned();
+        if let Some(version) = version {
+            fields.push("mcp-protocol-version", version.to_owned());
+            let method = message["method"].as_str().unwrap_or_default();
+            fields.push("mcp-method", method.to_owned());
+            let name = match method {
+                "tools/call" | "prompts/get" => params["name"].as_str(),
+                "resources/read" => params["uri"].as_str(),
+                _ => params["taskId"].as_str(),
+            };
+            if let Some(name) = name {
+                fields.push("mcp-name", name.to_owned());
+            }
+        } else if message["method"] != "initialize" {
+            if let Some(session) = &self.session {
+                fields.push("mcp-session-id", session.clone());
+            }
+            if let Some(version) = &self.version {
+                fields.push("mcp-protocol-version", version.clone());
+            }
+            let place = self.place.clone().filter(|_| self.session.is_none());
+            target = place.filter(|_| verb == Verb::Post).unwrap_or(target);
+        }
+        RequestHead::new(verb, target).with_fields(fields)
+    }
+}
+
+/// The fields, with something wrong.
+pub(super) fn spoil(head: RequestHead<'static>, wrong: u8) -> RequestHead<'static> {
+    let without = |name: &str| -> Fields<'static> {
+        let kept = head.fields.iter().filter(|(of, _)| *of != name);
+        let kept = kept.map(|(name, value)| (name.to_owned(), value.to_vec()));
+        kept.collect()
+    };
+    let fields = match wrong % 16 {
+        0 => without("accept"),
+        1 => without("content-type"),
+        2 => without("host").and("host", "evil.example"),
+        3 => head.fields.clone().and("origin", "https://evil.example"),
+        4 => without("mcp-method"),
+        5 => without("mcp-method").and("mcp-method", "ping"),
+        6 => without("mcp-protocol-version"),
+        7 => without("mcp-protocol-version").and("mcp-protocol-version", "1999-12-31"),
+        8 => without("mcp-session-id"),
+        9 => head.fields.clone().and("mcp-session-id", "made up"),
+        10 => without("accept").and("accept", "application/json"),
+        11 => without("accept").and("accept", "text/event-stream"),
+        12 => without("content-type").and("content-type", "text/plain"),
+        13 => {
+            let mut fields = head.fields.clone();
+            fields.push_bytes("mcp-name", vec![0xff, wrong]);
+            fields
+        }
+        14 => without("mcp-name"),
+        _ => head.fields.clone().and("mcp-param-x", "1"),
+    };
+    let target = match wrong {
+        240.. => "/elsewhere?x=1".into(),
+        _ => head.target.clone(),
+    };
+    RequestHead::new(head.verb, target).with_fields(fields)
+}
+
+/// Says in every message whose it is.
+fn sign(message: &mut Value, who: usize) {
+    match message {
+        Value::Array(batch) => batch.iter_mut().for_each(|one| sign(one, who)),
+        Value::Object(members) => {
+            for part in ["params", "result"] {
+                if let Some(Value::Object(part)) = members.get_mut(part) {
+                    part.insert("who".to_owned(), who.into());
+                }
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,382 @@
+//! What must always hold of a server over HTTP, as seen from outside: from what was fed and what came out. Plays nothing.
+
+use std::collections::BTreeMap;
+
+use everlink::http::{Fields, Verb};
+use everlink::server::{Config, Event, State};
+use everlink::wire::{SseEvent, SseReader};
+use everlink::{Epoch, Output, RequestId, Server, StreamId, Wake};
+use serde_json::Value;
+
+use super::clients::USERS;
+
+#[derive(Debug)]
+pub(super) struct Rules {
+    config: Config,
+    exchanges: BTreeMap<StreamId, Exchange>,
+    /// Whose each request is, and whether it is open.
+    requests: BTreeMap<RequestId, (usize, bool)>,
+    is_released: bool,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) who: usize,
+    is_modern: bool,
+    /// The ids of the requests that were put in it, as they are written.
+    asked: Vec<String>,
+    answered: Vec<String>,
+    /// All of the request was fed.
+    pub(super) is_complete: bool,
+    body: Body,
+    pub(super) under_way: usize,
+    end: Option<End>,
+}
+
+#[derive(Debug)]
+enum Body {
+    None,
+    Json(Vec<u8>),
+    Events(Box<SseReader>),
+    /// There is none, or nobody looks at it.
+    Empty,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// By the server.
+    Said,
+    /// The client is gone, and the server may not have been polled since.
+    JustGone,
+    Gone,
+}
+
+/// What a client reads.
+#[derive(Debug)]
+pub(super) enum Read {
+    Event(String),
+    Message(Value),
+    Place(String),
+}
+
+impl Rules {
+    pub(super) fn new(config: &Config) -> Rules {
+        Rules {
+            config: config.clone(),
+            exchanges: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            is_released: false,
+            is_closed: false,
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// The exchanges that go on.
+    pub(super) fn open(&self) -> Vec<StreamId> {
+        let open = self.exchanges.iter().filter(|(_, e)| e.end.is_none());
+        open.map(|(stream, _)| *stream).collect()
+    }
+
+    /// Whether nothing can be fed to an exchange but what was read of it.
+    pub(super) fn is_over(&self, stream: StreamId) -> bool {
+        let exchange = self.exchanges.get(&stream);
+        exchange.is_none_or(|exchange| exchange.end.is_some())
+    }
+
+    pub(super) fn exchange(&mut self, stream: StreamId) -> Option<&mut Exchange> {
+        self.exchanges.get_mut(&stream)
+    }
+
+    pub(super) fn unread(&self) -> Vec<(StreamId, usize)> {
+        let unread = self.exchanges.iter().filter(|(_, e)| e.under_way > 0);
+        unread.map(|(stream, e)| (*stream, e.under_way)).collect()
+    }
+
+    /// The requests that are open, and whose they are.
+    pub(super) fn requests(&self) -> Vec<(RequestId, usize)> {
+        let open = self.requests.iter().filter(|(_, (_, is_open))| *is_open);
+        open.map(|(request, (who, _))| (*request, *who)).collect()
+    }
+
+    pub(super) fn whose(&self, request: RequestId) -> usize {
+        self.requests[&request].0
+    }
+}
+
+/// What is fed.
+impl Rules {
+    pub(super) fn begun(&mut self, stream: StreamId, who: usize, fields: &Fields<'_>) {
+        let exchange = Exchange {
+            who,
+            is_modern: fields.get("mcp-protocol-version") == Some("2026-07-28"),
+            asked: Vec::new(),
+            answered: Vec::new(),
+            is_complete: false,
+            body: Body::None,
+            under_way: 0,
+            end: None,
+        };
+        self.exchanges.insert(stream, exchange);
+    }
+
+    /// These are the messages of an exchange, if they are.
+    pub(super) fn put(&mut self, stream: StreamId, verb: Verb, body: &[u8]) {
+        let Some(exchange) = self.exchanges.get_mut(&stream) else {
+            return;
+        };
+        let message: Value = serde_json::from_slice(body).unwrap_or_default();
+        let all = match message {
+            Value::Array(batch) => batch,
+            one => vec![one],
+        };
+        let ids = all.iter().filter(|one| one.get("method").is_some());
+        let ids = ids.filter_map(|one| one.get("id")).map(name);
+        exchange.asked.extend(ids);
+        exchange.is_modern &= verb == Verb::Post;
+    }
+
+    pub(super) fn gone(&mut self, stream: StreamId) {
+        if let Some(exchange) = self.exchanges.get_mut(&stream) {
+            exchange.end.get_or_insert(End::JustGone);
+            exchange.under_way = 0;
+        }
+    }
+
+    /// A request was answered.
+    pub(super) fn answered(&mut self, request: RequestId) {
+        if let Some((_, is_open)) = self.requests.get_mut(&request) {
+            *is_open = false;
+        }
+    }
+}
+
+/// What comes out.
+impl Rules {
+    pub(super) fn output(&mut self, output: &Output<Event>, bytes: &[u8]) -> Vec<Read> {
+        assert!(!self.is_closed, "{output:?} after the last event");
+        match output {
+            Output::Abort { epoch, stream } => {
+                assert_eq!(*epoch, Epoch::FIRST);
+                self.ends(*stream);
+            }
+            Output::Event(event) => self.event(event),
+            Output::Finish { epoch, stream } => {
+                assert_eq!(*epoch, Epoch::FIRST);
+                let exchange = self.going_on(*stream);
+                let is_begun = exchange.is_none_or(|e| matches!(e.body, Body::Events(_)));
+                assert!(is_begun, "{stream} is finished before its response");
+                self.ends(*stream);
+            }
+            Output::Release { .. } => {
+                assert!(!self.is_released, "let go twice");
+                self.is_released = true;
+            }
+            Output::Response {
+                epoch,
+                stream,
+                head,
+                len,
+                is_whole,
+            } => {
+                assert_eq!((*epoch, *len), (Epoch::FIRST, bytes.len()));
+                self.responds(*stream, head.status, &head.fields, *is_whole);
+                let read = self.written(*stream, bytes);
+                if *is_whole {
+                    self.ends(*stream);
+                }
+                return read;
+            }
+            Output::Write { epoch, stream, len } => {
+                assert_eq!((*epoch, *len), (Epoch::FIRST, bytes.len()));
+                assert!(*len > 0, "nothing is written");
+                let exchange = self.going_on(*stream);
+                let is_stream = exchange.is_none_or(|e| matches!(e.body, Body::Events(_)));
+                assert!(is_stream, "a body without a response");
+                return self.written(*stream, bytes);
+            }
+            other => panic!("{other:?} means nothing for a server over HTTP"),
+        }
+        Vec::new()
+    }
+
+    /// An exchange about which something may be said; nothing if its client left just now.
+    fn going_on(&mut self, stream: StreamId) -> Option<&mut Exchange> {
+        let exchange = self.exchanges.get_mut(&stream).expect("one that was begun");
+        match exchange.end {
+            None => Some(exchange),
+            Some(End::JustGone) => None,
+            Some(end) => panic!("something for {stream}, which is over: {end:?}"),
+        }
+    }
+
+    fn ends(&mut self, stream: StreamId) {
+        if let Some(exchange) = self.going_on(stream) {
+            exchange.end = Some(End::Said);
+            if let Body::Json(text) = &exchange.body {
+                let message: Result<Value, _> = serde_json::from_slice(text);
+                assert!(message.is_ok(), "a body that is no JSON");
+            }
+        }
+    }
+
+    fn responds(&mut self, stream: StreamId, status: u16, fields: &Fields<'_>, is_whole: bool) {
+        let Some(exchange) = self.going_on(stream) else {
+            return;
+        };
+        let is_first = matches!(exchange.body, Body::None);
+        assert!(is_first, "{stream} has a second response");
+        assert!((200..600).contains(&status), "status {status}");
+        exchange.body = match fields.get("content-type") {
+            Some("application/json") => Body::Json(Vec::new()),
+            Some("text/event-stream") => Body::Events(SseReader::new(usize::MAX).into()),
+            None => Body::Empty,
+            Some(kind) => panic!("{stream} is answered with {kind}"),
+        };
+        let is_stream = matches!(exchange.body, Body::Events(_));
+        assert!(
+            is_stream || is_whole,
+            "{stream}: more is to come of no stream"
+        );
+        assert!(!is_stream || status == 200, "a stream with status {status}");
+    }
+
+    fn written(&mut self, stream: StreamId, bytes: &[u8]) -> Vec<Read> {
+        let window = self.config.limits.write_window.max(1);
+        let Some(exchange) = self.going_on(stream) else {
+            return Vec::new();
+        };
+        assert!(exchange.under_way < window, "(9) written beyond the window");
+        exchange.under_way += bytes.len();
+        let mut read = Vec::new();
+        match &mut exchange.body {
+            Body::Json(text) => {
+                text.extend_from_slice(bytes);
+                let message: Value = serde_json::from_slice(text).expect("JSON");
+                read.push(Read::Message(message));
+            }
+            Body::Events(reader) => {
+                let mut bytes = bytes;
+                while let Some(event) = reader.next(&mut bytes) {
+                    match event {
+                        SseEvent::Message {
+                            name: "endpoint",
+                            data,
+                        } => {
+                            read.push(Read::Place(data.to_owned()));
+                        }
+                        SseEvent::Message { data, .. } => {
+                            let message = serde_json::from_str(data).expect("JSON");
+                            read.push(Read::Message(message));
+                        }
+                        SseEvent::Primed | SseEvent::Retry(_) => {}
+                        other => panic!("{other:?} is written"),
+                    }
+                    if let Some(id) = reader.last_id() {
+                        read.push(Read::Event(id.to_owned()));
+                    }
+                }
+            }
+            Body::Empty | Body::None => assert!(bytes.is_empty(), "a body of no kind"),
+        }
+        for one in &read {
+            if let Read::Message(message) = one {
+                exchange.check(stream, message);
+            }
+        }
+        read
+    }
+
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Cancelled { request, .. } => {
+                let (_, is_open) = self.requests.get_mut(request).expect("a request");
+                *is_open = false;
+            }
+            Event::Closed { .. } => {
+                assert!(self.is_released, "closed before it was let go");
+                self.is_closed = true;
+                for (stream, exchange) in &self.exchanges {
+                    assert!(exchange.end.is_some(), "closed with {stream} open");
+                }
+            }
+            Event::Request(request) => {
+                let user = request.user.as_deref();
+                let who = USERS.iter().position(|of| *of == user);
+                let who = who.expect("one of the users");
+                let params = request.params.as_ref();
+                let params = params.map_or(Value::Null, |p| p.parse().expect("JSON"));
+                if let Some(said) = params["who"].as_u64() {
+                    assert_eq!(said, who as u64, "{} is another's", request.request);
+                }
+                let before = self.requests.insert(request.request, (who, true));
+                assert!(before.is_none(), "{} was there before", request.request);
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing is left to poll.
+    pub(super) fn drained(&mut self, server: &Server) {
+        let next = server.poll_timeout();
+        let waits = next.is_some_and(|next| next.wake == Wake::Output);
+        assert!(!waits, "(10) output waits and cannot be polled");
+        for exchange in self.exchanges.values_mut() {
+            if exchange.end == Some(End::JustGone) {
+                exchange.end = Some(End::Gone);
+            }
+        }
+        let limits = &self.config.limits;
+        let sessions = server.sessions();
+        assert!(sessions <= limits.sessions, "(9) {sessions} sessions");
+        let open = self.exchanges.values().filter(|e| e.end.is_none()).count();
+        let most = limits.exchanges;
+        assert!(open <= most, "(9) {open} exchanges are open");
+        assert_eq!(server.state() == State::Closed, self.is_closed);
+    }
+}
+
+impl Exchange {
+    /// What is said is for whom it is said to, and answers what was asked.
+    fn check(&mut self, stream: StreamId, message: &Value) {
+        assert_eq!(message["jsonrpc"], "2.0", "{message}");
+        let parts = [
+            &message["result"]["who"],
+            &message["params"]["who"],
+            &message["params"]["data"]["who"],
+            &message["error"]["data"]["who"],
+        ];
+        for whose in parts.into_iter().filter_map(Value::as_u64) {
+            assert_eq!(
+                whose, self.who as u64,
+                "{stream} is told another's: {message}"
+            );
+        }
+        if message.get("method").is_some() {
+            let is_request = message.get("id").is_some();
+            assert!(!is_request || !self.is_modern, "asked on a modern stream");
+            return;
+        }
+        let has_one = message.get("result").is_some() != message.get("error").is_some();
+        assert!(has_one, "no response: {message}");
+        let Some(id) = message.get("id").filter(|id| !id.is_null()).map(name) else {
+            return;
+        };
+        if self.is_modern {
+            assert!(self.asked.contains(&id), "{message} answers nothing");
+            assert!(!self.answered.contains(&id), "{id} is answered twice");
+            self.answered.push(id);
+        }
+    }
+}
+
+fn name(id: &Value) -> String {
+    // Numbers are alike however they are written.
+    match id.as_f64().filter(|number| number.fract() == 0.0) {
+        Some(number) if number.abs() < 1e15 => format!("{number}"),
+        _ => id.to_string(),
+    }
+}

@@ -1,0 +1,29 @@
+//! What the specification asks of a client over HTTP, row by row, how such links fail in the wild, and what no good server does.
+//!
+//! `web` is the harness: a client link, and a server made of words.
+#![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
+
+mod asks;
+mod auth;
+mod eras;
+mod extensions;
+mod failures;
+mod failures_links;
+mod failures_streams;
+mod fields;
+mod hostile;
+mod old;
+mod posts;
+mod replies;
+mod responses;
+mod rounds;
+mod sessions;
+mod streams;
+mod tasks;
+mod time;
+mod watches;
+mod web;

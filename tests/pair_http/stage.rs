@@ -1,0 +1,192 @@
+//! What every scenario needs: how the two ends are set up, and accounts of what was called, ran and came of it.
+//! Asserts only what must hold in all of them.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use everlink::client::{self, CallOptions, Outcome};
+use everlink::protocol::{Era, ServerCapabilities, Version, Versions};
+use everlink::server::{self, Http, Offer};
+use everlink::{CallId, Client, Config, Dialect, Instant, Payload, Server, Watch};
+use exercise::Net;
+use serde_json::{Value, json};
+
+pub(crate) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn payload(value: &Value) -> Payload {
+    Payload::of(value).expect("a value is JSON")
+}
+
+/// A client that speaks this version alone.
+pub(crate) fn client(version: Version) -> Config {
+    let mut config = Net::client_config();
+    config.versions = Versions::only(version);
+    config.dialect = match version.era() {
+        Era::Legacy => Dialect::Legacy,
+        _ => Dialect::Modern,
+    };
+    config.watch = Watch::none();
+    config
+}
+
+/// A server that offers everything.
+pub(crate) fn server(http: Http) -> server::Config {
+    let all = ServerCapabilities::default()
+        .with_completions()
+        .with_logging()
+        .with_prompts(true)
+        .with_resources(true, true)
+        .with_tools(true);
+    let offer = Offer::new("far", "2").with_capabilities(all);
+    server::Config::new(offer, [7; 16]).with_http(http)
+}
+
+/// The accounts of both applications.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    calls: BTreeMap<CallId, Called>,
+    /// How often each mark reached the server's application.
+    pub(crate) runs: BTreeMap<u64, u32>,
+    marks: u64,
+}
+
+#[derive(Debug)]
+struct Called {
+    mark: u64,
+    may_repeat: bool,
+    outcome: Option<String>,
+}
+
+impl Ledger {
+    /// Calls a tool with a mark of its own, which the reply must repeat.
+    pub(crate) fn call(&mut self, client: &mut Client, now: Instant, may_repeat: bool) -> CallId {
+        let mark = self.marks;
+        self.marks += 1;
+        let params = json!({"name": "tool", "arguments": {"mark": mark}});
+        let options = CallOptions::new();
+        let options = if may_repeat {
+            options.idempotent()
+        } else {
+            options
+        };
+        let call = client.call(now, "tools/call", Some(payload(&params)), options);
+        let call = call.expect("the link takes it");
+        let called = Called {
+            mark,
+            may_repeat,
+            outcome: None,
+        };
+        self.calls.insert(call, called);
+        call
+    }
+
+    /// What the client's application hears.
+    pub(crate) fn hear(&mut self, event: &client::Event) {
+        if let client::Event::Done { call, outcome } = event {
+            let called = self.calls.get_mut(call).expect("a call of ours");
+            let told = match outcome {
+                Outcome::Reply(result) => {
+                    let result: Value = result.parse().expect("JSON");
+                    assert_eq!(result["mark"], called.mark, "{call} has another's reply");
+                    "reply".to_owned()
+                }
+                Outcome::Failed(failure) => format!("{:?} {:?}", failure.kind, failure.delivery),
+                other => format!("{other:?}"),
+            };
+            let before = called.outcome.replace(told);
+            assert_eq!(before, None, "{call} has a second outcome");
+        }
+    }
+
+    /// A request reaches the server's application. Its mark.
+    pub(crate) fn run(&mut self, request: &server::Request) -> u64 {
+        let params = request.params.as_ref().expect("parameters");
+        let params: Value = params.parse().expect("JSON");
+        let mark = params["arguments"]["mark"].as_u64().expect("a mark");
+        *self.runs.entry(mark).or_default() += 1;
+        mark
+    }
+
+    /// How often each outcome came. Every call has one, and none ran twice that must not.
+    #[track_caller]
+    pub(crate) fn close(&self) -> BTreeMap<String, usize> {
+        let mut outcomes = BTreeMap::new();
+        for (call, called) in &self.calls {
+            let outcome = called.outcome.clone();
+            let outcome = outcome.unwrap_or_else(|| panic!("{call} has no outcome"));
+            let runs = self.runs.get(&called.mark).copied().unwrap_or(0);
+            let most = if called.may_repeat { 3 } else { 1 };
+            assert!(runs <= most, "{call} ran {runs} times: {outcome}");
+            let is_unsent = outcome.ends_with("NotSent");
+            assert!(!is_unsent || runs == 0, "{call} ran: {outcome}");
+            *outcomes.entry(outcome).or_default() += 1;
+        }
+        outcomes
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        let open = self.calls.values().filter(|call| call.outcome.is_none());
+        open.count()
+    }
+}
+
+/// The reply to the call with this mark.
+pub(crate) fn reply(mark: u64) -> Payload {
+    payload(&json!({"content": [], "mark": mark}))
+}
+
+/// An application at the server's end that answers everything at once.
+pub(crate) fn answer_all(ledger: &mut Ledger) -> impl FnMut(&mut Server, Instant, server::Event) {
+    move |server, now, event| {
+        if let server::Event::Request(request) = event {
+            let mark = ledger.run(&request);
+            let given = server.respond(now, request.request, reply(mark));
+            given.expect("the request is open");
+        }
+    }
+}
+
+/// Lets time pass until every call has its outcome, with a server that answers everything at once.
+#[track_caller]
+pub(crate) fn finish(net: &mut Net, ledger: &mut Ledger) -> BTreeMap<String, usize> {
+    for _ in 0..1_000 {
+        net.serve_for(seconds(1), answer_all(ledger));
+        for event in net.take_client_events() {
+            ledger.hear(&event);
+        }
+        if ledger.open() == 0 {
+            return ledger.close();
+        }
+    }
+    panic!("{} calls never end", ledger.open());
+}
+
+/// The numbers that arrived, each once and in order.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(BTreeMap<u64, Vec<u64>>, BTreeSet<(u64, u64)>);
+
+impl Numbers {
+    /// The number arrived that is the next one of this line.
+    #[track_caller]
+    pub(crate) fn arrived(&mut self, line: u64, number: u64) {
+        assert!(self.1.insert((line, number)), "{line}/{number} again");
+        let numbers = self.0.entry(line).or_default();
+        assert_eq!(numbers.len() as u64, number, "{line} is out of order");
+        numbers.push(number);
+    }
+
+    /// How many of a line arrived.
+    pub(crate) fn of(&self, line: u64) -> u64 {
+        self.0.get(&line).map_or(0, |numbers| numbers.len() as u64)
+    }
+
+    pub(crate) fn all(&self) -> usize {
+        self.1.len()
+    }
+}
