@@ -5,6 +5,7 @@
     reason = "a driver of a test passes over what it has no use for"
 )]
 
+#[path = "server_http/site/mod.rs"]
 mod site;
 
 use core::time::Duration;

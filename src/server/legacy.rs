@@ -1,15 +1,19 @@
 //! A legacy client: how it introduces itself, and what was agreed. Knows no frames.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event::Peer;
+use crate::protocol::method::names;
 use crate::protocol::{
     ClientCapabilities, Era, Implementation, ServerCapabilities, Version, Versions,
 };
+use crate::wire::{Payload, object};
 
 /// What holds from `initialize` on, beside the modern requests that carry their own terms (S-VER-07).
 #[derive(Debug)]
@@ -21,6 +25,38 @@ pub(super) struct Scope {
     pub(super) offered: ServerCapabilities,
     /// Whether that is known.
     pub(super) is_offered: bool,
+    /// The last visits that it was asked to make, by what these are called.
+    pub(super) visits: VecDeque<Box<str>>,
+}
+
+/// As many visits of one client are remembered: people make one at a time.
+const VISITS_KNOWN: usize = 64;
+
+impl Scope {
+    /// It is asked this: if that is a visit somewhere, its end concerns nobody else (S-S2C-05).
+    pub(super) fn asked(&mut self, method: &str, params: Option<&Payload>) {
+        if method != names::ELICITATION_CREATE {
+            return;
+        }
+        if let Some(visit) = visit(params) {
+            if self.visits.len() >= VISITS_KNOWN {
+                self.visits.pop_front();
+            }
+            self.visits.push_back(visit);
+        }
+    }
+
+    /// Whether it was asked to make the visit that this is about.
+    pub(super) fn made(&self, params: Option<&Payload>) -> bool {
+        visit(params).is_some_and(|visit| self.visits.contains(&visit))
+    }
+}
+
+/// What the visit is called that this is about.
+fn visit(params: Option<&Payload>) -> Option<Box<str>> {
+    let params = params?.as_str();
+    let at = object::member(params, "elicitationId").ok()??;
+    serde_json::from_str(&params[at]).ok()
 }
 
 /// The params of `initialize`.

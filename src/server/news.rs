@@ -179,8 +179,11 @@ impl Server {
             if facts.owner == Owner::Link || facts.kind == Kind::Request {
                 return Err(misuse_of(facts));
             }
+            let is_end_of_visit = method == names::NOTIFICATIONS_ELICITATION_COMPLETE;
+            let is_of_one = self.http.is_some() && is_end_of_visit;
             for (session, scope) in &self.scopes {
-                if self.is_for_legacy(scope, facts)? {
+                let concerns = !is_of_one || scope.made(params.as_ref());
+                if concerns && self.is_for_legacy(scope, facts)? {
                     hearing.push(session.lane());
                 }
             }

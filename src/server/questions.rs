@@ -121,6 +121,9 @@ impl Server {
     fn open_ask(&mut self, open: Open) -> AskId {
         self.stats.asks += 1;
         let (session, lane, place) = (open.session, open.lane, open.place);
+        if let Some(scope) = session.and_then(|session| self.scopes.get_mut(&session)) {
+            scope.asked(&open.method, open.params.as_ref());
+        }
         let ask = self.asks.open(open);
         self.arm_in(Timer::Ask(ask), self.config.ask_timeout);
         // S-LIFE-05: nothing is asked before the handshake is over.

@@ -2,6 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -75,7 +76,7 @@ impl Server {
         if !is_decided && speaks(Era::Modern) && (is_modern_method || !speaks(Era::Legacy)) {
             return Ok(Terms::Modern);
         }
-        let (code, text) = if speaks(Era::Modern) {
+        let (code, text) = if speaks(Era::Modern) && !is_decided {
             let text = "the request has no terms: send `initialize` first, or say in `_meta` which version is spoken";
             (code::INVALID_PARAMS, text)
         } else {
@@ -223,6 +224,7 @@ impl Server {
             is_initialized: false,
             is_offered: true,
             offered,
+            visits: VecDeque::new(),
         };
         self.scopes.insert(session, scope);
         self.save_session(session);

@@ -121,7 +121,6 @@ fn unread_answers_count_for_a_while() {
 
 /// What was read to its end needs no looking after.
 #[test]
-#[ignore = "each answer leaves a timer"]
 fn when_all_was_read_nothing_is_due() {
     let mut site = Site::new(config());
     for id in 0..3 {

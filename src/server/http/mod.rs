@@ -197,6 +197,9 @@ impl Server {
             return true;
         }
         let is_known = http.exchanges.read_out(stream, len);
+        if !http.exchanges.has(stream) {
+            self.timers.disarm(Timer::Pulse(stream));
+        }
         if is_known {
             // What is read of the last words counts, whatever exchange they were in.
             self.read_on(len);

@@ -1,5 +1,6 @@
 //! The sessions and streams of legacy clients: who gets into a session, how a stream is had, resumed and lost, and when a session ends.
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -155,6 +156,7 @@ impl Server {
                 capabilities: record.capabilities,
             }),
             is_initialized: record.is_initialized,
+            visits: VecDeque::new(),
             is_offered: offer.is_some(),
             offered: offer.map(|o| o.capabilities.clone()).unwrap_or_default(),
         };
