@@ -40,7 +40,7 @@ impl Slow {
     }
 
     fn answer_all(&mut self, net: &mut Net) {
-        for (request, mark) in std::mem::take(&mut self.open) {
+        for (request, mark) in core::mem::take(&mut self.open) {
             let (server, now) = net.server();
             // Its client may be gone, and nobody was told yet.
             drop(server.respond(now, request, reply(mark)));

@@ -17,7 +17,7 @@
 //! With a nightly compiler and `cargo-fuzz`, from the root of the repository:
 //!
 //! ```text
-//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024     # or client_http, line, ...
+//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024     # or any other of fuzz_targets
 //! cargo run -p exercise --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
 //!

@@ -9,7 +9,6 @@ use crate::http::{Fields, Verb};
 use crate::id::StreamId;
 
 /// A request whose body arrives.
-#[derive(Debug)]
 pub(in crate::server) struct Asked {
     pub(super) verb: Verb,
     pub(super) route: Route,
@@ -27,7 +26,8 @@ impl Asked {
 }
 
 /// What a request is addressed to.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
 pub(super) enum Route {
     /// The endpoint of all versions but the first.
     Endpoint,
@@ -76,7 +76,7 @@ impl Exchange {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Exchanges {
     reading: BTreeMap<StreamId, Asked>,
     open: BTreeMap<StreamId, Exchange>,

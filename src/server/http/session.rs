@@ -14,7 +14,6 @@ use crate::id::StreamId;
 /// The name of the stream that belongs to no request, in the ids of its events.
 pub(super) const STANDALONE: u64 = 0;
 
-#[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: Box<str>,
     /// Whom it belongs to.

@@ -1,0 +1,532 @@
+//! A relay with HTTP in front: many clients, of different people, before one server that knows of none of them.
+
+mod site;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use everlink::relay::{Config, Relay, Side};
+use everlink::server::{Http, Replay, SsePaths};
+use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, Instant, Output, StreamId};
+use serde_json::{Value, json};
+
+use site::{Ask, Session, initialize, modern, seconds};
+
+/// A relay, the clients in front of it, and a legacy server behind that answers what it must and calls of tools when it is told to.
+struct Front {
+    relay: Relay,
+    now: Instant,
+    exchanges: BTreeMap<StreamId, Exchange>,
+    last_stream: u64,
+    /// The present life of the server behind, and what it was told.
+    epoch: Epoch,
+    told: Vec<Value>,
+}
+
+struct Exchange {
+    status: Option<u16>,
+    session: Option<String>,
+    body: Vec<u8>,
+    is_over: bool,
+    reads: bool,
+    unread: usize,
+}
+
+impl Front {
+    fn new() -> Front {
+        Front::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Config)) -> Front {
+        let mut config = Config::new(everlink::Config::child("relay", "1"), [7; 16]);
+        config.downstream.http = Some(Http::new().with_sse(SsePaths::default()));
+        change(&mut config);
+        Front {
+            relay: Relay::new(config),
+            now: Instant::ZERO,
+            exchanges: BTreeMap::new(),
+            last_stream: 0,
+            epoch: Epoch::FIRST,
+            told: Vec::new(),
+        }
+    }
+
+    /// A client asks something.
+    fn send(&mut self, ask: &Ask) -> StreamId {
+        self.send_and(ask, true)
+    }
+
+    /// The same; whether it reads what comes back.
+    fn send_and(&mut self, ask: &Ask, reads: bool) -> StreamId {
+        self.last_stream += 1;
+        let stream = StreamId::new(self.last_stream);
+        let exchange = Exchange {
+            status: None,
+            session: None,
+            body: Vec::new(),
+            is_over: false,
+            reads,
+            unread: 0,
+        };
+        self.exchanges.insert(stream, exchange);
+        let (head, bytes) = (Box::new(ask.head()), ask.body.as_slice().into());
+        let faults = (&[] as &[Fault]).into();
+        for input in [
+            Input::Request { stream, head },
+            Input::Bytes { stream, bytes },
+            Input::End { stream, faults },
+        ] {
+            self.relay.handle_downstream(self.now, input);
+        }
+        self.pass(Duration::from_millis(1));
+        stream
+    }
+
+    /// The client of an exchange is gone.
+    fn leave(&mut self, stream: StreamId) {
+        let exchange = self.exchanges.get_mut(&stream).unwrap();
+        if !core::mem::replace(&mut exchange.is_over, true) {
+            let faults = vec![Fault::new(FaultKind::Reset)].into();
+            let input = Input::WriteFailed { stream, faults };
+            self.relay.handle_downstream(self.now, input);
+            self.turn();
+        }
+    }
+
+    /// It reads all that it did not.
+    fn read(&mut self, stream: StreamId) {
+        let exchange = self.exchanges.get_mut(&stream).unwrap();
+        exchange.reads = true;
+        let len = core::mem::take(&mut exchange.unread);
+        self.relay
+            .handle_downstream(self.now, Input::Sent { stream, len });
+        self.turn();
+    }
+
+    /// A legacy client of this user.
+    fn session(&mut self, user: &str) -> Session {
+        let begun = self.send(&initialize("2025-11-25").by(Some(user)));
+        let id = self.exchanges[&begun].session.clone();
+        let session = Session::new(id.expect("a session"), "2025-11-25").by(Some(user));
+        self.send(&session.notice("notifications/initialized", Value::Null));
+        session
+    }
+
+    fn text(&self, stream: StreamId) -> &str {
+        core::str::from_utf8(&self.exchanges[&stream].body).expect("a body is text")
+    }
+
+    /// What the server behind was told with this method.
+    fn told(&self, method: &str) -> Vec<&Value> {
+        let told = self.told.iter();
+        told.filter(|message| message["method"] == method).collect()
+    }
+
+    /// What it was answered to its question with this id.
+    fn answers(&self, id: u64) -> usize {
+        let told = self.told.iter();
+        told.filter(|m| m["id"] == id && m.get("method").is_none())
+            .count()
+    }
+
+    /// The server behind says this.
+    fn say(&mut self, message: Value) {
+        self.hear(self.epoch, &message);
+        self.turn();
+    }
+
+    /// The server behind asks something that is meant for ann, and does not say so.
+    fn ask_for_ann(&mut self) {
+        self.say(
+            json!({"jsonrpc": "2.0", "id": 77, "method": "elicitation/create", "params": {
+                "message": "ann, what is your number?",
+                "requestedSchema": {"type": "object", "properties": {}},
+            }}),
+        );
+    }
+
+    fn die(&mut self) {
+        let epoch = self.epoch;
+        let status = ExitStatus::Code(1);
+        self.relay
+            .handle_upstream(self.now, epoch, Input::exited(status));
+        self.relay.handle_upstream(self.now, epoch, Input::end(&[]));
+        self.told.clear();
+        self.turn();
+    }
+
+    fn pass(&mut self, span: Duration) {
+        let goal = self.now + span;
+        let mut steps = 0;
+        self.turn();
+        while let Some(deadline) = self.relay.poll_timeout().filter(|d| d.at <= goal) {
+            steps += 1;
+            assert!(steps < 10_000, "it spins: {deadline:?}");
+            self.now = self.now.max(deadline.at);
+            self.relay.handle_timeout(self.now);
+            self.turn();
+        }
+        self.now = goal;
+    }
+
+    fn turn(&mut self) {
+        let mut buf = Vec::new();
+        while let Some((side, output)) = self.relay.poll_output(&mut buf) {
+            match side {
+                Side::Downstream => self.in_front(output, &mut buf),
+                _ => self.behind(output, &mut buf),
+            }
+        }
+    }
+
+    fn in_front<E>(&mut self, output: Output<E>, buf: &mut Vec<u8>) {
+        match output {
+            Output::Response {
+                stream,
+                head,
+                len,
+                is_whole,
+                ..
+            } => {
+                let exchange = self.exchanges.get_mut(&stream).unwrap();
+                assert_eq!(exchange.status.replace(head.status), None, "twice");
+                exchange.session = head.fields.get("mcp-session-id").map(str::to_owned);
+                self.write(stream, &buf.split_off(buf.len() - len));
+                self.exchanges.get_mut(&stream).unwrap().is_over = is_whole;
+            }
+            Output::Write { stream, len, .. } => {
+                self.write(stream, &buf.split_off(buf.len() - len));
+            }
+            Output::Finish { stream, .. } | Output::Abort { stream, .. } => {
+                let exchange = self.exchanges.get_mut(&stream).unwrap();
+                let was_over = core::mem::replace(&mut exchange.is_over, true);
+                assert!(!was_over, "{stream} ends twice");
+            }
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, stream: StreamId, bytes: &[u8]) {
+        let exchange = self.exchanges.get_mut(&stream).unwrap();
+        assert!(!exchange.is_over, "{stream} goes on after its end");
+        exchange.body.extend_from_slice(bytes);
+        let len = bytes.len();
+        if exchange.reads {
+            self.relay
+                .handle_downstream(self.now, Input::Sent { stream, len });
+        } else {
+            exchange.unread += len;
+        }
+    }
+
+    fn behind<E>(&mut self, output: Output<E>, buf: &mut Vec<u8>) {
+        match output {
+            Output::Open { epoch } => {
+                self.epoch = epoch;
+                self.relay.handle_upstream(self.now, epoch, Input::Opened);
+            }
+            Output::Write { epoch, len, .. } => {
+                let line = buf.split_off(buf.len() - len);
+                self.relay
+                    .handle_upstream(self.now, epoch, Input::sent(len));
+                let message: Value = serde_json::from_slice(&line).expect("a line is JSON");
+                self.answer(epoch, &message);
+                self.told.push(message);
+            }
+            Output::CloseWrite { epoch } => {
+                let exited = Input::exited(ExitStatus::Code(0));
+                self.relay.handle_upstream(self.now, epoch, exited);
+                self.relay.handle_upstream(self.now, epoch, Input::end(&[]));
+            }
+            _ => {}
+        }
+    }
+
+    /// What a legacy server answers by itself.
+    fn answer(&mut self, epoch: Epoch, message: &Value) {
+        let outcome = match message["method"].as_str() {
+            Some("initialize") => json!({"result": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+                "serverInfo": {"name": "behind", "version": "1"},
+            }}),
+            Some("server/discover") => json!({"error": {"code": -32601, "message": "no"}}),
+            Some("tools/list") => json!({"result": {"tools": []}}),
+            Some("ping" | "logging/setLevel") => json!({"result": {}}),
+            _ => return,
+        };
+        let mut answer = outcome;
+        answer["jsonrpc"] = "2.0".into();
+        answer["id"] = message["id"].clone();
+        self.hear(epoch, &answer);
+    }
+
+    fn hear(&mut self, epoch: Epoch, message: &Value) {
+        let line = format!("{message}\n").into_bytes();
+        self.relay
+            .handle_upstream(self.now, epoch, Input::bytes(line));
+    }
+
+    fn finish(mut self) {
+        self.relay.shutdown(self.now);
+        self.pass(seconds(300));
+        assert!(self.relay.is_closed(), "{:?}", self.relay);
+        for (stream, exchange) in &self.exchanges {
+            assert!(exchange.is_over, "{stream} never ends");
+        }
+    }
+}
+
+fn call(user: &str) -> Ask {
+    modern(1, "tools/call", json!({"name": user})).by(Some(user))
+}
+
+/// A question that says not for whom it is goes to nobody where it could be for more than one.
+#[test]
+fn nobody_is_asked_what_is_meant_for_another() {
+    let mut front = Front::new();
+    let (ann, eve) = (front.session("ann"), front.session("eve"));
+    let asked = |session: &Session| session.post(1, "tools/call", json!({"name": "x"}));
+    let streams = [
+        front.send(&asked(&ann)),
+        front.send(&asked(&eve)),
+        front.send(&call("ann")),
+        front.send(&call("eve")),
+    ];
+    front.ask_for_ann();
+    assert_eq!(front.answers(77), 1, "the server behind is told so");
+    for stream in streams {
+        assert!(!front.text(stream).contains("your number"));
+    }
+    front.finish();
+}
+
+/// With one client alone there is nobody to take for another.
+#[test]
+fn the_only_client_is_asked() {
+    for is_modern in [true, false] {
+        let mut front = Front::new();
+        let ann = front.session("ann");
+        let legacy = ann.post(1, "tools/call", json!({"name": "x"}));
+        let ask = if is_modern { call("ann") } else { legacy };
+        let stream = front.send(&ask);
+        front.ask_for_ann();
+        assert!(front.text(stream).contains("your number"));
+        front.send(&ann.delete());
+        assert_eq!(front.answers(77), usize::from(!is_modern));
+        front.finish();
+    }
+}
+
+/// A question that waits for somebody to ask does not go to whoever comes next.
+#[test]
+fn a_question_does_not_wait_for_a_stranger() {
+    let mut front = Front::new();
+    front.session("bob"); // who can be asked, so that the server behind may ask
+    let deaf = json!({"io.modelcontextprotocol/clientCapabilities": {}});
+    let deaf = json!({"name": "x", "_meta": deaf});
+    front.send(&modern(1, "tools/call", deaf).by(Some("ann")));
+    front.ask_for_ann();
+    let eve = front.send(&call("eve"));
+    assert!(!front.text(eve).contains("your number"));
+    front.finish();
+}
+
+/// Nor does one whose asker is gone, and who hears of that too late.
+#[test]
+#[ignore = "whoever is the only one left is asked"]
+fn a_question_for_one_who_left_goes_to_nobody() {
+    let mut front = Front::new();
+    front.session("bob");
+    let ann = front.send(&call("ann"));
+    let eve = front.send(&call("eve"));
+    front.leave(ann);
+    front.ask_for_ann();
+    assert!(!front.text(eve).contains("your number"));
+    front.finish();
+}
+
+/// What the server behind logs for one is not told to the others.
+#[test]
+fn nobody_hears_what_is_logged_for_another() {
+    let mut front = Front::new();
+    let (ann, eve) = (front.session("ann"), front.session("eve"));
+    let stream = front.send(&eve.get());
+    front.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+    front.say(
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+            "level": "error", "data": "ann's own",
+        }}),
+    );
+    assert!(!front.text(stream).contains("ann's own"));
+    front.say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    assert!(
+        front.text(stream).contains("list_changed"),
+        "this is for all"
+    );
+    front.finish();
+}
+
+/// Whoever leaves takes back its own, under whatever id.
+#[test]
+fn who_leaves_takes_back_its_own() {
+    let mut front = Front::new();
+    let (ann, eve) = (front.send(&call("ann")), front.send(&call("eve")));
+    front.leave(ann);
+    let calls: Vec<Value> = front
+        .told("tools/call")
+        .iter()
+        .map(|call| call["id"].clone())
+        .collect();
+    let cancelled = front.told("notifications/cancelled");
+    assert_eq!(cancelled.len(), 1);
+    assert_eq!(cancelled[0]["params"]["requestId"], calls[0]);
+    front.say(json!({"jsonrpc": "2.0", "id": calls[1], "result": {"content": []}}));
+    assert_eq!(front.exchanges[&eve].status, Some(200));
+    assert!(front.exchanges[&eve].is_over);
+    front.finish();
+}
+
+/// The server behind is read, whoever in front does not read.
+#[test]
+fn who_does_not_read_holds_up_nobody() {
+    let mut front = Front::with(|config| {
+        config.shares_news = true;
+        config.downstream.limits.queued_bytes = 20_000;
+        config.downstream.limits.all_queued_bytes = 20_000;
+        config.downstream.limits.write_window = 1_000;
+    });
+    let (eve, ann) = (front.session("eve"), front.session("ann"));
+    front.send_and(&eve.get(), false);
+    let stream = front.send(&ann.get());
+    for _ in 0..60 {
+        front.say(
+            json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+                "level": "error", "data": "x".repeat(500),
+            }}),
+        );
+    }
+    let side = Side::Upstream;
+    assert!(front.relay.wants_input(side, StreamId::DUPLEX));
+    assert_eq!(front.text(stream).matches("xxx\"").count(), 60);
+    front.finish();
+}
+
+/// A client in front shakes hands once, however long that takes and however often the server behind dies.
+#[test]
+fn a_session_outlives_the_lives_behind() {
+    let mut front = Front::with(|config| config.patience = seconds(40));
+    let ann = front.session("ann");
+    for id in 1..4 {
+        let lost = front.send(&ann.post(id, "tools/call", json!({"name": "x"})));
+        front.die();
+        front.pass(seconds(60));
+        assert!(front.text(lost).contains("isError"), "{}", front.text(lost));
+        let listed = front.send(&ann.post(id + 10, "tools/list", json!({})));
+        front.pass(seconds(5));
+        assert_eq!(front.exchanges[&listed].status, Some(200));
+        assert!(front.text(listed).contains(r#""tools":[]"#));
+    }
+    front.finish();
+}
+
+/// Random lives: every exchange has one answer at most, which is its own, and all of them end.
+#[test]
+fn random_lives_keep_to_the_rules() {
+    for seed in 0..300 {
+        live(seed);
+    }
+}
+
+/// A source of choices: the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % most.max(1)
+    }
+}
+
+fn live(seed: u64) {
+    let mut dice = Dice(seed);
+    let mut front = Front::with(|config| {
+        if seed % 3 == 0 {
+            config.downstream.limits.write_window = 1;
+        }
+        if let Some(http) = config.downstream.http.as_mut().filter(|_| seed % 5 == 0) {
+            http.replay = Replay::new(0, 0);
+        }
+    });
+    let mut sessions: Vec<Session> = Vec::new();
+    let mut marks: Vec<(StreamId, String)> = Vec::new();
+    for step in 0..80_u64 {
+        let mark = format!("mark-{step}-");
+        let reads = dice.below(5) > 0;
+        let named = json!({"name": mark, "_meta": {"progressToken": step}});
+        let one = dice.below(sessions.len());
+        let any = StreamId::new(1 + dice.below(front.last_stream as usize) as u64);
+        let is_there = front.exchanges.get(&any).is_some_and(|e| !e.is_over);
+        match dice.below(14) {
+            0 | 1 => {
+                let stream = front.send_and(&modern(1, "tools/call", named), reads);
+                marks.push((stream, mark));
+            }
+            2 => {
+                let wanted = json!({"notifications": {"toolsListChanged": true}});
+                front.send_and(&modern(1, "subscriptions/listen", wanted), reads);
+            }
+            3 if sessions.len() < 4 => sessions.push(front.session("ann")),
+            4 | 5 if !sessions.is_empty() => {
+                let accept = ["application/json", "text/event-stream", "*/*"];
+                let ask = sessions[one].post(step, "tools/call", named);
+                let ask = ask.with("accept", accept[dice.below(3)]);
+                marks.push((front.send_and(&ask, reads), mark));
+            }
+            6 if !sessions.is_empty() => {
+                front.send(&sessions[one].get());
+            }
+            7 if is_there => front.leave(any),
+            8 if is_there => front.read(any),
+            9 if !sessions.is_empty() && dice.below(4) == 0 => {
+                let session = sessions.remove(one);
+                front.send(&session.delete());
+            }
+            10 | 11 => answer_one(&mut front, &mut dice),
+            12 => match dice.below(3) {
+                0 => front.say(json!({"jsonrpc": "2.0", "id": step, "method": "roots/list"})),
+                1 => front
+                    .say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})),
+                _ => front.die(),
+            },
+            _ => front.pass(seconds(dice.below(20) as u64)),
+        }
+    }
+    for (stream, own) in &marks {
+        let text = front.text(*stream);
+        let mut others = marks.iter().filter(|(_, mark)| mark != own);
+        assert!(others.all(|(_, mark)| !text.contains(&**mark)), "{text}");
+    }
+    front.finish();
+}
+
+/// The server behind says how far a call is, or answers it.
+fn answer_one(front: &mut Front, dice: &mut Dice) {
+    let calls = front.told("tools/call");
+    let Some(call) = calls.get(dice.below(calls.len())).copied().cloned() else {
+        return;
+    };
+    if dice.below(3) == 0 {
+        let token = &call["params"]["_meta"]["progressToken"];
+        let how_far = json!({"progressToken": token, "progress": 1});
+        let method = "notifications/progress";
+        return front.say(json!({"jsonrpc": "2.0", "method": method, "params": how_far}));
+    }
+    front.told.retain(|told| *told != call);
+    let content = json!([{"type": "text", "text": call["params"]["name"]}]);
+    let result = json!({"content": content});
+    front.say(json!({"jsonrpc": "2.0", "id": call["id"], "result": result}));
+}

@@ -1,0 +1,576 @@
+//! Clients that mean harm, or are merely careless, and what the server end over HTTP must keep of everybody else: their answers, their
+//! room, their secrets.
+
+mod site;
+
+use std::sync::{Arc, Mutex};
+
+use everlink::protocol::{LogLevel, Version, Versions};
+use everlink::server::{
+    EventStore, Http, MemoryEvents, MemorySessions, Replay, Server, SessionRecord, SessionStore,
+    SsePaths,
+};
+use everlink::{Change, Fault, FaultKind, Input, List, RequestId, StreamId};
+use serde_json::{Value, json};
+
+use site::{
+    Ask, Session, Site, config, everything, get, initialize, modern, notice, over, payload, post,
+    seconds,
+};
+
+fn call(session: &Session, id: u64) -> Ask {
+    session.post(id, "tools/call", json!({"name": "slow"}))
+}
+
+fn log(site: &mut Site, request: Option<RequestId>, data: Value) {
+    let data = payload(&data);
+    site.verb(|server, now| server.log(now, request, LogLevel::Error, None, data))
+        .expect("logging is offered");
+}
+
+/// Asks something, and reads nothing of the answer.
+fn send_deaf(site: &mut Site, ask: &Ask) -> StreamId {
+    let stream = site.begin(ask);
+    site.stops_reading(stream);
+    site.body(stream, &ask.body);
+    site.end(stream);
+    stream
+}
+
+/// A server whose oldest clients can be served, too.
+fn with_sse() -> Http {
+    Http::new().with_sse(SsePaths::default())
+}
+
+/// A client of the first version: its stream, and where it posts.
+fn open_sse(site: &mut Site, reads: bool) -> (StreamId, String) {
+    let ask = get().to("/sse");
+    let stream = if reads {
+        site.send(ask)
+    } else {
+        send_deaf(site, &ask)
+    };
+    let place = site.sse(stream)[0].data.clone().expect("a place to post");
+    site.send(initialize("2024-11-05").to(&place));
+    (stream, place)
+}
+
+// Those who do not read.
+
+/// What waits for sessions without a stream, or with one that nobody reads, keeps nobody else from being heard or told.
+#[test]
+fn who_does_not_read_stops_nobody_else() {
+    for replay in [Replay::new(0, 0), Replay::default()] {
+        let mut http = Http::new();
+        http.replay = replay;
+        let mut tight = over(http);
+        tight.limits.queued_bytes = 10_000;
+        tight.limits.all_queued_bytes = 30_000;
+        tight.limits.write_window = 1_000;
+        let mut site = Site::new(tight);
+        for _ in 0..8 {
+            let session = site.session("2025-11-25");
+            send_deaf(&mut site, &session.get());
+            site.session("2025-11-25"); // without a stream
+        }
+        let quick = site.session("2025-11-25");
+        let stream = site.send(quick.get());
+        for _ in 0..100 {
+            log(&mut site, None, "x".repeat(500).into());
+        }
+        assert!(site.server.wants_input(stream));
+        assert_eq!(site.messages(stream).len(), 100);
+        site.finish();
+    }
+}
+
+/// What the server itself answers is bounded for a client that does not read it.
+#[test]
+#[ignore = "nothing bounds answers over HTTP"]
+fn pings_of_a_client_that_does_not_read_are_not_answered_without_end() {
+    let mut tight = over(with_sse());
+    tight.limits.queued_bytes = 10_000;
+    tight.limits.all_queued_bytes = 20_000;
+    tight.limits.write_window = 100;
+    let mut site = Site::new(tight);
+    let (stream, place) = open_sse(&mut site, false);
+    for id in 1..2_000 {
+        let ping = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+        site.send(post(&ping).to(&place));
+    }
+    site.reads_again(stream);
+    assert!(site.text(stream).len() < 20_000);
+    site.finish();
+}
+
+/// Answers that nobody reads count among the exchanges, and for a while only.
+#[test]
+#[ignore = "they count for ever"]
+fn unread_answers_count_for_a_while() {
+    let mut tight = config();
+    tight.limits.exchanges = 4;
+    let mut site = Site::new(tight);
+    let ask = |id: u64| modern(id, "server/discover", json!({}));
+    let deaf: Vec<StreamId> = (0..8).map(|id| send_deaf(&mut site, &ask(id))).collect();
+    let statuses: Vec<u16> = deaf.iter().map(|stream| site.status(*stream)).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 503, 503, 503, 503]);
+    site.pass(seconds(3_600));
+    let later = site.send(ask(9));
+    assert_eq!(site.status(later), 200);
+    site.finish();
+}
+
+/// What is read late on a stream that was replaced leaves no more room on the one that replaced it.
+#[test]
+fn a_replaced_stream_has_a_window_of_its_own() {
+    let mut narrow = config();
+    narrow.limits.write_window = 1_000;
+    let mut site = Site::new(narrow);
+    let session = site.session("2025-11-25");
+    let old = send_deaf(&mut site, &call(&session, 1));
+    let request = site.newest();
+    log(&mut site, Some(request), "x".repeat(1_200).into());
+    let primer = site.sse(old)[0].id.clone().expect("a primer has an id");
+    let new = send_deaf(&mut site, &session.resume(&primer));
+    for _ in 0..4 {
+        log(&mut site, Some(request), "x".repeat(1_200).into());
+    }
+    let written = site.text(new).len();
+    site.reads_again(old);
+    assert_eq!(site.text(new).len(), written);
+    site.finish();
+}
+
+// Those who take what there is for all.
+
+/// Questions that one client leaves open are no reason not to ask another.
+#[test]
+fn one_client_does_not_use_up_the_questions_of_all() {
+    let mut site = Site::new(config());
+    let eve = site.session_by("2025-11-25", Some("eve"));
+    site.send(call(&eve, 1));
+    let request = site.newest();
+    for _ in 0..64 {
+        site.ask(request, "roots/list", Value::Null);
+    }
+    let more = site.verb(|server, now| server.ask(now, request, "roots/list", None));
+    assert!(more.is_err(), "it is enough for eve");
+    for id in 0..64 {
+        site.send(modern(id, "tools/call", json!({"name": "x"})).by(Some("eve")));
+        let request = site.newest();
+        site.ask(request, "roots/list", Value::Null);
+    }
+    let ann = site.session_by("2025-11-25", Some("ann"));
+    site.send(call(&ann, 1));
+    let request = site.newest();
+    site.ask(request, "roots/list", Value::Null);
+    site.send(modern(1, "tools/call", json!({"name": "x"})).by(Some("ann")));
+    let request = site.newest();
+    site.ask(request, "roots/list", Value::Null);
+    site.finish();
+}
+
+/// Whoever begins a session and does not go on takes no place for long; whoever goes on has it for as long as it was promised.
+#[test]
+#[ignore = "a session that is idle ends a minute after its handshake"]
+fn a_handshake_that_is_not_finished_takes_no_place_for_long() {
+    let mut tight = config();
+    tight.limits.sessions = 4;
+    let mut site = Site::new(tight);
+    for _ in 0..4 {
+        let begun = site.send(initialize("2025-11-25").by(Some("eve")));
+        assert_eq!(site.status(begun), 200);
+    }
+    let late = site.send(initialize("2025-11-25"));
+    assert_eq!(site.status(late), 503);
+    site.pass(seconds(120));
+    let ann = site.session("2025-11-25");
+    site.pass(seconds(25 * 60));
+    let ping = site.send(ann.post(1, "ping", json!({})));
+    assert_eq!(site.status(ping), 200, "half an hour is promised");
+    site.finish();
+}
+
+/// Each watch has its own copy of what it watches, and all of them together have a bound.
+#[test]
+fn addresses_that_others_watch_are_not_for_nothing() {
+    let mut tight = config();
+    tight.limits.watched_uris = 16;
+    tight.limits.watched_bytes = 16_000;
+    let mut site = Site::new(tight);
+    let uris: Vec<String> = (0..16).map(|i| format!("file:///{i:0980}")).collect();
+    let wanted = json!({"notifications": {"resourceSubscriptions": uris}});
+    let mut granted = 0;
+    for id in 0..100 {
+        let watch = site.send(modern(id, "subscriptions/listen", wanted.clone()));
+        let answer = &site.messages(watch)[0];
+        let of_it = answer["params"]["notifications"]["resourceSubscriptions"].as_array();
+        granted += of_it.map_or(0, Vec::len);
+    }
+    assert!(granted < 16 * 20, "{granted} addresses");
+    site.finish();
+}
+
+/// What is said before there is an offer is held once, however often it is said and by how many.
+#[test]
+#[ignore = "the word that a handshake is done is held each time"]
+fn what_waits_for_the_offer_is_bounded() {
+    let mut deferred = over(with_sse());
+    deferred.offer = None;
+    deferred.limits.requests = 8;
+    let mut site = Site::new(deferred);
+    let places = [(); 2].map(|()| open_sse(&mut site, true).1);
+    for place in places.iter().cycle().take(200) {
+        let done = notice("notifications/initialized", Value::Null);
+        site.send(done.to(place));
+    }
+    assert!(site.server.requests() <= 8, "{}", site.server.requests());
+    let other = site.send(modern(1, "server/discover", json!({})));
+    assert!(!site.is_answered(other), "it may wait, too");
+    site.verb(|server, now| server.offer(now, everything()));
+    assert_eq!(site.status(other), 200);
+    site.finish();
+}
+
+/// Fields count among the bytes that are still arriving.
+#[test]
+#[ignore = "heads without a body are not counted"]
+fn heads_are_part_of_what_arrives() {
+    let mut tight = config();
+    tight.limits.body_bytes = 100_000;
+    tight.limits.message_bytes = 100_000;
+    let mut site = Site::new(tight);
+    let long = "y".repeat(60_000);
+    let ask = modern(1, "server/discover", json!({})).with("mcp-param-x", long);
+    let begun: Vec<StreamId> = (0..20).map(|_| site.begin(&ask)).collect();
+    let held = begun.iter().filter(|stream| !site.is_answered(**stream));
+    assert!(held.count() <= 2);
+    site.finish();
+}
+
+// What is held for those who lose their stream.
+
+/// News of which nobody is there to hear do not take the place of answers, nor does what others have.
+#[test]
+#[ignore = "one client fills the place that there is for all"]
+fn answers_are_held_rather_than_news() {
+    let mut http = Http::new();
+    http.replay = Replay::new(256, 10_000);
+    http.replay.all_bytes = 30_000;
+    let mut site = Site::new(over(http));
+    for _ in 0..4 {
+        let eve = site.session_by("2025-11-25", Some("eve"));
+        site.send(call(&eve, 1));
+        let request = site.newest();
+        site.respond(request, json!({"content": [], "x": "y".repeat(9_000)}));
+    }
+    for _ in 0..300 {
+        log(&mut site, None, "x".repeat(50).into());
+    }
+    let ann = site.session_by("2025-11-25", Some("ann"));
+    let lost = site.send(call(&ann, 1));
+    let request = site.newest();
+    let last = site.last_event_id(lost);
+    site.hangs_up(lost);
+    site.respond(request, json!({"content": [], "x": "y".repeat(500)}));
+    for _ in 0..300 {
+        log(&mut site, None, "x".into());
+    }
+    let resumed = site.send(ann.resume(&last));
+    assert_eq!(site.status(resumed), 200, "{}", site.text(resumed));
+    assert_eq!(site.messages(resumed).len(), 1);
+    site.finish();
+}
+
+/// Where the answer is too long to be held, the client is told so: an empty stream would have it ask for ever.
+#[test]
+fn a_stream_whose_end_is_not_held_is_not_resumed() {
+    let mut http = Http::new();
+    http.replay = Replay::new(10, 1_000);
+    let mut site = Site::new(over(http));
+    let session = site.session("2025-11-25");
+    let lost = site.send(call(&session, 1));
+    let request = site.newest();
+    log(&mut site, Some(request), "a".into());
+    let last = site.last_event_id(lost);
+    site.hangs_up(lost);
+    site.respond(request, json!({"content": [], "x": "y".repeat(2_000)}));
+    let resumed = site.send(session.resume(&last));
+    assert_eq!(site.status(resumed), 400);
+    site.finish();
+}
+
+/// A question for a request whose client has lost its stream is put where it can be heard.
+#[test]
+fn a_question_goes_where_somebody_hears_it() {
+    for (replay, version, accept) in [
+        (Replay::new(0, 0), "2025-11-25", "*/*"),
+        (Replay::default(), "2025-11-25", "application/json"),
+        (Replay::default(), "2025-06-18", "*/*"), // which has seen no id
+    ] {
+        let mut http = Http::new();
+        http.replay = replay;
+        let mut site = Site::new(over(http));
+        let session = site.session(version);
+        let stream = site.send(session.get());
+        let lost = site.send(call(&session, 1).with("accept", accept));
+        let request = site.newest();
+        site.hangs_up(lost);
+        let ask = site.ask(request, "roots/list", Value::Null);
+        let heard = site.messages(stream);
+        assert_eq!(heard[0]["method"], "roots/list");
+        site.send(session.answer(&heard[0]["id"], json!({"roots": []})));
+        assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": []}))));
+        site.finish();
+    }
+}
+
+// What is said twice, or too late.
+
+/// S-HDR-09: what stands twice in a message is read as one thing by one reader and as another by the next.
+#[test]
+fn nothing_gets_past_the_fields_by_being_there_twice() {
+    let schema = json!({"type": "object", "properties": {
+        "tenant": {"type": "string", "x-mcp-header": "Tenant"},
+    }});
+    let list = payload(&json!({"tools": [{"name": "t", "inputSchema": schema}]}));
+    let mut site = Site::new(config());
+    site.verb(|server, now| server.tools(now, &list));
+    let ask = modern(
+        1,
+        "tools/call",
+        json!({"name": "t", "arguments": {"tenant": "mine"}}),
+    );
+    let ask = ask.with("mcp-param-tenant", "mine");
+    for (once, twice, without) in [
+        (r#""name":"t""#, r#""name":"t","name":"u""#, "-"),
+        (r#""name":"t""#, r#""name":"t","name":"t""#, "mcp-name"),
+        (r#""name":"t""#, r#""n\u0061me":"u""#, "mcp-name"),
+        (
+            r#""tenant":"mine""#,
+            r#""tenant":"mine","tenant":"theirs""#,
+            "-",
+        ),
+        (
+            r#""arguments":{"#,
+            r#""arguments":{},"arguments":{"#,
+            "mcp-param-tenant",
+        ),
+    ] {
+        let mut ask = ask.clone().without(without);
+        let text = String::from_utf8(ask.body).unwrap();
+        assert!(text.contains(once));
+        ask.body = text.replace(once, twice).into_bytes();
+        let stream = site.send(ask);
+        assert_eq!(site.status(stream), 400, "{twice}");
+    }
+    let stream = site.send(ask);
+    assert!(!site.is_answered(stream), "as it is, it is served");
+    site.finish();
+}
+
+/// A handshake that waits for the offer tells its session all the same, however long it waits.
+#[test]
+fn a_late_handshake_names_its_session() {
+    let mut deferred = config();
+    let offer = deferred.offer.take().expect("an offer");
+    let mut site = Site::new(deferred);
+    let begun = site.send(initialize("2025-11-25"));
+    let strange = site.send(modern(1, "no/such", json!({})));
+    site.pass(seconds(40));
+    site.verb(|server, now| server.offer(now, offer));
+    assert_eq!(site.status(begun), 200);
+    assert!(site.field(begun, "mcp-session-id").is_some());
+    assert_eq!(site.status(strange), 404, "S-HTTP-29");
+    site.finish();
+}
+
+/// The end of a body may be told with the word that only says so.
+#[test]
+fn a_body_ends_in_order_with_the_fault_that_says_so() {
+    let mut site = Site::new(config());
+    let ask = modern(1, "server/discover", json!({}));
+    let stream = site.begin(&ask);
+    site.body(stream, &ask.body);
+    let faults = vec![Fault::new(FaultKind::Closed)].into();
+    site.feed(Input::End { stream, faults });
+    assert_eq!(site.status(stream), 200);
+    site.finish();
+}
+
+/// Whoever is still sending when the service ends learns that nothing was begun.
+#[test]
+fn what_arrives_at_the_end_is_told_to_come_back() {
+    let mut site = Site::new(config());
+    let ask = modern(1, "tools/call", json!({"name": "x"}));
+    let stream = site.begin(&ask);
+    site.body(stream, &ask.body[..10]);
+    site.shutdown();
+    assert_eq!(site.status(stream), 503);
+    assert!(site.field(stream, "retry-after").is_some());
+    site.finish();
+}
+
+/// S-VER-12: a client of the other era learns what is spoken.
+#[test]
+fn a_modern_server_names_its_versions_to_a_handshake() {
+    let mut modern_alone = config();
+    modern_alone.versions = Versions::MODERN;
+    let mut site = Site::new(modern_alone);
+    let begun = site.send(initialize("2025-11-25"));
+    assert_eq!(site.status(begun), 400);
+    let supported = &site.json(begun)["error"]["data"]["supported"];
+    assert_eq!(*supported, json!(["2026-07-28"]));
+    site.finish();
+}
+
+/// Whoever has the id of a session is in it.
+#[test]
+fn the_store_of_sessions_shows_no_id() {
+    let mut sessions = MemorySessions::new(3);
+    sessions.put(&SessionRecord::new("s3cret", Version::V2025_11_25));
+    assert!(!format!("{sessions:?}").contains("s3cret"));
+}
+
+// Several servers that share what they know.
+
+struct Shared<T>(Arc<Mutex<T>>);
+
+impl<T> Shared<T> {
+    fn new(store: T) -> Shared<T> {
+        Shared(Arc::new(Mutex::new(store)))
+    }
+
+    /// The same store, for another server.
+    fn again(&self) -> Shared<T> {
+        Shared(self.0.clone())
+    }
+}
+
+impl SessionStore for Shared<MemorySessions> {
+    fn put(&mut self, record: &SessionRecord) {
+        self.0.lock().unwrap().put(record);
+    }
+
+    fn get(&mut self, id: &str) -> Option<SessionRecord> {
+        self.0.lock().unwrap().get(id)
+    }
+
+    fn remove(&mut self, id: &str) {
+        self.0.lock().unwrap().remove(id);
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+impl EventStore for Shared<MemoryEvents> {
+    fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
+        self.0.lock().unwrap().append(session, stream, message)
+    }
+
+    fn replay(
+        &mut self,
+        session: &str,
+        stream: u64,
+        after: u64,
+        show: &mut dyn FnMut(u64, &str),
+    ) -> bool {
+        let mut events = self.0.lock().unwrap();
+        events.replay(session, stream, after, show)
+    }
+
+    fn forget(&mut self, session: &str) {
+        self.0.lock().unwrap().forget(session);
+    }
+}
+
+/// Two servers at one address; the second may not know yet what it offers. They even have the same secret.
+fn siblings(is_offered: bool) -> (Site, Site) {
+    let sessions = Shared::new(MemorySessions::new(8));
+    let events = Shared::new(MemoryEvents::new(Replay::default()));
+    let server = |is_offered: bool| {
+        let mut config = config();
+        config.offer = config.offer.filter(|_| is_offered);
+        let (sessions, events) = (Box::new(sessions.again()), Box::new(events.again()));
+        Site::around(Server::with_stores(config, sessions, events))
+    };
+    (server(true), server(is_offered))
+}
+
+#[test]
+fn a_session_that_is_idle_here_and_used_there_lives() {
+    let (mut one, mut other) = siblings(true);
+    let session = one.session("2025-11-25");
+    for id in 1..6 {
+        let ping = other.send(session.post(id, "ping", json!({})));
+        assert_eq!(other.status(ping), 200);
+        one.pass(seconds(600));
+        other.pass(seconds(600));
+    }
+    let ping = one.send(session.post(9, "ping", json!({})));
+    assert_eq!(one.status(ping), 200);
+    let deleted = other.send(session.delete());
+    assert_eq!(other.status(deleted), 204);
+    let late = one.send(session.post(10, "ping", json!({})));
+    assert_eq!(one.status(late), 404, "S-SESS-05");
+    one.finish();
+    other.finish();
+}
+
+#[test]
+fn no_two_sessions_have_the_same_id() {
+    let (mut one, mut other) = siblings(true);
+    let ann = one.session_by("2025-11-25", Some("ann"));
+    let eve = other.session_by("2025-11-25", Some("eve"));
+    assert_ne!(ann.id, eve.id);
+    one.finish();
+    other.finish();
+}
+
+/// A request that runs at one server is not lost because its client asks the other.
+#[test]
+fn a_stream_of_the_other_server_can_be_waited_for() {
+    let (mut one, mut other) = siblings(true);
+    let session = one.session("2025-11-25");
+    let lost = one.send(call(&session, 1));
+    let request = one.newest();
+    let last = one.last_event_id(lost);
+    one.hangs_up(lost);
+    let early = other.send(session.resume(&last));
+    assert_eq!(other.status(early), 200);
+    assert!(other.is_over(early) && other.messages(early).is_empty());
+    one.respond(request, json!({"content": []}));
+    let resumed = other.send(session.resume(&last));
+    assert_eq!(other.messages(resumed).len(), 1);
+    one.finish();
+    other.finish();
+}
+
+#[test]
+fn a_session_that_is_revived_before_the_offer_hears_all() {
+    let (mut one, mut other) = siblings(false);
+    let session = one.session("2025-11-25");
+    let stream = other.send(session.get());
+    let waiting = other.send(call(&session, 1));
+    other.verb(|server, now| server.offer(now, everything()));
+    other.publish(Change::List(List::Tools));
+    assert_eq!(other.messages(stream).len(), 1);
+    let request = other.newest();
+    other.respond(request, json!({"content": []}));
+    assert!(other.is_over(waiting));
+    one.finish();
+    other.finish();
+}
+
+#[test]
+fn a_session_that_ends_takes_along_what_waits_for_the_offer() {
+    let (mut one, mut other) = siblings(false);
+    let session = one.session("2025-11-25");
+    let waiting = other.send(call(&session, 1));
+    other.send(session.delete());
+    assert!(other.is_over(waiting));
+    one.finish();
+    other.finish();
+}
