@@ -158,16 +158,6 @@ impl SessionStore for MemorySessions {
     }
 }
 
-/// The ids stay out.
-impl fmt::Debug for MemorySessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemorySessions")
-            .field("sessions", &self.records.len())
-            .field("most", &self.most)
-            .finish()
-    }
-}
-
 /// What was said in sessions, in memory: the newest of each session, up to a number and a size.
 pub struct MemoryEvents {
     sessions: BTreeMap<Box<str>, Said>,

@@ -1,7 +1,7 @@
 //! Random lives of a server over HTTP: clients of both eras that come, ask, answer, stop reading, leave and come back, in any order.
 //! The rules of the site are the verdict, and that nothing is left at the end.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::LogLevel;
 use everlink::server::{Http, Replay, SsePaths, State};

@@ -1,6 +1,6 @@
 //! Which codes a server over HTTP uses, which it keeps the application from using, and what its results say of their kind.
 
-mod site;
+use crate::site;
 
 use everlink::ErrorObject;
 use everlink::protocol::ServerCapabilities;

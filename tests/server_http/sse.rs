@@ -1,6 +1,6 @@
 //! The transport of 2024-11-05 from the server's end: a stream for each client, and a place to post to.
 
-mod site;
+use crate::site;
 
 use everlink::server::{Cancelled, Http, SsePaths};
 use everlink::{Change, List, StreamId};

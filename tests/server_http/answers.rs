@@ -1,6 +1,6 @@
 //! How a modern request is answered over HTTP: as JSON or as a stream, what stands on that stream, and what its end means.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::LogLevel;
 use everlink::server::{Cancelled, Misuse};

@@ -1,6 +1,6 @@
 //! Requests that run as tasks over HTTP: those of 2025-11-25 and those of the modern extension, as far as a server end has a say.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::ServerFeature::{self, *};
 use everlink::protocol::meta;

@@ -1,6 +1,6 @@
 //! The server end over HTTP: exchanges, sessions, streams, in both eras.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::{LogLevel, Version, Versions};
 use everlink::server::{

@@ -1,6 +1,6 @@
 //! What a server over HTTP turns away before it serves anything: by origin, by verb, by kind, by size; and what becomes of what is no request.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::Versions;
 use everlink::server::{Allowed, Config, Http, SsePaths};

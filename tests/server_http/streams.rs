@@ -1,6 +1,6 @@
 //! The streams of legacy clients over HTTP: which message goes to which, how they begin and end, and how one that broke off goes on.
 
-mod site;
+use crate::site;
 
 use everlink::server::{Http, MemoryEvents, Replay};
 use everlink::{Change, List};

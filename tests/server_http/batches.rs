@@ -1,6 +1,6 @@
 //! Arrays of messages over HTTP: where they mean something, and how each of their messages is served.
 
-mod site;
+use crate::site;
 
 use everlink::server::{Cancelled, Http, SsePaths};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! How what was asked over HTTP is taken back, by either side, and what becomes of it then.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::ServerFeature;
 use everlink::server::{Cancelled, State, Unanswered};

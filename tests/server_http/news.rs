@@ -1,6 +1,6 @@
 //! What clients are told over HTTP that they did not ask for just now: watches, progress, log messages.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::{LogLevel, ServerCapabilities, ServerFeature};
 use everlink::server::{ListenEnd, Misuse, Progress};

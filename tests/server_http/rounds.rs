@@ -1,6 +1,6 @@
 //! What clients are asked over HTTP: rounds of a modern request, requests to a legacy client, and how long an answer may take.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::ClientFeature;
 use everlink::server::{Cancelled, InputRequired, Misuse, Unanswered, missing_capability};
@@ -285,7 +285,6 @@ fn s_s2c_05_the_end_of_a_visit_is_told_to_whom_it_concerns() {
 
 /// S-S2C-05: only to the client concerned: another that can be sent on visits, too, hears nothing of it.
 #[test]
-#[ignore = "a notification of the application goes to every session that can hear it"]
 fn s_s2c_05_the_end_of_a_visit_is_told_to_nobody_else() {
     let mut site = Site::new(config());
     let visits = json!({"elicitation": {"url": {}}});

@@ -1,6 +1,6 @@
 //! The arguments that a tool marks, which the fields of its calls repeat: which marks count, and what the fields must say.
 
-mod site;
+use crate::site;
 
 use everlink::StreamId;
 use serde_json::{Value, json};

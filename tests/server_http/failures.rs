@@ -1,6 +1,6 @@
 //! How connections fail in the wild, from the end of a server over HTTP: each test is named after its row.
 
-mod site;
+use crate::site;
 
 use everlink::server::{Cancelled, Http, Misuse, SsePaths, State};
 use everlink::{Change, Input, List, StreamId};
@@ -132,7 +132,6 @@ fn f_061_what_comes_before_the_handshake_is_refused_and_does_no_harm() {
 
 /// F-061: on the stream of the first transport as well.
 #[test]
-#[ignore = "it is refused with -32602, and told to bring modern terms, which nobody takes there"]
 fn f_061_what_comes_before_the_handshake_is_refused_on_a_stream_of_the_first_transport() {
     let mut site = Site::new(over(Http::new().with_sse(SsePaths::default())));
     let stream = site.send(get().to("/sse"));

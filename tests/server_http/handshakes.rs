@@ -1,6 +1,6 @@
 //! The handshake of legacy clients over HTTP: what is agreed on, and what follows from it.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::{LogLevel, ServerCapabilities, Version, Versions};
 use everlink::server::Offer;

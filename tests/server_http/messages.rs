@@ -1,6 +1,6 @@
 //! Messages over HTTP: what is one, how each is answered, and which codes an error has.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::LogLevel;
 use everlink::server::{Misuse, Unanswered};

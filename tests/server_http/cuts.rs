@@ -1,7 +1,7 @@
 //! Streams of a session that break off at any moment, with any part of what was written unread, and are resumed early, late or twice: what
 //! was said on each is heard on it once, in order, and nothing else.
 
-mod site;
+use crate::site;
 
 use everlink::protocol::LogLevel;
 use everlink::server::Config;

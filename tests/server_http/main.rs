@@ -1,0 +1,31 @@
+//! What the specification asks of a server over HTTP, row by row, how such servers fail in the wild, and what no good client does.
+//!
+//! `site` is the harness: a server, and scripted clients.
+#![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a script looks for what it is about and passes over the rest"
+)]
+
+mod answers;
+mod attacks;
+mod batches;
+mod cancel;
+mod codes;
+mod cuts;
+mod doors;
+mod eras;
+mod failures;
+mod fields;
+mod handshakes;
+mod lives;
+mod marks;
+mod messages;
+mod news;
+mod rounds;
+mod service;
+mod sessions;
+mod site;
+mod sse;
+mod streams;
+mod tasks;
