@@ -3,7 +3,7 @@
 use crate::site;
 
 use everlink::protocol::{ServerCapabilities, ServerFeature, Version, Versions, meta};
-use everlink::server::{Config, Event, Misuse};
+use everlink::server::{Config, Misuse};
 use everlink::{Change, List};
 use serde_json::{Value, json};
 use site::{
@@ -390,10 +390,7 @@ fn the_application_meets_each_client() {
     site.session("2025-11-25");
     site.taken(call());
     site.send(notice("notifications/custom", site::with_meta(json!({}))));
-    let met = site.picked(|event| match event {
-        Event::Met(peer) => Some(peer.version),
-        _ => None,
-    });
+    let met = site.met();
     let legacy = Version::V2025_11_25;
     assert_eq!(met, [legacy, legacy, Version::V2026_07_28]);
     site.finish();

@@ -2,7 +2,7 @@
 
 use crate::site;
 
-use everlink::server::{Cancelled, Event, Http, Misuse, SsePaths, State};
+use everlink::server::{Cancelled, Http, Misuse, SsePaths, State};
 use everlink::{Change, Input, List, StreamId};
 use serde_json::{Value, json};
 use site::{
@@ -47,11 +47,7 @@ fn f_042_what_is_said_again_is_not_taken_twice() {
         assert_eq!((site.status(sent), site.text(sent)), (202, ""));
     }
     assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": [0]}))));
-    let outcomes = site.picked(|event| match event {
-        Event::Answered { ask, .. } => Some(*ask),
-        _ => None,
-    });
-    assert_eq!(outcomes, [ask]);
+    assert_eq!(site.settled(), [ask]);
     assert_eq!(site.server.stats().late_replies, 2);
     // What a client is sent again because its stream broke has the id that it had.
     let (stream, request) = site.taken(call(&session, 2));

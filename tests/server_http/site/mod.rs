@@ -41,7 +41,7 @@ mod exchange;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use everlink::protocol::ServerCapabilities;
+use everlink::protocol::{ServerCapabilities, Version};
 use everlink::server::{
     Cancelled, Config, Event, Http, Misuse, Offer, Progress, Request, Server, State, Unanswered,
 };
@@ -644,6 +644,22 @@ impl Site {
     pub(crate) fn cancellations(&self) -> Vec<(RequestId, Cancelled)> {
         self.picked(|event| match event {
             Event::Cancelled { request, why } => Some((*request, why.clone())),
+            _ => None,
+        })
+    }
+
+    /// Which versions clients spoke that said who they are, in order.
+    pub(crate) fn met(&self) -> Vec<Version> {
+        self.picked(|event| match event {
+            Event::Met(peer) => Some(peer.version),
+            _ => None,
+        })
+    }
+
+    /// Which questions have an outcome, in order.
+    pub(crate) fn settled(&self) -> Vec<AskId> {
+        self.picked(|event| match event {
+            Event::Answered { ask, .. } => Some(*ask),
             _ => None,
         })
     }
