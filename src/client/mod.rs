@@ -2,8 +2,8 @@
 //!
 //! The machine itself is one `impl Client` by subject: `life` for one life of the transport, `agreement` and `liveness` for how it becomes and stays ready, `inbound` and `outbound` for what is
 //! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces; over HTTP,
-//! `exchanges` and `responses` for each request and what is said to it, `streams` for those that go on, `standing` for sessions and
-//! credentials. They
+//! `exchanges`, `responses` and `refusals` for each request and what is said to it, `streams` for those that go on, `standing` for
+//! sessions and `credentials` for those. They
 //! alone carry decisions between the children, which know neither the machine nor each other: `lifecycle` the transition
 //! table, `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls`, `clock` and `errand` the
 //! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `http` what is known of a server over HTTP, `stderr` the last words, `frame` the words.
@@ -16,6 +16,7 @@ mod catalog;
 mod changes;
 mod clock;
 mod closing;
+mod credentials;
 mod errand;
 mod event;
 mod exchanges;
@@ -30,6 +31,7 @@ mod lifecycle;
 mod liveness;
 mod outbound;
 mod questions;
+mod refusals;
 mod responses;
 mod retry;
 mod settle;

@@ -1,17 +1,16 @@
-//! What responses of HTTP mean for what was asked, and what follows when there is none (S-HTTP-22, S-HTTP-35).
+//! Responses of HTTP: how they arrive, and what those bring that serve what was asked. What refuses it is in `refusals`.
 
 use alloc::format;
 
 use super::errand::{Errand, Found};
-use super::failure::{Cause, FailureKind};
-use super::http::{self, Body, Carrier, Exchange, Load, Purpose, Text};
+use super::failure::FailureKind;
+use super::http::{self, Body, Carrier, Exchange, Purpose, Text};
 use super::inbound::Reply;
-use super::lifecycle::State;
 use super::{Client, Timer};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::Fault;
 use crate::http::{Fields, ResponseHead, delay, media, names};
 use crate::id::{CallId, StreamId};
-use crate::protocol::{Era, code};
+use crate::protocol::code;
 use crate::wire::{self, ErrorObject, Id, Inbound, SseReader};
 
 /// As many bytes of the body of an error are read.
@@ -337,220 +336,6 @@ impl Client {
     }
 }
 
-/// What it means that something is refused.
-impl Client {
-    fn refused(&mut self, exchange: Exchange, status: u16) {
-        let text = match &exchange.body {
-            Body::Text(text) => core::str::from_utf8(&text.bytes).unwrap_or(""),
-            Body::Events(_) | Body::Ignored => "",
-        };
-        let error = read_error(text);
-        let is_post = matches!(exchange.purpose, Purpose::Message | Purpose::Request(_));
-        let is_loss = exchange.is_in_session && self.is_session_loss(status, error.as_ref());
-        if is_post && is_loss {
-            return self.session_lost(exchange);
-        }
-        let is_busy = matches!(status, 429 | 503);
-        match exchange.purpose {
-            Purpose::Message | Purpose::Request(_) if exchange.is_put_off() => {
-                self.put_off(exchange, status);
-            }
-            Purpose::Request(wire) => self.refused_request(wire, status, error),
-            Purpose::Listen | Purpose::Resume(_) if status >= 500 || is_busy => {
-                self.stream_failed(exchange);
-            }
-            Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
-                let why = format!("status {status}");
-                self.no_stream_for(exchange.purpose, &why);
-                // It may have no such stream; or it knows the session no more, which only another message can tell.
-                if exchange.is_in_session && status == 404 {
-                    self.probe_now();
-                }
-            }
-            Purpose::Message => {
-                let what = format!("a message was refused with status {status}");
-                self.noise(&what, text.as_bytes());
-            }
-            Purpose::Farewell(..) => self.bury_if_gone(),
-            Purpose::Spent => {}
-        }
-    }
-
-    fn refused_request(&mut self, wire: u64, status: u16, error: Option<ErrorObject>) {
-        let Some(errand) = self.errands.of_wire(wire).cloned() else {
-            return;
-        };
-        if let Errand::Discover | Errand::Initialize | Errand::Revive = errand {
-            return self.handshake_refused(wire, status, error);
-        }
-        let is_modern = self.voice.version().era() == Era::Modern;
-        let is_probe = errand == Errand::Probe;
-        let is_strange = match &error {
-            _ if !is_modern => false,
-            Some(error) => is_probe && is_unlike_modern(error),
-            None => matches!(status, 400 | 404 | 405),
-        };
-        match error {
-            Some(error) => {
-                self.errands.close(wire);
-                self.replied(wire, errand, Err(error));
-            }
-            None => {
-                // What is refused for what it is was not run.
-                if let (Errand::Call(call), true) = (&errand, is_unread(status)) {
-                    self.calls.send_later(*call, self.now);
-                }
-                self.no_reply(wire, FailureKind::Status { status });
-            }
-        }
-        // No modern server answers so: is it still one?
-        match (is_strange, is_probe) {
-            (true, true) => self.changed_its_era(),
-            (true, false) => self.probe_now(),
-            (false, _) => {}
-        }
-    }
-
-    /// The server is elsewhere. Only another place of the same server is as good.
-    fn redirected(&mut self, stream: StreamId, status: u16, location: Option<&str>) {
-        let Some(exchange) = self.spend_exchange(stream) else {
-            return;
-        };
-        // Others may be meant to be gotten instead, which is no way to send a message.
-        let web = self.web.as_mut().filter(|_| matches!(status, 307 | 308));
-        let follows = web.is_some_and(|web| web.follow(&exchange.target, location));
-        match exchange.purpose {
-            Purpose::Message | Purpose::Request(_) if follows => self.say_again(exchange.load),
-            Purpose::Listen | Purpose::Old | Purpose::Resume(_) if follows => {
-                self.begin_now(Exchange::following(exchange.purpose, exchange.thread));
-            }
-            Purpose::Request(wire) => self.refused_request(wire, status, None),
-            Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
-                self.no_stream_for(exchange.purpose, "it is elsewhere");
-            }
-            Purpose::Farewell(..) => self.bury_if_gone(),
-            Purpose::Message | Purpose::Spent => {}
-        }
-    }
-
-    /// What was not read where it went is said again.
-    fn say_again(&mut self, load: Load) {
-        match load {
-            Load::Call(call) => {
-                if let Some(wire) = self.calls.call(call).and_then(|call| call.wire()) {
-                    self.errands.close(wire);
-                    self.calls.send_later(call, self.now);
-                    self.arm_call(call);
-                }
-            }
-            Load::Frame(frame, times) => {
-                if frame.wire().is_none_or(|wire| self.is_wanted(wire)) {
-                    self.frames.push_again(frame, times);
-                }
-            }
-            Load::None => {}
-        }
-    }
-
-    /// Whether a request of the link itself is worth saying again.
-    pub(super) fn is_wanted(&self, wire: u64) -> bool {
-        let errand = self.errands.of_wire(wire);
-        errand.is_some_and(|errand| *errand != Errand::LateDiscover)
-    }
-}
-
-/// What follows when there is no response.
-impl Client {
-    /// The server could not be reached, or cut the connection before it said a word.
-    fn lost_contact(&mut self, exchange: Exchange, faults: &[Fault]) {
-        match exchange.purpose {
-            Purpose::Listen | Purpose::Resume(_) => {
-                self.stream_failed(exchange);
-                return self.probe_now();
-            }
-            Purpose::Request(wire) if !self.is_wanted(wire) => return self.probe_now(),
-            Purpose::Farewell(..) => return self.bury_if_gone(),
-            Purpose::Spent => return,
-            Purpose::Message | Purpose::Old | Purpose::Request(_) => {}
-        }
-        self.note(faults);
-        let says_unsent =
-            |fault: &Fault| matches!(fault.kind(), FaultKind::NameNotFound | FaultKind::Refused);
-        let is_unsent = !faults.is_empty() && faults.iter().all(says_unsent);
-        match (exchange.purpose, exchange.load) {
-            (Purpose::Request(wire), Load::Call(call)) => {
-                self.errands.close(wire);
-                if is_unsent {
-                    // Nobody was there to read it.
-                    self.calls.send_later(call, self.now);
-                    self.arm_call(call);
-                } else {
-                    self.cut_off(call, FailureKind::NoContact);
-                }
-            }
-            (Purpose::Request(wire), _) if self.state != State::Handshaking => self.lose(wire),
-            (_, _) => {}
-        }
-        self.wind_down(Cause::Unreachable, self.config.policy.close_grace);
-    }
-
-    /// The reply to a request is lost: the response broke off, and the rest of it cannot be had.
-    pub(super) fn lose(&mut self, wire: u64) {
-        let Some(errand) = self.errands.close(wire) else {
-            return;
-        };
-        match errand {
-            Errand::Call(call) => self.cut_off(call, FailureKind::Cut),
-            Errand::Page(list) => {
-                self.settle_lost_page(list, &FailureKind::Cut);
-                self.catalog.begin_again(list);
-            }
-            Errand::Listen => self.listen_ended(wire, None),
-            Errand::Discover | Errand::Initialize | Errand::Revive => {
-                self.down(Cause::Unreachable);
-            }
-            Errand::LateDiscover | Errand::Probe => {}
-            Errand::SetLevel | Errand::Subscribe(_) | Errand::Unsubscribe => {
-                let error = ErrorObject::new(code::INTERNAL_ERROR, "the reply was lost");
-                self.replied(wire, errand, Err(error));
-            }
-        }
-    }
-
-    /// The reply to a call is lost; whether it ran is not known.
-    fn cut_off(&mut self, call: CallId, kind: FailureKind) {
-        if self
-            .calls
-            .requeue(call, self.now, self.config.policy.resends)
-        {
-            self.stats.requeued += 1;
-            self.arm_call(call);
-        } else {
-            self.fail(call, kind);
-        }
-    }
-}
-
-/// Whether a request that is refused with this status was not run.
-pub(super) const fn is_unread(status: u16) -> bool {
-    matches!(
-        status,
-        401 | 403 | 404 | 405 | 406 | 411 | 413 | 414 | 415 | 421 | 429 | 431
-    )
-}
-
-/// Whether no modern server answers with such an error and a status of 4xx.
-const fn is_unlike_modern(error: &ErrorObject) -> bool {
-    !code::is_modern_evidence(error.code)
-        && !matches!(
-            error.code,
-            code::INVALID_PARAMS
-                | code::INVALID_REQUEST
-                | code::METHOD_NOT_FOUND
-                | code::PARSE_ERROR
-        )
-}
-
 fn invalid(why: &str) -> FailureKind {
     FailureKind::Invalid { why: why.into() }
 }
@@ -560,7 +345,7 @@ fn id(wire: u64) -> Id {
 }
 
 /// The error of JSON-RPC that a body is, if it is one.
-fn read_error(text: &str) -> Option<ErrorObject> {
+pub(super) fn read_error(text: &str) -> Option<ErrorObject> {
     match wire::parse(text) {
         Ok(Inbound::One(wire::Message::Response {
             outcome: Err(error),
