@@ -62,8 +62,14 @@ pub(super) enum Read {
 
 impl Rules {
     pub(super) fn new(config: &Config) -> Rules {
+        let mut config = config.clone();
+        // As the docs of `Limits` say of a zero that would stop everything.
+        let limits = &mut config.limits;
+        limits.exchanges = limits.exchanges.max(1);
+        limits.sessions = limits.sessions.max(1);
+        limits.write_window = limits.write_window.max(1);
         Rules {
-            config: config.clone(),
+            config,
             exchanges: BTreeMap::new(),
             requests: BTreeMap::new(),
             is_released: false,
@@ -245,7 +251,7 @@ impl Rules {
     }
 
     fn written(&mut self, stream: StreamId, bytes: &[u8]) -> Vec<Read> {
-        let window = self.config.limits.write_window.max(1);
+        let window = self.config.limits.write_window;
         let Some(exchange) = self.going_on(stream) else {
             return Vec::new();
         };
