@@ -2,7 +2,7 @@
 //! Sees no frames and no time; one life at a time.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use serde_json::value::RawValue;
@@ -12,9 +12,6 @@ use crate::noise::excerpt;
 use crate::protocol::question::{self, Unaskable};
 use crate::protocol::{ClientCapabilities, Version, code};
 use crate::wire::{ErrorObject, Id};
-
-/// As many requests are remembered that were answered: a stream that is resumed brings no more again than that.
-const ANSWERS_KNOWN: usize = 64;
 
 /// Where a question came from, and so where its answer goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +33,6 @@ pub(super) struct Asks {
     next: u64,
     open: BTreeMap<AskId, Open>,
     by_request: BTreeMap<Id, AskId>,
-    /// The last requests of a legacy server that were answered, in this life.
-    answered: VecDeque<Id>,
 }
 
 impl Asks {
@@ -46,7 +41,6 @@ impl Asks {
             next: 1,
             open: BTreeMap::new(),
             by_request: BTreeMap::new(),
-            answered: VecDeque::new(),
         }
     }
 
@@ -63,19 +57,6 @@ impl Asks {
     /// Whether a request with this id is open already.
     pub(super) fn knows(&self, id: &Id) -> bool {
         self.by_request.contains_key(id)
-    }
-
-    /// The request with this id has its answer.
-    pub(super) fn answered(&mut self, id: &Id) {
-        if self.answered.len() >= ANSWERS_KNOWN {
-            self.answered.pop_front();
-        }
-        self.answered.push_back(id.clone());
-    }
-
-    /// Whether the request with this id was answered not long ago.
-    pub(super) fn was_answered(&self, id: &Id) -> bool {
-        self.answered.contains(id)
     }
 
     pub(super) fn open(&mut self, origin: Origin, method: &str) -> AskId {
@@ -121,7 +102,6 @@ impl Asks {
     /// All questions. None is open afterwards.
     pub(super) fn close_all(&mut self) -> impl Iterator<Item = AskId> + use<> {
         self.by_request.clear();
-        self.answered.clear();
         core::mem::take(&mut self.open).into_keys()
     }
 }

@@ -40,7 +40,7 @@ impl Client {
             return self.noise("a request with the id of one that is open", b"");
         }
         // A stream that is resumed may bring again what was asked before it broke off.
-        if self.web.is_some() && self.asks.was_answered(&id) {
+        if self.web.as_ref().is_some_and(|web| web.was_answered(&id)) {
             self.stats.late_replies += 1;
             return;
         }
@@ -174,7 +174,9 @@ impl Client {
     pub(super) fn give(&mut self, open: asks::Open, answer: Result<Payload, ErrorObject>) {
         match open.origin {
             Origin::Request(id) => {
-                self.asks.answered(&id);
+                if let Some(web) = &mut self.web {
+                    web.answered(&id);
+                }
                 self.frames.push(Frame::Answer(id, answer.map(Some)));
                 self.hold_calls();
             }

@@ -7,7 +7,7 @@ mod heads;
 mod table;
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -21,10 +21,14 @@ use crate::http::mirror::Mirrored;
 use crate::id::{CallId, StreamId};
 use crate::protocol::Version;
 use crate::time::Instant;
+use crate::wire::Id;
 use table::Table;
 
 /// As many redirects are followed in one life.
 const REDIRECTS: u32 = 5;
+
+/// As many requests are remembered that were answered: a stream that is resumed brings no more again than that.
+const ANSWERS_KNOWN: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Web {
@@ -58,6 +62,8 @@ pub(super) struct Web {
     pub(super) listen: Listen,
     /// The call that what is being read was said for, where that can be told.
     pub(super) about: Option<CallId>,
+    /// The last requests of the server that were answered.
+    answered: VecDeque<Id>,
     /// What the tools of the server want to see in the fields of a request.
     mirrored: BTreeMap<Box<str>, Mirrored>,
 }
@@ -127,6 +133,7 @@ impl Web {
             paused_until: None,
             listen: Listen::Off,
             about: None,
+            answered: VecDeque::new(),
             mirrored: BTreeMap::new(),
         }
     }
@@ -147,6 +154,7 @@ impl Web {
         self.paused_until = None;
         self.listen = Listen::Off;
         self.about = None;
+        self.answered.clear();
         self.mirrored.clear();
         begun
     }
@@ -225,6 +233,19 @@ impl Web {
             }
             Carrier::Old { .. } | Carrier::Streamable => false,
         }
+    }
+
+    /// The request of the server with this id has its answer.
+    pub(super) fn answered(&mut self, id: &Id) {
+        if self.answered.len() >= ANSWERS_KNOWN {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(id.clone());
+    }
+
+    /// Whether the request of the server with this id was answered not long ago.
+    pub(super) fn was_answered(&self, id: &Id) -> bool {
+        self.answered.contains(id)
     }
 
     /// What the tools of a page want to see in the fields; of the first page, that nothing else is wanted.

@@ -334,7 +334,9 @@ mod tests {
             store.append("s", 1, message);
         }
         let left = [(2, "two".into()), (3, "three".into())];
-        assert_eq!(replayed(&mut store, 1, 0), (true, left.into()));
+        assert_eq!(replayed(&mut store, 1, 1), (true, left.clone().into()));
+        // A part of it is nothing to go on with.
+        assert_eq!(replayed(&mut store, 1, 0), (false, left.into()));
         store.append("s", 1, "123456");
         assert_eq!(replayed(&mut store, 1, 0).1, [(4, "123456".into())]);
         assert_eq!(store.append("s", 1, "more than ten bytes"), 5);
