@@ -1,6 +1,6 @@
 //! What goes wrong between a client link and a server over HTTP: sessions that are lost, statuses that lie, responses that never
-//! come. One test for each kind of trouble, named after its row. What streams do is in `failures_http_streams`, credentials,
-//! budgets and ends are in `failures_http_links`.
+//! come. One test for each kind of trouble, named after its row. What streams do is in `failures_streams`, credentials,
+//! budgets and ends are in `failures_links`.
 
 use crate::web;
 
