@@ -116,6 +116,14 @@ impl Caller {
         Caller(Whose::Session(number))
     }
 
+    /// The number of its session, if it is in one.
+    pub(super) const fn session_number(&self) -> Option<u64> {
+        match &self.0 {
+            Whose::Session(number) => Some(*number),
+            Whose::Exchange(_) | Whose::Link | Whose::User(_) => None,
+        }
+    }
+
     pub(super) const fn user(name: Box<str>) -> Caller {
         Caller(Whose::User(name))
     }

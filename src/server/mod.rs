@@ -507,7 +507,24 @@ impl Server {
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
         let method = method.into();
-        self.act(now, |server| server.notified(method, params))
+        self.act(now, |server| server.notified(method, params, None))
+    }
+
+    /// The same to one client alone, where there are many: one that is on a byte stream, or in a session. Others have nothing to
+    /// hear it on.
+    ///
+    /// # Errors
+    ///
+    /// As [`notify`](Server::notify), and when there is no such client (any more).
+    pub fn notify_to(
+        &mut self,
+        now: Instant,
+        caller: &Caller,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        let method = method.into();
+        self.act(now, |server| server.notified(method, params, Some(caller)))
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::Server;
-use super::event::State;
+use super::event::{Caller, State};
 use super::frame::Frame;
 use super::legacy::Scope;
 use super::misuse::Misuse;
@@ -165,6 +165,7 @@ impl Server {
         &mut self,
         method: Cow<'static, str>,
         params: Option<Payload>,
+        only: Option<&Caller>,
     ) -> Result<(), Misuse> {
         if self.state == State::Closed {
             return Err(Misuse::NotServing { state: self.state });
@@ -194,8 +195,24 @@ impl Server {
                 hearing.push(Lane::DUPLEX);
             }
         }
+        if let Some(lane) = only.map(|only| self.lane_of(only)).transpose()? {
+            hearing.retain(|of| *of == lane);
+        }
         self.push_to_all(hearing, Frame::Notify(method, params));
         Ok(())
+    }
+
+    /// The way to a client for what belongs to no request of it.
+    fn lane_of(&self, caller: &Caller) -> Result<Lane, Misuse> {
+        let mut sessions = self.scopes.keys();
+        match caller.session_number() {
+            None if *caller == Caller::LINK && self.http.is_none() => Ok(Lane::DUPLEX),
+            Some(number) => sessions
+                .find(|session| session.number() == number)
+                .map(|session| session.lane())
+                .ok_or(Misuse::NoLegacyPeer),
+            None => Err(Misuse::NoLegacyPeer),
+        }
     }
 
     /// Whether a legacy client speaks a version that has this notification, and one of the two ends said that it has

@@ -580,3 +580,43 @@ fn a_session_that_ends_takes_along_what_waits_for_the_offer() {
     one.finish();
     other.finish();
 }
+
+#[test]
+fn whoever_sends_little_does_not_pay_for_those_who_send_much() {
+    let mut config = config();
+    config.limits.message_bytes = 1_000;
+    config.limits.body_bytes = 2_500;
+    let mut site = Site::new(config);
+    let ask = modern(1, "tools/call", json!({"name": "x"}));
+    let slow = [(); 3].map(|()| site.begin(&ask));
+    for stream in slow {
+        site.body(stream, &[b' '; 700]);
+    }
+    let (call, request) = site.taken(ask);
+    site.respond(request, json!({"content": []}));
+    assert_eq!(site.status(call), 200);
+    let refused = slow.iter().filter(|stream| site.is_answered(**stream));
+    let statuses: Vec<u16> = refused.map(|stream| site.status(*stream)).collect();
+    assert_eq!(statuses, [503], "one of those who send much");
+}
+
+#[test]
+fn what_is_told_to_one_client_is_told_to_no_other() {
+    let mut site = Site::new(config());
+    let sessions = [(); 2].map(|()| site.session("2025-11-25"));
+    let streams = sessions.clone().map(|session| site.send(session.get()));
+    site.taken(sessions[1].post(1, "tools/call", json!({"name": "x"})));
+    let caller = site.requests()[0].caller.clone();
+    let told = |server: &mut everlink::Server, now| {
+        server.notify_to(now, &caller, "notifications/acme/done", None)
+    };
+    site.verb(told).expect("it is in a session");
+    assert!(site.said(streams[0], "notifications/acme/done").is_empty());
+    assert_eq!(site.said(streams[1], "notifications/acme/done").len(), 1);
+    // A modern client that nobody knows has nothing to hear it on.
+    let (_, request) = site.taken(modern(1, "tools/call", json!({"name": "x"})));
+    let asked = site.requests().into_iter().find(|r| r.request == request);
+    let caller = asked.expect("it was asked").caller.clone();
+    let told = |server: &mut everlink::Server, now| server.notify_to(now, &caller, "x/y", None);
+    assert!(site.verb(told).is_err());
+}

@@ -105,6 +105,13 @@ impl Exchanges {
         Some((asked.body.len(), self.bytes))
     }
 
+    /// The one that takes up most.
+    pub(super) fn largest(&self) -> Option<StreamId> {
+        let reading = self.reading.iter();
+        let largest = reading.max_by_key(|(_, asked)| asked.bytes());
+        largest.map(|(stream, _)| *stream)
+    }
+
     /// Its body is complete, or no longer wanted.
     pub(super) fn take(&mut self, stream: StreamId) -> Option<Asked> {
         let asked = self.reading.remove(&stream)?;

@@ -118,9 +118,7 @@ impl Server {
             Ok(asked) => {
                 let all = http.exchanges.read(stream, asked);
                 self.arm_in(Timer::Body(stream), config.body_timeout);
-                if all > self.most_arriving() {
-                    self.give_up(stream, Refusal::busy("too much arrives at once"));
-                }
+                self.relieve(all);
             }
             Err(refusal) => self.turn_away(stream, refusal),
         }
@@ -138,16 +136,22 @@ impl Server {
             let most = limits.message_bytes;
             let text = alloc::format!("a message has {most} bytes at most");
             self.give_up(stream, Refusal::new(413, text));
-        } else if all > self.most_arriving() {
-            self.give_up(stream, Refusal::busy("too much arrives at once"));
+        } else {
+            self.relieve(all);
         }
         true
     }
 
-    /// Bytes that may arrive at once, in all requests together.
-    fn most_arriving(&self) -> usize {
+    /// Where too much arrives in all requests together, the largest is given up: whoever sends little is not to pay for it.
+    fn relieve(&mut self, arriving: usize) {
         let limits = &self.config.limits;
-        limits.body_bytes.max(limits.message_bytes)
+        if arriving <= limits.body_bytes.max(limits.message_bytes) {
+            return;
+        }
+        let http = self.http.as_ref();
+        if let Some(largest) = http.and_then(|http| http.exchanges.largest()) {
+            self.give_up(largest, Refusal::busy("too much arrives at once"));
+        }
     }
 
     fn body_complete(&mut self, stream: StreamId) -> bool {

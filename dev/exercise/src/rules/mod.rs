@@ -205,13 +205,6 @@ impl Rules {
         );
         assert!(before.is_none(), "{call} was there before");
         self.marks.extend(mark.map(|mark| (mark, call)));
-        let limits = &self.config.limits;
-        let open = self.calls.values().filter(|call| !call.done).count();
-        let most = limits.queued_calls.saturating_add(limits.calls_in_flight);
-        assert!(
-            open <= most.max(limits.queued_calls),
-            "(9) {open} calls are held"
-        );
     }
 
     pub(crate) fn reconnect_asked(&mut self, epoch: Epoch) {
@@ -257,6 +250,13 @@ impl Rules {
     pub(crate) fn stepped(&mut self, before: &Before, client: &Client, now: Instant) {
         let (stats, state) = (client.stats(), client.state());
         assert!(stats.settled <= stats.calls, "(1) more outcomes than calls");
+        let limits = &self.config.limits;
+        let most = limits.queued_calls.saturating_add(limits.calls_in_flight);
+        let held = stats.calls - stats.settled;
+        assert!(
+            usize::try_from(held).is_ok_and(|held| held <= most),
+            "(9) {held} calls are held"
+        );
         assert_eq!(
             client.session().is_some(),
             state == State::Ready,
