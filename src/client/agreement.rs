@@ -51,12 +51,7 @@ impl Client {
         if !self.step(Cue::Agreed) {
             return;
         }
-        for timer in [
-            Timer::Endpoint,
-            Timer::Handshake,
-            Timer::Notice,
-            Timer::Probe,
-        ] {
+        for timer in Timer::OF_HANDSHAKE {
             self.timers.disarm(timer);
         }
         if let Some(web) = &mut self.web {

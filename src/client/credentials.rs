@@ -53,12 +53,7 @@ impl Client {
         }
         web.auth.is_pending = true;
         web.auth.is_denied = false;
-        for timer in [
-            Timer::Endpoint,
-            Timer::Handshake,
-            Timer::Notice,
-            Timer::Probe,
-        ] {
+        for timer in Timer::OF_HANDSHAKE {
             self.timers.disarm(timer);
         }
         if let Some(http) = &self.config.http {

@@ -132,6 +132,11 @@ impl Errands {
     }
 }
 
+/// Wire ids are counters that start at one; no link lives to see the end of them.
+pub(super) fn id_of(wire: u64) -> Id {
+    Id::Number(i64::try_from(wire).unwrap_or(i64::MAX))
+}
+
 pub(super) fn wire_of(id: &Id) -> Option<u64> {
     match id {
         Id::Number(number) => u64::try_from(*number).ok(),

@@ -212,21 +212,14 @@ impl Client {
 
     /// A request is not waited for any more: in the modern era that is said by closing its exchange (S-HTTP-25).
     pub(super) fn drop_request(&mut self, wire: u64) {
-        let Some(web) = &self.web else {
-            return;
-        };
-        let Some(stream) = web.exchanges.find(wire) else {
-            return;
-        };
-        let exchange = web.exchanges.get(stream);
-        let is_begun = exchange.is_some_and(|exchange| exchange.begun.is_some());
-        if !is_begun {
-            self.take_exchange(stream);
-        } else if self.voice.version().era() == Era::Modern {
-            self.abort_exchange(stream);
-            self.take_exchange(stream);
-        } else {
-            self.spend_exchange(stream);
+        let stream = self.web.as_ref().and_then(|web| web.exchanges.find(wire));
+        let is_modern = self.voice.version().era() == Era::Modern;
+        match stream {
+            Some(stream) if is_modern && self.exchange_mut(stream).is_some() => {
+                self.abort_exchange(stream);
+                self.take_exchange(stream);
+            }
+            Some(_) | None => self.served(wire),
         }
     }
 
@@ -234,8 +227,7 @@ impl Client {
     pub(super) fn served(&mut self, wire: u64) {
         let stream = self.web.as_ref().and_then(|web| web.exchanges.find(wire));
         if let Some(stream) = stream {
-            let exchange = self.web.as_ref().and_then(|web| web.exchanges.get(stream));
-            if exchange.is_some_and(|exchange| exchange.begun.is_some()) {
+            if self.exchange_mut(stream).is_some() {
                 self.spend_exchange(stream);
             } else {
                 self.take_exchange(stream);
@@ -243,6 +235,7 @@ impl Client {
         }
     }
 
+    /// One that has begun.
     pub(super) fn exchange_mut(&mut self, stream: StreamId) -> Option<&mut Exchange> {
         let web = self.web.as_mut()?;
         let exchange = web.exchanges.get_mut(stream);

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use super::calls::Call;
 use super::catalog::Cursor;
+use super::errand::id_of;
 use crate::config::Config;
 use crate::filter;
 use crate::protocol::method::names;
@@ -251,7 +252,7 @@ impl Voice {
 
     /// Appends a call under a wire id.
     pub(super) fn call(&self, buf: &mut Vec<u8>, wire: u64, call: &Call) {
-        encode::request(buf, &id(wire), &call.method, |params| {
+        encode::request(buf, &id_of(wire), &call.method, |params| {
             let progress = (!call.options.no_progress).then_some(wire);
             self.meta(params, progress, call.meta.as_ref());
             if call.round.number > 0 {
@@ -277,7 +278,7 @@ impl Voice {
             }
             Frame::Cancel(wire, reason) => {
                 encode::notification(buf, names::NOTIFICATIONS_CANCELLED, |params| {
-                    params.id("requestId", &id(*wire));
+                    params.id("requestId", &id_of(*wire));
                     if let Some(reason) = reason {
                         params.text("reason", reason);
                     }
@@ -337,7 +338,7 @@ impl Voice {
         method: &str,
         fill: impl FnOnce(&mut Object<'_>),
     ) {
-        encode::request(buf, &id(wire), method, |params| {
+        encode::request(buf, &id_of(wire), method, |params| {
             self.meta(params, None, None);
             fill(params);
         });
@@ -352,7 +353,7 @@ impl Voice {
                 members.splice(ours);
             }
             if let Some(wire) = progress {
-                members.id(meta::PROGRESS_TOKEN, &id(wire));
+                members.id(meta::PROGRESS_TOKEN, &id_of(wire));
             }
             if let Some(theirs) = theirs {
                 members.splice(theirs.as_str());
@@ -391,9 +392,4 @@ fn write_round(
     if let Some(state) = state {
         params.raw(round::REQUEST_STATE, state.as_str());
     }
-}
-
-/// Wire ids are counters that start at one; no link lives to see the end of them.
-fn id(wire: u64) -> Id {
-    Id::Number(i64::try_from(wire).unwrap_or(i64::MAX))
 }

@@ -167,6 +167,14 @@ enum Timer {
 }
 
 impl Timer {
+    /// Those of a handshake that is not over.
+    const OF_HANDSHAKE: [Timer; 4] = [
+        Timer::Endpoint,
+        Timer::Handshake,
+        Timer::Notice,
+        Timer::Probe,
+    ];
+
     /// Whether it is about a transport that is not being taken down.
     const fn is_of_life(self) -> bool {
         match self {

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use super::errand::{Errand, Found};
+use super::errand::{Errand, Found, id_of};
 use super::failure::FailureKind;
 use super::http::{self, Body, Carrier, Exchange, Purpose, Text};
 use super::inbound::Reply;
@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::http::{Fields, ResponseHead, delay, media, names};
 use crate::id::{CallId, StreamId};
 use crate::protocol::code;
-use crate::wire::{self, ErrorObject, Id, Inbound, SseReader};
+use crate::wire::{self, ErrorObject, Inbound, SseReader};
 
 /// As many bytes of the body of an error are read.
 const ERROR_BODY: usize = 64 << 10;
@@ -229,12 +229,12 @@ impl Client {
             return self.no_reply(wire, invalid("the response is not UTF-8"));
         };
         let read = read.strip_prefix('\u{feff}').unwrap_or(read);
-        let error = read_error(read).filter(|_| exchange.is_in_session);
-        if error.is_some() && self.is_session_loss(status, error.as_ref()) {
-            return self.session_lost(exchange);
-        }
         match wire::parse(read) {
             Ok(Inbound::One(message)) => {
+                let error = error_in(&message).filter(|_| exchange.is_in_session);
+                if error.is_some() && self.is_session_loss(status, error) {
+                    return self.session_lost(exchange);
+                }
                 self.message_for(Some(wire), exchange.opens.as_deref(), message);
             }
             Ok(Inbound::Batch(batch)) if self.allows_batches() => {
@@ -314,7 +314,7 @@ impl Client {
     /// The reply to a request of ours, whichever way it came.
     fn reply_to(&mut self, wire: u64, outcome: Reply<'_>) {
         self.stats.messages_in += 1;
-        if let Found::Open(wire, errand) = self.errands.take(&id(wire)) {
+        if let Found::Open(wire, errand) = self.errands.take(&id_of(wire)) {
             self.served(wire);
             self.replied(wire, errand, outcome);
         }
@@ -332,7 +332,7 @@ impl Client {
         }
         let text = format!("{kind}");
         let error = ErrorObject::new(code::INTERNAL_ERROR, text);
-        self.broken_reply(&id(wire), kind, error);
+        self.broken_reply(&id_of(wire), kind, error);
     }
 }
 
@@ -340,8 +340,17 @@ fn invalid(why: &str) -> FailureKind {
     FailureKind::Invalid { why: why.into() }
 }
 
-fn id(wire: u64) -> Id {
-    Id::Number(i64::try_from(wire).unwrap_or(i64::MAX))
+/// The error of JSON-RPC that a message is, if it is one.
+const fn error_in<'a>(message: &'a wire::Message<'_>) -> Option<&'a ErrorObject> {
+    match message {
+        wire::Message::Response {
+            outcome: Err(error),
+            ..
+        } => Some(error),
+        wire::Message::Notification { .. }
+        | wire::Message::Request { .. }
+        | wire::Message::Response { .. } => None,
+    }
 }
 
 /// The error of JSON-RPC that a body is, if it is one.

@@ -41,6 +41,9 @@ use crate::io::{Input, Output};
 use crate::protocol::Era;
 use crate::wire::Payload;
 
+/// What is said to a client for whom there is no session left (F-110).
+const FULL: &str = "as many clients as may be are here already; come back later";
+
 /// A client that has read nothing of what is under way for so many pulses is not there.
 const PULSES_STUCK: u32 = 4;
 
@@ -312,19 +315,9 @@ impl Server {
 
     /// It is over, whatever else would have been said on it.
     fn end_exchange(&mut self, stream: StreamId) {
-        self.timers.disarm(Timer::Pulse(stream));
-        let most = self.config.limits.exchanges;
-        let Some(http) = &mut self.http else {
+        let Some(exchange) = self.retire(stream) else {
             return;
         };
-        let lane = http.exchanges.get(stream).map(|exchange| exchange.lane);
-        let under_way = lane.map_or(0, |lane| self.lanes.under_way(lane));
-        let Some(exchange) = http.exchanges.finish(stream, under_way, most) else {
-            return;
-        };
-        if under_way > 0 {
-            self.arm_pulse(stream);
-        }
         if exchange.has_begun {
             let epoch = Epoch::FIRST;
             self.outbox.push(Output::Finish { epoch, stream });
@@ -333,7 +326,21 @@ impl Server {
             let status = exchange.status.unwrap_or(202);
             self.respond_empty(stream, status, Fields::new());
         }
+    }
+
+    /// Nothing more is said on an exchange, of which some may still be unread. What it was.
+    fn retire(&mut self, stream: StreamId) -> Option<Exchange> {
+        self.timers.disarm(Timer::Pulse(stream));
+        let most = self.config.limits.exchanges;
+        let http = self.http.as_mut()?;
+        let lane = http.exchanges.get(stream)?.lane;
+        let under_way = self.lanes.under_way(lane);
+        let exchange = http.exchanges.finish(stream, under_way, most)?;
+        if under_way > 0 {
+            self.arm_pulse(stream);
+        }
         self.touch(exchange.session);
+        Some(exchange)
     }
 
     /// A way is at its end, and with it the exchange that carried it.

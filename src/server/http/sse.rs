@@ -6,6 +6,7 @@ use super::super::Server;
 use super::super::frame::{Frame, Signal};
 use super::super::lanes::Kind;
 use super::super::origin::{Origin, SessionKey};
+use super::FULL;
 use super::exchange::{Asked, Exchange};
 use super::ladder::Refusal;
 use super::post::session_origin;
@@ -25,8 +26,7 @@ impl Server {
             return Ok(());
         };
         if http.sessions.len() >= self.config.limits.sessions {
-            let text = "as many clients as may be are here already; come back later";
-            return Err(Refusal::busy(text));
+            return Err(Refusal::busy(FULL));
         }
         let key = http.sessions.fresh();
         let id = http.sessions.mint(key, 0);

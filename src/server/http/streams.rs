@@ -11,6 +11,7 @@ use super::super::legacy::Scope;
 use super::super::origin::{Lane, Origin, SessionKey, Whose};
 use super::super::watchers::Choice;
 use super::super::{Server, Timer};
+use super::FULL;
 use super::exchange::{Asked, Exchange};
 use super::ladder::{Refusal, Said};
 use super::session::{STANDALONE, read_event_id};
@@ -91,10 +92,8 @@ impl Server {
         if http.sessions.get(key).is_some() {
             return Ok(());
         }
-        // F-110
         if http.sessions.len() >= self.config.limits.sessions {
-            let text = "as many clients as may be are here already; come back later";
-            return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
+            return Err(ErrorObject::new(code::INTERNAL_ERROR, FULL));
         }
         // Another server with the same secret may have chosen the same id.
         let mut salt = 0;
@@ -135,8 +134,7 @@ impl Server {
             return Ok(None);
         };
         if http.sessions.len() >= self.config.limits.sessions {
-            let text = "as many clients as may be are here already; come back later";
-            return Err(Refusal::busy(text));
+            return Err(Refusal::busy(FULL));
         }
         let key = http.sessions.fresh();
         http.sessions.open(key, record.id, record.user);

@@ -95,15 +95,7 @@ impl Server {
         if had_begun || exchange.is_none() {
             return self.end_lane(lane);
         }
-        self.timers.disarm(super::Timer::Pulse(stream));
-        let under_way = self.lanes.under_way(lane);
-        let most = self.config.limits.exchanges;
-        let http = self.http.as_mut();
-        let exchange = http.and_then(|http| http.exchanges.finish(stream, under_way, most));
-        if under_way > 0 {
-            self.arm_pulse(stream);
-        }
-        self.touch(exchange.and_then(|exchange| exchange.session));
+        self.retire(stream);
         self.end_lane(lane);
     }
 
