@@ -153,7 +153,7 @@ fn f_039_a_stream_of_news_that_is_always_empty_is_given_up() {
         web.pass(seconds(1));
     }
     println!("{gets} requests for an empty stream in a day");
-    assert!(gets <= 10, "{gets}");
+    assert!((2..=10).contains(&gets), "{gets}");
     assert_eq!(web.client.state(), State::Ready);
 }
 
