@@ -179,47 +179,6 @@ impl fmt::Debug for Input<'_> {
     }
 }
 
-impl<E> Output<E> {
-    /// The same with another event, or nothing if the event is not to be told.
-    pub(crate) fn and_then_event<F>(self, then: impl FnOnce(E) -> Option<F>) -> Option<Output<F>> {
-        Some(match self {
-            Output::Abort { epoch, stream } => Output::Abort { epoch, stream },
-            Output::CloseWrite { epoch } => Output::CloseWrite { epoch },
-            Output::Event(event) => Output::Event(then(event)?),
-            Output::Finish { epoch, stream } => Output::Finish { epoch, stream },
-            Output::Kill { epoch } => Output::Kill { epoch },
-            Output::Open { epoch } => Output::Open { epoch },
-            Output::Release { epoch } => Output::Release { epoch },
-            Output::Request {
-                epoch,
-                stream,
-                head,
-                len,
-            } => Output::Request {
-                epoch,
-                stream,
-                head,
-                len,
-            },
-            Output::Response {
-                epoch,
-                stream,
-                head,
-                len,
-                is_whole,
-            } => Output::Response {
-                epoch,
-                stream,
-                head,
-                len,
-                is_whole,
-            },
-            Output::Terminate { epoch } => Output::Terminate { epoch },
-            Output::Write { epoch, stream, len } => Output::Write { epoch, stream, len },
-        })
-    }
-}
-
 /// What the driver must do, in the order in which it comes.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -308,4 +267,48 @@ pub enum Output<E> {
         /// How many bytes were appended to the buffer.
         len: usize,
     },
+}
+
+impl<E> Output<E> {
+    /// The same with another event, or nothing where there is an event that is not to be told.
+    ///
+    /// For whoever owns a machine and gives events out itself: with an event that cannot be, such as
+    /// [`Infallible`](core::convert::Infallible), what is left is for the driver's hands alone.
+    pub fn and_then_event<F>(self, then: impl FnOnce(E) -> Option<F>) -> Option<Output<F>> {
+        Some(match self {
+            Output::Abort { epoch, stream } => Output::Abort { epoch, stream },
+            Output::CloseWrite { epoch } => Output::CloseWrite { epoch },
+            Output::Event(event) => Output::Event(then(event)?),
+            Output::Finish { epoch, stream } => Output::Finish { epoch, stream },
+            Output::Kill { epoch } => Output::Kill { epoch },
+            Output::Open { epoch } => Output::Open { epoch },
+            Output::Release { epoch } => Output::Release { epoch },
+            Output::Request {
+                epoch,
+                stream,
+                head,
+                len,
+            } => Output::Request {
+                epoch,
+                stream,
+                head,
+                len,
+            },
+            Output::Response {
+                epoch,
+                stream,
+                head,
+                len,
+                is_whole,
+            } => Output::Response {
+                epoch,
+                stream,
+                head,
+                len,
+                is_whole,
+            },
+            Output::Terminate { epoch } => Output::Terminate { epoch },
+            Output::Write { epoch, stream, len } => Output::Write { epoch, stream, len },
+        })
+    }
 }

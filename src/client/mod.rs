@@ -599,8 +599,8 @@ impl Client {
 
     /// What was agreed on with the server, while the link is ready.
     #[must_use]
-    pub fn session(&self) -> Option<&Session> {
-        let session = self.session.as_deref();
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        let session = self.session.as_ref();
         session.filter(|_| self.state == State::Ready)
     }
 
@@ -624,8 +624,8 @@ impl Client {
 
     /// How the last transport ended, if one did.
     #[must_use]
-    pub fn last_end(&self) -> Option<&Ended> {
-        self.last_end.as_deref()
+    pub fn last_end(&self) -> Option<&Arc<Ended>> {
+        self.last_end.as_ref()
     }
 
     /// How many attempts in a row have failed.

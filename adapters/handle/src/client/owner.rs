@@ -1,0 +1,225 @@
+//! The one owner of a client machine: carries out what handles ask, tells them what happened, and leaves the transport to its driver.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::Waker;
+
+use everlink::client::{Client, Event, Misuse, Session, State};
+use everlink::{CallId, Deadline, Epoch, Input, Instant, Output, StreamId};
+
+use super::call::{CallError, Caller, Progress, settled};
+use super::link::{Command, Desk, Mail, NotReady, Standing};
+use crate::promise::{Promise, lock};
+
+/// A client machine with its handles, as a driver owns it.
+///
+/// A driver does as the contract of the core says, with two things added. It calls [`serve`](LinkOwner::serve) at each turn of its loop,
+/// which carries out what handles asked for and says the time; and it lets itself be [woken](LinkOwner::belongs_to) when they do. Events
+/// never come out of [`poll_output`](LinkOwner::poll_output): they are told to whom they concern.
+///
+/// When [`is_closed`](LinkOwner::is_closed) and nothing is left to carry out, the driver drops it last of all: that is when a
+/// `shutdown` that is waited for is over. Dropped before, it fails what is under way.
+pub struct LinkOwner {
+    client: Client,
+    mail: Arc<Mail>,
+    desk: Arc<Desk>,
+    letters: Vec<Command>,
+    /// Who waits for which call.
+    callers: HashMap<CallId, Caller>,
+    /// Who waits for the link to be ready.
+    hopeful: Vec<Promise<Result<Arc<Session>, NotReady>>>,
+    /// Who waits for the end.
+    closers: Vec<Promise<()>>,
+}
+
+impl LinkOwner {
+    pub(crate) fn new(client: Client, mail: Arc<Mail>, desk: Arc<Desk>) -> LinkOwner {
+        LinkOwner {
+            client,
+            mail,
+            desk,
+            letters: Vec::new(),
+            callers: HashMap::new(),
+            hopeful: Vec::new(),
+            closers: Vec::new(),
+        }
+    }
+
+    /// Who is to be woken when a handle asks for something. Returns whether one did already.
+    #[must_use = "what is there already wakes nobody"]
+    pub fn belongs_to(&self, driver: &Waker) -> bool {
+        self.mail.belongs_to(driver)
+    }
+
+    /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
+    pub fn serve(&mut self, now: Instant) {
+        let mut letters = std::mem::take(&mut self.letters);
+        self.mail.empty_into(&mut letters);
+        for letter in letters.drain(..) {
+            self.carry_out(now, letter);
+        }
+        self.letters = letters;
+        self.client.handle_timeout(now);
+    }
+
+    /// Something happened to the transport `epoch`; see [`Client::handle`].
+    pub fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
+        self.client.handle(now, epoch, input);
+    }
+
+    /// What the driver must do next; see [`Client::poll_output`].
+    #[must_use = "an output that is not carried out is lost"]
+    pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Infallible>> {
+        // Whoever hears of something finds that the state says so, too.
+        self.lay_open();
+        loop {
+            let output = self.client.poll_output(buf)?;
+            let for_driver = output.and_then_event(|event| {
+                self.tell(event);
+                None
+            });
+            if for_driver.is_some() {
+                return for_driver;
+            }
+        }
+    }
+
+    /// When to come back; see [`Client::poll_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        self.client.poll_timeout()
+    }
+
+    /// Whether to go on reading; see [`Client::wants_input`].
+    #[must_use]
+    pub fn wants_input(&self, stream: StreamId) -> bool {
+        self.client.wants_input(stream)
+    }
+
+    /// Whether the link is closed for good.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.client.state() == State::Closed
+    }
+
+    fn carry_out(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Call {
+                method,
+                params,
+                options,
+                call,
+            } => {
+                let accepted = self.client.call(now, method, params, options);
+                self.accepted(accepted, call);
+            }
+            Command::Cancel { call, reason } => {
+                if let Some(id) = call.look(|underway| underway.id) {
+                    // It may be done by now, which is as well.
+                    let _ = self.client.cancel(now, id, reason.as_deref());
+                }
+            }
+            Command::List {
+                list,
+                options,
+                call,
+            } => {
+                let accepted = self.client.list(now, list, options);
+                self.accepted(accepted, call);
+            }
+            Command::Ready(promise) => {
+                self.client.connect(now);
+                self.hopeful.push(promise);
+                self.answer_the_hopeful();
+            }
+            Command::Shutdown(promise) => {
+                self.client.shutdown(now);
+                self.closers.extend(promise);
+            }
+            Command::Verb(verb) => verb(&mut self.client, now),
+        }
+    }
+
+    fn accepted(&mut self, accepted: Result<CallId, Misuse>, call: Caller) {
+        match accepted {
+            Ok(id) => {
+                call.accepted(id);
+                self.callers.insert(id, call);
+            }
+            Err(misuse) => call.settle(Err(CallError::Misuse(misuse))),
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::Done { call, outcome } => {
+                if let Some(caller) = self.callers.remove(&call) {
+                    caller.settle(settled(outcome));
+                }
+            }
+            Event::Progress {
+                call,
+                progress,
+                total,
+                message,
+            } => {
+                if let Some(caller) = self.callers.get(&call) {
+                    let report = Progress {
+                        progress,
+                        total,
+                        message,
+                    };
+                    caller.report(report);
+                }
+            }
+            event => self.desk.listeners.tell(event),
+        }
+    }
+
+    /// Copies where the machine stands, if that is another place than before.
+    fn lay_open(&mut self) {
+        let mut standing = lock(&self.desk.standing);
+        let is_new = standing.state != self.client.state() || standing.epoch != self.client.epoch();
+        if is_new {
+            *standing = Standing::of(&self.client);
+            drop(standing);
+            self.answer_the_hopeful();
+        }
+    }
+
+    fn answer_the_hopeful(&mut self) {
+        let verdict = match self.client.state() {
+            State::Ready => Ok(self.client.session().cloned()),
+            state @ (State::Parked | State::Closed) => Err(NotReady {
+                state,
+                last_end: self.client.last_end().cloned(),
+            }),
+            _ => return,
+        };
+        for promise in self.hopeful.drain(..) {
+            match &verdict {
+                Ok(Some(session)) => promise.keep(Ok(Arc::clone(session))),
+                Ok(None) => {}
+                Err(not_ready) => promise.keep(Err(not_ready.clone())),
+            }
+        }
+    }
+}
+
+/// What nobody will carry out any more is said to be so.
+impl Drop for LinkOwner {
+    fn drop(&mut self) {
+        {
+            let mut standing = lock(&self.desk.standing);
+            standing.state = State::Closed;
+            standing.session = None;
+        }
+        self.mail.close().into_iter().for_each(Command::over);
+        self.callers.clear();
+        self.desk.listeners.end();
+        for closer in self.closers.drain(..) {
+            closer.keep(());
+        }
+    }
+}

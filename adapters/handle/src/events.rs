@@ -1,0 +1,134 @@
+//! What happens to a machine, told to whoever listens. Bounded, so that a listener that does not listen costs nothing but what it misses.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Poll, Waker};
+
+use crate::promise::{lock, remember, wait};
+
+/// How many events wait for one listener; the oldest ones give way.
+const KEPT: usize = 1024;
+
+/// The events of a machine from the moment on at which this was asked for, until its end.
+///
+/// A thread iterates over it; a task awaits [`recv`](Events::recv). It keeps no link alive.
+pub struct Events<E>(Arc<Queue<E>>);
+
+impl<E> Events<E> {
+    /// The next one; `None` after the last. What a listener that is too slow did not hear is told by [`missed`](Events::missed).
+    pub async fn recv(&mut self) -> Option<Arc<E>> {
+        poll_fn(|cx| {
+            let mut inside = lock(&self.0.0);
+            match inside.events.pop_front() {
+                Some(event) => Poll::Ready(Some(event)),
+                None if inside.is_over => Poll::Ready(None),
+                None => {
+                    remember(&mut inside.waker, cx);
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// The next one if it is there.
+    pub fn try_recv(&mut self) -> Option<Arc<E>> {
+        lock(&self.0.0).events.pop_front()
+    }
+
+    /// How many gave way to newer ones before they were heard.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        lock(&self.0.0).missed
+    }
+}
+
+/// Blocks until there is one, or the end.
+impl<E> Iterator for Events<E> {
+    type Item = Arc<E>;
+
+    fn next(&mut self) -> Option<Arc<E>> {
+        wait(self.recv())
+    }
+}
+
+impl<E> fmt::Debug for Events<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
+}
+
+/// What one listener has not heard yet.
+struct Queue<E>(Mutex<Inside<E>>);
+
+struct Inside<E> {
+    events: VecDeque<Arc<E>>,
+    missed: u64,
+    is_over: bool,
+    waker: Option<Waker>,
+}
+
+/// Everybody who listens to one machine; nobody any more after its end.
+pub(crate) struct Listeners<E>(Mutex<Option<Vec<Weak<Queue<E>>>>>);
+
+impl<E> Listeners<E> {
+    pub(crate) const fn new() -> Listeners<E> {
+        Listeners(Mutex::new(Some(Vec::new())))
+    }
+
+    pub(crate) fn add(&self) -> Events<E> {
+        let mut listeners = lock(&self.0);
+        let queue = Arc::new(Queue(Mutex::new(Inside {
+            events: VecDeque::new(),
+            missed: 0,
+            is_over: listeners.is_none(),
+            waker: None,
+        })));
+        if let Some(listeners) = &mut *listeners {
+            listeners.push(Arc::downgrade(&queue));
+        }
+        Events(queue)
+    }
+
+    pub(crate) fn tell(&self, event: E) {
+        let mut listeners = lock(&self.0);
+        let Some(listeners) = listeners.as_mut().filter(|them| !them.is_empty()) else {
+            return;
+        };
+        let event = Arc::new(event);
+        listeners.retain(|listener| {
+            let Some(queue) = listener.upgrade() else {
+                return false;
+            };
+            queue.change(|inside| {
+                if inside.events.len() == KEPT {
+                    inside.events.pop_front();
+                    inside.missed += 1;
+                }
+                inside.events.push_back(Arc::clone(&event));
+            });
+            true
+        });
+    }
+
+    /// There will be no more of them.
+    pub(crate) fn end(&self) {
+        let listeners = lock(&self.0).take().into_iter().flatten();
+        for queue in listeners.filter_map(|listener| listener.upgrade()) {
+            queue.change(|inside| inside.is_over = true);
+        }
+    }
+}
+
+impl<E> Queue<E> {
+    fn change(&self, change: impl FnOnce(&mut Inside<E>)) {
+        let waker = {
+            let mut inside = lock(&self.0);
+            change(&mut inside);
+            inside.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}

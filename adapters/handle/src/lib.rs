@@ -1,0 +1,40 @@
+//! What programs hold of an everlink connection, and what its driver owns: the part that adapters of all runtimes have in common.
+//!
+//! A machine of the core is a value with one owner. Programs want something else: handles that can be cloned, calls that can be waited for.
+//! [`Link`] and [`Service`] are those; [`LinkOwner`] and [`ServiceOwner`] are the other side, a machine with a box for letters that one
+//! thread or task drives. There is no I/O in here, no thread and no runtime: what a verb returns is a future that any runtime can
+//! await, and that a plain thread can `wait` for.
+//!
+//! Programs use it through an adapter: `everlink-stdio`, `everlink-http`, `everlink-tokio`. Who writes another one does what this does, with
+//! sleeping and moving bytes in the place of the comments:
+//!
+//! ```
+//! use everlink::{Config, Instant};
+//! use everlink_handle::Link;
+//!
+//! let (link, mut owner) = Link::new(Config::child("docs", "1.0"));
+//! drop(link); // the last handle: the link is to be shut down
+//!
+//! let (clock, mut buf) = (std::time::Instant::now(), Vec::new());
+//! while !owner.is_closed() {
+//!     // Sleep until `owner.poll_timeout()`, until the waker given to `owner.belongs_to` is woken, or until the transport has something
+//!     // to tell, which goes to `owner.handle`.
+//!     owner.serve(Instant::from_origin(clock.elapsed()));
+//!     while let Some(_output) = owner.poll_output(&mut buf) {
+//!         // Open, write, close, kill.
+//!     }
+//! }
+//! ```
+//!
+//! `promise` is how a value that comes later is waited for, `mailbox` how the owner is asked, `events` how it is listened to.
+
+mod client;
+mod events;
+mod mailbox;
+mod promise;
+mod server;
+
+pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
+pub use events::Events;
+pub use promise::{Gone, Pending};
+pub use server::{Answer, AskError, Context, Service, ServiceOwner, Task};

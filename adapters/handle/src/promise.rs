@@ -1,0 +1,167 @@
+//! A value that comes later, waited for by a thread or a task alike. Knows neither what it is nor who makes it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+/// What the owner of a machine will say.
+///
+/// A task awaits it, a thread calls [`wait`](Pending::wait). To drop it is to forget about it: what was asked for is done all the same.
+pub struct Pending<T>(Arc<Cell<T>>);
+
+/// The owner ended before it could say anything: the link was closed, its runtime was stopped under it, or it panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gone;
+
+impl<T> Pending<T> {
+    /// Blocks this thread until it is there.
+    ///
+    /// # Errors
+    ///
+    /// When the owner ended before.
+    pub fn wait(self) -> Result<T, Gone> {
+        wait(self)
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T, Gone>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(cx).map(|value| value.ok_or(Gone))
+    }
+}
+
+impl<T> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pending")
+    }
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the link is closed, or whoever drove it ended before it could answer")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+/// The other side of a [`Pending`]: kept, or broken when it is dropped.
+pub(crate) struct Promise<T>(Arc<Cell<T>>);
+
+pub(crate) fn promise<T>() -> (Promise<T>, Pending<T>) {
+    let cell = Arc::new(Cell::new(()));
+    (Promise(Arc::clone(&cell)), Pending(cell))
+}
+
+impl<T> Promise<T> {
+    pub(crate) fn keep(self, value: T) {
+        self.0.settle(Some(value));
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        self.0.settle(None);
+    }
+}
+
+/// Where the value is put, with what else its two sides share until then.
+pub(crate) struct Cell<T, S = ()>(Mutex<Inside<T, S>>);
+
+struct Inside<T, S> {
+    value: Option<T>,
+    is_settled: bool,
+    waker: Option<Waker>,
+    shared: S,
+}
+
+impl<T, S> Cell<T, S> {
+    pub(crate) const fn new(shared: S) -> Cell<T, S> {
+        Cell(Mutex::new(Inside {
+            value: None,
+            is_settled: false,
+            waker: None,
+            shared,
+        }))
+    }
+
+    /// The first word counts. `None`: there will be no value.
+    pub(crate) fn settle(&self, value: Option<T>) {
+        let waker = {
+            let mut inside = lock(&self.0);
+            if inside.is_settled {
+                return;
+            }
+            inside.is_settled = true;
+            inside.value = value;
+            inside.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        lock(&self.0).is_settled
+    }
+
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut inside = lock(&self.0);
+        if inside.is_settled {
+            return Poll::Ready(inside.value.take());
+        }
+        remember(&mut inside.waker, cx);
+        Poll::Pending
+    }
+
+    /// Looks at what is shared.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut S) -> R) -> R {
+        look(&mut lock(&self.0).shared)
+    }
+
+    /// Changes what is shared, and wakes who waits, to look at it.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut S)) {
+        let waker = {
+            let mut inside = lock(&self.0);
+            change(&mut inside.shared);
+            inside.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Notes who is to be woken.
+pub(crate) fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *slot = Some(cx.waker().clone()),
+    }
+}
+
+/// What is behind these locks is whole whenever a lock is let go, also by a panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Blocks this thread until the future is there.
+pub(crate) fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The one owner of a server machine: carries out what handles ask, hands out requests, and leaves the transport to its driver.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Waker;
+
+use everlink::server::{Event, State};
+use everlink::{AskId, Deadline, Input, Instant, Output, Payload, RequestId, Server, StreamId};
+
+use super::service::{Command, Conclusion, Desk, Mail};
+use super::task::{AskError, Flag, Task, internal};
+use crate::promise::{Promise, lock};
+
+/// A server machine with its handles, as a driver owns it.
+///
+/// As with a [`LinkOwner`](crate::LinkOwner), a driver does as the contract of the core says, calls [`serve`](ServiceOwner::serve) at each
+/// turn, and drops it last of all. The one event that comes out of [`poll_output`](ServiceOwner::poll_output) is a [`Task`] to be run.
+pub struct ServiceOwner {
+    server: Server,
+    mail: Arc<Mail>,
+    desk: Arc<Desk>,
+    letters: Vec<Command>,
+    /// The requests that are not answered yet.
+    running: HashMap<RequestId, Arc<Flag>>,
+    /// Who waits for the answer to which question.
+    asked: HashMap<AskId, Promise<Result<Payload, AskError>>>,
+    /// Who waits for the end.
+    closers: Vec<Promise<()>>,
+}
+
+impl ServiceOwner {
+    pub(super) fn new(server: Server, mail: Arc<Mail>, desk: Arc<Desk>) -> ServiceOwner {
+        ServiceOwner {
+            server,
+            mail,
+            desk,
+            letters: Vec::new(),
+            running: HashMap::new(),
+            asked: HashMap::new(),
+            closers: Vec::new(),
+        }
+    }
+
+    /// Who is to be woken when a handle asks for something. Returns whether one did already.
+    #[must_use = "what is there already wakes nobody"]
+    pub fn belongs_to(&self, driver: &Waker) -> bool {
+        self.mail.belongs_to(driver)
+    }
+
+    /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
+    pub fn serve(&mut self, now: Instant) {
+        let mut letters = std::mem::take(&mut self.letters);
+        self.mail.empty_into(&mut letters);
+        for letter in letters.drain(..) {
+            self.carry_out(now, letter);
+        }
+        self.letters = letters;
+        self.server.handle_timeout(now);
+    }
+
+    /// Something happened to the transport; see [`Server::handle`].
+    pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.server.handle(now, input);
+    }
+
+    /// What the driver must do next; see [`Server::poll_output`].
+    #[must_use = "an output that is not carried out is lost"]
+    pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Task>> {
+        *lock(&self.desk.state) = self.server.state();
+        loop {
+            let output = self.server.poll_output(buf)?;
+            let for_driver = output.and_then_event(|event| self.tell(event));
+            if for_driver.is_some() {
+                return for_driver;
+            }
+        }
+    }
+
+    /// When to come back; see [`Server::poll_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        self.server.poll_timeout()
+    }
+
+    /// Whether to go on reading; see [`Server::wants_input`].
+    #[must_use]
+    pub fn wants_input(&self, stream: StreamId) -> bool {
+        self.server.wants_input(stream)
+    }
+
+    /// Whether the server is closed for good.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.server.state() == State::Closed
+    }
+
+    fn carry_out(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Ask {
+                request,
+                method,
+                params,
+                promise,
+            } => match self.server.ask(now, request, method, params) {
+                Ok(ask) => drop(self.asked.insert(ask, promise)),
+                Err(misuse) => promise.keep(Err(AskError::Misuse(misuse))),
+            },
+            Command::Closed(promise) => self.closers.push(promise),
+            Command::Conclude(request, conclusion) => {
+                self.running.remove(&request);
+                self.conclude(now, request, conclusion);
+            }
+            Command::Verb(verb) => verb(&mut self.server, now),
+        }
+    }
+
+    /// An answer that cannot be given is the handler's mistake: its client is told that there will be none.
+    fn conclude(&mut self, now: Instant, request: RequestId, conclusion: Conclusion) {
+        let concluded = match conclusion {
+            Conclusion::Fail(error) => self.server.fail(now, request, error),
+            Conclusion::Require(input) => self.server.require_input(now, request, input),
+            Conclusion::Respond(result) => self.server.respond(now, request, result),
+        };
+        if let Err(misuse) = concluded {
+            let text = format!("the server's answer cannot be given: {misuse}");
+            // Where the request is over, nobody is there to be told.
+            let _ = self.server.fail(now, request, internal(text));
+        }
+    }
+
+    fn tell(&mut self, event: Event) -> Option<Task> {
+        match event {
+            Event::Request(request) => {
+                let id = request.request;
+                let (task, cancelled) = Task::new(request, &self.mail);
+                self.running.insert(id, cancelled);
+                return Some(task);
+            }
+            Event::Cancelled { request, .. } => {
+                if let Some(flag) = self.running.remove(&request) {
+                    flag.raise();
+                }
+            }
+            Event::Answered { ask, outcome, .. } => {
+                if let Some(promise) = self.asked.remove(&ask) {
+                    promise.keep(outcome.map_err(AskError::Unanswered));
+                }
+            }
+            event => self.desk.listeners.tell(event),
+        }
+        None
+    }
+}
+
+/// What nobody will carry out any more is said to be so.
+impl Drop for ServiceOwner {
+    fn drop(&mut self) {
+        *lock(&self.desk.state) = State::Closed;
+        self.mail.close().into_iter().for_each(Command::over);
+        self.running.drain().for_each(|(_, flag)| flag.raise());
+        self.asked.clear();
+        self.desk.listeners.end();
+        for closer in self.closers.drain(..) {
+            closer.keep(());
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! One request, as the program that answers it holds it. Knows not how it is carried out.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use everlink::protocol::{LogLevel, code};
+use everlink::server::{InputRequired, Misuse, Progress, Request, Unanswered};
+use everlink::{ErrorObject, Instant, Payload, RequestId, Server};
+
+use super::service::{Command, Conclusion, Mail};
+use crate::promise::{Pending, lock, promise, wait};
+
+/// A request that the program is to answer.
+pub struct Task {
+    /// What is asked.
+    pub request: Request,
+    /// What else can be done for it while it runs.
+    pub context: Context,
+    /// Where the answer goes.
+    pub answer: Answer,
+}
+
+impl Task {
+    /// The task for this request, and what is raised when it is not wanted any more.
+    pub(super) fn new(request: Request, mail: &Arc<Mail>) -> (Task, Arc<Flag>) {
+        let cancelled = Arc::<Flag>::default();
+        let task = Task {
+            context: Context {
+                request: request.request,
+                mail: Arc::clone(mail),
+                cancelled: Arc::clone(&cancelled),
+            },
+            answer: Answer {
+                request: request.request,
+                mail: Arc::clone(mail),
+                is_given: false,
+            },
+            request,
+        };
+        (task, cancelled)
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Task").field(&self.request).finish()
+    }
+}
+
+/// The one answer to a request. Dropped without one, it tells the client that the server failed.
+#[must_use = "a request needs an answer"]
+pub struct Answer {
+    request: RequestId,
+    mail: Arc<Mail>,
+    is_given: bool,
+}
+
+impl Answer {
+    /// Answers.
+    pub fn give(self, answer: Result<Payload, ErrorObject>) {
+        self.conclude(match answer {
+            Ok(result) => Conclusion::Respond(result),
+            Err(error) => Conclusion::Fail(error),
+        });
+    }
+
+    /// Answers with what is needed of a modern client first, and forgets the request; see [`Server::require_input`].
+    pub fn require_input(self, input: InputRequired) {
+        self.conclude(Conclusion::Require(input));
+    }
+
+    fn conclude(mut self, conclusion: Conclusion) {
+        self.is_given = true;
+        let _ = self.mail.post(Command::Conclude(self.request, conclusion));
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if !self.is_given {
+            let error = internal("the server's handler ended without an answer");
+            let conclusion = Conclusion::Fail(error);
+            let _ = self.mail.post(Command::Conclude(self.request, conclusion));
+        }
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Answer").field(&self.request).finish()
+    }
+}
+
+/// What a handler can do for its request while it runs.
+#[derive(Clone)]
+pub struct Context {
+    request: RequestId,
+    mail: Arc<Mail>,
+    cancelled: Arc<Flag>,
+}
+
+impl Context {
+    /// Tells the client how far it is, if it asked to be told.
+    pub fn progress(&self, progress: Progress) {
+        let request = self.request;
+        // A request that is over needs no progress.
+        self.verb(move |server, now| drop(server.progress(now, request, progress)));
+    }
+
+    /// Logs something for this request, if its client wants to hear of that.
+    pub fn log(&self, level: LogLevel, logger: Option<&str>, data: Payload) {
+        let (request, logger) = (self.request, logger.map(Box::<str>::from));
+        self.verb(move |server, now| {
+            drop(server.log(now, Some(request), level, logger.as_deref(), data));
+        });
+    }
+
+    /// Asks the client something that is needed for the request.
+    pub fn ask(
+        &self,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+    ) -> Pending<Result<Payload, AskError>> {
+        let (promise, pending) = promise();
+        let _ = self.mail.post(Command::Ask {
+            request: self.request,
+            method: method.into(),
+            params,
+            promise,
+        });
+        pending
+    }
+
+    /// Whether the answer is not wanted any more.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        lock(&self.cancelled.0).is_set
+    }
+
+    /// Comes when the answer is not wanted any more.
+    pub async fn cancelled(&self) {
+        poll_fn(|cx| {
+            let mut flag = lock(&self.cancelled.0);
+            if flag.is_set {
+                return Poll::Ready(());
+            }
+            flag.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Blocks this thread until the answer is not wanted any more.
+    pub fn wait_cancelled(&self) {
+        wait(self.cancelled());
+    }
+
+    fn verb(&self, verb: impl FnOnce(&mut Server, Instant) + Send + 'static) {
+        let _ = self.mail.post(Command::Verb(Box::new(verb)));
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Context").field(&self.request).finish()
+    }
+}
+
+/// Something that happens once and is waited for by any number.
+#[derive(Default)]
+pub(super) struct Flag(Mutex<Raised>);
+
+#[derive(Default)]
+struct Raised {
+    is_set: bool,
+    wakers: Vec<Waker>,
+}
+
+impl Flag {
+    pub(super) fn raise(&self) {
+        let wakers = {
+            let mut flag = lock(&self.0);
+            flag.is_set = true;
+            std::mem::take(&mut flag.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Why a question to the client has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AskError {
+    /// It could not be asked.
+    Misuse(Misuse),
+    /// It was asked, and there is no answer.
+    Unanswered(Unanswered),
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AskError::Misuse(misuse) => misuse.fmt(f),
+            AskError::Unanswered(why) => why.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AskError {}
+
+/// The server is to blame.
+pub(super) fn internal(text: impl Into<String>) -> ErrorObject {
+    ErrorObject::new(code::INTERNAL_ERROR, text)
+}
