@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Ready(Promise<Result<Arc<Session>, NotReady>>),
     Shutdown(Option<Promise<()>>),
     /// Another verb of the machine.
-    Verb(Box<dyn FnOnce(&mut Client, Instant) + Send>),
+    Verb(Verb),
 }
 
 impl Command {
@@ -70,6 +70,8 @@ impl Command {
         }
     }
 }
+
+type Verb = Box<dyn FnOnce(&mut Client, Instant) + Send>;
 
 /// What the owner of a link lays open.
 pub(crate) struct Desk {
