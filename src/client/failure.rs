@@ -422,14 +422,12 @@ pub enum TimeLimit {
 }
 
 /// What the caller did wrong. Nothing else is ever an `Err`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {
     /// The link is closed for good.
-    #[error("the link is closed; make a new one")]
     Closed,
     /// The link itself sends this method.
-    #[error("`{method}` is the link's own business; use `{instead}`")]
     OwnedByLink {
         /// Which method.
         method: &'static str,
@@ -437,31 +435,26 @@ pub enum Misuse {
         instead: &'static str,
     },
     /// The notification is about something that was not declared in the capabilities.
-    #[error("`{method}` is about something that the capabilities of this client do not declare")]
     NotDeclared {
         /// Which method.
         method: Cow<'static, str>,
     },
     /// A notification needs a ready link, and this one is not.
-    #[error("the link is {state}; a notification is sent only while it is ready")]
     NotReady {
         /// Where the link stands.
         state: State,
     },
     /// The version that was agreed on does not know this.
-    #[error("`{method}` does not exist in the version that was agreed on")]
     NotInVersion {
         /// Which method.
         method: Cow<'static, str>,
     },
     /// Parameters and answers are JSON objects.
-    #[error("{what} must be a JSON object")]
     NotAnObject {
         /// What is not.
         what: &'static str,
     },
     /// Too much waits already.
-    #[error("the queue is full ({calls} calls, {bytes} bytes wait); try again when some are done")]
     QueueFull {
         /// How many calls wait.
         calls: usize,
@@ -469,25 +462,20 @@ pub enum Misuse {
         bytes: usize,
     },
     /// The parameters have a member that the link itself writes.
-    #[error("the parameters contain `{member}`, which the link writes itself")]
     ReservedMember {
         /// Which.
         member: &'static str,
     },
     /// The message would be longer than the limits allow.
-    #[error("{bytes} bytes are more than a message may have")]
     TooLarge {
         /// How long.
         bytes: usize,
     },
     /// The question is not open: answered, withdrawn or never asked.
-    #[error("there is no such question open")]
     UnknownAsk,
     /// The call is not under way: settled or never made.
-    #[error("there is no such call under way")]
     UnknownCall,
     /// A request was to be sent as a notification, or the other way round.
-    #[error("`{method}` is sent with `{instead}`")]
     WrongVerb {
         /// Which method.
         method: &'static str,
@@ -495,3 +483,45 @@ pub enum Misuse {
         instead: &'static str,
     },
 }
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misuse::Closed => f.write_str("the link is closed; make a new one"),
+            Misuse::OwnedByLink { method, instead } => {
+                write!(f, "`{method}` is the link's own business; use `{instead}`")
+            }
+            Misuse::NotDeclared { method } => write!(
+                f,
+                "`{method}` is about something that the capabilities of this client do not declare"
+            ),
+            Misuse::NotReady { state } => write!(
+                f,
+                "the link is {state}; a notification is sent only while it is ready"
+            ),
+            Misuse::NotInVersion { method } => write!(
+                f,
+                "`{method}` does not exist in the version that was agreed on"
+            ),
+            Misuse::NotAnObject { what } => write!(f, "{what} must be a JSON object"),
+            Misuse::QueueFull { calls, bytes } => write!(
+                f,
+                "the queue is full ({calls} calls, {bytes} bytes wait); try again when some are done"
+            ),
+            Misuse::ReservedMember { member } => write!(
+                f,
+                "the parameters contain `{member}`, which the link writes itself"
+            ),
+            Misuse::TooLarge { bytes } => {
+                write!(f, "{bytes} bytes are more than a message may have")
+            }
+            Misuse::UnknownAsk => f.write_str("there is no such question open"),
+            Misuse::UnknownCall => f.write_str("there is no such call under way"),
+            Misuse::WrongVerb { method, instead } => {
+                write!(f, "`{method}` is sent with `{instead}`")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Misuse {}

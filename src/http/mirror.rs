@@ -8,7 +8,7 @@
 use alloc::{
     borrow::Cow, boxed::Box, collections::BTreeSet, format, string::String, vec, vec::Vec,
 };
-use core::mem::size_of;
+use core::{fmt, mem::size_of};
 
 use memchr::{memchr2, memmem};
 use serde_json::value::RawValue;
@@ -49,39 +49,63 @@ struct Mark {
 }
 
 /// Why the marks of a tool cannot be followed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
     /// A member is there twice, and readers differ on which one counts.
-    #[error("the tool has an x-mcp-header, and a part that this depends on more than once")]
     Ambiguous,
     /// The schema is nested too deeply to be searched.
-    #[error("the input schema may have an x-mcp-header deeper than {DEPTH_LIMIT} levels")]
     Deep,
     /// Two properties have one name, case aside.
-    #[error("two properties share the x-mcp-header {name:?}")]
     Duplicate {
         /// Which name.
         name: Box<str>,
     },
     /// The name cannot be that of a field.
-    #[error("the x-mcp-header at {at:?} is not a name for a header")]
     Name {
         /// The path in the schema.
         at: Box<str>,
     },
     /// The mark is on something to which no chain of `properties` leads.
-    #[error("the x-mcp-header at {at:?} is not on a property that is reached by properties alone")]
     Place {
         /// The path in the schema.
         at: Box<str>,
     },
     /// The property is none of those that can be repeated.
-    #[error("the x-mcp-header at {at:?} is not on a boolean, an integer or a string")]
     Type {
         /// The path in the schema.
         at: Box<str>,
     },
 }
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Ambiguous => f.write_str(
+                "the tool has an x-mcp-header, and a part that this depends on more than once",
+            ),
+            Unfit::Deep => write!(
+                f,
+                "the input schema may have an x-mcp-header deeper than {DEPTH_LIMIT} levels"
+            ),
+            Unfit::Duplicate { name } => {
+                write!(f, "two properties share the x-mcp-header {name:?}")
+            }
+            Unfit::Name { at } => {
+                write!(f, "the x-mcp-header at {at:?} is not a name for a header")
+            }
+            Unfit::Place { at } => write!(
+                f,
+                "the x-mcp-header at {at:?} is not on a property that is reached by properties alone"
+            ),
+            Unfit::Type { at } => write!(
+                f,
+                "the x-mcp-header at {at:?} is not on a boolean, an integer or a string"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for Unfit {}
 
 impl Mirrored {
     /// The marked properties of a tool, as it stands in a list of tools (S-XHDR-03, S-XHDR-04, S-XHDR-05).

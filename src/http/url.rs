@@ -18,25 +18,34 @@ pub struct Url {
 }
 
 /// Why a text is no URL to send a request to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadUrl {
     /// A space, a control character, a backslash or something beyond ASCII, which readers take in different ways.
-    #[error("the URL has a character that must be percent-encoded")]
     Character,
     /// None, or one that is neither a name nor an address.
-    #[error("the URL names no valid host")]
     Host,
     /// None between 1 and 65535.
-    #[error("the port of the URL is no number between 1 and 65535")]
     Port,
     /// Another one, or none.
-    #[error("the URL does not begin with http:// or https://")]
     Scheme,
     /// Credentials belong into a header.
-    #[error("the URL has user information before its host")]
     UserInfo,
 }
+
+impl fmt::Display for BadUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BadUrl::Character => "the URL has a character that must be percent-encoded",
+            BadUrl::Host => "the URL names no valid host",
+            BadUrl::Port => "the port of the URL is no number between 1 and 65535",
+            BadUrl::Scheme => "the URL does not begin with http:// or https://",
+            BadUrl::UserInfo => "the URL has user information before its host",
+        })
+    }
+}
+
+impl core::error::Error for BadUrl {}
 
 impl Url {
     /// Reads an absolute URL; its fragment is no matter of a request and is left out.

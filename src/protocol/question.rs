@@ -1,6 +1,7 @@
 //! What a server may ask of a client, and what the client must have declared for it. Knows not who asks, nor how.
 
 use alloc::borrow::Cow;
+use core::fmt;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -11,22 +12,32 @@ use super::method::{self, Kind, names};
 use super::version::{Era, Version};
 
 /// Why a client cannot be asked something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unaskable {
     /// The version has no such question for a client.
-    #[error("the version knows no such question to a client")]
     Unknown,
     /// There is such a question, but not in this manner.
-    #[error("a client cannot be asked in this manner")]
     UnknownManner,
     /// The client did not declare this.
-    #[error("the client did not declare {0}")]
     Undeclared(ClientFeature),
     /// The client did not declare the manner in which it is asked.
-    #[error("the client did not declare {0}")]
     UndeclaredManner(ClientFeature),
 }
+
+impl fmt::Display for Unaskable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("the version knows no such question to a client"),
+            Self::UnknownManner => f.write_str("a client cannot be asked in this manner"),
+            Self::Undeclared(feature) | Self::UndeclaredManner(feature) => {
+                write!(f, "the client did not declare {feature}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Unaskable {}
 
 impl Unaskable {
     /// What the client would have had to declare, where that is the reason.

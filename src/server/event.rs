@@ -198,40 +198,51 @@ pub enum EndOfService {
 }
 
 /// Why a question has no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unanswered {
     /// The client answered with an error.
-    #[error("the client refused: {0}")]
     Error(ErrorObject),
     /// The client answered with something that is no answer.
-    #[error("the client's answer cannot be used: {why}")]
     Invalid {
         /// What is wrong with it.
         why: Box<str>,
     },
     /// The client is gone.
-    #[error("the client is gone, or began anew")]
     PeerGone,
     /// The request that it belongs to was answered or cancelled.
-    #[error("the request that it was asked for is over")]
     RequestOver,
     /// It was not answered in time.
-    #[error("the client did not answer in time")]
     TimedOut,
     /// The client came back too often without the answer.
-    #[error("the client came back {rounds} times without the answer")]
     TooManyRounds {
         /// How often.
         rounds: u32,
     },
     /// The client came back without the answer, and without saying that it can be asked.
-    #[error("the client cannot be asked any more: {0}")]
     Unaskable(Unaskable),
     /// [`withdraw`](super::Server::withdraw) was called.
-    #[error("the question was taken back")]
     Withdrawn,
 }
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unanswered::Error(error) => write!(f, "the client refused: {error}"),
+            Unanswered::Invalid { why } => write!(f, "the client's answer cannot be used: {why}"),
+            Unanswered::PeerGone => f.write_str("the client is gone, or began anew"),
+            Unanswered::RequestOver => f.write_str("the request that it was asked for is over"),
+            Unanswered::TimedOut => f.write_str("the client did not answer in time"),
+            Unanswered::TooManyRounds { rounds } => {
+                write!(f, "the client came back {rounds} times without the answer")
+            }
+            Unanswered::Unaskable(why) => write!(f, "the client cannot be asked any more: {why}"),
+            Unanswered::Withdrawn => f.write_str("the question was taken back"),
+        }
+    }
+}
+
+impl core::error::Error for Unanswered {}
 
 /// Where a server end stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

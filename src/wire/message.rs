@@ -78,8 +78,7 @@ pub struct ErrorObject {
 }
 
 /// Why a text, or an element of a batch, is no message.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{kind}")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Malformed {
     /// What is wrong.
     pub kind: MalformedKind,
@@ -91,59 +90,84 @@ pub struct Malformed {
     pub is_notification: bool,
 }
 
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+impl core::error::Error for Malformed {}
+
 /// What is wrong with a message. The texts never quote it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum MalformedKind {
     /// The error is no object with an integer code (S-RPC-09, S-RPC-12).
-    #[error("the error is not an object with an integer code")]
     BadError,
     /// The id is neither an integer nor a string, or it is too long (S-RPC-03).
-    #[error("the id is neither an integer nor a string of at most {limit} bytes", limit = id::TEXT_ID_LIMIT)]
     BadId,
     /// The method is not a string of Unicode text.
-    #[error("the method is not a text")]
     BadMethod,
     /// The parameters are not an object.
-    #[error("the params are not an object")]
     BadParams,
     /// The result is not an object (S-RPC-17).
-    #[error("the result is not an object")]
     BadResult,
     /// The member `jsonrpc` is not "2.0" (S-RPC-01).
-    #[error("the jsonrpc member is not \"2.0\"")]
     BadVersion,
     /// The batch is over [`BATCH_LIMIT`].
-    #[error("the batch has more than {BATCH_LIMIT} messages")]
     BatchTooLong,
     /// A member of the message is there twice.
-    #[error("the message has the same member twice")]
     DuplicateMember,
     /// The batch holds no message (S-BATCH-08).
-    #[error("the batch is empty")]
     EmptyBatch,
     /// A result without the id of its request.
-    #[error("the result comes without an id")]
     MissingId,
     /// Neither a method nor a result nor an error.
-    #[error("the object has neither a method nor a result nor an error")]
     NoMessage,
     /// JSON, but not an object.
-    #[error("the message is not an object")]
     NotAnObject,
     /// Not JSON.
-    #[error("the text is not JSON")]
     NotJson,
     /// A request whose id is null (S-RPC-04).
-    #[error("the id of the request is null")]
     NullId,
     /// A method together with a result or an error.
-    #[error("the message has both a method and a result or an error")]
     RequestAndResponse,
     /// A result together with an error (S-RPC-08).
-    #[error("the response has both a result and an error")]
     ResultAndError,
 }
+
+impl fmt::Display for MalformedKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadError => f.write_str("the error is not an object with an integer code"),
+            Self::BadId => write!(
+                f,
+                "the id is neither an integer nor a string of at most {} bytes",
+                id::TEXT_ID_LIMIT
+            ),
+            Self::BadMethod => f.write_str("the method is not a text"),
+            Self::BadParams => f.write_str("the params are not an object"),
+            Self::BadResult => f.write_str("the result is not an object"),
+            Self::BadVersion => f.write_str("the jsonrpc member is not \"2.0\""),
+            Self::BatchTooLong => write!(f, "the batch has more than {BATCH_LIMIT} messages"),
+            Self::DuplicateMember => f.write_str("the message has the same member twice"),
+            Self::EmptyBatch => f.write_str("the batch is empty"),
+            Self::MissingId => f.write_str("the result comes without an id"),
+            Self::NoMessage => {
+                f.write_str("the object has neither a method nor a result nor an error")
+            }
+            Self::NotAnObject => f.write_str("the message is not an object"),
+            Self::NotJson => f.write_str("the text is not JSON"),
+            Self::NullId => f.write_str("the id of the request is null"),
+            Self::RequestAndResponse => {
+                f.write_str("the message has both a method and a result or an error")
+            }
+            Self::ResultAndError => f.write_str("the response has both a result and an error"),
+        }
+    }
+}
+
+impl core::error::Error for MalformedKind {}
 
 /// Reads the message or the batch of messages that `text` is.
 ///

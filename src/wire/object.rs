@@ -10,16 +10,25 @@ use serde_json::value::RawValue;
 use super::payload::Payload;
 
 /// Why the members of a text cannot be told.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ObjectError {
     /// The member asked for is there more than once, and readers differ on which one counts.
-    #[error("the object has the member more than once")]
     Duplicate,
     /// The text is not one JSON object.
-    #[error("the text is not a JSON object")]
     NotAnObject,
 }
+
+impl fmt::Display for ObjectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Duplicate => "the object has the member more than once",
+            Self::NotAnObject => "the text is not a JSON object",
+        })
+    }
+}
+
+impl core::error::Error for ObjectError {}
 
 /// Where in `object` the value of its top-level member `key` lies, as a range of bytes.
 ///

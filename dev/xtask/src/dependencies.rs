@@ -15,8 +15,6 @@ const ALLOWED: &[&str] = &[
     "serde_derive",
     "serde_json",
     "syn",
-    "thiserror",
-    "thiserror-impl",
     "unicode-ident",
     "zmij",
 ];
