@@ -88,8 +88,9 @@ pub(crate) async fn drive(mut owner: LinkOwner, mut hands: impl Hands) {
             return drop(hands);
         }
         let (due, reads) = (owner.poll_timeout(), owner.wants_input(StreamId::DUPLEX));
-        let next = |cx: &mut Context<'_>| {
-            let is_asked = owner.belongs_to(cx.waker());
+        let (asked, hands) = (&mut owner, &mut hands);
+        let next = move |cx: &mut Context<'_>| {
+            let is_asked = asked.belongs_to(cx.waker());
             heard_or(is_asked, hands.poll_heard(cx, reads))
         };
         if let Some(Some((epoch, input))) = clock.wait(due, next).await {
@@ -122,8 +123,9 @@ pub(crate) async fn serve(
             return owner;
         }
         let (due, reads) = (owner.poll_timeout(), owner.wants_input(StreamId::DUPLEX));
-        let next = |cx: &mut Context<'_>| {
-            let is_asked = owner.belongs_to(cx.waker());
+        let (asked, hands) = (&mut owner, &mut hands);
+        let next = move |cx: &mut Context<'_>| {
+            let is_asked = asked.belongs_to(cx.waker());
             heard_or(is_asked, hands.poll_heard(cx, reads))
         };
         if let Some(Some((_, input))) = clock.wait(due, next).await {

@@ -7,6 +7,8 @@
 //! `drive` is that task; [`http`] are the hands that it has over HTTP.
 
 mod drive;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub mod http;
 
 pub use drive::{Clock, Handler, Hands};
 pub use everlink;
