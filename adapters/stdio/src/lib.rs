@@ -1,6 +1,7 @@
 //! everlink over the standard streams of processes, with plain threads: no async runtime.
 mod child;
 mod drive;
+pub mod own;
 mod poll;
 mod serve;
 pub mod tree;

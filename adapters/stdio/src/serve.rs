@@ -1,8 +1,7 @@
 //! A server on the standard streams of its own process: the one thread that owns the machine, and does nothing but carry.
 
-use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
@@ -11,18 +10,15 @@ use everlink::server::{Config, Request, Server};
 use everlink::{ErrorObject, Fault, Input, Output, Payload, StreamId};
 use everlink_handle::{Context, Service, ServiceOwner};
 use rustix::event::{PollFd, PollFlags};
-use rustix::io::fcntl_dupfd_cloexec;
-use rustix::stdio::{dup2_stdin, dup2_stdout};
 
 use crate::drive::Clock;
+use crate::own::{self, OwnStream};
 use crate::poll::poll;
 use crate::wake::{Alarm, alarm};
 use crate::workers::Workers;
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
-/// A pipe that can be written to takes this much without blocking (`PIPE_BUF`).
-const GULP: usize = 4096;
 
 /// Serves the client at the standard streams of this process, with a function for its requests.
 ///
@@ -75,14 +71,12 @@ fn drive(mut owner: ServiceOwner, mut streams: Streams, workers: &Workers) {
     drop(owner);
 }
 
-/// The standard streams of this process.
-///
-/// They are shared with whoever started it, so how they block is not ours to change: they are only touched when they will not.
+/// What the client says and hears.
 struct Streams {
     /// Nothing after its end.
-    input: Option<File>,
+    input: Option<OwnStream>,
     /// Nothing when nobody reads it any more.
-    output: Option<File>,
+    output: Option<OwnStream>,
     unwritten: Vec<u8>,
     alarm: Alarm,
     chunk: Vec<u8>,
@@ -91,14 +85,10 @@ struct Streams {
 impl Streams {
     fn take() -> io::Result<(Streams, Waker)> {
         let (alarm, waker) = alarm()?;
-        // Numbers above the three that everybody knows.
-        let input = fcntl_dupfd_cloexec(io::stdin(), 3)?;
-        let output = fcntl_dupfd_cloexec(io::stdout(), 3)?;
-        dup2_stdin(File::open("/dev/null")?)?;
-        dup2_stdout(io::stderr())?;
+        let (input, output) = own::take()?;
         let streams = Streams {
-            input: Some(input.into()),
-            output: Some(output.into()),
+            input: Some(input),
+            output: Some(output),
             unwritten: Vec::new(),
             alarm,
             chunk: vec![0; CHUNK],
@@ -136,8 +126,8 @@ impl Streams {
     }
 
     fn read(&mut self, tell: &mut impl FnMut(Input<'_>)) {
-        let Some(input) = &mut self.input else { return };
-        let faults = match input.read(&mut self.chunk) {
+        let Some(input) = &self.input else { return };
+        let faults = match input.try_read(&mut self.chunk) {
             Ok(0) => Vec::new(),
             Ok(len) => return tell(Input::bytes(&self.chunk[..len])),
             Err(error) if is_passing(&error) => return,
@@ -148,11 +138,8 @@ impl Streams {
     }
 
     fn write(&mut self, tell: &mut impl FnMut(Input<'_>)) {
-        let Some(output) = &mut self.output else {
-            return;
-        };
-        let gulp = self.unwritten.len().min(GULP);
-        match output.write(&self.unwritten[..gulp]) {
+        let Some(output) = &self.output else { return };
+        match output.try_write(&self.unwritten) {
             Ok(len) => {
                 self.unwritten.drain(..len);
                 tell(Input::sent(len));
@@ -166,7 +153,7 @@ impl Streams {
     }
 }
 
-/// Whether it is to be tried again: whoever started this process may have made the streams non-blocking.
+/// Whether it is to be tried again later.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
 }

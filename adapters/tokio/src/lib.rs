@@ -6,9 +6,13 @@
 //!
 //! `drive` is that task; [`http`] are the hands that it has over HTTP.
 
+#[cfg(unix)]
+pub mod child;
 mod drive;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub mod http;
+#[cfg(unix)]
+pub mod stdio;
 
 pub use drive::{Clock, Handler, Hands};
 pub use everlink;
