@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::stdio::{dup2_stdin, dup2_stdout};
 
-use crate::poll::poll;
+use super::poll::poll;
 
 /// A pipe that can be written to takes this much without blocking (`PIPE_BUF`).
 const GULP: usize = 4096;
