@@ -479,6 +479,14 @@ fn who_waits_for_a_link_that_parks_is_told_why() {
     assert_eq!(not_ready.state, State::Parked);
     let text = not_ready.to_string();
     assert!(text.contains("could not be reached"), "{text}");
+
+    // Who asks a parked link makes it look again, and hears what comes of that.
+    world.refuses = false;
+    let mut ready = world.link().ready();
+    world.carry();
+    world.pass(Duration::from_secs(60));
+    let told = look(&mut ready);
+    assert!(matches!(told, Poll::Ready(Ok(Ok(_)))), "{told:?}");
 }
 
 #[test]
