@@ -7,12 +7,16 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::task::{Wake, Waker};
 use std::time::Instant as Clock;
 
+use everlink::http::RequestHead;
 use everlink::{Epoch, Fault, FaultKind, Input, Instant, Output, StreamId};
 use everlink_handle::LinkOwner;
-use ureq::Agent;
 
 use crate::Setup;
-use crate::exchange::{Exchange, Order};
+use crate::exchange::Exchange;
+use crate::line::Line;
+
+/// As many lines are kept for the next exchanges.
+const IDLE_LINES: usize = 8;
 
 /// Something that the driver is woken for.
 pub(crate) enum News {
@@ -30,34 +34,44 @@ pub(crate) struct Driver {
     origin: Clock,
     inbox: Receiver<News>,
     post: Sender<News>,
-    /// What makes the exchanges of the epoch that is open.
-    agent: Option<(Epoch, Agent)>,
+    life: Option<Life>,
+}
+
+/// What belongs to the epoch that is open. To drop it is to cut all of it.
+struct Life {
+    epoch: Epoch,
     exchanges: HashMap<StreamId, Exchange>,
-    /// Chunks that the machine does not want yet.
+    /// Lines of exchanges that have ended, the last one last.
+    idle: Vec<Line>,
+    /// Chunks that the machine did not want yet.
     held: Vec<(StreamId, Vec<u8>)>,
 }
 
+impl Drop for Life {
+    fn drop(&mut self) {
+        let left = self.exchanges.drain();
+        left.for_each(|(_, exchange)| exchange.cut());
+    }
+}
+
 impl Driver {
-    pub(crate) fn new(owner: LinkOwner, setup: Arc<Setup>) -> Driver {
+    pub(crate) fn new(owner: LinkOwner, setup: Setup) -> Driver {
         let (post, inbox) = mpsc::channel();
         Driver {
             owner,
-            setup,
+            setup: Arc::new(setup),
             origin: Clock::now(),
             inbox,
             post,
-            agent: None,
-            exchanges: HashMap::new(),
-            held: Vec::new(),
+            life: None,
         }
     }
 
     /// Drives the link until it is closed.
     pub(crate) fn run(mut self) {
-        // The first turn sees what is in the mailbox already.
-        let _ = self
-            .owner
-            .belongs_to(&Waker::from(Arc::new(Bell(self.post.clone()))));
+        let bell = Waker::from(Arc::new(Bell(self.post.clone())));
+        // What is in the mailbox already is seen in the first turn.
+        let _ = self.owner.belongs_to(&bell);
         let mut buf = Vec::new();
         loop {
             self.owner.serve(self.now());
@@ -71,12 +85,8 @@ impl Driver {
                 self.sleep();
             }
         }
-        // Whoever waits for the shutdown is told by the end of the owner that nothing is left.
-        self.exchanges.clear();
-        self.agent
-            .into_iter()
-            .for_each(|(_, agent)| agent.shutdown());
-        drop(self.owner);
+        // Before the owner, whose end tells whoever waits for it that nothing is left.
+        drop(self.life.take());
     }
 
     fn now(&self) -> Instant {
@@ -85,53 +95,50 @@ impl Driver {
 
     fn carry_out(&mut self, output: Output<Infallible>, buf: &mut Vec<u8>) {
         match output {
-            Output::Abort { stream, .. } => self.cut(stream),
+            Output::Abort { stream, .. } => {
+                let life = self.life.as_mut();
+                if let Some(exchange) = life.and_then(|life| life.exchanges.remove(&stream)) {
+                    exchange.cut();
+                }
+            }
             Output::Open { epoch } => {
-                self.agent = Some((epoch, self.setup.agent()));
+                self.life = Some(Life {
+                    epoch,
+                    exchanges: HashMap::new(),
+                    idle: Vec::new(),
+                    held: Vec::new(),
+                });
                 self.owner.handle(self.now(), epoch, Input::Opened);
             }
-            Output::Release { epoch } => {
-                if let Some((_, agent)) = self.agent.take_if(|(open, _)| *open == epoch) {
-                    agent.shutdown();
-                }
-                self.exchanges.clear();
-                self.held.clear();
-            }
+            Output::Release { .. } => self.life = None,
             Output::Request {
-                epoch,
-                stream,
-                head,
-                len,
+                stream, head, len, ..
             } => {
                 let body = buf.split_off(buf.len() - len);
-                self.begin(epoch, Order { stream, head, body });
+                self.begin(stream, head, body);
             }
-            // The rest is about processes and servers.
+            // The rest is about processes, byte streams and servers.
             _ => {}
         }
     }
 
-    fn begin(&mut self, epoch: Epoch, order: Order) {
-        let Some((_, agent)) = self.agent.as_ref().filter(|(open, _)| *open == epoch) else {
+    fn begin(&mut self, stream: StreamId, head: Box<RequestHead<'static>>, body: Vec<u8>) {
+        let now = self.now();
+        let Some(life) = &mut self.life else {
             return;
         };
-        let stream = order.stream;
-        match Exchange::begin(epoch, order, agent.clone(), &self.setup, &self.post) {
+        let line = life.idle.pop().unwrap_or_else(&self.setup.new_line);
+        match Exchange::begin(stream, head, body, line, &self.setup, &self.post) {
             Ok(exchange) => {
-                self.exchanges.insert(stream, exchange);
+                life.exchanges.insert(stream, exchange);
             }
             Err(error) => {
                 let fault = Fault::with_detail(FaultKind::ResourcesExhausted, error.to_string());
                 let faults = vec![fault].into();
-                self.owner
-                    .handle(self.now(), epoch, Input::End { stream, faults });
+                let end = Input::End { stream, faults };
+                self.owner.handle(now, life.epoch, end);
             }
         }
-    }
-
-    fn cut(&mut self, stream: StreamId) {
-        self.exchanges.remove(&stream);
-        self.held.retain(|(of, _)| *of != stream);
     }
 
     fn sleep(&mut self) {
@@ -140,38 +147,47 @@ impl Driver {
             None => self.inbox.recv().ok(),
         };
         match news {
-            Some(News::Chunk(stream, chunk)) => self.held.push((stream, chunk)),
+            Some(News::Chunk(stream, chunk)) => {
+                if let Some(life) = &mut self.life {
+                    life.held.push((stream, chunk));
+                }
+            }
             Some(News::Input(stream, input)) => self.happened(stream, input),
             Some(News::Mail) | None => {}
         }
     }
 
     fn happened(&mut self, stream: StreamId, input: Input<'static>) {
-        let is_end = matches!(input, Input::End { .. });
-        // What is not there any more was cut.
-        let Some(epoch) = self.exchanges.get(&stream).map(Exchange::epoch) else {
+        let now = self.now();
+        let Some(life) = &mut self.life else {
             return;
         };
-        if is_end {
-            self.exchanges.remove(&stream);
+        // Of an exchange that was cut nothing more is said.
+        if !life.exchanges.contains_key(&stream) {
+            return;
         }
-        self.owner.handle(self.now(), epoch, input);
+        if let Input::End { .. } = input {
+            let ended = life.exchanges.remove(&stream);
+            life.idle.extend(ended.map(Exchange::into_line));
+            life.idle.truncate(IDLE_LINES);
+        }
+        self.owner.handle(now, life.epoch, input);
     }
 
-    /// Feeds the first of the chunks that are wanted by now, if there is one.
+    /// Feeds one of the chunks that are held, if one is wanted by now.
     fn feed(&mut self) -> bool {
-        let owner = &self.owner;
-        let wanted = self
-            .held
-            .iter()
-            .position(|(stream, _)| owner.wants_input(*stream));
-        let Some((stream, chunk)) = wanted.map(|at| self.held.remove(at)) else {
+        let (now, owner) = (self.now(), &mut self.owner);
+        let Some(life) = &mut self.life else {
             return false;
         };
-        if let Some(exchange) = self.exchanges.get(&stream) {
+        let mut held = life.held.iter();
+        let Some(wanted) = held.position(|(stream, _)| owner.wants_input(*stream)) else {
+            return false;
+        };
+        let (stream, chunk) = life.held.remove(wanted);
+        if let Some(exchange) = life.exchanges.get(&stream) {
             let bytes = chunk.as_slice().into();
-            self.owner
-                .handle(self.now(), exchange.epoch(), Input::Bytes { stream, bytes });
+            owner.handle(now, life.epoch, Input::Bytes { stream, bytes });
             exchange.read_on(chunk);
         }
         true

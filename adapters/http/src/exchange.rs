@@ -7,60 +7,51 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use everlink::http::{Fields, RequestHead, ResponseHead, Verb};
-use everlink::{Epoch, Fault, FaultKind, Input, StreamId};
+use everlink::{Fault, FaultKind, Input, StreamId};
 use ureq::http::{HeaderValue, Request, Response, header, request};
 use ureq::{Agent, Body};
 
 use crate::driver::News;
 use crate::fault::fault;
-use crate::line::Grip;
+use crate::line::Line;
 use crate::{Setup, THREAD_NAME};
 
 /// The most that is read at once.
 const CHUNK: usize = 64 << 10;
 
-/// An exchange as the driver holds it. To drop it is to cut it.
+/// An exchange as the driver holds it.
 pub(crate) struct Exchange {
-    epoch: Epoch,
-    grip: Arc<Grip>,
+    line: Line,
     buffers: Sender<Vec<u8>>,
 }
 
 impl Exchange {
-    /// Begins one, which tells what happens to it to `post`, its end last.
+    /// Begins one over this line, which tells what happens to it to `post`, its end last.
     pub(crate) fn begin(
-        epoch: Epoch,
-        order: Order,
-        agent: Agent,
+        stream: StreamId,
+        head: Box<RequestHead<'static>>,
+        body: Vec<u8>,
+        line: Line,
         setup: &Arc<Setup>,
         post: &Sender<News>,
     ) -> io::Result<Exchange> {
         let (buffers, returned) = mpsc::channel();
-        let (stream, len) = (order.stream, order.body.len());
-        let teller = post.clone();
-        let grip = Arc::new(Grip::new(move || {
+        let (len, teller) = (body.len(), post.clone());
+        line.when_sent(move || {
             let _ = teller.send(News::Input(stream, Input::Sent { stream, len }));
-        }));
-        let thread = Carrier {
-            order,
-            agent,
+        });
+        let carrier = Carrier {
+            stream,
+            head,
+            body,
+            agent: line.agent.clone(),
             setup: Arc::clone(setup),
             post: post.clone(),
             returned,
-            grip: Arc::clone(&grip),
         };
-        thread::Builder::new()
-            .name(THREAD_NAME.into())
-            .spawn(|| thread.run())?;
-        Ok(Exchange {
-            epoch,
-            grip,
-            buffers,
-        })
-    }
-
-    pub(crate) const fn epoch(&self) -> Epoch {
-        self.epoch
+        let thread = thread::Builder::new().name(THREAD_NAME.into());
+        thread.spawn(|| carrier.run())?;
+        Ok(Exchange { line, buffers })
     }
 
     /// The last chunk was taken; the next one may be read, into its buffer.
@@ -68,70 +59,58 @@ impl Exchange {
         // One that has ended reads no more.
         let _ = self.buffers.send(buffer);
     }
-}
 
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        self.grip.cut();
+    /// Ends it at once, whatever it is at.
+    pub(crate) fn cut(self) {
+        self.line.cut();
     }
-}
 
-/// What is to be asked.
-pub(crate) struct Order {
-    pub(crate) stream: StreamId,
-    pub(crate) head: Box<RequestHead<'static>>,
-    pub(crate) body: Vec<u8>,
+    /// It has ended; its line can be used again.
+    pub(crate) fn into_line(self) -> Line {
+        self.line
+    }
 }
 
 /// An exchange as its thread has it.
 struct Carrier {
-    order: Order,
+    stream: StreamId,
+    head: Box<RequestHead<'static>>,
+    body: Vec<u8>,
     agent: Agent,
     setup: Arc<Setup>,
     post: Sender<News>,
     /// The buffers of chunks that were taken. There are no more when the exchange was cut.
     returned: Receiver<Vec<u8>>,
-    grip: Arc<Grip>,
 }
 
 impl Carrier {
     fn run(self) {
-        self.grip.belongs_to_this_thread();
         // Whoever gives out credentials may panic, and the machine waits for an end.
         let result = catch_unwind(AssertUnwindSafe(|| self.carry()));
         let panicked = || Fault::with_detail(FaultKind::Other, "the exchange panicked");
-        let faults = match result.unwrap_or_else(|_| Err(panicked())) {
-            Ok(()) => Vec::new(),
-            Err(fault) => vec![fault],
-        };
-        // Its connection may serve another one by now.
-        self.grip.let_go();
-        let stream = self.order.stream;
-        let faults = faults.into();
+        let fault = result.unwrap_or_else(|_| Err(panicked())).err();
+        let (stream, faults) = (self.stream, Vec::from_iter(fault).into());
         self.tell(Input::End { stream, faults });
     }
 
     fn carry(&self) -> Result<(), Fault> {
         let request = self.request()?;
-        let response = match self.order.head.verb {
-            Verb::Post => self
-                .agent
-                .run(request.body(&*self.order.body).map_err(unfit)?),
+        let response = match self.head.verb {
+            Verb::Post => self.agent.run(request.body(&*self.body).map_err(unfit)?),
             _ => self.agent.run(request.body(()).map_err(unfit)?),
         };
         let response = response.map_err(fault)?;
-        let stream = self.order.stream;
+        let stream = self.stream;
         let head = Box::new(head_of(&response));
         self.tell(Input::Response { stream, head });
         self.read(response.into_body())
     }
 
     fn request(&self) -> Result<request::Builder, Fault> {
-        let head = &self.order.head;
         let mut request = Request::builder()
-            .method(head.verb.as_str())
-            .uri(&*head.target);
-        for (name, value) in head.fields.iter() {
+            .method(self.head.verb.as_str())
+            .uri(&*self.head.target);
+        for (name, value) in self.head.fields.iter() {
             request = request.header(name, value);
         }
         for (name, value) in &self.setup.fields {
@@ -156,7 +135,7 @@ impl Carrier {
                 Ok(len) => chunk.truncate(len),
                 Err(error) => return Err(fault(error.into())),
             }
-            let _ = self.post.send(News::Chunk(self.order.stream, chunk));
+            let _ = self.post.send(News::Chunk(self.stream, chunk));
             match self.returned.recv() {
                 Ok(buffer) => chunk = buffer,
                 Err(_) => return Ok(()),
@@ -167,7 +146,7 @@ impl Carrier {
 
     /// A driver that is gone need not know.
     fn tell(&self, input: Input<'static>) {
-        let _ = self.post.send(News::Input(self.order.stream, input));
+        let _ = self.post.send(News::Input(self.stream, input));
     }
 }
 

@@ -16,8 +16,8 @@
 //! interrupted, the system's own lookup of a name or setting up of a connection. The link goes on without it, and the
 //! thread ends when the system lets go of it.
 //!
-//! `driver` is the loop, `exchange` one request and its response, `line` the connections under them, `proxy` the way
-//! there, `fault` what became of it, in the core's words.
+//! `driver` is the loop, `exchange` one request and its response, `line` the connection under it, `proxy` who stands in
+//! between, `fault` what went wrong, in the core's words.
 
 mod driver;
 mod exchange;
@@ -25,7 +25,6 @@ mod fault;
 mod line;
 mod proxy;
 
-use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
@@ -41,6 +40,7 @@ pub use everlink_handle::{
 pub use ureq::tls;
 
 use driver::Driver;
+use line::Line;
 
 /// Starts a link to the server at the address in `config`, which [`Config::http`] makes.
 ///
@@ -96,7 +96,7 @@ impl Connector {
     pub fn with_field(mut self, name: &str, value: &str) -> Result<Connector, SetupError> {
         let name = HeaderName::try_from(name).map_err(|_| SetupError::FieldName)?;
         let mut value = HeaderValue::try_from(value).map_err(|_| SetupError::FieldValue)?;
-        if name.as_str().starts_with("mcp-") || RESERVED.contains(&name.as_str()) {
+        if is_reserved(name.as_str()) {
             return Err(SetupError::FieldReserved);
         }
         value.set_sensitive(true);
@@ -143,12 +143,12 @@ impl Connector {
             None => proxy::from_environment(url).map_err(invalid)?,
         };
         let setup = Setup {
-            agents: agents(self.tls, proxy),
+            new_line: Box::new(line::lines(http_as_wanted(self.tls, proxy))),
             fields: self.fields,
             credentials: self.credentials,
         };
         let (link, owner) = Link::new(self.config);
-        let driver = Driver::new(owner, Arc::new(setup));
+        let driver = Driver::new(owner, setup);
         thread::Builder::new()
             .name(THREAD_NAME.into())
             .spawn(|| driver.run())?;
@@ -195,42 +195,25 @@ impl fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-/// Fields whose values follow from what is sent.
-const RESERVED: [&str; 10] = [
-    "accept",
-    "connection",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "last-event-id",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Whether the value of this field follows from what is sent.
+fn is_reserved(name: &str) -> bool {
+    const OF_HTTP: &str = "connection content-length expect host te transfer-encoding upgrade";
+    const OF_MCP: &str = "accept content-type last-event-id";
+    let mut names = OF_HTTP.split(' ').chain(OF_MCP.split(' '));
+    name.starts_with("mcp-") || names.any(|reserved| reserved == name)
+}
 
 const THREAD_NAME: &str = "everlink-http";
 
 /// What all exchanges of a link have in common.
 struct Setup {
-    agents: ureq::config::Config,
+    new_line: Box<dyn Fn() -> Line + Send + Sync>,
     fields: Vec<(HeaderName, HeaderValue)>,
     credentials: Option<Box<Credentials>>,
 }
 
-impl Setup {
-    /// What makes the exchanges of one epoch, with connections of its own: what was open before may lead nowhere by now.
-    fn agent(&self) -> Agent {
-        Agent::with_parts(
-            self.agents.clone(),
-            line::connector(),
-            line::Names::default(),
-        )
-    }
-}
-
 /// HTTP as it is wanted here: what the server says is told as it is, and nothing is done about it. There is no timeout among this.
-fn agents(tls: TlsConfig, proxy: Option<Proxy>) -> ureq::config::Config {
+fn http_as_wanted(tls: TlsConfig, proxy: Option<Proxy>) -> ureq::config::Config {
     Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -242,8 +225,8 @@ fn agents(tls: TlsConfig, proxy: Option<Proxy>) -> ureq::config::Config {
             "/",
             env!("CARGO_PKG_VERSION")
         ))
-        // Another crate may have built the library with gzip, which would hold back what is streamed.
         .accept("")
+        // Another crate may have the library built with gzip, which would hold back what is streamed.
         .accept_encoding("")
         // What an exchange costs in memory.
         .input_buffer_size(64 << 10)
@@ -251,7 +234,6 @@ fn agents(tls: TlsConfig, proxy: Option<Proxy>) -> ureq::config::Config {
         .max_response_header_size(32 << 10)
         // Common servers close what was idle for 5 s: what is younger is not closed under a request.
         .max_idle_age(Duration::from_secs(4))
-        .max_idle_connections(10)
-        .max_idle_connections_per_host(10)
+        .max_idle_connections(1)
         .build()
 }

@@ -24,24 +24,28 @@ impl Drop for Quiet {
         if thread::panicking() {
             return;
         }
-        let start = Instant::now();
-        while threads() + sockets() > 0 {
-            let late = start.elapsed() > PATIENCE;
-            assert!(!late, "{} threads, {} sockets left", threads(), sockets());
-            thread::sleep(Duration::from_millis(1));
-        }
+        until("nothing is left", || threads() + sockets() == 0);
     }
 }
 
-/// How many threads there are that links began.
+/// Waits until it is so.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "it is not so that {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How many threads there are that links began, where the system tells.
 pub(crate) fn threads() -> usize {
-    let tasks = fs::read_dir("/proc/self/task").expect("the list of threads");
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.trim() == "everlink-http").count()
 }
 
 fn sockets() -> usize {
-    let files = fs::read_dir("/proc/self/fd").expect("the list of descriptors");
+    let files = fs::read_dir("/proc/self/fd").into_iter().flatten();
     let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
     let is_socket = |target: &std::path::PathBuf| target.to_string_lossy().starts_with("socket:");
     targets.filter(is_socket).count()

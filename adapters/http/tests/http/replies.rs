@@ -10,7 +10,7 @@ use everlink_http::Connector;
 use serde_json::json;
 
 use crate::host::Host;
-use crate::quiet::Quiet;
+use crate::quiet::{PATIENCE, Quiet};
 use crate::site::{Request, Then};
 use crate::words::{self, END, EVENTS, event, link, say};
 
@@ -67,6 +67,29 @@ fn large_bodies_pass_both_ways() {
     let site = words::server(words::reply);
     let large = "x".repeat(5 << 20);
     assert!(say(&link(&site.url()), &large) == large);
+}
+
+#[test]
+fn what_was_sent_and_is_not_answered_yet_leaves_room_for_more() {
+    let _quiet = Quiet::please();
+    let (reach, reached) = mpsc::channel();
+    let (leave, _gone) = mpsc::channel();
+    let site = words::server(move |_, _| {
+        let _ = reach.send(());
+        Ok(Then::Wait(leave.clone()))
+    });
+    let mut config = words::config(&site.url());
+    config.limits.queued_bytes = 64 << 10;
+    let link = Connector::new(config).without_proxy().connect();
+    let link = link.expect("a thread");
+    // Two of them are more than may be on their way at once.
+    let large = "x".repeat(40 << 10);
+    let calls = [(); 5].map(|()| {
+        let call = link.call_tool("echo", json!({"say": large}));
+        reached.recv_timeout(PATIENCE).expect("a call");
+        call
+    });
+    drop(calls);
 }
 
 #[test]

@@ -54,7 +54,6 @@ fn a_server_that_is_trusted_is_spoken_to() {
     let large = "x".repeat(1 << 20);
     assert!(say(&link, &large) == large);
     assert_eq!(say(&link, "again"), "again");
-    assert_eq!(site.accepted(), 1);
 }
 
 #[test]

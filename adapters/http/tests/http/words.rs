@@ -124,6 +124,7 @@ pub(crate) fn config(url: &str) -> Config {
     config.dialect = Dialect::Modern;
     config.watch = Watch::none();
     config.policy.keepalive = None;
+    config.policy.retry.budget = u32::MAX;
     config.policy.retry.first = Duration::from_millis(20);
     config.policy.retry.floor = Duration::from_millis(10);
     config.policy.retry.cap = Duration::from_millis(100);
