@@ -1,10 +1,13 @@
 //! MCP over HTTP without an async runtime: a client [`Link`] of `everlink`, driven by threads.
 //!
 //! ```no_run
+//! use std::collections::HashMap;
+//!
 //! use everlink::Config;
 //!
 //! let link = everlink_http::connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
-//! let result = link.call_tool("add", [("a", 1), ("b", 2)]).wait();
+//! let sum = link.call_tool("add", HashMap::from([("a", 1), ("b", 2)]));
+//! println!("{}", sum.wait()?.text());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -237,3 +240,8 @@ fn http_as_wanted(tls: TlsConfig, proxy: Option<Proxy>) -> ureq::config::Config 
         .max_idle_connections(1)
         .build()
 }
+
+/// Runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::quiet::{PATIENCE, Quiet};
 use crate::site::{Site, Then, stay_silent};
-use crate::words::{self, EVENTS, config, event, link, say, whatever_comes};
+use crate::words::{self, config, link, say, stay_at_work, under_way, whatever_comes};
 
 /// That something has come so far, and whether the client closed the connection after that.
 struct Watched {
@@ -50,16 +50,13 @@ fn a_call_that_is_given_up_before_its_response_closes_the_connection() {
 #[test]
 fn a_call_that_is_given_up_in_its_response_closes_the_connection() {
     let _quiet = Quiet::please();
-    let (watched, reach, leave) = Watched::new();
-    let site = words::server(move |request, out| {
-        let begin = EVENTS.to_owned() + &event(&request.progress(1));
-        out.write_all(begin.as_bytes())?;
-        let _ = reach.send(());
-        Ok(Then::Wait(leave.clone()))
-    });
+    let (leave, gone) = mpsc::channel();
+    let site = words::server(stay_at_work(leave));
     let link = link(&site.url());
-    let call = link.call_tool("echo", json!({"say": "hello"}));
-    watched.cut_by(|| drop(call));
+    let (canceller, waiting) = under_way(&link);
+    canceller.cancel("it takes too long");
+    assert!(gone.recv_timeout(PATIENCE).expect("an end"));
+    assert!(waiting.join().expect("no panic").is_err());
 }
 
 #[test]
@@ -102,17 +99,13 @@ fn a_secure_channel_that_is_given_up_while_it_is_set_up_closes_the_connection() 
 #[test]
 fn what_is_left_is_cut_when_the_last_handle_is_dropped() {
     let _quiet = Quiet::please();
-    let (watched, reach, leave) = Watched::new();
-    let site = words::server(move |request, out| {
-        let begin = EVENTS.to_owned() + &event(&request.progress(1));
-        out.write_all(begin.as_bytes())?;
-        let _ = reach.send(());
-        Ok(Then::Wait(leave.clone()))
-    });
+    let (leave, gone) = mpsc::channel();
+    let site = words::server(stay_at_work(leave));
     let link = link(&site.url());
-    let call = link.call_tool("echo", json!({"say": "hello"}));
-    watched.cut_by(|| drop(link));
-    assert!(call.wait().is_err());
+    let (_, waiting) = under_way(&link);
+    drop(link);
+    assert!(gone.recv_timeout(PATIENCE).expect("an end"));
+    assert!(waiting.join().expect("no panic").is_err());
 }
 
 /// What a call comes to whose response is this, and that the next one is answered.

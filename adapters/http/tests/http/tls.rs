@@ -9,11 +9,10 @@ use everlink_http::tls::{Certificate, RootCerts, TlsConfig};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use serde_json::json;
 
 use crate::quiet::{PATIENCE, Quiet};
 use crate::site::{Request, Site, Then, speak};
-use crate::words::{self, EVENTS, config, connector, event, on_calls, say};
+use crate::words::{self, config, connector, on_calls, say, stay_at_work, under_way};
 
 /// A server behind a secure channel.
 fn server(
@@ -73,19 +72,12 @@ fn a_server_that_is_not_trusted_is_not() {
 #[test]
 fn a_call_that_is_given_up_closes_the_connection_under_its_channel() {
     let _quiet = Quiet::please();
-    let (reach, reached) = mpsc::channel();
     let (leave, gone) = mpsc::channel();
-    let site = server(move |request, out| {
-        let begin = EVENTS.to_owned() + &event(&request.progress(1));
-        out.write_all(begin.as_bytes())?;
-        out.flush()?;
-        let _ = reach.send(());
-        Ok(Then::Wait(leave.clone()))
-    });
+    let site = server(stay_at_work(leave));
     let link = connector(&url(&site)).with_tls(trusted()).connect();
     let link = link.expect("a thread");
-    let call = link.call_tool("echo", json!({"say": "hello"}));
-    reached.recv_timeout(PATIENCE).expect("a call");
-    drop(call);
+    let (canceller, waiting) = under_way(&link);
+    canceller.cancel("it takes too long");
     assert!(gone.recv_timeout(PATIENCE).expect("an end"));
+    assert!(waiting.join().expect("no panic").is_err());
 }

@@ -2,12 +2,15 @@
 
 use std::io::{self, Write};
 use std::net::TcpStream;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use everlink::{Config, Dialect, Watch};
-use everlink_http::{Connector, Link};
+use everlink_http::{CallError, Canceller, Connector, Link, ToolResult};
 use serde_json::{Value, json};
 
+use crate::quiet::PATIENCE;
 use crate::site::{Request, Site, Then, speak};
 
 /// A server that says this to a call of a tool, and what is to be said to anything else.
@@ -144,4 +147,27 @@ pub(crate) fn connector(url: &str) -> Connector {
 pub(crate) fn say(link: &Link, text: &str) -> String {
     let result = link.call_tool("echo", json!({"say": text})).wait();
     result.expect("a reply").text()
+}
+
+/// A call that another thread waits for, and of which the server has said that it is under way.
+pub(crate) fn under_way(link: &Link) -> (Canceller, JoinHandle<Result<ToolResult, CallError>>) {
+    let (hear, heard) = mpsc::channel();
+    let call = link.call_tool("echo", json!({"say": "hello"}));
+    let call = call.on_progress(move |_| hear.send(()).expect("a test"));
+    let canceller = call.canceller();
+    let waiting = thread::spawn(|| call.wait());
+    heard.recv_timeout(PATIENCE).expect("a report");
+    (canceller, waiting)
+}
+
+/// What a server says that is at work: how far it is, and then nothing until the client is gone.
+pub(crate) fn stay_at_work(
+    leave: Sender<bool>,
+) -> impl Fn(&Request, &mut dyn Write) -> io::Result<Then> + Send + Sync + 'static {
+    move |request, out| {
+        let begin = EVENTS.to_owned() + &event(&request.progress(1));
+        out.write_all(begin.as_bytes())?;
+        out.flush()?;
+        Ok(Then::Wait(leave.clone()))
+    }
 }
