@@ -7,12 +7,12 @@ use std::sync::{Barrier, Mutex, mpsc};
 use everlink::protocol::Era;
 use everlink::{Config, Dialect};
 use everlink_http::Connector;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::host::Host;
 use crate::quiet::{PATIENCE, Quiet};
-use crate::site::{Request, Then};
-use crate::words::{self, END, EVENTS, event, link, say};
+use crate::site::{Request, Site, Then};
+use crate::words::{self, END, EVENTS, event, link, on_calls, say, whatever_comes};
 
 #[test]
 fn a_reply_is_json() {
@@ -101,6 +101,19 @@ fn a_body_without_a_length_ends_with_its_connection() {
         out.write_all(format!("{head}{body}").as_bytes())?;
         Ok(Then::Close)
     });
+    assert_eq!(say(&link(&site.url()), "hello"), "hello");
+}
+
+#[test]
+fn a_redirect_is_told_and_what_follows_is_not_decided_here() {
+    let _quiet = Quiet::please();
+    let good = on_calls(words::reply);
+    let site = Site::new(whatever_comes(move |request, out| {
+        if request.target == "/moved" {
+            return good(request, out);
+        }
+        words::json(out, 307, "Location: /moved\r\n", &Value::Null)
+    }));
     assert_eq!(say(&link(&site.url()), "hello"), "hello");
 }
 
