@@ -167,7 +167,3 @@ pub use time::{Deadline, Instant, Wake};
 pub use watch::{Change, List, Watch};
 pub use wire::{ErrorObject, Payload};
 
-/// Runs the examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
