@@ -17,7 +17,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let url = arguments.next().ok_or("which server?")?;
 
-    let token = async || env::var("TOKEN").ok().map(|token| format!("Bearer {token}"));
+    let token = async || {
+        env::var("TOKEN")
+            .ok()
+            .map(|token| format!("Bearer {token}"))
+    };
     let link = Connector::new()
         .with_credentials(token)
         .connect(Config::http("example", "1.0", &url)?);
@@ -30,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
 
     let session = link.ready().await??;
-    println!("{:?}, version {:?}", session.server, session.version);
+    println!("{:?}, version {}", session.server, session.version);
     for tool in &link.list_tools().await?.items {
         println!("  {}", tool.as_str());
     }
