@@ -55,8 +55,8 @@ async fn stop() -> Result<(), Box<dyn Error>> {
     {
         let mut terminate = signal::unix::signal(signal::unix::SignalKind::terminate())?;
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            interrupted = signal::ctrl_c() => return Ok(interrupted?),
+            _ = terminate.recv() => Ok(()),
+            interrupted = signal::ctrl_c() => Ok(interrupted?),
         }
     }
     #[cfg(not(unix))]

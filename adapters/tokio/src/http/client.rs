@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use everlink::http::{RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
-use everlink_handle::{Link, LinkOwner};
+use everlink_handle::Link;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
@@ -114,7 +113,7 @@ impl Connector {
     #[must_use]
     pub fn connect(self, config: Config) -> Link {
         assert!(config.http.is_some(), "the config is not for HTTP");
-        let (link, owner): (Link, LinkOwner) = Link::new(config);
+        let (link, owner) = Link::new(config);
         tokio::spawn(drive(owner, self.hands()));
         link
     }
@@ -149,12 +148,6 @@ impl Connector {
             hears,
             tells,
         }
-    }
-}
-
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connector")
     }
 }
 
@@ -254,14 +247,6 @@ impl Hands for Exchanges {
             self.under_way.remove(&stream);
         }
         Poll::Ready((epoch, input))
-    }
-}
-
-impl fmt::Debug for Exchanges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut it = f.debug_struct("Exchanges");
-        it.field("under_way", &self.under_way.len());
-        it.finish_non_exhaustive()
     }
 }
 

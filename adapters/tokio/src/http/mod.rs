@@ -19,7 +19,7 @@ pub use self::axum::router;
 #[cfg(feature = "http-client")]
 pub use client::{Connector, Exchanges, connect};
 #[cfg(feature = "http-server")]
-pub use server::{Cut, Front, Gate, Reply, User, serve};
+pub use server::{Front, Gate, Reply, User, serve};
 
 use ::http::HeaderMap;
 use everlink::http::Fields;

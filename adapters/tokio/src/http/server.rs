@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::error::Error;
-use std::fmt;
+use std::fmt::Display;
 use std::future::Future;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,7 +147,7 @@ impl Gate {
     /// Answers one request. To drop this, or the body of the response before its end, says that the client is gone.
     pub async fn answer<B>(&self, request: Request<B>) -> Response<Reply>
     where
-        B: Body<Data = Bytes, Error: fmt::Display>,
+        B: Body<Data = Bytes, Error: Display>,
     {
         let stream = StreamId::new(self.next.fetch_add(1, Ordering::Relaxed));
         let presence = Presence {
@@ -170,7 +170,7 @@ impl Gate {
 
     async fn read<B>(&self, stream: StreamId, body: B)
     where
-        B: Body<Data = Bytes, Error: fmt::Display>,
+        B: Body<Data = Bytes, Error: Display>,
     {
         let mut body = pin!(body);
         let faults = loop {
@@ -190,12 +190,6 @@ impl Gate {
 
     async fn arrived(&self, input: Input<'static>) {
         let _ = self.arrivals.send(Arrival::More(input)).await;
-    }
-}
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Gate")
     }
 }
 
@@ -318,15 +312,6 @@ impl Hands for Front {
     }
 }
 
-impl fmt::Debug for Front {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Front")
-            .field("waiting", &self.waiting.len())
-            .field("begun", &self.begun.len())
-            .finish_non_exhaustive()
-    }
-}
-
 /// A client that is there. Dropped before all was said to it, it tells that the client is gone.
 struct Presence {
     stream: StreamId,
@@ -374,12 +359,12 @@ impl Reply {
 
 impl Body for Reply {
     type Data = Bytes;
-    type Error = Cut;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let first = std::mem::take(&mut self.first);
         let piece = match &mut self.rest {
             _ if !first.is_empty() => Some(Some(first)),
@@ -392,7 +377,8 @@ impl Body for Reply {
                 self.rest = None;
                 None
             }
-            None => Some(Err(Cut)),
+            // The machine cut it short, or is gone.
+            None => Some(Err(io::ErrorKind::ConnectionAborted.into())),
         };
         self.presence.heard_all = self.is_end_stream();
         Poll::Ready(frame)
@@ -409,22 +395,3 @@ impl Body for Reply {
         }
     }
 }
-
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Reply").field(&self.presence.stream).finish()
-    }
-}
-
-/// A response was cut short, because the machine said so or is gone.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Cut;
-
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the response was cut short")
-    }
-}
-
-impl Error for Cut {}
