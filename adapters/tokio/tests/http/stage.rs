@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{self, Offer, Progress, Request};
 use everlink::{Config, Dialect, ErrorObject, Payload, Watch};
-use everlink_tokio::{Context, Link, Service, http, secret};
+use everlink_tokio::{Context, Handler, Link, Service, http, secret};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// Long enough for the slowest machine: nothing is concluded from how long something takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,8 +98,21 @@ pub(crate) fn config(address: SocketAddr, dialect: Dialect) -> Config {
 pub(crate) struct Shop {
     pub(crate) address: SocketAddr,
     pub(crate) service: Service,
-    /// The name of each tool that began, and `unwanted` where it was dropped before it was done.
+    pub(crate) tools: Tools,
+}
+
+/// What tests see of the tools of a server.
+pub(crate) struct Tools {
+    /// The name of each tool that began, `held` where a held one was let go, and `unwanted` where one was dropped before it was done.
     pub(crate) told: mpsc::UnboundedReceiver<String>,
+    /// Lets a tool go that is held.
+    pub(crate) release: Arc<Notify>,
+}
+
+impl Tools {
+    pub(crate) async fn tell(&mut self) -> String {
+        self.told.recv().await.expect("the server lives")
+    }
 }
 
 impl Shop {
@@ -108,14 +121,17 @@ impl Shop {
     }
 
     pub(crate) async fn open_at(address: SocketAddr) -> Shop {
+        Shop::open_with(address, offer()).await
+    }
+
+    pub(crate) async fn open_with(address: SocketAddr, config: server::Config) -> Shop {
         let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let (tell, told) = mpsc::unbounded_channel();
-        let service = http::serve(listener, offer(), handler(tell));
+        let (tools, handler) = tools();
         Shop {
             address,
-            service,
-            told,
+            service: http::serve(listener, config, handler),
+            tools,
         }
     }
 
@@ -132,20 +148,28 @@ pub(crate) fn offer() -> server::Config {
     server::Config::new(offer, secret())
 }
 
-/// The tools: `echo` says what it is told, `count` counts to three aloud, `ask` asks who is there, `wait` waits to be given up, `fall` panics and
-/// `who` says for whom it is.
-pub(crate) fn handler(tell: mpsc::UnboundedSender<String>) -> impl everlink_tokio::Handler {
-    let tell = Arc::new(tell);
-    move |request, context| serve(request, context, Arc::clone(&tell))
+/// The tools: `ask` asks who is there, `count` counts to three aloud, `echo` says what it is told, `fall` panics, `hang` is silent for ever,
+/// `hold` says that it runs and is held until it is let go, and `who` says for whom it is.
+pub(crate) fn tools() -> (Tools, impl Handler) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let release = Arc::new(Notify::new());
+    let tools = Tools {
+        told,
+        release: Arc::clone(&release),
+    };
+    let handler =
+        move |request, context| serve(request, context, tell.clone(), Arc::clone(&release));
+    (tools, handler)
 }
 
 async fn serve(
     request: Request,
     context: Context,
-    tell: Arc<mpsc::UnboundedSender<String>>,
+    tell: mpsc::UnboundedSender<String>,
+    release: Arc<Notify>,
 ) -> Result<Payload, ErrorObject> {
     if request.method == "tools/list" {
-        let tools = ["ask", "count", "echo", "fall", "wait", "who"];
+        let tools = ["ask", "count", "echo", "fall", "hang", "hold", "who"];
         let tools = tools.map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
         return Ok(payload(&json!({"tools": tools})));
     }
@@ -174,12 +198,19 @@ async fn serve(
             .unwrap_or_default()
             .to_owned(),
         "fall" => panic!("as was asked for"),
-        "who" => request.user.unwrap_or_default().into(),
-        "wait" => {
-            let _unwanted = Unwanted(tell);
-            context.progress(Progress::new(1.0));
+        "hang" => {
+            let _unwanted = Unwanted(Some(tell));
             std::future::pending().await
         }
+        "hold" => {
+            let mut unwanted = Unwanted(Some(tell.clone()));
+            context.progress(Progress::new(1.0));
+            release.notified().await;
+            unwanted.0 = None;
+            let _ = tell.send("held".to_owned());
+            "held".to_owned()
+        }
+        "who" => request.user.unwrap_or_default().into(),
         _ => return Err(ErrorObject::new(code::INVALID_PARAMS, "no such tool")),
     };
     Ok(payload(
@@ -187,11 +218,13 @@ async fn serve(
     ))
 }
 
-struct Unwanted(Arc<mpsc::UnboundedSender<String>>);
+struct Unwanted(Option<mpsc::UnboundedSender<String>>);
 
 impl Drop for Unwanted {
     fn drop(&mut self) {
-        let _ = self.0.send("unwanted".to_owned());
+        if let Some(tell) = &self.0 {
+            let _ = tell.send("unwanted".to_owned());
+        }
     }
 }
 

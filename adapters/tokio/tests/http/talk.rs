@@ -19,7 +19,7 @@ fn a_list_and_a_call() {
             let session = link.ready().await.expect("an owner").expect("a session");
             let is_modern = session.version.era() == Era::Modern;
             assert_eq!(is_modern, dialect == Dialect::Modern);
-            assert_eq!(link.list_tools().await.expect("a list").items.len(), 6);
+            assert_eq!(link.list_tools().await.expect("a list").items.len(), 7);
             assert_eq!(echo(&link, "hello").await, "hello");
             link.shutdown().await.expect("it ends");
             shop.close().await;
@@ -109,12 +109,12 @@ fn a_call_that_is_cancelled_is_given_up_by_its_server() {
         for dialect in ERAS {
             let mut shop = Shop::open().await;
             let link = link(shop.address, dialect);
-            let call = link.call_tool("wait", json!({}));
-            assert_eq!(shop.told.recv().await.as_deref(), Some("wait"));
+            let call = link.call_tool("hold", json!({}));
+            assert_eq!(shop.tools.tell().await, "hold");
             call.canceller().cancel("no longer wanted");
             let failure = failed(call.await.expect_err("it was cancelled"));
             assert!(failure.to_string().contains("cancel"), "{failure}");
-            assert_eq!(shop.told.recv().await.as_deref(), Some("unwanted"));
+            assert_eq!(shop.tools.tell().await, "unwanted");
             assert_eq!(echo(&link, "still there").await, "still there");
             link.shutdown().await.expect("it ends");
             shop.close().await;
@@ -181,8 +181,8 @@ fn a_link_is_shut_down_with_its_last_handle() {
             let mut shop = Shop::open().await;
             let link = link(shop.address, dialect);
             let (other, mut events) = (link.clone(), link.events());
-            let call = link.call_tool("wait", json!({}));
-            assert_eq!(shop.told.recv().await.as_deref(), Some("wait"));
+            let call = link.call_tool("hold", json!({}));
+            assert_eq!(shop.tools.tell().await, "hold");
             drop(link);
             assert_eq!(echo(&other, "one is left").await, "one is left");
             drop(other);
