@@ -55,13 +55,12 @@ pub fn connect(config: Config) -> Link {
     Connector::new().connect(config)
 }
 
-/// How to reach servers: with which credentials, fields and certificates.
-///
-/// Proxies are those that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+/// How to reach servers: with which credentials, fields and certificates, and through which proxy.
 #[derive(Clone, Default)]
 pub struct Connector {
     credentials: Option<Credentials>,
     fields: HeaderMap,
+    proxy: Option<String>,
     tls: Option<ClientConfig>,
 }
 
@@ -70,7 +69,8 @@ type Credentials = Arc<dyn Fn() -> Later<Option<String>> + Send + Sync>;
 type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Connector {
-    /// Without credentials, and with the certificate authorities that browsers trust.
+    /// Without credentials, with the certificate authorities that browsers trust, and through the proxies that the environment names
+    /// (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but for servers on this machine.
     #[must_use]
     pub fn new() -> Connector {
         Connector::default()
@@ -98,6 +98,13 @@ impl Connector {
         self
     }
 
+    /// Through this proxy: `http://user:password@example.com:3128`, or `socks5h://…`.
+    #[must_use]
+    pub fn with_proxy(mut self, url: impl Into<String>) -> Connector {
+        self.proxy = Some(url.into());
+        self
+    }
+
     /// With TLS set up so: other certificate authorities, a certificate of the client.
     #[must_use]
     pub fn with_tls(mut self, tls: ClientConfig) -> Connector {
@@ -121,7 +128,7 @@ impl Connector {
     /// The hands alone, for whoever drives a machine of another kind.
     #[must_use]
     pub fn hands(self) -> Exchanges {
-        let road = Road::new();
+        let road = Road::new(self.proxy.as_deref());
         let builder = HttpsConnectorBuilder::new();
         let builder = match self.tls {
             Some(tls) => builder.with_tls_config(tls),

@@ -93,6 +93,78 @@ fn credentials_and_fields_go_with_every_request() {
 }
 
 #[test]
+fn a_proxy_passes_requests_on_or_builds_a_tunnel() {
+    alone(async {
+        let (listener, address) = listen().await;
+        let through = |url: &str| {
+            let proxy = format!("http://Ali:Baba@{address}");
+            begin_with(Connector::new().with_proxy(proxy), url, b"{}")
+        };
+        let authorization = "\r\nproxy-authorization: Basic QWxpOkJhYmE=\r\n";
+
+        let mut hands = through("http://shop.invalid/mcp");
+        let (request, mut socket) = accept(&listener).await;
+        assert!(
+            request.starts_with("POST http://shop.invalid/mcp HTTP/1.1\r\n"),
+            "{request}"
+        );
+        assert!(request.contains(authorization), "{request}");
+        say(&mut socket, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        assert_eq!(end(&mut hands).await, []);
+
+        let mut hands = through("https://shop.invalid/mcp");
+        let (mut socket, _) = listener.accept().await.expect("a client");
+        let request = read_until(&mut socket, b"\r\n\r\n").await;
+        assert!(
+            request.starts_with("CONNECT shop.invalid:443 HTTP/1.1\r\n"),
+            "{request}"
+        );
+        assert!(
+            request
+                .to_lowercase()
+                .contains(&authorization.to_lowercase()),
+            "{request}"
+        );
+        say(&mut socket, "HTTP/1.1 200 OK\r\n\r\n").await;
+        // The first byte of TLS, to the server behind.
+        assert_eq!(socket.read_u8().await.expect("a byte"), 22);
+        drop(socket);
+        assert_eq!(end(&mut hands).await, [FaultKind::Reset]);
+
+        let (other, elsewhere) = listen().await;
+        let _hands = through(&format!("http://{elsewhere}/"));
+        accept(&other).await;
+    });
+}
+
+#[test]
+fn a_proxy_may_speak_socks() {
+    alone(async {
+        let (listener, address) = listen().await;
+        let connector = Connector::new().with_proxy(format!("socks5h://{address}"));
+        let mut hands = begin_with(connector, "http://shop.invalid/mcp", b"{}");
+        let (mut socket, _) = listener.accept().await.expect("a client");
+        let mut greeting = [0; 3];
+        socket.read_exact(&mut greeting).await.expect("a greeting");
+        assert_eq!(greeting, [5, 1, 0]);
+        socket.write_all(&[5, 0]).await.expect("the client listens");
+        let mut wish = [0; 4 + 1 + "shop.invalid".len() + 2];
+        socket.read_exact(&mut wish).await.expect("a wish");
+        assert_eq!(&wish[..5], [5, 1, 0, 3, 12]);
+        assert_eq!(&wish[5..], b"shop.invalid\x00\x50");
+        let granted = [5, 0, 0, 1, 127, 0, 0, 1, 0, 80];
+        socket
+            .write_all(&granted)
+            .await
+            .expect("the client listens");
+        let request = read_until(&mut socket, b"{}").await;
+        assert!(request.starts_with("POST /mcp HTTP/1.1\r\n"), "{request}");
+        say(&mut socket, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        assert_eq!(end(&mut hands).await, []);
+    });
+}
+
+#[test]
 fn nothing_is_read_while_nothing_is_wanted() {
     alone(async {
         let (listener, address) = listen().await;
@@ -238,11 +310,15 @@ async fn listen() -> (TcpListener, SocketAddr) {
 /// The next request, and where its response goes.
 async fn accept(listener: &TcpListener) -> (String, TcpStream) {
     let (mut socket, _) = listener.accept().await.expect("a client");
-    let mut request = Vec::new();
-    while !request.ends_with(b"{}") {
-        request.push(socket.read_u8().await.expect("a request"));
+    (read_until(&mut socket, b"{}").await, socket)
+}
+
+async fn read_until(socket: &mut TcpStream, end: &[u8]) -> String {
+    let mut read = Vec::new();
+    while !read.ends_with(end) {
+        read.push(socket.read_u8().await.expect("a byte"));
     }
-    (String::from_utf8(request).expect("text"), socket)
+    String::from_utf8(read).expect("text")
 }
 
 async fn say(socket: &mut TcpStream, words: &str) {
