@@ -4,8 +4,8 @@
 //! cargo run --example http_server -- 127.0.0.1:8080
 //! ```
 
-use std::env;
 use std::error::Error;
+use std::{env, io};
 
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{Config, Http, Offer, Progress, Request, SsePaths};
@@ -33,15 +33,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn answer(request: Request, context: Context) -> Result<Payload, ErrorObject> {
-    let params: Value = request
-        .params
-        .map_or(Ok(Value::Null), |params| params.parse())
-        .unwrap_or_default();
+    let params: Option<Value> = request.params.and_then(|params| params.parse().ok());
     let result = match &*request.method {
         "tools/list" => json!({"tools": [{"name": "greet", "inputSchema": {"type": "object"}}]}),
         "tools/call" => {
             context.progress(Progress::new(1.0).of(2.0));
-            let name = params["arguments"]["name"].as_str().unwrap_or("stranger");
+            let name = params
+                .as_ref()
+                .and_then(|params| params["arguments"]["name"].as_str());
+            let name = name.unwrap_or("stranger");
             json!({"content": [{"type": "text", "text": format!("Hello, {name}!")}]})
         }
         other => return Err(ErrorObject::new(code::METHOD_NOT_FOUND, other)),
@@ -50,15 +50,12 @@ async fn answer(request: Request, context: Context) -> Result<Payload, ErrorObje
 }
 
 /// Comes when the process is to end.
-async fn stop() -> Result<(), Box<dyn Error>> {
+async fn stop() -> io::Result<()> {
     #[cfg(unix)]
     {
         let mut terminate = signal::unix::signal(signal::unix::SignalKind::terminate())?;
-        tokio::select! {
-            _ = terminate.recv() => Ok(()),
-            interrupted = signal::ctrl_c() => Ok(interrupted?),
-        }
+        tokio::select! { _ = terminate.recv() => Ok(()), stop = signal::ctrl_c() => stop }
     }
     #[cfg(not(unix))]
-    Ok(signal::ctrl_c().await?)
+    signal::ctrl_c().await
 }

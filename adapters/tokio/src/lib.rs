@@ -28,3 +28,8 @@ pub fn secret() -> [u8; 16] {
     getrandom::fill(&mut secret).expect("the system has randomness");
     secret
 }
+
+/// Runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -44,6 +44,25 @@ const BREATH: Duration = Duration::from_millis(100);
 /// Where the config says nothing of HTTP, it is served to this machine alone. With [`Service::shutdown`], nothing new is taken and what is in
 /// flight has a while, as the config says; then the listener and all connections are closed.
 ///
+/// ```no_run
+/// use everlink::server::{Config, Offer, Request};
+/// use everlink::{ErrorObject, Payload};
+/// use everlink_tokio::{Context, http, secret};
+///
+/// async fn answer(request: Request, context: Context) -> Result<Payload, ErrorObject> {
+///     todo!("what {} wants", request.method)
+/// }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+/// let config = Config::new(Offer::new("docs", "1.0"), secret());
+/// let service = http::serve(listener, config, answer);
+/// tokio::signal::ctrl_c().await?;
+/// service.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Panics
 ///
 /// Outside a runtime.
