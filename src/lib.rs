@@ -166,4 +166,3 @@ pub use stats::Stats;
 pub use time::{Deadline, Instant, Wake};
 pub use watch::{Change, List, Watch};
 pub use wire::{ErrorObject, Payload};
-

@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
 
     let session = link.ready().await??;
-    println!("{:?}, version {:?}", session.server, session.version);
+    println!("{:?}, version {}", session.server, session.version);
     for tool in &link.list_tools().await?.items {
         println!("  {}", tool.as_str());
     }

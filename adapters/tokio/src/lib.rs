@@ -20,3 +20,20 @@ pub use everlink_handle::{
     AskError, Call, CallError, Canceller, Context, Events, Gone, Link, NotReady, Pending, Progress,
     Service, ToolResult,
 };
+
+/// Random bytes, for [`everlink::server::Config`].
+///
+/// # Panics
+///
+/// Where the system has no randomness.
+#[must_use]
+pub fn secret() -> [u8; 16] {
+    let mut secret = [0; 16];
+    getrandom::fill(&mut secret).expect("the system has randomness");
+    secret
+}
+
+/// Runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

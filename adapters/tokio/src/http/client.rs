@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use everlink::http::{RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
-use everlink_handle::{Link, LinkOwner};
+use everlink_handle::Link;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
@@ -56,13 +55,12 @@ pub fn connect(config: Config) -> Link {
     Connector::new().connect(config)
 }
 
-/// How to reach servers: with which credentials, fields and certificates.
-///
-/// Proxies are those that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+/// How to reach servers: with which credentials, fields and certificates, and through which proxy.
 #[derive(Clone, Default)]
 pub struct Connector {
     credentials: Option<Credentials>,
     fields: HeaderMap,
+    proxy: Option<String>,
     tls: Option<ClientConfig>,
 }
 
@@ -71,7 +69,8 @@ type Credentials = Arc<dyn Fn() -> Later<Option<String>> + Send + Sync>;
 type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Connector {
-    /// Without credentials, and with the certificate authorities that browsers trust.
+    /// Without credentials, with the certificate authorities that browsers trust, and through the proxies that the environment names
+    /// (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but for servers on this machine.
     #[must_use]
     pub fn new() -> Connector {
         Connector::default()
@@ -99,6 +98,13 @@ impl Connector {
         self
     }
 
+    /// Through this proxy: `http://user:password@example.com:3128`, or `socks5h://…`.
+    #[must_use]
+    pub fn with_proxy(mut self, url: impl Into<String>) -> Connector {
+        self.proxy = Some(url.into());
+        self
+    }
+
     /// With TLS set up so: other certificate authorities, a certificate of the client.
     #[must_use]
     pub fn with_tls(mut self, tls: ClientConfig) -> Connector {
@@ -114,7 +120,7 @@ impl Connector {
     #[must_use]
     pub fn connect(self, config: Config) -> Link {
         assert!(config.http.is_some(), "the config is not for HTTP");
-        let (link, owner): (Link, LinkOwner) = Link::new(config);
+        let (link, owner) = Link::new(config);
         tokio::spawn(drive(owner, self.hands()));
         link
     }
@@ -122,7 +128,7 @@ impl Connector {
     /// The hands alone, for whoever drives a machine of another kind.
     #[must_use]
     pub fn hands(self) -> Exchanges {
-        let road = Road::new();
+        let road = Road::new(self.proxy.as_deref());
         let builder = HttpsConnectorBuilder::new();
         let builder = match self.tls {
             Some(tls) => builder.with_tls_config(tls),
@@ -149,12 +155,6 @@ impl Connector {
             hears,
             tells,
         }
-    }
-}
-
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connector")
     }
 }
 
@@ -254,14 +254,6 @@ impl Hands for Exchanges {
             self.under_way.remove(&stream);
         }
         Poll::Ready((epoch, input))
-    }
-}
-
-impl fmt::Debug for Exchanges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut it = f.debug_struct("Exchanges");
-        it.field("under_way", &self.under_way.len());
-        it.finish_non_exhaustive()
     }
 }
 
