@@ -33,15 +33,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn answer(request: Request, context: Context) -> Result<Payload, ErrorObject> {
-    let params: Option<Value> = request.params.and_then(|params| params.parse().ok());
+    let params = request.params.and_then(|params| params.parse().ok());
+    let params: Value = params.unwrap_or_default();
     let result = match &*request.method {
         "tools/list" => json!({"tools": [{"name": "greet", "inputSchema": {"type": "object"}}]}),
         "tools/call" => {
             context.progress(Progress::new(1.0).of(2.0));
-            let name = params
-                .as_ref()
-                .and_then(|params| params["arguments"]["name"].as_str());
-            let name = name.unwrap_or("stranger");
+            let name = params["arguments"]["name"].as_str().unwrap_or("stranger");
             json!({"content": [{"type": "text", "text": format!("Hello, {name}!")}]})
         }
         other => return Err(ErrorObject::new(code::METHOD_NOT_FOUND, other)),

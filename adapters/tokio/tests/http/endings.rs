@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::stage::{ERAS, Shop, alone, echo, link, offer, runtime};
+use crate::stage::{ERAS, PATIENCE, Shop, alone, echo, link, offer, runtime};
 
 #[test]
 fn a_server_that_is_killed_and_comes_back() {
@@ -59,6 +59,31 @@ fn what_is_in_flight_is_answered_before_a_server_ends() {
 }
 
 #[test]
+fn the_last_words_are_heard_to_their_end() {
+    alone(async {
+        let mut config = offer();
+        (config.drain, config.flush) = (PATIENCE, PATIENCE);
+        let mut shop = Shop::open_with(([127, 0, 0, 1], 0).into(), config).await;
+        // More than fits into the buffers of sockets.
+        let message = call(r#"{"times":4000000}"#, MODERN_META);
+        let mut client = post(&shop, MODERN_FIELDS, &message).await;
+        assert_eq!(shop.tools.tell().await, "hold");
+        let ended = shop.service.shutdown();
+        shop.tools.release.notify_one();
+        assert_eq!(shop.tools.tell().await, "held");
+        let mut response = String::new();
+        let read = client.read_to_string(&mut response).await;
+        read.expect("a response");
+        let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+        let mut lines = head.lines();
+        let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+        assert_eq!(length, Some(&*body.len().to_string()));
+        assert!(body.len() > 16_000_000);
+        ended.await.expect("it ends");
+    });
+}
+
+#[test]
 fn what_takes_too_long_is_cut_short() {
     alone(async {
         for dialect in ERAS {
@@ -82,9 +107,9 @@ fn a_client_that_goes_takes_back_what_it_asked_in_the_modern_era_alone() {
     alone(async {
         let mut shop = Shop::open().await;
         let session = introduce(&shop).await;
-        let legacy = post(&shop, &session, &call("")).await;
+        let legacy = post(&shop, &session, &call("{}", "")).await;
         assert_eq!(shop.tools.tell().await, "hold");
-        let modern = post(&shop, MODERN_FIELDS, &call(MODERN_META)).await;
+        let modern = post(&shop, MODERN_FIELDS, &call("{}", MODERN_META)).await;
         assert_eq!(shop.tools.tell().await, "hold");
         drop(legacy);
         drop(modern);
@@ -120,8 +145,8 @@ const MODERN_FIELDS: &str =
 
 const MODERN_META: &str = r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-fn call(meta: &str) -> String {
-    let params = format!(r#"{{"name":"hold","arguments":{{}}{meta}}}"#);
+fn call(arguments: &str, meta: &str) -> String {
+    let params = format!(r#"{{"name":"hold","arguments":{arguments}{meta}}}"#);
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#)
 }
 

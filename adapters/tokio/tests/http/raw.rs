@@ -1,5 +1,6 @@
 //! The hands of a client alone, against peers made of bytes: what is reported, in which order, and what faults are called.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 
@@ -218,6 +219,26 @@ fn what_is_aborted_or_released_is_cut() {
 }
 
 #[test]
+fn connections_are_kept_for_the_next_request_and_end_with_a_life() {
+    alone(async {
+        let ((listener, address), epoch) = (listen().await, Epoch::FIRST);
+        let url = format!("http://{address}/");
+        let mut hands = begin(&url, b"{}");
+        let (_, mut socket) = accept(&listener).await;
+        let response = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+        say(&mut socket, response).await;
+        assert_eq!(end(&mut hands).await, []);
+        hands.perform(request(&url, b"{}"), b"{}");
+        read_until(&mut socket, b"{}").await;
+        say(&mut socket, response).await;
+        assert_eq!(end(&mut hands).await, []);
+        hands.perform(Output::Release { epoch }, b"");
+        let read = socket.read(&mut [0]).await;
+        assert_eq!(read.expect("an end"), 0);
+    });
+}
+
+#[test]
 fn faults_have_names() {
     alone(async {
         let (listener, address) = listen().await;
@@ -269,14 +290,17 @@ fn begin(url: &str, body: &[u8]) -> Exchanges {
 fn begin_with(connector: Connector, url: &str, body: &[u8]) -> Exchanges {
     let (mut hands, epoch) = (connector.hands(), Epoch::FIRST);
     hands.perform(Output::Open { epoch }, b"");
-    let request = Output::Request {
-        epoch,
+    hands.perform(request(url, body), body);
+    hands
+}
+
+fn request(url: &str, body: &[u8]) -> Output<Infallible> {
+    Output::Request {
+        epoch: Epoch::FIRST,
         stream: STREAM,
         head: Box::new(RequestHead::new(Verb::Post, url.to_owned())),
         len: body.len(),
-    };
-    hands.perform(request, body);
-    hands
+    }
 }
 
 async fn hear(hands: &mut Exchanges) -> Input<'static> {

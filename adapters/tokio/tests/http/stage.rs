@@ -208,7 +208,8 @@ async fn serve(
             release.notified().await;
             unwanted.0 = None;
             let _ = tell.send("held".to_owned());
-            "held".to_owned()
+            let times = params["arguments"]["times"].as_u64().unwrap_or(1);
+            "held".repeat(usize::try_from(times).expect("a number"))
         }
         "who" => request.user.unwrap_or_default().into(),
         _ => return Err(ErrorObject::new(code::INVALID_PARAMS, "no such tool")),
