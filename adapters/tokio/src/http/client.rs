@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,7 +15,7 @@ use everlink::http::{RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
 use everlink_handle::Link;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Uri};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -28,7 +29,7 @@ use tokio::task::JoinHandle;
 use super::fault::fault;
 use super::fields;
 use super::road::Road;
-use crate::drive::{Hands, drive};
+use crate::drive::{Hands, drive, start};
 
 /// How long a connection is kept that nobody uses. Servers in use close theirs after 5 s, and a request that crosses with that is lost.
 const IDLE: Duration = Duration::from_secs(4);
@@ -36,22 +37,24 @@ const IDLE: Duration = Duration::from_secs(4);
 /// As many pieces of responses wait to be heard.
 const PIECES: usize = 16;
 
+/// How addresses of proxies begin.
+const PROXIES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
+
 /// A link to the server that the config names, driven by a task on the present runtime.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = everlink::Config::http("docs", "1.0", "https://example.com/mcp")?;
-/// let link = everlink_tokio::http::connect(config);
+/// let link = everlink_tokio::http::connect(config)?;
 /// println!("{}", link.call_tool("greet", serde_json::json!({"name": "Ada"})).await?.text());
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// # Panics
+/// # Errors
 ///
 /// Outside a runtime, and where the config is for another transport than HTTP.
-#[must_use]
-pub fn connect(config: Config) -> Link {
+pub fn connect(config: Config) -> io::Result<Link> {
     Connector::new().connect(config)
 }
 
@@ -99,10 +102,20 @@ impl Connector {
     }
 
     /// Through this proxy: `http://user:password@example.com:3128`, or `socks5h://…`.
-    #[must_use]
-    pub fn with_proxy(mut self, url: impl Into<String>) -> Connector {
-        self.proxy = Some(url.into());
-        self
+    ///
+    /// # Errors
+    ///
+    /// When that is no address of a proxy.
+    pub fn with_proxy(mut self, url: &str) -> io::Result<Connector> {
+        let is_proxy = url.parse::<Uri>().is_ok_and(|uri| {
+            let scheme = uri.scheme_str();
+            uri.host().is_some() && scheme.is_some_and(|scheme| PROXIES.contains(&scheme))
+        });
+        if !is_proxy {
+            return Err(invalid("this is no address of a proxy"));
+        }
+        self.proxy = Some(url.to_owned());
+        Ok(self)
     }
 
     /// With TLS set up so: other certificate authorities, a certificate of the client.
@@ -114,15 +127,18 @@ impl Connector {
 
     /// A link to the server that the config names, driven by a task on the present runtime.
     ///
-    /// # Panics
+    /// # Errors
     ///
     /// Outside a runtime, and where the config is for another transport than HTTP.
-    #[must_use]
-    pub fn connect(self, config: Config) -> Link {
-        assert!(config.http.is_some(), "the config is not for HTTP");
+    pub fn connect(self, config: Config) -> io::Result<Link> {
+        if config.http.is_none() {
+            return Err(invalid(
+                "the config is not one for HTTP: `Config::http` makes those",
+            ));
+        }
         let (link, owner) = Link::new(config);
-        tokio::spawn(drive(owner, self.hands()));
-        link
+        start(drive(owner, self.hands()))?;
+        Ok(link)
     }
 
     /// The hands alone, for whoever drives a machine of another kind.
@@ -156,6 +172,10 @@ impl Connector {
             tells,
         }
     }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 /// The hands of a client over HTTP.

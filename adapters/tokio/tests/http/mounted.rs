@@ -29,7 +29,9 @@ fn a_tool_knows_who_asks() {
         for dialect in ERAS {
             let house = House::open().await;
             let connector = Connector::new().with_credentials(async || Some("sesame".to_owned()));
-            let link = connector.connect(house.config("/api/mcp", dialect));
+            let link = connector
+                .connect(house.config("/api/mcp", dialect))
+                .expect("a runtime");
             let who = link.call_tool("who", json!({})).await;
             assert_eq!(who.expect("an answer").text(), "Ali Baba");
             link.shutdown().await.expect("it ends");
@@ -50,7 +52,9 @@ fn who_is_turned_away_comes_back_with_credentials() {
                 async { word }
             };
             let connector = Connector::new().with_credentials(credentials);
-            let link = connector.connect(house.config("/api/mcp", dialect));
+            let link = connector
+                .connect(house.config("/api/mcp", dialect))
+                .expect("a runtime");
             let mut events = link.events();
             let call = link.call_tool("who", json!({}));
             loop {
@@ -73,7 +77,9 @@ fn the_oldest_clients_are_told_the_path_that_they_need() {
     alone(async {
         let house = House::open().await;
         let connector = Connector::new().with_credentials(async || Some("sesame".to_owned()));
-        let link = connector.connect(house.config("/api/mcp/sse", Dialect::Legacy));
+        let link = connector
+            .connect(house.config("/api/mcp/sse", Dialect::Legacy))
+            .expect("a runtime");
         assert_eq!(echo(&link, "from afar").await, "from afar");
         link.shutdown().await.expect("it ends");
         house.close().await;

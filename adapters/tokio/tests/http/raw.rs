@@ -99,7 +99,11 @@ fn a_proxy_passes_requests_on_or_builds_a_tunnel() {
         let (listener, address) = listen().await;
         let through = |url: &str| {
             let proxy = format!("http://Ali:Baba@{address}");
-            begin_with(Connector::new().with_proxy(proxy), url, b"{}")
+            begin_with(
+                Connector::new().with_proxy(proxy).expect("a proxy"),
+                url,
+                b"{}",
+            )
         };
         let authorization = "\r\nproxy-authorization: Basic QWxpOkJhYmE=\r\n";
 
@@ -142,7 +146,9 @@ fn a_proxy_passes_requests_on_or_builds_a_tunnel() {
 fn a_proxy_may_speak_socks() {
     alone(async {
         let (listener, address) = listen().await;
-        let connector = Connector::new().with_proxy(format!("socks5h://{address}"));
+        let connector = Connector::new()
+            .with_proxy(&format!("socks5h://{address}"))
+            .expect("a proxy");
         let mut hands = begin_with(connector, "http://shop.invalid/mcp", b"{}");
         let (mut socket, _) = listener.accept().await.expect("a client");
         let mut greeting = [0; 3];
@@ -348,4 +354,31 @@ async fn read_until(socket: &mut TcpStream, end: &[u8]) -> String {
 async fn say(socket: &mut TcpStream, words: &str) {
     let said = socket.write_all(words.as_bytes()).await;
     said.expect("the client listens");
+}
+
+#[test]
+fn what_is_no_proxy_is_refused() {
+    for bad in [
+        "",
+        "nonsense",
+        "ftp://example.com",
+        "http://",
+        "example.com:3128",
+    ] {
+        let refused = Connector::new().with_proxy(bad).err();
+        assert!(
+            refused.is_some_and(|error| error.kind() == std::io::ErrorKind::InvalidInput),
+            "{bad}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_driven_is_refused() {
+    let config = everlink::Config::http("raw", "1.0", "http://127.0.0.1:9/mcp").expect("a URL");
+    let outside = everlink_tokio::http::connect(config).expect_err("there is no runtime");
+    assert!(outside.to_string().contains("runtime"), "{outside}");
+    let child = everlink::Config::child("raw", "1.0");
+    let other = everlink_tokio::http::connect(child).expect_err("it is not for HTTP");
+    assert_eq!(other.kind(), std::io::ErrorKind::InvalidInput);
 }

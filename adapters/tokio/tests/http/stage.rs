@@ -79,7 +79,7 @@ pub(crate) const ERAS: [Dialect; 2] = [Dialect::Legacy, Dialect::Modern];
 
 /// A link to a server at this address.
 pub(crate) fn link(address: SocketAddr, dialect: Dialect) -> Link {
-    http::connect(config(address, dialect))
+    http::connect(config(address, dialect)).expect("a runtime")
 }
 
 pub(crate) fn config(address: SocketAddr, dialect: Dialect) -> Config {

@@ -84,7 +84,7 @@ fn a_question_is_put_and_answered() {
             let shop = Shop::open().await;
             let mut config = config(shop.address, dialect);
             config.capabilities = ClientCapabilities::default().with_elicitation_form();
-            let link = http::connect(config);
+            let link = http::connect(config).expect("a runtime");
             let mut events = link.events();
             let call = link.call_tool("ask", json!({}));
             let ask = loop {
@@ -129,7 +129,7 @@ fn changes_are_heard() {
             let shop = Shop::open().await;
             let mut config = config(shop.address, dialect);
             config.watch = Watch::lists().and_uri("shop://window");
-            let link = http::connect(config);
+            let link = http::connect(config).expect("a runtime");
             let mut events = link.events();
             drop(link.ready());
             let mut heard = Vec::new();

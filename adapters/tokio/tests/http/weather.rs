@@ -73,7 +73,7 @@ fn a_legacy_call_whose_stream_is_cut_goes_on_with_the_next_one() {
         let proxy = Proxy::before(shop.address, Weather::Fair).await;
         let mut config = config(proxy.address, Dialect::Legacy);
         config.policy.call_idle = Limit::Never;
-        let link = http::connect(config);
+        let link = http::connect(config).expect("a runtime");
         let begun = Arc::new(Notify::new());
         let tell = Arc::clone(&begun);
         let call = link.call_tool("hold", json!({}));
