@@ -1,0 +1,266 @@
+//! The hands of a client link to a child process: one thread, which sleeps in `poll` on all that can happen. Decides nothing.
+
+use std::convert::Infallible;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use std::task::Waker;
+use std::time::Duration;
+
+use everlink::{Epoch, Fault, Input, Output};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::poll::poll;
+use crate::tree::{Pipes, Seed, Tree};
+use crate::wake::{Alarm, alarm};
+
+/// How much is read at once.
+const CHUNK: usize = 64 << 10;
+/// How much of what a child left behind in its pipes is read before its exit is told.
+const LAST_WORDS: usize = 1 << 20;
+
+/// One child after another.
+pub(crate) struct Children {
+    seed: Seed,
+    life: Option<Life>,
+    alarm: Alarm,
+    chunk: Vec<u8>,
+}
+
+/// One child.
+struct Life {
+    epoch: Epoch,
+    tree: Tree,
+    /// Nothing once it was closed, or nobody reads it any more.
+    stdin: Option<ChildStdin>,
+    /// What could not be written yet.
+    unwritten: Vec<u8>,
+    /// No more will be written than that.
+    closes: bool,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    has_exited: bool,
+}
+
+impl Children {
+    pub(crate) fn new(command: Command) -> io::Result<(Children, Waker)> {
+        let (alarm, waker) = alarm()?;
+        let children = Children {
+            seed: Seed::new(command),
+            life: None,
+            alarm,
+            chunk: vec![0; CHUNK],
+        };
+        Ok((children, waker))
+    }
+
+    /// Carries out one output, whose bytes are the last ones of `buf`, and says what came of it at once.
+    pub(crate) fn perform(
+        &mut self,
+        output: Output<Infallible>,
+        buf: &mut Vec<u8>,
+    ) -> Option<(Epoch, Input<'static>)> {
+        if let Output::Open { epoch } = output {
+            let opened = self.seed.grow().and_then(|grown| Life::new(epoch, grown));
+            return Some(match opened {
+                Ok(life) => {
+                    self.life = Some(life);
+                    (epoch, Input::Opened)
+                }
+                Err(fault) => (epoch, Input::open_failed(vec![fault])),
+            });
+        }
+        let life = self.life.as_mut()?;
+        let input = match output {
+            Output::Write { len, .. } => {
+                life.unwritten.extend_from_slice(&buf[buf.len() - len..]);
+                buf.clear();
+                life.write()
+            }
+            Output::CloseWrite { .. } => {
+                life.closes = true;
+                life.write()
+            }
+            Output::Terminate { .. } => {
+                life.tree.terminate();
+                None
+            }
+            Output::Kill { .. } => {
+                life.tree.kill();
+                None
+            }
+            Output::Release { .. } => {
+                self.life = None;
+                return None;
+            }
+            other => unreachable!("a child has one stream: {other:?}"),
+        };
+        input.map(|input| (life.epoch, input))
+    }
+
+    /// Sleeps until something happens, or for so long at most, and tells what happened. The output of the child is read if `reads`.
+    pub(crate) fn wait(
+        &mut self,
+        at_most: Option<Duration>,
+        reads: bool,
+        mut tell: impl FnMut(Epoch, Input<'_>),
+    ) -> io::Result<()> {
+        let Some(life) = &mut self.life else {
+            let alarm = Some(PollFd::new(&self.alarm.0, PollFlags::IN));
+            if poll([alarm], at_most)? == [true] {
+                self.alarm.stop();
+            }
+            return Ok(());
+        };
+        let [alarm, exit, stdin, stdout, stderr] = {
+            let is_alive = !life.has_exited;
+            let is_writing = !life.unwritten.is_empty();
+            poll(
+                [
+                    Some(PollFd::new(&self.alarm.0, PollFlags::IN)),
+                    is_alive.then(|| PollFd::from_borrowed_fd(life.tree.exit(), PollFlags::IN)),
+                    life.stdin
+                        .as_ref()
+                        .filter(|_| is_writing)
+                        .map(|pipe| PollFd::new(pipe, PollFlags::OUT)),
+                    life.stdout
+                        .as_ref()
+                        .filter(|_| reads)
+                        .map(|pipe| PollFd::new(pipe, PollFlags::IN)),
+                    life.stderr
+                        .as_ref()
+                        .map(|pipe| PollFd::new(pipe, PollFlags::IN)),
+                ],
+                at_most,
+            )?
+        };
+        if alarm {
+            self.alarm.stop();
+        }
+        if stdin {
+            if let Some(input) = life.write() {
+                tell(life.epoch, input);
+            }
+        }
+        let most = if exit { LAST_WORDS } else { CHUNK };
+        if stderr || exit {
+            life.hear_stderr(&mut self.chunk, most, &mut tell);
+        }
+        if stdout || exit {
+            life.hear_stdout(&mut self.chunk, most, &mut tell);
+        }
+        if exit {
+            if let Some(status) = life.tree.exit_status() {
+                life.has_exited = true;
+                tell(life.epoch, Input::exited(status));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Life {
+    fn new(epoch: Epoch, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
+        let fds = [
+            pipes.stdin.as_fd(),
+            pipes.stdout.as_fd(),
+            pipes.stderr.as_fd(),
+        ];
+        for fd in fds {
+            let set = fcntl_getfl(fd).and_then(|flags| fcntl_setfl(fd, flags | OFlags::NONBLOCK));
+            set.map_err(|error| Fault::from(io::Error::from(error)))?;
+        }
+        Ok(Life {
+            epoch,
+            tree,
+            stdin: Some(pipes.stdin),
+            unwritten: Vec::new(),
+            closes: false,
+            stdout: Some(pipes.stdout),
+            stderr: Some(pipes.stderr),
+            has_exited: false,
+        })
+    }
+
+    /// Writes what there is and can be written, and closes the pipe after the last of it.
+    fn write(&mut self) -> Option<Input<'static>> {
+        let mut sent = 0;
+        let stdin = self.stdin.as_mut()?;
+        let fault = loop {
+            if sent == self.unwritten.len() {
+                break None;
+            }
+            match stdin.write(&self.unwritten[sent..]) {
+                Ok(len) => sent += len,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break None,
+                Err(error) => break Some(Fault::from(error)),
+            }
+        };
+        self.unwritten.drain(..sent);
+        if fault.is_some() || (self.closes && self.unwritten.is_empty()) {
+            self.stdin = None;
+        }
+        match fault {
+            Some(fault) => Some(Input::write_failed(vec![fault])),
+            None if sent > 0 => Some(Input::sent(sent)),
+            None => None,
+        }
+    }
+
+    fn hear_stdout(
+        &mut self,
+        chunk: &mut [u8],
+        most: usize,
+        tell: &mut impl FnMut(Epoch, Input<'_>),
+    ) {
+        let epoch = self.epoch;
+        let end = drain(&mut self.stdout, chunk, most, |bytes| {
+            tell(epoch, Input::bytes(bytes));
+        });
+        if let Some(fault) = end {
+            tell(epoch, Input::end(Vec::from_iter(fault)));
+        }
+    }
+
+    fn hear_stderr(
+        &mut self,
+        chunk: &mut [u8],
+        most: usize,
+        tell: &mut impl FnMut(Epoch, Input<'_>),
+    ) {
+        let epoch = self.epoch;
+        // Its end says nothing of its own.
+        let _ = drain(&mut self.stderr, chunk, most, |bytes| {
+            tell(epoch, Input::stderr(bytes));
+        });
+    }
+}
+
+/// Reads what is there, up to `most` bytes. Returns that there is no more to come, and why; the pipe is gone then.
+fn drain(
+    pipe: &mut Option<impl Read>,
+    chunk: &mut [u8],
+    most: usize,
+    mut hear: impl FnMut(&[u8]),
+) -> Option<Option<Fault>> {
+    let mut heard = 0;
+    let end = loop {
+        match pipe.as_mut()?.read(chunk) {
+            Ok(0) => break None,
+            Ok(len) => {
+                hear(&chunk[..len]);
+                heard += len;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+            Err(error) => break Some(Fault::from(error)),
+        }
+        if heard >= most {
+            return None;
+        }
+    };
+    *pipe = None;
+    Some(end)
+}

@@ -1,0 +1,26 @@
+//! Sleeps until a descriptor has something to tell. Knows not whose it is.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::event::{PollFd, Timespec};
+use rustix::io::Errno;
+
+/// Which of them have, after so long at most. None where the time is over, or a signal came in between.
+///
+/// One that is not there is not looked at. To look at one without a wish would not do: its hang-up is told all the same, again and again.
+pub(crate) fn poll<const N: usize>(
+    fds: [Option<PollFd<'_>>; N],
+    at_most: Option<Duration>,
+) -> io::Result<[bool; N]> {
+    let is_there = fds.each_ref().map(Option::is_some);
+    let mut there: Vec<PollFd<'_>> = fds.into_iter().flatten().collect();
+    // What is too long to be said is as good as for ever.
+    let at_most = at_most.and_then(|span| Timespec::try_from(span).ok());
+    match rustix::event::poll(&mut there, at_most.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut told = there.iter().map(|fd| !fd.revents().is_empty());
+    Ok(is_there.map(|is_there| is_there && told.next().unwrap_or(false)))
+}
