@@ -118,7 +118,9 @@ impl Member {
             parent,
             group,
             state,
-            words: words.map(|word| String::from_utf8_lossy(word).into()).collect(),
+            words: words
+                .map(|word| String::from_utf8_lossy(word).into())
+                .collect(),
         })
     }
 }
@@ -135,7 +137,11 @@ pub(crate) fn processes() -> Vec<Member> {
 /// A program of this crate, which lies beside this one or, for a test, one floor up.
 pub(crate) fn program(name: &str) -> PathBuf {
     let here = current_exe().expect("a program knows where it lies");
-    let mut floors = here.ancestors().skip(1).take(2).map(|floor| floor.join(name));
+    let mut floors = here
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|floor| floor.join(name));
     floors
         .find(|path| path.is_file())
         .unwrap_or_else(|| panic!("{name} is not built: run `cargo build --package ordeal --bins`"))

@@ -8,8 +8,10 @@ mod tools;
 mod voice;
 
 use std::io::{BufRead, stdin};
+use std::process::exit;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -29,13 +31,13 @@ fn main() {
     while input.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
         if let Ok(message) = serde_json::from_slice::<Value>(&line) {
             if hear(&manners, &voice, message) == Goes::Deaf {
-                sleep_for_ever();
+                linger();
             }
         }
         line.clear();
     }
     if manners.has("ignore-eof") {
-        sleep_for_ever();
+        linger();
     }
 }
 
@@ -90,18 +92,26 @@ fn hear(manners: &Manners, voice: &Arc<Voice>, message: Value) -> Goes {
 fn begin(manners: &Manners, voice: &Arc<Voice>, id: Value, message: Value) -> Goes {
     let call = tools::Call::new(id, &message["params"]);
     manners.write_into_diary(&call.arguments["tag"]);
-    let goes = if call.name == "deafen" {
-        Goes::Deaf
-    } else {
-        Goes::On
-    };
-    let voice = Arc::clone(voice);
-    thread::spawn(move || call.run(&voice));
-    goes
+    match &*call.name {
+        "deafen" => {
+            call.run(voice);
+            Goes::Deaf
+        }
+        // A signal to the process comes to the thread that reads first of all: another one could go on for a moment.
+        "stop" => {
+            call.run(voice);
+            Goes::On
+        }
+        _ => {
+            let voice = Arc::clone(voice);
+            thread::spawn(move || call.run(&voice));
+            Goes::On
+        }
+    }
 }
 
-fn sleep_for_ever() -> ! {
-    loop {
-        thread::park();
-    }
+/// Is there and does nothing: as good as for ever, and no burden to a machine on which an ordeal was cut short.
+fn linger() -> ! {
+    thread::sleep(Duration::from_secs(600));
+    exit(0);
 }

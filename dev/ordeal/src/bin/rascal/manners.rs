@@ -31,7 +31,7 @@ use std::time::Duration;
 use rustix::process::setsid;
 use serde_json::Value;
 
-use crate::sleep_for_ever;
+use crate::linger;
 
 /// As much is written to standard error by the loud before they read a word: far more than any pipe holds.
 const FIRST_SHOUT: usize = 8 << 20;
@@ -71,7 +71,7 @@ impl Manners {
             let _ = stdout().write_all(BANNER).and_then(|()| stdout().flush());
         }
         if self.has("deaf") {
-            sleep_for_ever();
+            linger();
         }
     }
 
@@ -150,7 +150,7 @@ impl Manners {
         if self.has("daemon") || self.has("daemon-heir") {
             setsid().expect("it leads no group yet");
         }
-        sleep_for_ever();
+        linger();
     }
 
     fn without(&self, word: &str) -> impl Iterator<Item = &String> {
@@ -158,7 +158,8 @@ impl Manners {
     }
 
     fn number(&self, name: &str) -> Option<i32> {
-        self.value(name).map(|value| value.parse().expect("a number"))
+        self.value(name)
+            .map(|value| value.parse().expect("a number"))
     }
 }
 

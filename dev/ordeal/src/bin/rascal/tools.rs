@@ -9,7 +9,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 
 use crate::voice::Voice;
-use crate::{UNKNOWN_METHOD, sleep_for_ever};
+use crate::{UNKNOWN_METHOD, linger};
 
 const NAMES: [&str; 11] = [
     "ask",
@@ -51,7 +51,9 @@ impl Call {
             name: params["name"].as_str().unwrap_or_default().to_owned(),
             arguments: params["arguments"].clone(),
             token: meta["progressToken"].clone(),
-            is_modern: meta.get("io.modelcontextprotocol/protocolVersion").is_some(),
+            is_modern: meta
+                .get("io.modelcontextprotocol/protocolVersion")
+                .is_some(),
             answers: params["inputResponses"].clone(),
         }
     }
@@ -67,7 +69,7 @@ impl Call {
                 voice.say_raw(format!(r#"{{"jsonrpc":"2.0","id":{},"resu"#, self.id).as_bytes());
                 exit(3);
             }
-            "hang" => sleep_for_ever(),
+            "hang" => linger(),
             "pid" => self.says(voice, &id().to_string()),
             "progress" => self.progress(voice),
             "sleep" => {
@@ -120,7 +122,10 @@ impl Call {
     }
 
     fn says(&self, voice: &Voice, text: &str) {
-        voice.reply(&self.id, json!({"content": [{"type": "text", "text": text}]}));
+        voice.reply(
+            &self.id,
+            json!({"content": [{"type": "text", "text": text}]}),
+        );
     }
 
     fn text(&self, argument: &str) -> &str {

@@ -31,11 +31,14 @@ impl Voice {
     /// A result is one of either era: what is not known of it is passed over.
     pub(crate) fn reply(&self, id: &Value, mut result: Value) {
         if self.mutters {
-            let lie = json!({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "muttered"}});
+            let lie =
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "muttered"}});
             let _ = stderr().write_all(format!("{lie}\n").as_bytes());
         }
         if let Value::Object(members) = &mut result {
-            members.entry("resultType").or_insert_with(|| "complete".into());
+            members
+                .entry("resultType")
+                .or_insert_with(|| "complete".into());
         }
         self.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
