@@ -5,15 +5,15 @@
 use std::error::Error;
 use std::process::Command;
 
-use everlink::Config;
 use everlink::client::Event;
+use everlink::{Config, Payload};
 use everlink_stdio::connect;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let usage = "usage: call TOOL JSON COMMAND [ARGUMENT]...";
     let tool = arguments.next().ok_or(usage)?;
-    let json: serde_json::Value = serde_json::from_str(&arguments.next().ok_or(usage)?)?;
+    let json: Payload = arguments.next().ok_or(usage)?.parse()?;
     let mut command = Command::new(arguments.next().ok_or(usage)?);
     command.args(arguments);
 

@@ -7,7 +7,7 @@ use std::thread;
 use everlink::{Config, Instant, StreamId};
 use everlink_handle::{Link, LinkOwner};
 
-use crate::child::Children;
+use crate::system::Children;
 
 /// Starts a link to the server that this command starts.
 ///

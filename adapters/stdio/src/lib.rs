@@ -1,12 +1,45 @@
 //! everlink over the standard streams of processes, with plain threads: no async runtime.
-mod child;
+//!
+//! [`connect`] is a link to a server that a command starts, which outlives every process that the command becomes. [`serve`] is a server on the
+//! standard streams of its own process. Each is driven by one thread, which owns a machine of the core and only carries bytes: what is tried
+//! again, how long is waited and when a process is killed is decided by the machine.
+//!
+//! ```no_run
+//! use std::collections::BTreeMap;
+//! use std::process::Command;
+//!
+//! use everlink::Config;
+//!
+//! let mut command = Command::new("npx");
+//! command.args(["-y", "@modelcontextprotocol/server-everything"]);
+//! let link = everlink_stdio::connect(command, Config::child("docs", "1.0"))?;
+//!
+//! let first = link.call_tool("echo", BTreeMap::from([("message", "one")])); // both are under way at once
+//! let other = link.call_tool("echo", BTreeMap::from([("message", "two")]));
+//! println!("{} {}", first.wait()?.text(), other.wait()?.text());
+//!
+//! link.shutdown().wait()?; // or drop it
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A server process leads a process group of its own, and all of the group is ended with it. On Linux it also dies with this process,
+//! whatever happens to that.
+//!
+//! `drive` and `serve` are the threads, `workers` runs the functions of a server, and the rest is what the system has for processes and pipes.
+
 mod drive;
-mod poll;
 mod serve;
-pub mod tree;
-mod wake;
 mod workers;
 
+#[cfg(unix)]
+#[path = "unix/mod.rs"]
+mod system;
+
 pub use drive::connect;
-pub use everlink_handle::*;
+pub use everlink_handle::{
+    Answer, AskError, Call, CallError, Canceller, Context, Events, Gone, Link, NotReady, Pending,
+    Progress, Service, Task, ToolResult,
+};
 pub use serve::{secret, serve};
+#[cfg(unix)]
+pub use system::{own, tree};

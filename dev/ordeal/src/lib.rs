@@ -15,7 +15,7 @@ pub use census::{Census, resident_bytes};
 pub use family::{Family, Member};
 
 /// For how long something may take that takes a moment: far longer than on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until it is so. Returns whether it came to be.
 pub fn settles(mut is_so: impl FnMut() -> bool) -> bool {

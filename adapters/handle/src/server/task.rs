@@ -147,7 +147,10 @@ impl Context {
             if flag.is_set {
                 return Poll::Ready(());
             }
-            flag.wakers.push(cx.waker().clone());
+            // Whoever looks often is woken once.
+            if !flag.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                flag.wakers.push(cx.waker().clone());
+            }
             Poll::Pending
         })
         .await;

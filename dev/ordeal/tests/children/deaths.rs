@@ -194,17 +194,20 @@ fn f_016_a_child_that_is_ready_and_dies_spends_the_budget() {
 }
 
 #[test]
-fn f_010_a_child_that_never_reads_its_input_is_a_death_and_no_crash() {
+fn f_010_a_child_that_closed_its_input_is_as_good_as_dead() {
     ordeal(|stage| {
-        let link = stage.link(&["ignore-eof", "no-stdin"], stern());
-        let not_ready = link.ready().wait().expect("the link is driven");
-        let not_ready = not_ready.expect_err("nobody reads");
-        assert_eq!(not_ready.state, State::Parked);
+        let link = stage.link(&["ignore-eof"], stern());
+        let first = link.pid();
+        link.tool("hang_up", json!({}))
+            .wait()
+            .expect("it hangs up after that");
+        let failed = failure(link.tool("echo", json!({})).wait());
+        assert_eq!(failed.kind, FailureKind::Lost);
         assert!(
-            not_ready.to_string().contains("no longer reads"),
-            "{not_ready}"
+            failed.to_string().contains("the server no longer reads"),
+            "{failed}"
         );
-        assert_eq!(stage.family.members(), []);
+        assert_ne!(link.pid(), first);
         link.ends();
     });
 }

@@ -12,7 +12,8 @@ use everlink::client::{CallOptions, Ended, Failure, State};
 use everlink::{Config, Limit, WhenSpent};
 use everlink_handle::{Call, CallError, Link, ToolResult};
 use ordeal::{ADAPTERS, Census, Connect, Family, Member, settles};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 /// Says that this process is for one ordeal alone.
 const ALONE: &str = "ORDEAL_ALONE";
@@ -44,6 +45,8 @@ pub(crate) fn ordeal<F: Fn(&Stage<'_>)>(ordeal: F) {
     });
     for adapter in ADAPTERS {
         println!("{}", adapter.name);
+        // What a runtime keeps for as long as the process lives is not a link's.
+        adapter.run(|_| ());
         let before = counted();
         adapter.run(|connect| {
             let stage = Stage {
@@ -167,7 +170,7 @@ pub(crate) const fn millis(millis: u64) -> Duration {
 /// What ordeals do with links.
 pub(crate) trait Use {
     /// Calls a tool of the rascal.
-    fn tool(&self, name: &str, arguments: Value) -> Call<ToolResult>;
+    fn tool(&self, name: &str, arguments: impl Serialize) -> Call<ToolResult>;
 
     /// Waits until the link is ready.
     fn is_well(&self);
@@ -183,7 +186,7 @@ pub(crate) trait Use {
 }
 
 impl Use for Link {
-    fn tool(&self, name: &str, arguments: Value) -> Call<ToolResult> {
+    fn tool(&self, name: &str, arguments: impl Serialize) -> Call<ToolResult> {
         self.call_tool(name, arguments)
     }
 

@@ -93,7 +93,7 @@ fn begin(manners: &Manners, voice: &Arc<Voice>, id: Value, message: Value) -> Go
     let call = tools::Call::new(id, &message["params"]);
     manners.write_into_diary(&call.arguments["tag"]);
     match &*call.name {
-        "deafen" => {
+        "deafen" | "hang_up" => {
             call.run(voice);
             Goes::Deaf
         }

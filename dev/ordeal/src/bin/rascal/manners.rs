@@ -16,7 +16,6 @@
 //! | `kin` | starts a process in its group that holds nothing |
 //! | `loud` | writes to standard error for ever, and reads nothing before the first eight megabytes |
 //! | `mutter` | writes to standard error what could be taken for replies |
-//! | `no-stdin` | has nobody at the other end of its input |
 //! | `words=TEXT` | writes this to standard error |
 
 use std::env::{args, current_exe};
@@ -61,8 +60,7 @@ impl Manners {
         if self.has(LOITER) {
             self.loiter();
         }
-        self.start_over_by_shell("ignore-term", "trap '' TERM");
-        self.start_over_by_shell("no-stdin", "exec <&-");
+        self.ignore_term();
         self.shout();
         self.write_into_diary(&"start".into());
         self.leave();
@@ -84,13 +82,14 @@ impl Manners {
             .expect("the diary can be written");
     }
 
-    /// What can be said in a shell and not in safe Rust: becomes the same program again, started by one that said it.
-    fn start_over_by_shell(&self, word: &str, prelude: &str) {
-        if self.has(word) {
-            let script = format!(r#"{prelude}; exec "$0" "$@""#);
+    /// Safe Rust cannot say it, a shell can: becomes the same program again, started by one.
+    fn ignore_term(&self) {
+        if self.has("ignore-term") {
             let mut shell = Command::new("sh");
-            shell.arg("-c").arg(script).arg(myself());
-            let error = shell.args(self.without(word)).exec();
+            shell
+                .args(["-c", r#"trap '' TERM; exec "$0" "$@""#])
+                .arg(myself());
+            let error = shell.args(self.without("ignore-term")).exec();
             panic!("there is no shell: {error}");
         }
     }

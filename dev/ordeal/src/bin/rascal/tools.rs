@@ -1,17 +1,19 @@
 //! What the server can be asked for: harmless tools, and ways to die, to stop and to go deaf in the middle of a call.
 
+use std::fs::File;
 use std::io::{Write, stderr};
 use std::process::{abort, exit, id};
 use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
+use rustix::stdio::dup2_stdin;
 use serde_json::{Value, json};
 
 use crate::voice::Voice;
 use crate::{UNKNOWN_METHOD, linger};
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "ask",
     "deafen",
     "die",
@@ -19,6 +21,7 @@ const NAMES: [&str; 11] = [
     "flood",
     "half_line_then_die",
     "hang",
+    "hang_up",
     "pid",
     "progress",
     "sleep",
@@ -70,6 +73,11 @@ impl Call {
                 exit(3);
             }
             "hang" => linger(),
+            "hang_up" => {
+                let nothing = File::open("/dev/null").expect("there is a /dev/null");
+                dup2_stdin(nothing).expect("standard input can be another");
+                self.says(voice, "from now on nobody is there to read");
+            }
             "pid" => self.says(voice, &id().to_string()),
             "progress" => self.progress(voice),
             "sleep" => {

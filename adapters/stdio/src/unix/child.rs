@@ -11,9 +11,9 @@ use everlink::{Epoch, Fault, Input, Output};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::poll::poll;
-use crate::tree::{Pipes, Seed, Tree};
-use crate::wake::{Alarm, alarm};
+use super::poll::poll;
+use super::tree::{Pipes, Seed, Tree};
+use super::wake::{Alarm, alarm};
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;

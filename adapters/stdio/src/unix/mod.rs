@@ -1,0 +1,12 @@
+//! Processes and pipes as Unix has them. `child` and `streams` are the hands of the two ends; `tree` starts and ends processes, `own` keeps
+//! the streams of this one, `poll` and `wake` are how the thread sleeps.
+
+mod child;
+pub mod own;
+mod poll;
+mod streams;
+pub mod tree;
+mod wake;
+
+pub(crate) use child::Children;
+pub(crate) use streams::Streams;

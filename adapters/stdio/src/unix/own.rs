@@ -1,0 +1,80 @@
+//! The standard streams of this very process, kept from everybody else in it. Knows not what is said on them.
+//!
+//! They are shared with whoever started the process, so whether they block is not ours to change: they are only touched when they will not.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::stdio::{dup2_stdin, dup2_stdout};
+
+use super::poll::poll;
+
+/// A pipe that can be written to takes this much without blocking (`PIPE_BUF`).
+const GULP: usize = 4096;
+
+/// A standard stream of this process.
+#[derive(Debug)]
+pub struct OwnStream(File);
+
+/// Takes standard input and output over. From here on, what else reads standard input finds it empty, what else prints to standard output
+/// prints to standard error, and processes that are started inherit neither.
+///
+/// # Errors
+///
+/// When there are none, or the system has no descriptor left.
+pub fn take() -> io::Result<(OwnStream, OwnStream)> {
+    // Numbers above the three that everybody knows.
+    let input = fcntl_dupfd_cloexec(io::stdin(), 3)?;
+    let output = fcntl_dupfd_cloexec(io::stdout(), 3)?;
+    dup2_stdin(File::open("/dev/null")?)?;
+    dup2_stdout(io::stderr())?;
+    Ok((OwnStream(input.into()), OwnStream(output.into())))
+}
+
+impl OwnStream {
+    /// Reads what is there.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) when nothing is there yet; otherwise as the system says.
+    pub fn try_read(&self, chunk: &mut [u8]) -> io::Result<usize> {
+        self.when(PollFlags::IN, |mut file| file.read(chunk))
+    }
+
+    /// Writes as much as there is room for.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) when there is no room yet; otherwise as the system says.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let gulp = &bytes[..bytes.len().min(GULP)];
+        self.when(PollFlags::OUT, |mut file| file.write(gulp))
+    }
+
+    fn when<T>(
+        &self,
+        ready: PollFlags,
+        touch: impl FnOnce(&File) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match poll([Some(PollFd::new(&self.0, ready))], Some(Duration::ZERO))? {
+            [true] => touch(&self.0),
+            [false] => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl AsFd for OwnStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for OwnStream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

@@ -1,0 +1,216 @@
+//! Hands for a client link to a child process. Decides nothing.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::process::Command;
+use std::task::{Context, Poll};
+
+use everlink::{Config, Epoch, Fault, Input, Output};
+use everlink_handle::Link;
+use everlink_stdio::tree::{Pipes, Seed, Tree};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::task::coop::has_budget_remaining;
+
+use crate::drive::{Hands, drive};
+use crate::stdio::watch;
+
+/// How much is read at once.
+const CHUNK: usize = 16 << 10;
+/// How much of what a child left behind in its pipes is read before its exit is told.
+const LAST_WORDS: usize = 1 << 20;
+
+/// Starts a link to the server that this command starts. Only inside a runtime with I/O and time, on which a task drives it.
+///
+/// The command is started when the link is first wanted (by [`Link::ready`] or a call), and again whenever the machine of the link says
+/// so. Its standard streams are the link's; what it says on standard error is kept for the text of failures.
+pub fn connect(command: Command, config: Config) -> Link {
+    let (link, owner) = Link::new(config);
+    tokio::spawn(drive(owner, Children::new(command)));
+    link
+}
+
+/// Hands for one child after another.
+#[derive(Debug)]
+pub struct Children {
+    seed: Seed,
+    life: Option<Life>,
+    news: VecDeque<(Epoch, Input<'static>)>,
+}
+
+/// One child.
+#[derive(Debug)]
+struct Life {
+    epoch: Epoch,
+    tree: Tree,
+    /// Readable when it has exited.
+    exit: AsyncFd<OwnedFd>,
+    /// How much was read since it was seen to have exited.
+    last_words: Option<usize>,
+    /// That it has exited was told.
+    is_mourned: bool,
+    /// Nothing once it was closed, or nobody reads it any more.
+    stdin: Option<ChildStdin>,
+    /// What could not be written yet.
+    unwritten: Vec<u8>,
+    /// No more will be written than that.
+    closes: bool,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+}
+
+impl Children {
+    /// Children of this command.
+    #[must_use]
+    pub fn new(command: Command) -> Children {
+        Children {
+            seed: Seed::new(command),
+            life: None,
+            news: VecDeque::new(),
+        }
+    }
+}
+
+impl Hands for Children {
+    fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
+        if let Output::Open { epoch } = output {
+            let opened = self.seed.grow().and_then(|grown| Life::new(epoch, grown));
+            let input = match opened {
+                Ok(life) => {
+                    self.life = Some(life);
+                    Input::Opened
+                }
+                Err(fault) => Input::open_failed(vec![fault]),
+            };
+            return self.news.push_back((epoch, input));
+        }
+        let Some(life) = &mut self.life else { return };
+        match output {
+            Output::Write { .. } => life.unwritten.extend_from_slice(bytes),
+            Output::CloseWrite { .. } => life.closes = true,
+            Output::Terminate { .. } => life.tree.terminate(),
+            Output::Kill { .. } => life.tree.kill(),
+            Output::Release { .. } => self.life = None,
+            other => unreachable!("a child has one stream: {other:?}"),
+        }
+    }
+
+    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<(Epoch, Input<'static>)> {
+        if let Some(news) = self.news.pop_front() {
+            return Poll::Ready(news);
+        }
+        match &mut self.life {
+            Some(life) => life.poll_heard(cx, reads).map(|input| (life.epoch, input)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Life {
+    fn new(epoch: Epoch, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
+        let exit = tree.exit().try_clone_to_owned()?;
+        Ok(Life {
+            epoch,
+            exit: watch(exit, Interest::READABLE).map_err(|(_, error)| error)?,
+            last_words: None,
+            is_mourned: false,
+            stdin: Some(ChildStdin::from_std(pipes.stdin)?),
+            unwritten: Vec::new(),
+            closes: false,
+            stdout: Some(ChildStdout::from_std(pipes.stdout)?),
+            stderr: Some(ChildStderr::from_std(pipes.stderr)?),
+            tree,
+        })
+    }
+
+    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<Input<'static>> {
+        if let Poll::Ready(input) = self.poll_write(cx) {
+            return Poll::Ready(input);
+        }
+        // Before anything is read: what it left behind is all there then.
+        if self.last_words.is_none() && self.exit.poll_read_ready(cx).is_ready() {
+            self.last_words = Some(0);
+        }
+        let is_dying = self.last_words.is_some() && !self.is_mourned;
+        if is_dying && self.last_words >= Some(LAST_WORDS) {
+            return Poll::Ready(self.mourn());
+        }
+        if let Poll::Ready(Ok(bytes)) = self.poll_read(cx, |life| &mut life.stderr) {
+            return Poll::Ready(Input::stderr(bytes));
+        }
+        if reads || is_dying {
+            if let Poll::Ready(read) = self.poll_read(cx, |life| &mut life.stdout) {
+                return Poll::Ready(match read {
+                    Ok(bytes) => Input::bytes(bytes),
+                    Err(faults) => Input::end(faults),
+                });
+            }
+        }
+        // Nothing came: nothing is there any more, unless this task has only had its turn.
+        if is_dying && has_budget_remaining() {
+            return Poll::Ready(self.mourn());
+        }
+        Poll::Pending
+    }
+
+    fn mourn(&mut self) -> Input<'static> {
+        self.is_mourned = true;
+        let status = self.tree.exit_status();
+        Input::exited(status.unwrap_or(everlink::ExitStatus::Unknown))
+    }
+
+    /// Writes what there is and can be written, and closes the pipe after the last of it.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Input<'static>> {
+        let Some(stdin) = &mut self.stdin else {
+            return Poll::Pending;
+        };
+        if self.unwritten.is_empty() {
+            if self.closes {
+                self.stdin = None;
+            }
+            return Poll::Pending;
+        }
+        Pin::new(stdin)
+            .poll_write(cx, &self.unwritten)
+            .map(|written| match written {
+                Ok(len) => {
+                    self.unwritten.drain(..len);
+                    Input::sent(len)
+                }
+                Err(error) => {
+                    self.stdin = None;
+                    Input::write_failed(vec![Fault::from(error)])
+                }
+            })
+    }
+
+    /// Reads what is there, or that there is no more to come, and why; the pipe is gone then.
+    fn poll_read<P: AsyncRead + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        pipe: impl FnOnce(&mut Life) -> &mut Option<P>,
+    ) -> Poll<Result<Vec<u8>, Vec<Fault>>> {
+        let pipe = pipe(self);
+        let Some(reader) = pipe else {
+            return Poll::Pending;
+        };
+        let mut chunk = [MaybeUninit::uninit(); CHUNK];
+        let mut chunk = ReadBuf::uninit(&mut chunk);
+        let Poll::Ready(read) = Pin::new(reader).poll_read(cx, &mut chunk) else {
+            return Poll::Pending;
+        };
+        let bytes = chunk.filled();
+        if read.is_err() || bytes.is_empty() {
+            *pipe = None;
+            return Poll::Ready(Err(read.err().map(Fault::from).into_iter().collect()));
+        }
+        if let Some(heard) = &mut self.last_words {
+            *heard += bytes.len();
+        }
+        Poll::Ready(Ok(bytes.to_vec()))
+    }
+}

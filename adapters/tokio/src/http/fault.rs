@@ -1,0 +1,55 @@
+//! What the errors of hyper and of what is below it are called: by their types, never by their words.
+
+use std::error::Error;
+use std::io;
+use std::iter::successors;
+
+use everlink::{Fault, FaultKind};
+
+use super::road::Unresolved;
+
+/// The fault that an error is, with the words of everything that it came from.
+pub(super) fn fault(error: &(dyn Error + 'static)) -> Fault {
+    let causes = || successors(Some(error), |error| cause(*error));
+    // What lies deepest says best what it was.
+    let kind = causes().filter_map(kind).last();
+    let words: Vec<_> = causes().map(ToString::to_string).collect();
+    Fault::with_detail(kind.unwrap_or(FaultKind::Other), words.join(": "))
+}
+
+/// An error of the system does not say that it comes from what it wraps.
+fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    let wrapped = error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref);
+    match wrapped {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
+    }
+}
+
+fn kind(error: &(dyn Error + 'static)) -> Option<FaultKind> {
+    if error.is::<Unresolved>() {
+        return Some(FaultKind::NameNotFound);
+    }
+    if error.is::<rustls::Error>() {
+        return Some(FaultKind::Tls);
+    }
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        let kind = Fault::from(error).kind();
+        return match kind {
+            FaultKind::Other => None,
+            // HTTP says itself where a message ends: an end before that is none in order.
+            FaultKind::Closed => Some(FaultKind::Reset),
+            kind => Some(kind),
+        };
+    }
+    let error = error.downcast_ref::<hyper::Error>()?;
+    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        Some(FaultKind::Reset)
+    } else if error.is_parse() {
+        Some(FaultKind::Read)
+    } else {
+        None
+    }
+}

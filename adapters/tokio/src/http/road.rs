@@ -1,0 +1,187 @@
+//! How a server is reached: by its name, directly or through the proxy that the environment names. Knows no message.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderValue, Uri};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+type Tcp = TokioIo<TcpStream>;
+type Later<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+
+/// The way to any server. TLS comes on top of it.
+#[derive(Clone)]
+pub(super) struct Road {
+    direct: HttpConnector<Names>,
+    proxies: Arc<Matcher>,
+}
+
+impl Road {
+    pub(super) fn new() -> Road {
+        let mut direct = HttpConnector::new_with_resolver(Names(GaiResolver::new()));
+        direct.enforce_http(false);
+        direct.set_nodelay(true);
+        Road {
+            direct,
+            proxies: Arc::new(Matcher::from_env()),
+        }
+    }
+
+    /// What a proxy wants to hear with a request that it passes on. What it hears with a tunnel is said when that is built.
+    pub(super) fn proxy_authorization(&self, uri: &Uri) -> Option<HeaderValue> {
+        let proxy = self.proxies.intercept(uri)?;
+        let is_passed_on = !is_tunnelled(&proxy, uri);
+        proxy.basic_auth().filter(|_| is_passed_on).cloned()
+    }
+}
+
+impl Service<Uri> for Road {
+    type Response = Way;
+    type Error = Box<dyn Error + Send + Sync>;
+    type Future = Later<Way, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let (mut direct, proxy) = (self.direct.clone(), self.proxies.intercept(&uri));
+        Box::pin(async move {
+            let Some(proxy) = proxy else {
+                return Ok(Way::new(direct.call(uri).await?, false));
+            };
+            let at = proxy.uri().clone();
+            let tcp = if is_socks(&proxy) {
+                let names_here = at.scheme_str() == Some("socks5");
+                let mut socks = SocksV5::new(at, direct).local_dns(names_here);
+                if let Some((user, password)) = proxy.raw_auth() {
+                    socks = socks.with_auth(user.to_owned(), password.to_owned());
+                }
+                socks.call(uri).await?
+            } else if is_tunnelled(&proxy, &uri) {
+                let mut tunnel = Tunnel::new(at, direct);
+                if let Some(authorization) = proxy.basic_auth() {
+                    tunnel = tunnel.with_auth(authorization.clone());
+                }
+                tunnel.call(uri).await?
+            } else {
+                return Ok(Way::new(direct.call(at).await?, true));
+            };
+            Ok(Way::new(tcp, false))
+        })
+    }
+}
+
+fn is_socks(proxy: &Intercept) -> bool {
+    matches!(proxy.uri().scheme_str(), Some("socks5" | "socks5h"))
+}
+
+/// Whether a proxy sees nothing but bytes.
+fn is_tunnelled(proxy: &Intercept, uri: &Uri) -> bool {
+    is_socks(proxy) || uri.scheme_str() == Some("https")
+}
+
+/// How names become addresses: as the system says.
+#[derive(Clone)]
+pub(super) struct Names(GaiResolver);
+
+impl Service<Name> for Names {
+    type Response = GaiAddrs;
+    type Error = Unresolved;
+    type Future = Later<GaiAddrs, Unresolved>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Unresolved>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let addresses = self.0.call(name);
+        Box::pin(async { addresses.await.map_err(Unresolved) })
+    }
+}
+
+/// A name has no address.
+#[derive(Debug)]
+pub(super) struct Unresolved(io::Error);
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Unresolved {}
+
+/// A connection, with a note whether there is a proxy at its end that must be told whole addresses.
+pub(super) struct Way {
+    tcp: Tcp,
+    to_proxy: bool,
+}
+
+impl Way {
+    fn new(tcp: Tcp, to_proxy: bool) -> Way {
+        Way { tcp, to_proxy }
+    }
+
+    fn tcp(self: Pin<&mut Self>) -> Pin<&mut Tcp> {
+        Pin::new(&mut self.get_mut().tcp)
+    }
+}
+
+impl Connection for Way {
+    fn connected(&self) -> Connected {
+        self.tcp.connected().proxy(self.to_proxy)
+    }
+}
+
+impl Read for Way {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.tcp().poll_read(cx, buf)
+    }
+}
+
+impl Write for Way {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.tcp().poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tcp().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tcp().poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.tcp().poll_write_vectored(cx, bufs)
+    }
+}

@@ -1,0 +1,22 @@
+//! everlink on tokio: MCP clients and servers over child processes, standard streams and HTTP.
+//!
+//! A program holds a [`Link`] to a server, which outlives every transport under it, or is itself a server and holds a [`Service`]. What it
+//! calls is awaited, or blocked on by a thread with `wait`. Below, one task drives one machine of the core, which decides everything; this crate
+//! only carries bytes.
+//!
+//! `drive` is that task; [`http`] are the hands that it has over HTTP.
+
+#[cfg(unix)]
+pub mod child;
+mod drive;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub mod http;
+#[cfg(unix)]
+pub mod stdio;
+
+pub use drive::{Clock, Handler, Hands};
+pub use everlink;
+pub use everlink_handle::{
+    AskError, Call, CallError, Canceller, Context, Events, Gone, Link, NotReady, Pending, Progress,
+    Service, ToolResult,
+};
