@@ -131,7 +131,10 @@ impl LinkOwner {
             Command::Ready(promise) => {
                 self.client.connect(now);
                 self.hopeful.push(promise);
-                self.answer_the_hopeful();
+                // A parked link looks for its server now, and parks again if that is in vain.
+                if self.client.state() != State::Parked {
+                    self.answer_the_hopeful();
+                }
             }
             Command::Shutdown(promise) => {
                 self.client.shutdown(now);
