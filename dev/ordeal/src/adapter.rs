@@ -1,14 +1,18 @@
-//! The adapters that lead to children, all of which go through the same ordeals. Knows no ordeal.
+//! The adapters for processes, all of which go through the same ordeals. Knows no ordeal.
 
 use std::io;
 use std::process::Command;
 
-use everlink::Config;
-use everlink_handle::Link;
+use everlink::server::Request;
+use everlink::{Config, ErrorObject, Payload, server};
+use everlink_handle::{Context, Link};
 use tokio::runtime::{Builder, Runtime};
 
 /// How a program gets a link to a child from an adapter.
 pub type Connect<'a> = dyn Fn(Command, Config) -> io::Result<Link> + 'a;
+
+/// How a server of ours answers.
+pub type Answer = fn(Request, Context) -> Result<Payload, ErrorObject>;
 
 /// One adapter.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +20,7 @@ pub struct Adapter {
     /// What it is called.
     pub name: &'static str,
     within: fn(&mut dyn FnMut(&Connect<'_>)),
+    serve: fn(server::Config, Answer) -> io::Result<()>,
 }
 
 /// All of them.
@@ -23,6 +28,10 @@ pub const ADAPTERS: &[Adapter] = &[
     Adapter {
         name: "stdio",
         within: |program| program(&everlink_stdio::connect),
+        serve: |config, answer| {
+            let service = everlink_stdio::serve(config, answer)?;
+            service.closed().wait().map_err(io::Error::other)
+        },
     },
     Adapter {
         name: "tokio",
@@ -30,6 +39,13 @@ pub const ADAPTERS: &[Adapter] = &[
             let runtime = runtime();
             let _inside = runtime.enter();
             program(&|command, config| Ok(everlink_tokio::child::connect(command, config)));
+        },
+        serve: |config, answer| {
+            let runtime = runtime();
+            let _inside = runtime.enter();
+            let answer = move |request, context| async move { answer(request, context) };
+            let service = everlink_tokio::stdio::serve(config, answer)?;
+            service.closed().wait().map_err(io::Error::other)
         },
     },
 ];
@@ -45,6 +61,15 @@ impl Adapter {
     /// Runs a program with links of this adapter, within whatever the adapter needs around it.
     pub fn run(self, mut program: impl FnMut(&Connect<'_>)) {
         (self.within)(&mut program);
+    }
+
+    /// Serves the client at the standard streams of this process, until its end.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no room for it.
+    pub fn serve(self, config: server::Config, answer: Answer) -> io::Result<()> {
+        (self.serve)(config, answer)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an ordeal needs: a family of real processes that can be found again, a count of what this process holds, and patience.
 //!
-//! `rascal` is the child that misbehaves, `parent` a program to be killed over it; `many` and `obituary` are measurements, not tests.
+//! `rascal` is the child that misbehaves, `parent` a program to be killed over it, `careless` a server of ours that is used badly; `many` and
+//! `obituary` are measurements, not tests.
 //! The ordeals themselves are in `tests/children`. What is counted is read from `/proc`, so all of it is for Linux.
 
 mod adapter;
@@ -10,7 +11,7 @@ mod family;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use adapter::{ADAPTERS, Adapter, Connect};
+pub use adapter::{ADAPTERS, Adapter, Answer, Connect};
 pub use census::{Census, resident_bytes};
 pub use family::{Family, Member};
 

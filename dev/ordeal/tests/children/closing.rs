@@ -5,7 +5,7 @@ use std::thread;
 use everlink::ExitStatus;
 use everlink::client::{Cause, Delivery, FailureKind, Misuse, State};
 use everlink_handle::CallError;
-use ordeal::settles;
+use ordeal::{Adapter, settles};
 use serde_json::json;
 
 use crate::stage::{Use, failure, ordeal, patient, stern};
@@ -132,5 +132,35 @@ fn a_link_that_was_never_wanted_starts_nothing() {
         link.shutdown().wait().expect("the link is driven");
         assert!(link.last_end().is_none());
         drop(stage.link(&[], patient()));
+    });
+}
+
+/// The runtime under a link ends before the link does: whoever waits is told, and the child goes with it.
+#[test]
+fn f_104_a_runtime_that_ends_takes_its_children_with_it() {
+    ordeal(|stage| {
+        if stage.adapter != "tokio" {
+            return; // a thread that drives a link is not ended by anybody else
+        }
+        let (mut links, mut calls) = (Vec::new(), Vec::new());
+        let tokio = Adapter::named(stage.adapter).expect("it is one of them");
+        tokio.run(|connect| {
+            for _ in 0..4 {
+                let rascal = stage.family.rascal(&["ignore-eof", "ignore-term", "kin"]);
+                let link = connect(rascal, patient()).expect("there is room for a link");
+                calls.push(link.tool("hang", json!({})));
+                link.pid(); // the one before is read by now
+                links.push(link);
+            }
+        });
+        for call in calls {
+            let gone = call.wait();
+            assert!(matches!(gone, Err(CallError::Gone)), "{gone:?}");
+        }
+        for link in links {
+            assert_eq!(link.state(), State::Closed);
+            link.shutdown().wait().expect("that is done");
+        }
+        stage.nobody_is_left();
     });
 }

@@ -4,11 +4,11 @@ use std::fs;
 
 use everlink::client::{Cause, Delivery, FailureKind, State};
 use everlink::{ExitStatus, FaultKind};
-use ordeal::settles;
+use ordeal::{resident_bytes, settles};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::stage::{Use, failure, ordeal, patient, stern};
+use crate::stage::{Use, failure, millis, ordeal, patient, stern};
 
 #[test]
 fn f_001_a_death_while_idle_is_seen_and_mended_unasked() {
@@ -229,5 +229,35 @@ fn f_015_twenty_reconnects_in_a_row_leave_nothing_and_never_overlap() {
         let stats = link.stats().wait().expect("the link is driven");
         assert_eq!((stats.opens, stats.failures, stats.abandoned), (21, 0, 0));
         assert_eq!(link.ends().exit, Some(ExitStatus::Code(0)));
+    });
+}
+
+/// A life that kept what it was given would keep a megabyte; so would a link.
+#[test]
+fn lives_and_links_leave_no_memory() {
+    ordeal(|stage| {
+        let mut config = patient();
+        config.policy.retry.stable_after = millis(0);
+        let link = stage.link(&[], config.clone());
+        let live_and_die = |lives: usize| {
+            for _ in 0..lives {
+                link.tool("flood", json!({"bytes": 1 << 20}))
+                    .wait()
+                    .expect("it serves");
+                failure(link.tool("die", json!({"how": "exit"})).wait());
+                let other = stage.link(&[], config.clone());
+                other
+                    .tool("flood", json!({"bytes": 1 << 20}))
+                    .wait()
+                    .expect("it serves");
+                other.ends();
+            }
+        };
+        live_and_die(8);
+        let (_, before) = resident_bytes();
+        live_and_die(40);
+        let (_, after) = resident_bytes();
+        assert!(after < before + (20 << 20), "{before} bytes became {after}");
+        link.ends();
     });
 }

@@ -25,7 +25,6 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio, exit};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::setsid;
 use serde_json::Value;
@@ -100,16 +99,11 @@ impl Manners {
         if !self.has("loud") {
             return;
         }
-        let line = [[b'!'; 1023].as_slice(), b"\n"].concat();
-        for _ in 0..FIRST_SHOUT / line.len() {
-            let _ = stderr().write_all(&line);
+        let shout = [[b'!'; 1023].as_slice(), b"\n"].concat().repeat(256);
+        for _ in 0..FIRST_SHOUT / shout.len() {
+            let _ = stderr().write_all(&shout);
         }
-        thread::spawn(move || {
-            while stderr().write_all(&line).is_ok() {
-                // For ever, and not so fast that nobody else gets a turn.
-                thread::sleep(Duration::from_millis(1));
-            }
-        });
+        thread::spawn(move || while stderr().write_all(&shout).is_ok() {});
     }
 
     fn leave(&self) {
