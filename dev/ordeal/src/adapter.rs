@@ -38,7 +38,7 @@ pub const ADAPTERS: &[Adapter] = &[
         within: |program| {
             let runtime = runtime();
             let _inside = runtime.enter();
-            program(&|command, config| Ok(everlink_tokio::child::connect(command, config)));
+            program(&everlink_tokio::child::connect);
         },
         serve: |config, answer| {
             let runtime = runtime();

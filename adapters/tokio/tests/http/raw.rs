@@ -100,7 +100,7 @@ fn a_proxy_passes_requests_on_or_builds_a_tunnel() {
         let through = |url: &str| {
             let proxy = format!("http://Ali:Baba@{address}");
             begin_with(
-                Connector::new().with_proxy(proxy).expect("a proxy"),
+                Connector::new().with_proxy(&proxy).expect("a proxy"),
                 url,
                 b"{}",
             )
