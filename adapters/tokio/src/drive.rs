@@ -144,14 +144,14 @@ pub(crate) async fn serve(
 }
 
 /// What hands heard; or nothing, but there are letters of handles.
-fn heard_or<T>(is_asked: bool, heard: Poll<T>) -> Poll<Option<T>> {
+pub(crate) fn heard_or<T>(is_asked: bool, heard: Poll<T>) -> Poll<Option<T>> {
     match heard {
         Poll::Pending if is_asked => Poll::Ready(None),
         heard => heard.map(Some),
     }
 }
 
-fn clear(buf: &mut Vec<u8>) {
+pub(crate) fn clear(buf: &mut Vec<u8>) {
     buf.clear();
     buf.shrink_to(BUFFER);
 }

@@ -11,15 +11,18 @@ pub mod child;
 mod drive;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub mod http;
+mod relay;
 #[cfg(unix)]
 pub mod stdio;
 
 pub use drive::{Clock, Handler, Hands};
 pub use everlink;
 pub use everlink_handle::{
-    AskError, Call, CallError, Canceller, Context, Events, Gone, Link, NotReady, Pending, Progress,
-    Service, ToolResult,
+    AskError, Call, CallError, Canceller, Context, Events, Gone, Guard, Link, NotReady, Pending,
+    Progress, Service, ToolResult,
 };
+
+pub use relay::relay;
 
 /// Random bytes, for [`everlink::server::Config`].
 ///

@@ -54,6 +54,8 @@ impl LinkOwner {
 
     /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
+        // Who asks now is answered as things stand now.
+        self.lay_open();
         let mut letters = std::mem::take(&mut self.letters);
         self.mail.empty_into(&mut letters);
         for letter in letters.drain(..) {
@@ -150,7 +152,10 @@ impl LinkOwner {
                 call.accepted(id);
                 self.callers.insert(id, call);
             }
-            Err(misuse) => call.settle(Err(CallError::Misuse(misuse))),
+            Err(misuse) => {
+                self.lay_open();
+                call.settle(Err(CallError::Misuse(misuse)));
+            }
         }
     }
 
