@@ -268,6 +268,17 @@ pub enum Withdrawn {
     TimedOut,
 }
 
+impl fmt::Display for Withdrawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Withdrawn::ByServer => "the server took it back",
+            Withdrawn::CallSettled => "the call that it belongs to is done",
+            Withdrawn::Ended => "the life that asked has ended",
+            Withdrawn::TimedOut => "it was not answered in time",
+        })
+    }
+}
+
 impl Weigh for Event {
     fn weight(&self) -> usize {
         let of = |payload: &Payload| payload.as_str().len();

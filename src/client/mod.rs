@@ -38,6 +38,7 @@ mod settle;
 mod standing;
 mod stderr;
 mod streams;
+mod telling;
 mod watcher;
 
 use alloc::borrow::Cow;

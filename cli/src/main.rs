@@ -1,0 +1,52 @@
+//! The program `everlink`: an unbreakable link between an MCP host and a flaky server, and a tool to look at servers from a shell.
+//!
+//! `args` is what can be asked of it, `target` how a server is reached, `shown` how things look on a terminal; the rest is a command each.
+
+mod args;
+mod call;
+mod guard;
+mod inspect;
+mod shown;
+mod target;
+mod watch;
+
+use std::process::ExitCode;
+
+use args::{Args, Command};
+use clap::{CommandFactory, Parser};
+
+/// How a command ends that did not do what it was asked to.
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(run(args)),
+        Err(error) => Err(error.into()),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("everlink: {error}");
+        ExitCode::from(4)
+    })
+}
+
+async fn run(args: Args) -> Result<ExitCode, Failure> {
+    match args.command {
+        Command::Call(call) => call::run(call).await,
+        Command::Guard(guard) => guard::run(guard).await,
+        Command::Inspect(inspect) => inspect::run(inspect).await,
+        Command::Watch(watch) => watch::run(watch).await,
+        Command::Completions { shell } => {
+            let mut command = Args::command();
+            clap_complete::generate(shell, &mut command, "everlink", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man => {
+            clap_mangen::Man::new(Args::command()).render(&mut std::io::stdout())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Events in words, a line each, for logs and timelines. What the server said stays out: it may be anybody's secret.
+
+use core::fmt;
+
+use super::event::{Event, Outcome};
+use crate::time::Span;
+use crate::watch::Change;
+
+/// One line that says what happened, to what. Payloads, arguments and samples of noise are not in it; what a failure or an end says is.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Opening { epoch, failures: 0 } => write!(f, "opening {epoch}"),
+            Event::Opening { epoch, failures } => {
+                write!(f, "opening {epoch}, after {failures} failures in a row")
+            }
+            Event::Handshaking { epoch } => write!(f, "{epoch} is open; agreeing on a version"),
+            Event::Ready(session) => {
+                write!(f, "{} is ready: ", session.epoch)?;
+                match &session.server {
+                    Some(server) => write!(f, "{server}")?,
+                    None => f.write_str("a server without a name")?,
+                }
+                write!(f, " speaks {}", session.version)
+            }
+            Event::Draining { epoch, cause } => {
+                write!(f, "{epoch} is to end, and its calls have a while: {cause}")
+            }
+            Event::Closing { epoch, cause } => write!(f, "closing {epoch}: {cause}"),
+            Event::Waiting {
+                failures, budget, ..
+            } => write!(
+                f,
+                "waiting for the next attempt; {failures} of {budget} have failed in a row"
+            ),
+            Event::Parked { .. } => f.write_str(
+                "parked: the attempts are used up; a call, a wish or the next look tries again",
+            ),
+            Event::Closed => f.write_str("closed"),
+
+            Event::Ended(ended) => write!(f, "{ended}"),
+            Event::Slow {
+                epoch,
+                waited,
+                limit,
+            } => {
+                let (waited, limit) = (Span(*waited), Span(*limit));
+                write!(
+                    f,
+                    "{epoch} has been agreeing for {waited} of at most {limit}"
+                )
+            }
+
+            Event::Done { call, outcome } => match outcome {
+                Outcome::Error(error) => {
+                    write!(f, "{call} was answered with an error: {}", error.code)
+                }
+                Outcome::Failed(failure) => write!(f, "{failure}"),
+                Outcome::Listed(listing) => {
+                    write!(
+                        f,
+                        "{call} has read {} {}",
+                        listing.items.len(),
+                        listing.list
+                    )
+                }
+                Outcome::Reply(result) => {
+                    write!(f, "{call} has its reply, {} bytes", result.as_str().len())
+                }
+            },
+            Event::Progress {
+                call,
+                progress,
+                total: Some(total),
+                ..
+            } => write!(f, "{call} is at {progress} of {total}"),
+            Event::Progress { call, progress, .. } => write!(f, "{call} is at {progress}"),
+
+            Event::Ask(ask) => write!(f, "the server asks {}: {}", ask.ask, ask.method),
+            Event::AskWithdrawn { ask, why } => {
+                write!(f, "{ask} needs no answer any more: {why}")
+            }
+
+            Event::AuthRequired(challenge) => write!(
+                f,
+                "the server wants credentials, or better ones (status {})",
+                challenge.status
+            ),
+            Event::ToolDropped { tool, why } => write!(f, "the tool `{tool}` was left out: {why}"),
+
+            Event::Changed(Change::List(list)) => write!(f, "the {list} have changed"),
+            Event::Changed(Change::Resource { uri }) => write!(f, "{uri} has changed"),
+            Event::Watching { epoch, .. } => write!(f, "{epoch} is watched"),
+            Event::Log { level, logger, .. } => match logger {
+                Some(logger) => write!(f, "{logger} of the server logs: {level}"),
+                None => write!(f, "the server logs: {level}"),
+            },
+            Event::Notified { method, .. } => write!(f, "the server says {method}"),
+            Event::Noise(noise) => {
+                write!(
+                    f,
+                    "noise of {} (number {}): {}",
+                    noise.epoch, noise.count, noise.what
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::string::ToString;
+
+    use crate::client::{Ask, Event, Noise, Outcome};
+    use crate::id::{AskId, CallId, Epoch};
+    use crate::protocol::LogLevel;
+    use crate::time::Instant;
+    use crate::wire::Payload;
+
+    #[test]
+    fn what_the_server_said_stays_out() {
+        let secret = || -> Payload { r#"{"token":"sesame"}"#.parse().expect("it is JSON") };
+        let events = [
+            Event::Ask(Ask {
+                ask: AskId::from_number(1),
+                call: None,
+                method: "elicitation/create".into(),
+                params: Some(secret()),
+                until: Instant::ZERO,
+            }),
+            Event::Done {
+                call: CallId::from_number(1),
+                outcome: Outcome::Reply(secret()),
+            },
+            Event::Log {
+                call: None,
+                level: LogLevel::Info,
+                logger: None,
+                data: secret(),
+            },
+            Event::Noise(Noise {
+                epoch: Epoch::FIRST,
+                what: "it is no JSON".into(),
+                count: 1,
+                sample: "sesame".into(),
+            }),
+            Event::Notified {
+                method: "notifications/x".into(),
+                params: Some(secret()),
+            },
+            Event::Progress {
+                call: CallId::from_number(1),
+                progress: 1.0,
+                total: None,
+                message: Some(Box::from("sesame")),
+            },
+        ];
+        for event in events {
+            let line = event.to_string();
+            assert!(!line.is_empty() && !line.contains("sesame"), "{line}");
+            assert!(!line.contains('\n'), "{line}");
+        }
+    }
+}
