@@ -67,6 +67,13 @@ impl OwnStream {
     }
 }
 
+impl From<OwnStream> for File {
+    /// For who may block on it.
+    fn from(stream: OwnStream) -> File {
+        stream.0
+    }
+}
+
 impl AsFd for OwnStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
