@@ -192,6 +192,10 @@ mod convenience {
             use std::io::ErrorKind;
             #[allow(clippy::wildcard_enum_match_arm, reason = "the list is open")]
             let kind = match error.kind() {
+                // Too many open files, here or in the whole system: they have no kind of their own.
+                _ if cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24)) => {
+                    FaultKind::ResourcesExhausted
+                }
                 ErrorKind::BrokenPipe => FaultKind::BrokenPipe,
                 ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => FaultKind::Reset,
                 ErrorKind::ConnectionRefused => FaultKind::Refused,

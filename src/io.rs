@@ -4,10 +4,16 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use core::fmt;
+use core::time::Duration;
 
 use crate::fault::{ExitStatus, Fault};
 use crate::http::{RequestHead, ResponseHead};
 use crate::id::{Epoch, StreamId};
+
+/// The end of a process's output and its exit come moments after one another, in either order. For so long, one waits for the other: a driver
+/// with the [end](Input::End) for the exit, so that both can be told together; the machine, before what still holds the output of a process
+/// that has exited is told to end.
+pub const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// What the world did to one epoch.
 ///
@@ -25,6 +31,9 @@ pub enum Input<'a> {
     },
     /// Nothing more will arrive on the stream: its end was read, or reading failed. Over HTTP, that is the end of the body
     /// of a response (at the client's end) or of a request (at the server's), or of what there was of it.
+    ///
+    /// A process that dies closes its output a moment before its exit can be seen, and calls that fail are to say how it exited: report
+    /// the end of a child's output with its exit, or alone when none was seen for [`LAST_WORDS`].
     End {
         /// Which stream ended.
         stream: StreamId,

@@ -30,7 +30,7 @@
 //!   opened.
 //! - Report every byte handed to the operating system with [`Input::Sent`]; always drain standard error.
 //! - Report the end of a stream and the exit of a process apart, as they are seen, with every fault typed by what it
-//!   is, never by its text.
+//!   is, never by its text. One that comes [moments](LAST_WORDS) after the other is fed before outputs are polled.
 //! - Hold back reading while [`Client::wants_input`] is false.
 //!
 //! # Over HTTP
@@ -159,15 +159,10 @@ pub use config::{
 };
 pub use fault::{ExitStatus, Fault, FaultKind};
 pub use id::{AskId, CallId, Epoch, RequestId, StreamId};
-pub use io::{Input, Output};
+pub use io::{Input, LAST_WORDS, Output};
 pub use relay::Relay;
 pub use server::Server;
 pub use stats::Stats;
 pub use time::{Deadline, Instant, Wake};
 pub use watch::{Change, List, Watch};
 pub use wire::{ErrorObject, Payload};
-
-/// Runs the examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -85,7 +85,11 @@ fn the_host_is_offered_what_the_server_offers() {
         let session = chain.host(|host, _| host.session().cloned());
         let session = session.expect("the host is ready");
         assert_eq!(
-            session.server.map(|s| s.name().to_owned()).as_deref(),
+            session
+                .server
+                .as_ref()
+                .map(|s| s.name().to_owned())
+                .as_deref(),
             Some("shop")
         );
         assert_eq!(session.instructions.as_deref(), Some("ask for anything"));

@@ -16,13 +16,9 @@ use super::{Client, Timer};
 use crate::config::{Binding, Dialect, Limits};
 use crate::fault::{ExitStatus, Fault};
 use crate::id::Epoch;
-use crate::io::Output;
+use crate::io::{LAST_WORDS, Output};
 use crate::pipe::Pipe;
 use crate::time::Instant;
-
-/// How long the output of a process may stay open after its exit before what holds it is told to end: the
-/// two are reported apart, moments after one another.
-const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// As many faults of one life are kept word for word.
 const FAULTS_KEPT: usize = 16;

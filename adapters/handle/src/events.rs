@@ -25,7 +25,9 @@ impl<E> Events<E> {
                 Some(event) => Poll::Ready(Some(event)),
                 None if inside.is_over => Poll::Ready(None),
                 None => {
-                    remember(&mut inside.waker, cx);
+                    let replaced = remember(&mut inside.waker, cx.waker());
+                    drop(inside);
+                    drop(replaced);
                     Poll::Pending
                 }
             }
@@ -87,21 +89,22 @@ impl<E> Listeners<E> {
             waker: None,
         })));
         if let Some(listeners) = &mut *listeners {
+            // Where nothing happens, nobody else forgets those who left.
+            if listeners.len() == listeners.capacity() {
+                listeners.retain(|listener| listener.strong_count() > 0);
+            }
             listeners.push(Arc::downgrade(&queue));
         }
         Events(queue)
     }
 
     pub(crate) fn tell(&self, event: E) {
-        let mut listeners = lock(&self.0);
-        let Some(listeners) = listeners.as_mut().filter(|them| !them.is_empty()) else {
+        let queues = self.queues();
+        if queues.is_empty() {
             return;
-        };
+        }
         let event = Arc::new(event);
-        listeners.retain(|listener| {
-            let Some(queue) = listener.upgrade() else {
-                return false;
-            };
+        for queue in queues {
             queue.change(|inside| {
                 if inside.events.len() == KEPT {
                     inside.events.pop_front();
@@ -109,8 +112,7 @@ impl<E> Listeners<E> {
                 }
                 inside.events.push_back(Arc::clone(&event));
             });
-            true
-        });
+        }
     }
 
     /// There will be no more of them.
@@ -119,6 +121,22 @@ impl<E> Listeners<E> {
         for queue in listeners.filter_map(|listener| listener.upgrade()) {
             queue.change(|inside| inside.is_over = true);
         }
+    }
+
+    /// Those who are there. Who is woken may come back here, so nobody is while this is locked.
+    fn queues(&self) -> Vec<Arc<Queue<E>>> {
+        let mut listeners = lock(&self.0);
+        let Some(listeners) = &mut *listeners else {
+            return Vec::new();
+        };
+        let mut queues = Vec::new();
+        listeners.retain(|listener| {
+            let queue = listener.upgrade();
+            let is_there = queue.is_some();
+            queues.extend(queue);
+            is_there
+        });
+        queues
     }
 }
 

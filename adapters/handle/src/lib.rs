@@ -32,9 +32,11 @@ mod client;
 mod events;
 mod mailbox;
 mod promise;
+mod relay;
 mod server;
 
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
 pub use events::Events;
 pub use promise::{Gone, Pending};
+pub use relay::{Guard, GuardOwner};
 pub use server::{Answer, AskError, Context, Service, ServiceOwner, Task};

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Mutex;
 use std::task::Waker;
 
-use crate::promise::lock;
+use crate::promise::{lock, remember};
 
 /// Letters to the owner. It has no bound: the owner empties all of it at each step, and the machine has bounds for what it takes.
 pub(crate) struct Mailbox<T>(Mutex<Inside<T>>);
@@ -47,18 +47,21 @@ impl<T> Mailbox<T> {
     /// Who is to be woken from now on. Returns whether letters are there already, of which it is not told.
     pub(crate) fn belongs_to(&self, owner: &Waker) -> bool {
         let mut inside = lock(&self.0);
-        match &mut inside.owner {
-            Some(waker) => waker.clone_from(owner),
-            None => inside.owner = Some(owner.clone()),
-        }
-        !inside.letters.is_empty()
+        let replaced = remember(&mut inside.owner, owner);
+        let has_letters = !inside.letters.is_empty();
+        drop(inside);
+        drop(replaced);
+        has_letters
     }
 
     /// Nobody will empty it any more. Returns what is left in it.
     pub(crate) fn close(&self) -> Vec<T> {
         let mut inside = lock(&self.0);
         inside.is_closed = true;
-        inside.owner = None;
-        mem::take(&mut inside.letters)
+        let owner = inside.owner.take();
+        let letters = mem::take(&mut inside.letters);
+        drop(inside);
+        drop(owner);
+        letters
     }
 }

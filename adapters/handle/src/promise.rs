@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -113,7 +114,9 @@ impl<T, S> Cell<T, S> {
         if inside.is_settled {
             return Poll::Ready(inside.value.take());
         }
-        remember(&mut inside.waker, cx);
+        let replaced = remember(&mut inside.waker, cx.waker());
+        drop(inside);
+        drop(replaced);
         Poll::Pending
     }
 
@@ -133,11 +136,12 @@ impl<T, S> Cell<T, S> {
     }
 }
 
-/// Notes who is to be woken.
-pub(crate) fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
+/// Notes who is to be woken, and returns who was: to be dropped outside of every lock, for a waker may own a task that owns a handle.
+#[must_use = "what is dropped here is dropped under the lock"]
+pub(crate) fn remember(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
-        Some(waker) => waker.clone_from(cx.waker()),
-        None => *slot = Some(cx.waker().clone()),
+        Some(known) if known.will_wake(waker) => None,
+        _ => slot.replace(waker.clone()),
     }
 }
 
@@ -148,20 +152,39 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Blocks this thread until the future is there.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let sleeper = Arc::new(Sleeper {
+        thread: thread::current(),
+        is_woken: AtomicBool::new(false),
+    });
+    let waker = Waker::from(Arc::clone(&sleeper));
     let mut cx = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
         match future.as_mut().poll(&mut cx) {
             Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
+            Poll::Pending => sleeper.sleep(),
         }
+    }
+}
+
+/// A thread that waits. That it was woken is remembered here: others may wait on the same thread, inside, and use up what the system
+/// remembers.
+struct Sleeper {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
+
+impl Sleeper {
+    fn sleep(&self) {
+        while !self.is_woken.swap(false, Ordering::Acquire) {
+            thread::park();
+        }
+    }
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }

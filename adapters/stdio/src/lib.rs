@@ -57,3 +57,13 @@ pub use everlink_handle::{
 };
 pub use serve::{secret, serve};
 pub use system::{own, tree};
+
+/// Runs the examples of the README, and of the project's own, which shows this crate.
+#[cfg(doctest)]
+mod readme {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../../README.md")]
+    struct OfProject;
+}

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut command = Command::new(arguments.next().ok_or(usage)?);
     command.args(arguments);
 
-    let link = child::connect(command, Config::child("child", "1.0"));
+    let link = child::connect(command, Config::child("child", "1.0"))?;
     let session = link.ready().await??;
     eprintln!("{:?} speaks {}", session.server, session.version);
     for tool in &link.list_tools().await?.items {

@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let link = Connector::new()
         .with_credentials(token)
-        .connect(Config::http("example", "1.0", &url)?);
+        .connect(Config::http("example", "1.0", &url)?)?;
 
     let mut events = link.events();
     tokio::spawn(async move {
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
 
     let session = link.ready().await??;
-    println!("{:?}, version {:?}", session.server, session.version);
+    println!("{:?}, version {}", session.server, session.version);
     for tool in &link.list_tools().await?.items {
         println!("  {}", tool.as_str());
     }

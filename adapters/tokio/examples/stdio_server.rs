@@ -6,14 +6,14 @@ use std::time::Duration;
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{Config, Offer, Progress, Request};
 use everlink::{ErrorObject, Payload};
-use everlink_tokio::{Context, stdio};
+use everlink_tokio::{Context, secret, stdio};
 use serde_json::{Value, json};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let tools = ServerCapabilities::default().with_tools(false);
     let offer = Offer::new("nap", "1.0").with_capabilities(tools);
-    let service = stdio::serve(Config::new(offer, stdio::secret()), answer)?;
+    let service = stdio::serve(Config::new(offer, secret()), answer)?;
     service.closed().await?;
     Ok(())
 }

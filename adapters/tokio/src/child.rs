@@ -2,36 +2,43 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::Future;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::process::Command;
 use std::task::{Context, Poll};
 
-use everlink::{Config, Epoch, Fault, Input, Output};
+use everlink::{Config, Epoch, Fault, Input, LAST_WORDS, Output};
 use everlink_handle::Link;
 use everlink_stdio::tree::{Pipes, Seed, Tree};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::coop::has_budget_remaining;
+use tokio::time::{Sleep, sleep};
 
-use crate::drive::{Hands, drive};
+use crate::drive::{Hands, drive, start};
 use crate::stdio::watch;
 
 /// How much is read at once.
 const CHUNK: usize = 16 << 10;
 /// How much of what a child left behind in its pipes is read before its exit is told.
-const LAST_WORDS: usize = 1 << 20;
+const LEFT_BEHIND: usize = 1 << 20;
 
-/// Starts a link to the server that this command starts. Only inside a runtime with I/O and time, on which a task drives it.
+/// Starts a link to the server that this command starts, driven by a task on the present runtime, which must have I/O and time enabled.
 ///
 /// The command is started when the link is first wanted (by [`Link::ready`] or a call), and again whenever the machine of the link says
 /// so. Its standard streams are the link's; what it says on standard error is kept for the text of failures.
-pub fn connect(command: Command, config: Config) -> Link {
+///
+/// # Errors
+///
+/// Outside a runtime. That the command cannot be started is told by the link.
+pub fn connect(command: Command, config: Config) -> io::Result<Link> {
     let (link, owner) = Link::new(config);
-    tokio::spawn(drive(owner, Children::new(command)));
-    link
+    start(drive(owner, Children::new(command)))?;
+    Ok(link)
 }
 
 /// Hands for one child after another.
@@ -61,6 +68,10 @@ struct Life {
     closes: bool,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
+    /// Of the two, whoever shouts without a pause does not keep the other from being heard.
+    is_turn_of_stderr: bool,
+    /// Its output has ended, with these faults, and so long its exit is waited for.
+    end: Option<(Pin<Box<Sleep>>, Vec<Fault>)>,
 }
 
 impl Children {
@@ -123,6 +134,8 @@ impl Life {
             closes: false,
             stdout: Some(ChildStdout::from_std(pipes.stdout)?),
             stderr: Some(ChildStderr::from_std(pipes.stderr)?),
+            is_turn_of_stderr: false,
+            end: None,
             tree,
         })
     }
@@ -136,23 +149,34 @@ impl Life {
             self.last_words = Some(0);
         }
         let is_dying = self.last_words.is_some() && !self.is_mourned;
-        if is_dying && self.last_words >= Some(LAST_WORDS) {
+        if is_dying && self.last_words >= Some(LEFT_BEHIND) {
             return Poll::Ready(self.mourn());
         }
-        if let Poll::Ready(Ok(bytes)) = self.poll_read(cx, |life| &mut life.stderr) {
-            return Poll::Ready(Input::stderr(bytes));
-        }
-        if reads || is_dying {
-            if let Poll::Ready(read) = self.poll_read(cx, |life| &mut life.stdout) {
-                return Poll::Ready(match read {
-                    Ok(bytes) => Input::bytes(bytes),
-                    Err(faults) => Input::end(faults),
-                });
+        self.is_turn_of_stderr = !self.is_turn_of_stderr;
+        for is_stderr in [self.is_turn_of_stderr, !self.is_turn_of_stderr] {
+            if is_stderr {
+                if let Poll::Ready(Ok(bytes)) = self.poll_read(cx, |life| &mut life.stderr) {
+                    return Poll::Ready(Input::stderr(bytes));
+                }
+            } else if reads || is_dying {
+                match self.poll_read(cx, |life| &mut life.stdout) {
+                    Poll::Ready(Ok(bytes)) => return Poll::Ready(Input::bytes(bytes)),
+                    Poll::Ready(Err(faults)) => {
+                        self.end = Some((Box::pin(sleep(LAST_WORDS)), faults));
+                    }
+                    Poll::Pending => {}
+                }
             }
         }
         // Nothing came: nothing is there any more, unless this task has only had its turn.
         if is_dying && has_budget_remaining() {
             return Poll::Ready(self.mourn());
+        }
+        if let Some((patience, _)) = &mut self.end {
+            if self.is_mourned || patience.as_mut().poll(cx).is_ready() {
+                let faults = self.end.take().map_or(Vec::new(), |(_, faults)| faults);
+                return Poll::Ready(Input::end(faults));
+            }
         }
         Poll::Pending
     }

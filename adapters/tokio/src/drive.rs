@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,6 +11,7 @@ use std::time::Duration;
 use everlink::server::Request;
 use everlink::{Deadline, Epoch, ErrorObject, Input, Instant, Output, Payload, StreamId};
 use everlink_handle::{LinkOwner, ServiceOwner, Task};
+use tokio::runtime::Handle;
 use tokio::time::{Instant as Moment, Sleep, sleep_until};
 
 /// As much of the buffer for bytes is kept from one output to the next.
@@ -74,6 +76,13 @@ impl Clock {
     }
 }
 
+/// Lets the present runtime drive something.
+pub(crate) fn start(driver: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+    let runtime = Handle::try_current().map_err(io::Error::other)?;
+    drop(runtime.spawn(driver));
+    Ok(())
+}
+
 /// Drives a link to its end.
 pub(crate) async fn drive(mut owner: LinkOwner, mut hands: impl Hands) {
     let (mut clock, mut buf) = (Clock::start(), Vec::new());
@@ -135,14 +144,14 @@ pub(crate) async fn serve(
 }
 
 /// What hands heard; or nothing, but there are letters of handles.
-fn heard_or<T>(is_asked: bool, heard: Poll<T>) -> Poll<Option<T>> {
+pub(crate) fn heard_or<T>(is_asked: bool, heard: Poll<T>) -> Poll<Option<T>> {
     match heard {
         Poll::Pending if is_asked => Poll::Ready(None),
         heard => heard.map(Some),
     }
 }
 
-fn clear(buf: &mut Vec<u8>) {
+pub(crate) fn clear(buf: &mut Vec<u8>) {
     buf.clear();
     buf.shrink_to(BUFFER);
 }

@@ -11,12 +11,32 @@ pub mod child;
 mod drive;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub mod http;
+mod relay;
 #[cfg(unix)]
 pub mod stdio;
 
 pub use drive::{Clock, Handler, Hands};
 pub use everlink;
 pub use everlink_handle::{
-    AskError, Call, CallError, Canceller, Context, Events, Gone, Link, NotReady, Pending, Progress,
-    Service, ToolResult,
+    AskError, Call, CallError, Canceller, Context, Events, Gone, Guard, Link, NotReady, Pending,
+    Progress, Service, ToolResult,
 };
+
+pub use relay::relay;
+
+/// Random bytes, for [`everlink::server::Config`].
+///
+/// # Panics
+///
+/// Where the system has no randomness.
+#[must_use]
+pub fn secret() -> [u8; 16] {
+    let mut secret = [0; 16];
+    getrandom::fill(&mut secret).expect("the system has randomness");
+    secret
+}
+
+/// Runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -9,7 +9,6 @@ use everlink::server::{Config, Server};
 use everlink::{Epoch, Fault, Input, Output};
 use everlink_handle::Service;
 use everlink_stdio::own::{self, OwnStream};
-pub use everlink_stdio::secret;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

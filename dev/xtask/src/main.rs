@@ -3,6 +3,7 @@
 
 mod coverage;
 mod dependencies;
+mod footprint;
 mod msrv;
 mod step;
 mod test;

@@ -2,6 +2,7 @@
 
 use crate::coverage;
 use crate::dependencies;
+use crate::footprint;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 
 const STEPS: &[Step] = &[
@@ -27,6 +28,7 @@ const STEPS: &[Step] = &[
         cargo("test --workspace --all-features --doc")
     }),
     ("the core without an operating system", bare),
+    ("the footprint of a small program", footprint::check),
 ];
 
 pub(crate) fn run() -> Result<(), String> {

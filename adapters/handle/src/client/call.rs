@@ -93,13 +93,14 @@ impl<T> Call<T> {
     pub(crate) fn begin(
         mail: &Arc<Mail>,
         read: fn(Reply) -> T,
-        command: impl FnOnce(Caller) -> Result<Command, CallError>,
+        command: Result<impl FnOnce(Caller) -> Command, CallError>,
     ) -> Call<T> {
         let shared = Arc::new(Cell::new(Underway::default()));
-        match command(Caller(Arc::clone(&shared))) {
+        let caller = Caller(Arc::clone(&shared));
+        match command {
             // A letter that is given back settles the call when it is dropped.
-            Ok(command) => drop(mail.post(command)),
-            Err(error) => shared.settle(Some(Err(error))),
+            Ok(command) => drop(mail.post(command(caller))),
+            Err(error) => caller.settle(Err(error)),
         }
         Call {
             shared,

@@ -164,13 +164,12 @@ impl Link {
     /// One of the server's lists, all pages of it. What is held of it and still fresh is given out without asking.
     pub fn list(&self, list: List) -> Call<Arc<Listing>> {
         let options = self.options;
-        Call::begin(&self.handle.mail, Reply::list, |call| {
-            Ok(Command::List {
-                list,
-                options,
-                call,
-            })
-        })
+        let command = |call| Command::List {
+            list,
+            options,
+            call,
+        };
+        Call::begin(&self.handle.mail, Reply::list, Ok(command))
     }
 
     /// Reads a resource.
@@ -215,14 +214,15 @@ impl Link {
         read: fn(Reply) -> T,
     ) -> Call<T> {
         let options = self.options;
-        Call::begin(&self.handle.mail, read, |call| {
-            params.map(|params| Command::Call {
+        let command = params.map(|params| {
+            move |call| Command::Call {
                 method,
                 params,
                 options,
                 call,
-            })
-        })
+            }
+        });
+        Call::begin(&self.handle.mail, read, command)
     }
 }
 

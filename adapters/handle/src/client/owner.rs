@@ -54,6 +54,8 @@ impl LinkOwner {
 
     /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
+        // Who asks now is answered as things stand now.
+        self.lay_open();
         let mut letters = std::mem::take(&mut self.letters);
         self.mail.empty_into(&mut letters);
         for letter in letters.drain(..) {
@@ -131,7 +133,10 @@ impl LinkOwner {
             Command::Ready(promise) => {
                 self.client.connect(now);
                 self.hopeful.push(promise);
-                self.answer_the_hopeful();
+                // A parked link looks for its server now, and parks again if that is in vain.
+                if self.client.state() != State::Parked {
+                    self.answer_the_hopeful();
+                }
             }
             Command::Shutdown(promise) => {
                 self.client.shutdown(now);
@@ -147,7 +152,10 @@ impl LinkOwner {
                 call.accepted(id);
                 self.callers.insert(id, call);
             }
-            Err(misuse) => call.settle(Err(CallError::Misuse(misuse))),
+            Err(misuse) => {
+                self.lay_open();
+                call.settle(Err(CallError::Misuse(misuse)));
+            }
         }
     }
 

@@ -1,8 +1,10 @@
 //! One request, as the program that answers it holds it. Knows not how it is carried out.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
@@ -142,18 +144,7 @@ impl Context {
 
     /// Comes when the answer is not wanted any more.
     pub async fn cancelled(&self) {
-        poll_fn(|cx| {
-            let mut flag = lock(&self.cancelled.0);
-            if flag.is_set {
-                return Poll::Ready(());
-            }
-            // Whoever looks often is woken once.
-            if !flag.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-                flag.wakers.push(cx.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
+        self.cancelled.raised().await;
     }
 
     /// Blocks this thread until the answer is not wanted any more.
@@ -179,17 +170,56 @@ pub(super) struct Flag(Mutex<Raised>);
 #[derive(Default)]
 struct Raised {
     is_set: bool,
-    wakers: Vec<Waker>,
+    /// Who waits, by number.
+    waiting: BTreeMap<u64, Waker>,
+    numbers: u64,
 }
 
 impl Flag {
     pub(super) fn raise(&self) {
-        let wakers = {
+        let waiting = {
             let mut flag = lock(&self.0);
             flag.is_set = true;
-            std::mem::take(&mut flag.wakers)
+            std::mem::take(&mut flag.waiting)
         };
-        wakers.into_iter().for_each(Waker::wake);
+        waiting.into_values().for_each(Waker::wake);
+    }
+
+    fn raised(&self) -> impl Future<Output = ()> {
+        let number = {
+            let mut flag = lock(&self.0);
+            flag.numbers += 1;
+            flag.numbers
+        };
+        Waiter { flag: self, number }
+    }
+}
+
+/// Somebody who waits for a flag, and is forgotten when it does so no more.
+struct Waiter<'a> {
+    flag: &'a Flag,
+    number: u64,
+}
+
+impl Future for Waiter<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<()> {
+        let mut flag = lock(&self.flag.0);
+        if flag.is_set {
+            return Poll::Ready(());
+        }
+        let replaced = flag.waiting.insert(self.number, cx.waker().clone());
+        drop(flag);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let waker = lock(&self.flag.0).waiting.remove(&self.number);
+        drop(waker);
     }
 }
 

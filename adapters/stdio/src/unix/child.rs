@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use everlink::{Epoch, Fault, Input, Output};
+use everlink::{Epoch, Fault, Input, LAST_WORDS, Output};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
@@ -19,7 +19,7 @@ use crate::drive::Hands;
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
 /// How much of what a child left behind in its pipes is read before its exit is told.
-const LAST_WORDS: usize = 1 << 20;
+const LEFT_BEHIND: usize = 1 << 20;
 
 /// One child after another.
 pub(crate) struct Children {
@@ -41,6 +41,8 @@ struct Life {
     closes: bool,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
+    /// Its output has ended, with these faults, and until then its exit is waited for.
+    end: Option<(Instant, Vec<Fault>)>,
     has_exited: bool,
 }
 
@@ -112,6 +114,11 @@ impl Hands for Children {
             }
             return Ok(());
         };
+        let until = life
+            .end
+            .as_ref()
+            .map(|(until, _)| until.saturating_duration_since(Instant::now()));
+        let at_most = at_most.into_iter().chain(until).min();
         let [alarm, exit, stdin, stdout, stderr] = {
             let is_alive = !life.has_exited;
             let is_writing = !life.unwritten.is_empty();
@@ -142,18 +149,22 @@ impl Hands for Children {
                 tell(life.epoch, input);
             }
         }
-        let most = if exit { LAST_WORDS } else { CHUNK };
+        let most = if exit { LEFT_BEHIND } else { CHUNK };
         if stderr || exit {
             life.hear_stderr(&mut self.chunk, most, &mut tell);
         }
         if stdout || exit {
             life.hear_stdout(&mut self.chunk, most, &mut tell);
         }
-        if exit {
-            if let Some(status) = life.tree.exit_status() {
-                life.has_exited = true;
-                tell(life.epoch, Input::exited(status));
-            }
+        let status = life.tree.exit_status().filter(|_| exit);
+        let is_due =
+            life.has_exited || status.is_some() || until.is_some_and(|left| left.is_zero());
+        if let Some((_, faults)) = life.end.take_if(|_| is_due) {
+            tell(life.epoch, Input::end(faults));
+        }
+        if let Some(status) = status {
+            life.has_exited = true;
+            tell(life.epoch, Input::exited(status));
         }
         Ok(())
     }
@@ -178,6 +189,7 @@ impl Life {
             closes: false,
             stdout: Some(pipes.stdout),
             stderr: Some(pipes.stderr),
+            end: None,
             has_exited: false,
         })
     }
@@ -219,7 +231,7 @@ impl Life {
             tell(epoch, Input::bytes(bytes));
         });
         if let Some(fault) = end {
-            tell(epoch, Input::end(Vec::from_iter(fault)));
+            self.end = Some((Instant::now() + LAST_WORDS, Vec::from_iter(fault)));
         }
     }
 

@@ -9,12 +9,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::fcntl_dupfd_cloexec;
+use rustix::pipe::PIPE_BUF;
 use rustix::stdio::{dup2_stdin, dup2_stdout};
 
 use super::poll::poll;
-
-/// A pipe that can be written to takes this much without blocking (`PIPE_BUF`).
-const GULP: usize = 4096;
 
 /// A standard stream of this process.
 #[derive(Debug)]
@@ -51,7 +49,8 @@ impl OwnStream {
     ///
     /// [`WouldBlock`](ErrorKind::WouldBlock) when there is no room yet; otherwise as the system says.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let gulp = &bytes[..bytes.len().min(GULP)];
+        // A pipe that can be written to takes this much without blocking.
+        let gulp = &bytes[..bytes.len().min(PIPE_BUF)];
         self.when(PollFlags::OUT, |mut file| file.write(gulp))
     }
 

@@ -42,9 +42,8 @@ impl Seed {
         let grown = child.and_then(Tree::of);
         let grown = grown.map_err(|error| {
             let kind = match Errno::from_io_error(&error) {
-                Some(Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
-                    FaultKind::ResourcesExhausted
-                }
+                // As many processes as there may be.
+                Some(Errno::AGAIN) => FaultKind::ResourcesExhausted,
                 _ => Fault::from(&error).kind(),
             };
             let program = command.get_program().to_string_lossy();

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,9 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use everlink::http::{RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
-use everlink_handle::{Link, LinkOwner};
+use everlink_handle::Link;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Uri};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 use super::fault::fault;
 use super::fields;
 use super::road::Road;
-use crate::drive::{Hands, drive};
+use crate::drive::{Hands, drive, start};
 
 /// How long a connection is kept that nobody uses. Servers in use close theirs after 5 s, and a request that crosses with that is lost.
 const IDLE: Duration = Duration::from_secs(4);
@@ -37,32 +37,33 @@ const IDLE: Duration = Duration::from_secs(4);
 /// As many pieces of responses wait to be heard.
 const PIECES: usize = 16;
 
+/// How addresses of proxies begin.
+const PROXIES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
+
 /// A link to the server that the config names, driven by a task on the present runtime.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = everlink::Config::http("docs", "1.0", "https://example.com/mcp")?;
-/// let link = everlink_tokio::http::connect(config);
+/// let link = everlink_tokio::http::connect(config)?;
 /// println!("{}", link.call_tool("greet", serde_json::json!({"name": "Ada"})).await?.text());
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// # Panics
+/// # Errors
 ///
 /// Outside a runtime, and where the config is for another transport than HTTP.
-#[must_use]
-pub fn connect(config: Config) -> Link {
+pub fn connect(config: Config) -> io::Result<Link> {
     Connector::new().connect(config)
 }
 
-/// How to reach servers: with which credentials, fields and certificates.
-///
-/// Proxies are those that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+/// How to reach servers: with which credentials, fields and certificates, and through which proxy.
 #[derive(Clone, Default)]
 pub struct Connector {
     credentials: Option<Credentials>,
     fields: HeaderMap,
+    proxy: Option<String>,
     tls: Option<ClientConfig>,
 }
 
@@ -71,7 +72,8 @@ type Credentials = Arc<dyn Fn() -> Later<Option<String>> + Send + Sync>;
 type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Connector {
-    /// Without credentials, and with the certificate authorities that browsers trust.
+    /// Without credentials, with the certificate authorities that browsers trust, and through the proxies that the environment names
+    /// (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but for servers on this machine.
     #[must_use]
     pub fn new() -> Connector {
         Connector::default()
@@ -99,6 +101,23 @@ impl Connector {
         self
     }
 
+    /// Through this proxy: `http://user:password@example.com:3128`, or `socks5h://…`.
+    ///
+    /// # Errors
+    ///
+    /// When that is no address of a proxy.
+    pub fn with_proxy(mut self, url: &str) -> io::Result<Connector> {
+        let is_proxy = url.parse::<Uri>().is_ok_and(|uri| {
+            let scheme = uri.scheme_str();
+            uri.host().is_some() && scheme.is_some_and(|scheme| PROXIES.contains(&scheme))
+        });
+        if !is_proxy {
+            return Err(invalid("this is no address of a proxy"));
+        }
+        self.proxy = Some(url.to_owned());
+        Ok(self)
+    }
+
     /// With TLS set up so: other certificate authorities, a certificate of the client.
     #[must_use]
     pub fn with_tls(mut self, tls: ClientConfig) -> Connector {
@@ -108,21 +127,24 @@ impl Connector {
 
     /// A link to the server that the config names, driven by a task on the present runtime.
     ///
-    /// # Panics
+    /// # Errors
     ///
     /// Outside a runtime, and where the config is for another transport than HTTP.
-    #[must_use]
-    pub fn connect(self, config: Config) -> Link {
-        assert!(config.http.is_some(), "the config is not for HTTP");
-        let (link, owner): (Link, LinkOwner) = Link::new(config);
-        tokio::spawn(drive(owner, self.hands()));
-        link
+    pub fn connect(self, config: Config) -> io::Result<Link> {
+        if config.http.is_none() {
+            return Err(invalid(
+                "the config is not one for HTTP: `Config::http` makes those",
+            ));
+        }
+        let (link, owner) = Link::new(config);
+        start(drive(owner, self.hands()))?;
+        Ok(link)
     }
 
     /// The hands alone, for whoever drives a machine of another kind.
     #[must_use]
     pub fn hands(self) -> Exchanges {
-        let road = Road::new();
+        let road = Road::new(self.proxy.as_deref());
         let builder = HttpsConnectorBuilder::new();
         let builder = match self.tls {
             Some(tls) => builder.with_tls_config(tls),
@@ -152,10 +174,8 @@ impl Connector {
     }
 }
 
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connector")
-    }
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 /// The hands of a client over HTTP.
@@ -254,14 +274,6 @@ impl Hands for Exchanges {
             self.under_way.remove(&stream);
         }
         Poll::Ready((epoch, input))
-    }
-}
-
-impl fmt::Debug for Exchanges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut it = f.debug_struct("Exchanges");
-        it.field("under_way", &self.under_way.len());
-        it.finish_non_exhaustive()
     }
 }
 

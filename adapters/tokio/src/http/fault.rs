@@ -13,7 +13,8 @@ pub(super) fn fault(error: &(dyn Error + 'static)) -> Fault {
     let causes = || successors(Some(error), |error| cause(*error));
     // What lies deepest says best what it was.
     let kind = causes().filter_map(kind).last();
-    let words: Vec<_> = causes().map(ToString::to_string).collect();
+    let mut words: Vec<_> = causes().map(ToString::to_string).collect();
+    words.dedup();
     Fault::with_detail(kind.unwrap_or(FaultKind::Other), words.join(": "))
 }
 

@@ -12,7 +12,6 @@ mod fault;
 #[cfg(feature = "http-client")]
 mod road;
 #[cfg(feature = "http-server")]
-#[cfg(any())]
 mod server;
 
 #[cfg(feature = "axum")]
@@ -20,8 +19,7 @@ pub use self::axum::router;
 #[cfg(feature = "http-client")]
 pub use client::{Connector, Exchanges, connect};
 #[cfg(feature = "http-server")]
-#[cfg(any())]
-pub use server::{Front, User, serve};
+pub use server::{Front, Gate, Reply, User, serve};
 
 use ::http::HeaderMap;
 use everlink::http::Fields;

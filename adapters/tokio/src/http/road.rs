@@ -1,9 +1,10 @@
-//! How a server is reached: by its name, directly or through the proxy that the environment names. Knows no message.
+//! How a server is reached: by its name, directly or through a proxy. Knows no message.
 
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,19 +30,32 @@ pub(super) struct Road {
 }
 
 impl Road {
-    pub(super) fn new() -> Road {
+    /// Through this proxy, or through those that the environment names.
+    pub(super) fn new(proxy: Option<&str>) -> Road {
         let mut direct = HttpConnector::new_with_resolver(Names(GaiResolver::new()));
         direct.enforce_http(false);
         direct.set_nodelay(true);
+        let proxies = match proxy {
+            Some(proxy) => Matcher::builder().all(proxy).build(),
+            None => Matcher::from_env(),
+        };
         Road {
             direct,
-            proxies: Arc::new(Matcher::from_env()),
+            proxies: Arc::new(proxies),
         }
+    }
+
+    /// The proxy on the way, if there is one. No proxy knows the way to this machine itself.
+    fn proxy(&self, uri: &Uri) -> Option<Intercept> {
+        let host = uri.host()?;
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+        self.proxies.intercept(uri).filter(|_| !is_here)
     }
 
     /// What a proxy wants to hear with a request that it passes on. What it hears with a tunnel is said when that is built.
     pub(super) fn proxy_authorization(&self, uri: &Uri) -> Option<HeaderValue> {
-        let proxy = self.proxies.intercept(uri)?;
+        let proxy = self.proxy(uri)?;
         let is_passed_on = !is_tunnelled(&proxy, uri);
         proxy.basic_auth().filter(|_| is_passed_on).cloned()
     }
@@ -57,7 +71,7 @@ impl Service<Uri> for Road {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (mut direct, proxy) = (self.direct.clone(), self.proxies.intercept(&uri));
+        let (mut direct, proxy) = (self.direct.clone(), self.proxy(&uri));
         Box::pin(async move {
             let Some(proxy) = proxy else {
                 return Ok(Way::new(direct.call(uri).await?, false));
@@ -69,7 +83,11 @@ impl Service<Uri> for Road {
                 if let Some((user, password)) = proxy.raw_auth() {
                     socks = socks.with_auth(user.to_owned(), password.to_owned());
                 }
-                socks.call(uri).await?
+                // Left to itself, it takes every server for one of HTTPS.
+                let is_https = uri.scheme_str() == Some("https");
+                let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+                let to = format!("{}:{port}", uri.host().unwrap_or_default());
+                socks.call(to.parse()?).await?
             } else if is_tunnelled(&proxy, &uri) {
                 let mut tunnel = Tunnel::new(at, direct);
                 if let Some(authorization) = proxy.basic_auth() {

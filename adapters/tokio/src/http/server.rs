@@ -1,1 +1,416 @@
+//! The hands of a server over HTTP: `Gate` lets requests in from hyper, whoever runs that, and `Front` carries them to the machine and back.
 
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use everlink::http::{RequestHead, ResponseHead, Verb};
+use everlink::server::{Config, Http, Server};
+use everlink::{Epoch, Fault, FaultKind, Input, Output, StreamId};
+use everlink_handle::{Service, ServiceOwner};
+use http::header::HOST;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::fields;
+use crate::drive::{self, Handler, Hands};
+
+/// As many pieces of requests wait to be heard.
+const PIECES: usize = 64;
+
+/// How long to wait where the system has no descriptor left for another connection: it would say so again at once.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Serves HTTP on this listener, with tasks on the present runtime, until the service is shut down.
+///
+/// Where the config says nothing of HTTP, it is served to this machine alone. With [`Service::shutdown`], nothing new is taken and what is in
+/// flight has a while, as the config says; then the listener and all connections are closed.
+///
+/// ```no_run
+/// use everlink::server::{Config, Offer, Request};
+/// use everlink::{ErrorObject, Payload};
+/// use everlink_tokio::{Context, http, secret};
+///
+/// async fn answer(request: Request, context: Context) -> Result<Payload, ErrorObject> {
+///     todo!("what {} wants", request.method)
+/// }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+/// let config = Config::new(Offer::new("docs", "1.0"), secret());
+/// let service = http::serve(listener, config, answer);
+/// tokio::signal::ctrl_c().await?;
+/// service.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Panics
+///
+/// Outside a runtime.
+pub fn serve(listener: TcpListener, config: Config, handler: impl Handler) -> Service {
+    let flush = config.flush;
+    let (gate, service, driver) = open(config, handler);
+    let driver = tokio::spawn(driver);
+    // What was waited for with `shutdown` is over when the owner is dropped: here, after the last connection.
+    tokio::spawn(async move { drop(gate.listen(listener, driver, flush).await) });
+    service
+}
+
+/// A server, the gate to it, and what drives it until it is closed.
+pub(super) fn open(
+    mut config: Config,
+    handler: impl Handler,
+) -> (Gate, Service, impl Future<Output = ServiceOwner> + Send) {
+    config.http.get_or_insert_with(Http::new);
+    let (service, owner) = Service::new(Server::new(config));
+    let (gate, front) = Front::new();
+    (gate, service, drive::serve(owner, front, handler))
+}
+
+/// Who asks, as a layer of the application found out that checked the credentials: an extension of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User(pub String);
+
+/// Where requests come in.
+#[derive(Clone)]
+pub struct Gate {
+    next: Arc<AtomicU64>,
+    /// What is read. It has a bound: who reads waits for who listens.
+    arrivals: mpsc::Sender<Arrival>,
+    /// What else there is.
+    told: mpsc::UnboundedSender<Input<'static>>,
+}
+
+/// A request, or more of it.
+enum Arrival {
+    Begun(StreamId, Box<RequestHead<'static>>, oneshot::Sender<Answer>),
+    More(Input<'static>),
+}
+
+/// How a response begins, and where the rest of it will come from if that is not all.
+struct Answer {
+    head: Box<ResponseHead<'static>>,
+    first: Bytes,
+    rest: Option<mpsc::UnboundedReceiver<Piece>>,
+}
+
+impl Answer {
+    /// Nobody is there to answer.
+    fn unavailable() -> Answer {
+        Answer {
+            head: Box::new(ResponseHead::new(503)),
+            first: Bytes::new(),
+            rest: None,
+        }
+    }
+}
+
+/// More of a response. The last one is `None`; without it, the response was cut.
+type Piece = Option<Bytes>;
+
+impl Gate {
+    /// Lets all in who come to this listener, until the end; then lets none in, and gives those who are inside so long to leave.
+    pub async fn listen<T>(
+        &self,
+        listener: TcpListener,
+        end: impl Future<Output = T>,
+        patience: Duration,
+    ) -> T {
+        let (graceful, mut end) = (GracefulShutdown::new(), pin!(end));
+        let mut connections = JoinSet::new();
+        let ended = loop {
+            let accepted = tokio::select! {
+                ended = &mut end => break ended,
+                accepted = listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            let Ok((socket, _)) = accepted else {
+                sleep(BREATH).await;
+                continue;
+            };
+            // It is slower without, no more.
+            let _ = socket.set_nodelay(true);
+            let gate = self.clone();
+            let service = service_fn(move |request| {
+                let gate = gate.clone();
+                async move { Ok::<_, Infallible>(gate.answer(request).await) }
+            });
+            let mut http = http1::Builder::new();
+            let http = http.timer(TokioTimer::new());
+            connections.spawn(graceful.watch(http.serve_connection(TokioIo::new(socket), service)));
+        };
+        drop(listener);
+        let _ = timeout(patience, graceful.shutdown()).await;
+        ended
+    }
+
+    /// Answers one request. To drop this, or the body of the response before its end, says that the client is gone.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Reply>
+    where
+        B: Body<Data = Bytes, Error: Display>,
+    {
+        let stream = StreamId::new(self.next.fetch_add(1, Ordering::Relaxed));
+        let presence = Presence {
+            stream,
+            told: self.told.clone(),
+            heard_all: false,
+        };
+        // Dropped before the presence, so that nobody hears of a request after its client is known to be gone.
+        let (answer, mut answered) = oneshot::channel();
+        let (parts, body) = request.into_parts();
+        let begun = Arrival::Begun(stream, Box::new(head(&parts)), answer);
+        // Where nobody listens any more, the channel for the answer is closed, too.
+        let _ = self.arrivals.send(begun).await;
+        let answer = tokio::select! {
+            answer = &mut answered => answer,
+            () = self.read(stream, body) => answered.await,
+        };
+        Reply::respond(answer.unwrap_or_else(|_| Answer::unavailable()), presence)
+    }
+
+    async fn read<B>(&self, stream: StreamId, body: B)
+    where
+        B: Body<Data = Bytes, Error: Display>,
+    {
+        let mut body = pin!(body);
+        let faults = loop {
+            let bytes = match body.frame().await {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => {
+                    break vec![Fault::with_detail(FaultKind::Read, error.to_string())];
+                }
+                None => break Vec::new(),
+            };
+            let bytes = Vec::from(bytes).into();
+            self.arrived(Input::Bytes { stream, bytes }).await;
+        };
+        let faults = faults.into();
+        self.arrived(Input::End { stream, faults }).await;
+    }
+
+    async fn arrived(&self, input: Input<'static>) {
+        let _ = self.arrivals.send(Arrival::More(input)).await;
+    }
+}
+
+fn head(parts: &Parts) -> RequestHead<'static> {
+    let target = parts
+        .uri
+        .path_and_query()
+        .map_or("/", |target| target.as_str());
+    let mut fields = fields(&parts.headers);
+    if let Some(host) = parts.uri.authority().filter(|_| !fields.has(HOST.as_str())) {
+        fields.push(HOST.as_str(), host.to_string());
+    }
+    let verb = Verb::parse(parts.method.as_str());
+    let head = RequestHead::new(verb, target.to_owned()).with_fields(fields);
+    match parts.extensions.get::<User>() {
+        Some(User(name)) => head.by(name.clone()),
+        None => head,
+    }
+}
+
+/// The hands of a server over HTTP.
+pub struct Front {
+    /// Those who wait for their answer to begin.
+    waiting: HashMap<StreamId, oneshot::Sender<Answer>>,
+    /// Those whose answer goes on.
+    begun: HashMap<StreamId, mpsc::UnboundedSender<Piece>>,
+    arrivals: mpsc::Receiver<Arrival>,
+    tells: mpsc::UnboundedReceiver<Input<'static>>,
+}
+
+impl Front {
+    /// Hands, and the gate through which requests come to them.
+    #[must_use]
+    pub fn new() -> (Gate, Front) {
+        let (sender, arrivals) = mpsc::channel(PIECES);
+        let (told, tells) = mpsc::unbounded_channel();
+        let gate = Gate {
+            next: Arc::new(AtomicU64::new(StreamId::DUPLEX.number() + 1)),
+            arrivals: sender,
+            told,
+        };
+        let front = Front {
+            waiting: HashMap::new(),
+            begun: HashMap::new(),
+            arrivals,
+            tells,
+        };
+        (gate, front)
+    }
+
+    fn forget(&mut self, stream: StreamId) {
+        self.waiting.remove(&stream);
+        self.begun.remove(&stream);
+    }
+}
+
+impl Hands for Front {
+    fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
+        let bytes = Bytes::copy_from_slice(bytes);
+        // Whoever is gone meanwhile hears nothing.
+        match output {
+            Output::Response {
+                stream,
+                head,
+                is_whole,
+                ..
+            } => {
+                let Some(answer) = self.waiting.remove(&stream) else {
+                    return;
+                };
+                let mut rest = None;
+                if !is_whole {
+                    let (sender, receiver) = mpsc::unbounded_channel();
+                    self.begun.insert(stream, sender);
+                    rest = Some(receiver);
+                }
+                let first = bytes;
+                let _ = answer.send(Answer { head, first, rest });
+            }
+            Output::Write { stream, .. } => {
+                if let Some(rest) = self.begun.get(&stream) {
+                    let _ = rest.send(Some(bytes));
+                }
+            }
+            Output::Finish { stream, .. } => {
+                if let Some(rest) = self.begun.remove(&stream) {
+                    let _ = rest.send(None);
+                }
+            }
+            Output::Abort { stream, .. } => self.forget(stream),
+            Output::Release { .. } => {
+                self.waiting.clear();
+                self.begun.clear();
+            }
+            // The rest is for clients.
+            _ => {}
+        }
+    }
+
+    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<(Epoch, Input<'static>)> {
+        loop {
+            let mut heard = self.tells.poll_recv(cx).map(|it| it.map(Arrival::More));
+            if heard.is_pending() && reads {
+                heard = self.arrivals.poll_recv(cx);
+            }
+            let input = match heard {
+                Poll::Ready(Some(Arrival::Begun(_, _, answer))) if answer.is_closed() => continue,
+                Poll::Ready(Some(Arrival::Begun(stream, head, answer))) => {
+                    self.waiting.insert(stream, answer);
+                    Input::Request { stream, head }
+                }
+                Poll::Ready(Some(Arrival::More(input))) => input,
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            };
+            if let Input::WriteFailed { stream, .. } = input {
+                self.forget(stream);
+            }
+            return Poll::Ready((Epoch::FIRST, input));
+        }
+    }
+}
+
+/// A client that is there. Dropped before all was said to it, it tells that the client is gone.
+struct Presence {
+    stream: StreamId,
+    told: mpsc::UnboundedSender<Input<'static>>,
+    heard_all: bool,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if !self.heard_all {
+            let (stream, faults) = (self.stream, vec![FaultKind::Closed.into()].into());
+            let _ = self.told.send(Input::WriteFailed { stream, faults });
+        }
+    }
+}
+
+/// The body of a response.
+pub struct Reply {
+    first: Bytes,
+    rest: Option<mpsc::UnboundedReceiver<Piece>>,
+    presence: Presence,
+}
+
+impl Reply {
+    fn respond(answer: Answer, presence: Presence) -> Response<Reply> {
+        let mut response = Response::builder().status(answer.head.status);
+        for (name, value) in answer.head.fields.iter() {
+            response = response.header(name, value);
+        }
+        let mut reply = Reply {
+            first: answer.first,
+            rest: answer.rest,
+            presence,
+        };
+        reply.presence.heard_all = reply.is_end_stream();
+        response.body(reply).expect("what a machine says is HTTP")
+    }
+
+    fn took(&mut self, bytes: Bytes) -> Frame<Bytes> {
+        let (stream, len) = (self.presence.stream, bytes.len());
+        let _ = self.presence.told.send(Input::Sent { stream, len });
+        Frame::data(bytes)
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let first = std::mem::take(&mut self.first);
+        let piece = match &mut self.rest {
+            _ if !first.is_empty() => Some(Some(first)),
+            Some(rest) => ready!(rest.poll_recv(cx)),
+            None => Some(None),
+        };
+        let frame = match piece {
+            Some(Some(bytes)) => Some(Ok(self.took(bytes))),
+            Some(None) => {
+                self.rest = None;
+                None
+            }
+            // The machine cut it short, or is gone.
+            None => Some(Err(io::ErrorKind::ConnectionAborted.into())),
+        };
+        self.presence.heard_all = self.is_end_stream();
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_empty() && self.rest.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.rest {
+            Some(_) => SizeHint::new(),
+            None => SizeHint::with_exact(self.first.len() as u64),
+        }
+    }
+}

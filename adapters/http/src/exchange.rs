@@ -1,0 +1,162 @@
+//! One exchange: a request and its response, on a thread of its own. Knows not what they are about, nor what else is under way.
+
+use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use everlink::http::{Fields, RequestHead, ResponseHead, Verb};
+use everlink::{Fault, FaultKind, Input, StreamId};
+use ureq::http::{HeaderValue, Request, Response, header, request};
+use ureq::{Agent, Body};
+
+use crate::driver::News;
+use crate::fault::fault;
+use crate::line::Line;
+use crate::{Setup, THREAD_NAME};
+
+/// The most that is read at once.
+const CHUNK: usize = 64 << 10;
+
+/// An exchange as the driver holds it.
+pub(crate) struct Exchange {
+    line: Line,
+    buffers: Sender<Vec<u8>>,
+}
+
+impl Exchange {
+    /// Begins one over this line, which tells what happens to it to `post`, its end last.
+    pub(crate) fn begin(
+        stream: StreamId,
+        head: Box<RequestHead<'static>>,
+        body: Vec<u8>,
+        line: Line,
+        setup: &Arc<Setup>,
+        post: &Sender<News>,
+    ) -> io::Result<Exchange> {
+        let (buffers, returned) = mpsc::channel();
+        let (len, teller) = (body.len(), post.clone());
+        line.when_sent(move || {
+            let _ = teller.send(News::Input(stream, Input::Sent { stream, len }));
+        });
+        let carrier = Carrier {
+            stream,
+            head,
+            body,
+            agent: line.agent.clone(),
+            setup: Arc::clone(setup),
+            post: post.clone(),
+            returned,
+        };
+        let thread = thread::Builder::new().name(THREAD_NAME.into());
+        thread.spawn(|| carrier.run())?;
+        Ok(Exchange { line, buffers })
+    }
+
+    /// The last chunk was taken; the next one may be read, into its buffer.
+    pub(crate) fn read_on(&self, buffer: Vec<u8>) {
+        // One that has ended reads no more.
+        let _ = self.buffers.send(buffer);
+    }
+
+    /// Ends it at once, whatever it is at.
+    pub(crate) fn cut(self) {
+        self.line.cut();
+    }
+
+    /// It has ended; its line can be used again.
+    pub(crate) fn into_line(self) -> Line {
+        self.line
+    }
+}
+
+/// An exchange as its thread has it.
+struct Carrier {
+    stream: StreamId,
+    head: Box<RequestHead<'static>>,
+    body: Vec<u8>,
+    agent: Agent,
+    setup: Arc<Setup>,
+    post: Sender<News>,
+    /// The buffers of chunks that were taken. There are no more when the exchange was cut.
+    returned: Receiver<Vec<u8>>,
+}
+
+impl Carrier {
+    fn run(self) {
+        // Whoever gives out credentials may panic, and the machine waits for an end.
+        let result = catch_unwind(AssertUnwindSafe(|| self.carry()));
+        let panicked = || Fault::with_detail(FaultKind::Other, "the exchange panicked");
+        let fault = result.unwrap_or_else(|_| Err(panicked())).err();
+        let (stream, faults) = (self.stream, Vec::from_iter(fault).into());
+        self.tell(Input::End { stream, faults });
+    }
+
+    fn carry(&self) -> Result<(), Fault> {
+        let request = self.request()?;
+        let response = match self.head.verb {
+            Verb::Post => self.agent.run(request.body(&*self.body).map_err(unfit)?),
+            _ => self.agent.run(request.body(()).map_err(unfit)?),
+        };
+        let response = response.map_err(fault)?;
+        let stream = self.stream;
+        let head = Box::new(head_of(&response));
+        self.tell(Input::Response { stream, head });
+        self.read(response.into_body())
+    }
+
+    fn request(&self) -> Result<request::Builder, Fault> {
+        let mut request = Request::builder()
+            .method(self.head.verb.as_str())
+            .uri(&*self.head.target);
+        for (name, value) in self.head.fields.iter() {
+            request = request.header(name, value);
+        }
+        for (name, value) in &self.setup.fields {
+            request = request.header(name, value);
+        }
+        let credentials = self.setup.credentials.as_ref().and_then(|ask| ask());
+        if let (Some(credentials), Some(fields)) = (credentials, request.headers_mut()) {
+            let mut value = HeaderValue::try_from(credentials).map_err(unfit)?;
+            value.set_sensitive(true);
+            fields.insert(header::AUTHORIZATION, value);
+        }
+        Ok(request)
+    }
+
+    /// Tells of the body as it arrives, a chunk at a time.
+    fn read(&self, body: Body) -> Result<(), Fault> {
+        let mut body = body.into_reader();
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match body.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(len) => chunk.truncate(len),
+                Err(error) => return Err(fault(error.into())),
+            }
+            let _ = self.post.send(News::Chunk(self.stream, chunk));
+            match self.returned.recv() {
+                Ok(buffer) => chunk = buffer,
+                Err(_) => return Ok(()),
+            }
+            chunk.resize(CHUNK, 0);
+        }
+    }
+
+    /// A driver that is gone need not know.
+    fn tell(&self, input: Input<'static>) {
+        let _ = self.post.send(News::Input(self.stream, input));
+    }
+}
+
+fn head_of(response: &Response<Body>) -> ResponseHead<'static> {
+    let fields = response.headers().iter();
+    let fields = fields.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+    ResponseHead::new(response.status().as_u16()).with_fields(Fields::from_iter(fields))
+}
+
+/// What was to be sent is no HTTP. The words of these errors quote no value.
+fn unfit(error: impl ToString) -> Fault {
+    Fault::with_detail(FaultKind::Other, error.to_string())
+}

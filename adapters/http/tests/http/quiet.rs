@@ -1,0 +1,52 @@
+//! One test at a time, after which nothing is left of it.
+
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a busy machine. No verdict depends on it, but that something hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// To be made before anything else in a test, so that it is dropped last: it waits until no thread of a link and no socket is left.
+pub(crate) struct Quiet(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl Quiet {
+    pub(crate) fn please() -> Quiet {
+        Quiet(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            return;
+        }
+        until("nothing is left", || threads() + sockets() == 0);
+    }
+}
+
+/// Waits until it is so.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "it is not so that {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How many threads there are that links began, where the system tells.
+pub(crate) fn threads() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "everlink-http").count()
+}
+
+fn sockets() -> usize {
+    let files = fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    let is_socket = |target: &std::path::PathBuf| target.to_string_lossy().starts_with("socket:");
+    targets.filter(is_socket).count()
+}

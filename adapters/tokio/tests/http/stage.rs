@@ -1,0 +1,240 @@
+//! What all tests have in common: a runtime of which nothing may be left, a server with a few tools, and links to it.
+
+use std::fs;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use everlink::protocol::{ServerCapabilities, code};
+use everlink::server::{self, Offer, Progress, Request};
+use everlink::{Config, Dialect, ErrorObject, Payload, Watch};
+use everlink_tokio::{Context, Handler, Link, Service, http, secret};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Notify, mpsc};
+
+/// Long enough for the slowest machine: nothing is concluded from how long something takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the threads of runtimes are called.
+const THREAD: &str = "on-stage";
+
+/// Those who count what is left must not count what others have.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs a test on a runtime of its own, and requires that nothing is left of it: no task, no descriptor, no thread.
+pub(crate) fn alone<T>(test: impl Future<Output = T>) -> T {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // The first runtime of a process opens what all of them share.
+    drop(runtime());
+    let before = descriptors();
+    let runtime = runtime();
+    let inside = descriptors();
+    let outcome = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
+    let outcome = outcome.expect("the test ends");
+    eventually("tasks", 0, || runtime.metrics().num_alive_tasks());
+    eventually("descriptors of the test", inside, descriptors);
+    drop(runtime);
+    eventually("descriptors", before, descriptors);
+    eventually("threads", 0, threads);
+    outcome
+}
+
+pub(crate) fn runtime() -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder
+        .worker_threads(2)
+        .thread_name(THREAD)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime")
+}
+
+fn descriptors() -> usize {
+    let listed = fs::read_dir("/proc/self/fd");
+    listed.map_or(0, Iterator::count)
+}
+
+/// How many threads of runtimes this process has; those that run tests do not count.
+fn threads() -> usize {
+    let listed = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let names =
+        listed.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.trim_end() == THREAD).count()
+}
+
+fn eventually(what: &str, wanted: usize, count: impl Fn() -> usize) {
+    let start = Instant::now();
+    while count() != wanted {
+        let left = count();
+        assert!(start.elapsed() < PATIENCE, "{what}: {left} for {wanted}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Both ways to speak.
+pub(crate) const ERAS: [Dialect; 2] = [Dialect::Legacy, Dialect::Modern];
+
+/// A link to a server at this address.
+pub(crate) fn link(address: SocketAddr, dialect: Dialect) -> Link {
+    http::connect(config(address, dialect)).expect("a runtime")
+}
+
+pub(crate) fn config(address: SocketAddr, dialect: Dialect) -> Config {
+    let url = format!("http://{address}/mcp");
+    let mut config = Config::http("tests", "1.0", &url).expect("a URL");
+    config.dialect = dialect;
+    config.watch = Watch::none();
+    // Tests come back at once.
+    let retry = &mut config.policy.retry;
+    retry.first = Duration::from_millis(1);
+    retry.floor = Duration::from_millis(1);
+    config
+}
+
+/// A server on this machine, and what its tools tell.
+pub(crate) struct Shop {
+    pub(crate) address: SocketAddr,
+    pub(crate) service: Service,
+    pub(crate) tools: Tools,
+}
+
+/// What tests see of the tools of a server.
+pub(crate) struct Tools {
+    /// The name of each tool that began, `held` where a held one was let go, and `unwanted` where one was dropped before it was done.
+    pub(crate) told: mpsc::UnboundedReceiver<String>,
+    /// Lets a tool go that is held.
+    pub(crate) release: Arc<Notify>,
+}
+
+impl Tools {
+    pub(crate) async fn tell(&mut self) -> String {
+        self.told.recv().await.expect("the server lives")
+    }
+}
+
+impl Shop {
+    pub(crate) async fn open() -> Shop {
+        Shop::open_at(SocketAddr::from(([127, 0, 0, 1], 0))).await
+    }
+
+    pub(crate) async fn open_at(address: SocketAddr) -> Shop {
+        Shop::open_with(address, offer()).await
+    }
+
+    pub(crate) async fn open_with(address: SocketAddr, config: server::Config) -> Shop {
+        let listener = TcpListener::bind(address).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (tools, handler) = tools();
+        Shop {
+            address,
+            service: http::serve(listener, config, handler),
+            tools,
+        }
+    }
+
+    pub(crate) async fn close(self) {
+        self.service.shutdown().await.expect("it ends");
+    }
+}
+
+pub(crate) fn offer() -> server::Config {
+    let capabilities = ServerCapabilities::default()
+        .with_tools(true)
+        .with_resources(true, true);
+    let offer = Offer::new("shop", "1.0").with_capabilities(capabilities);
+    server::Config::new(offer, secret())
+}
+
+/// The tools: `ask` asks who is there, `count` counts to three aloud, `echo` says what it is told, `fall` panics, `hang` is silent for ever,
+/// `hold` says that it runs and is held until it is let go, and `who` says for whom it is.
+pub(crate) fn tools() -> (Tools, impl Handler) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let release = Arc::new(Notify::new());
+    let tools = Tools {
+        told,
+        release: Arc::clone(&release),
+    };
+    let handler =
+        move |request, context| serve(request, context, tell.clone(), Arc::clone(&release));
+    (tools, handler)
+}
+
+async fn serve(
+    request: Request,
+    context: Context,
+    tell: mpsc::UnboundedSender<String>,
+    release: Arc<Notify>,
+) -> Result<Payload, ErrorObject> {
+    if request.method == "tools/list" {
+        let tools = ["ask", "count", "echo", "fall", "hang", "hold", "who"];
+        let tools = tools.map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+        return Ok(payload(&json!({"tools": tools})));
+    }
+    if request.method != "tools/call" {
+        return Err(ErrorObject::new(code::METHOD_NOT_FOUND, "no such method"));
+    }
+    let params = request.params.expect("a call has parameters");
+    let params: Value = params.parse().expect("JSON");
+    let name = params["name"].as_str().expect("a name").to_owned();
+    let _ = tell.send(name.clone());
+    let text = match &*name {
+        "ask" => {
+            let form = json!({"message": "Who is there?", "requestedSchema": {"type": "object", "properties": {}}});
+            let answer = context.ask("elicitation/create", Some(payload(&form)));
+            let answer = answer.await.expect("an owner").expect("an answer");
+            answer.as_str().to_owned()
+        }
+        "count" => {
+            for number in 1..=3 {
+                context.progress(Progress::new(f64::from(number)).of(3.0));
+            }
+            "three".to_owned()
+        }
+        "echo" => params["arguments"]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        "fall" => panic!("as was asked for"),
+        "hang" => {
+            let _unwanted = Unwanted(Some(tell));
+            std::future::pending().await
+        }
+        "hold" => {
+            let mut unwanted = Unwanted(Some(tell.clone()));
+            context.progress(Progress::new(1.0));
+            release.notified().await;
+            unwanted.0 = None;
+            let _ = tell.send("held".to_owned());
+            let times = params["arguments"]["times"].as_u64().unwrap_or(1);
+            "held".repeat(usize::try_from(times).expect("a number"))
+        }
+        "who" => request.user.unwrap_or_default().into(),
+        _ => return Err(ErrorObject::new(code::INVALID_PARAMS, "no such tool")),
+    };
+    Ok(payload(
+        &json!({"content": [{"type": "text", "text": text}]}),
+    ))
+}
+
+struct Unwanted(Option<mpsc::UnboundedSender<String>>);
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        if let Some(tell) = &self.0 {
+            let _ = tell.send("unwanted".to_owned());
+        }
+    }
+}
+
+pub(crate) fn payload(value: &Value) -> Payload {
+    Payload::of(value).expect("JSON")
+}
+
+/// Says this to the tool that says it again.
+pub(crate) async fn echo(link: &Link, text: &str) -> String {
+    let call = link.call_tool("echo", json!({"text": text}));
+    call.await.expect("an echo").text()
+}
