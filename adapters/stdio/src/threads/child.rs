@@ -7,18 +7,15 @@ use std::process::Command;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, Output};
+use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, LAST_WORDS, Output};
 
 use super::ends::{Heard, Reader, Writer, spawn};
 use super::inbox::{Inbox, inbox};
 use crate::drive::Hands;
 use crate::system::tree::{Pipes, Seed, Tree};
 
-/// The end of the output, the exit and the last words come together when a child ends, and in any order: each has a thread of its own. So long
-/// they wait for each other, and no longer: somebody else may hold the pipes, and that one is empty cannot be seen by who blocks on it.
-const MOMENT: Duration = Duration::from_millis(100);
-/// How much is heard before the exit is told, at most.
-const LAST_WORDS: usize = 1 << 20;
+/// How much of what a child left behind in its pipes is heard before its exit is told.
+const LEFT_BEHIND: usize = 1 << 20;
 
 /// One child after another.
 pub(crate) struct Children {
@@ -44,7 +41,9 @@ struct Life {
     is_mourned: bool,
 }
 
-/// What was seen of its end and is not told yet.
+/// What was seen of its end and is not told yet. The exit, the end of the output and the last words come together, in any order: each
+/// has a thread of its own. They wait for each other, and not for long: somebody else may hold the pipes, and that one is empty cannot be seen
+/// by who blocks on it.
 struct Parting {
     since: Instant,
     /// How it exited.
@@ -52,7 +51,7 @@ struct Parting {
     /// How its output ended.
     end: Option<Vec<Fault>>,
     /// How much was heard since.
-    last_words: usize,
+    left_behind: usize,
 }
 
 /// What a thread tells.
@@ -227,13 +226,13 @@ impl Life {
             since: Instant::now(),
             exit: None,
             end: None,
-            last_words: 0,
+            left_behind: 0,
         })
     }
 
     fn count(&mut self, heard: usize) {
         if let Some(parting) = &mut self.parting {
-            parting.last_words += heard;
+            parting.left_behind += heard;
         }
     }
 
@@ -243,7 +242,7 @@ impl Life {
         let parting = self.parting.take_if(|parting| {
             let is_all = is_heard && (self.is_mourned || parting.exit.is_some());
             let is_over = is_silent && parting.moment().is_zero();
-            is_all || is_over || parting.last_words >= LAST_WORDS
+            is_all || is_over || parting.left_behind >= LEFT_BEHIND
         });
         self.is_mourned |= parting
             .as_ref()
@@ -255,6 +254,6 @@ impl Life {
 impl Parting {
     /// What is left of the moment.
     fn moment(&self) -> Duration {
-        MOMENT.saturating_sub(self.since.elapsed())
+        LAST_WORDS.saturating_sub(self.since.elapsed())
     }
 }

@@ -1,6 +1,5 @@
 //! The hands of a server on the standard streams of its process: a thread at each of them. Decides nothing.
 
-use std::fs::File;
 use std::io;
 use std::mem;
 use std::task::Waker;
@@ -34,10 +33,10 @@ impl Hands for Streams {
         let (input, output) = own::take()?;
         let [said, wrote] = [inbox.slot(), inbox.slot()];
         let streams = Streams {
-            input: Reader::new(File::from(input), move |heard| {
+            input: Reader::new(input, move |heard| {
                 said.post(News::Input(heard));
             })?,
-            output: Writer::new(File::from(output), move |written| {
+            output: Writer::new(output, move |written| {
                 wrote.post(News::Output(written));
             })?,
             held: None,

@@ -66,11 +66,32 @@ impl OwnStream {
     }
 }
 
-impl From<OwnStream> for File {
-    /// For who may block on it.
-    fn from(stream: OwnStream) -> File {
-        stream.0
+/// Blocks, whether the stream does or not.
+impl Read for OwnStream {
+    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        poll([Some(PollFd::new(&self.0, PollFlags::IN))], None)?;
+        passing(self.try_read(chunk))
     }
+}
+
+/// Blocks, whether the stream does or not.
+impl Write for OwnStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        poll([Some(PollFd::new(&self.0, PollFlags::OUT))], None)?;
+        passing(self.try_write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where somebody else was faster, it is to be tried again.
+fn passing<T>(touched: io::Result<T>) -> io::Result<T> {
+    touched.map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => ErrorKind::Interrupted.into(),
+        _ => error,
+    })
 }
 
 impl AsFd for OwnStream {

@@ -5,7 +5,7 @@
 )]
 
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, IntoRawHandle, OwnedHandle};
 
 use windows_sys::Win32::Foundation::{HANDLE_FLAG_INHERIT, SetHandleInformation};
@@ -37,10 +37,19 @@ pub fn take() -> io::Result<(OwnStream, OwnStream)> {
     Ok((input, output))
 }
 
-impl From<OwnStream> for File {
-    /// For who may block on it.
-    fn from(stream: OwnStream) -> File {
-        stream.0
+impl Read for OwnStream {
+    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        self.0.read(chunk)
+    }
+}
+
+impl Write for OwnStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
