@@ -1,10 +1,13 @@
 //! The driver of a client link: the one thread that owns the machine, and does nothing but carry.
 
+use std::convert::Infallible;
 use std::io;
 use std::process::Command;
+use std::task::Waker;
 use std::thread;
+use std::time::Duration;
 
-use everlink::{Config, Instant, StreamId};
+use everlink::{Config, Epoch, Input, Instant, Output, StreamId};
 use everlink_handle::{Link, LinkOwner};
 
 use crate::system::Children;
@@ -19,8 +22,33 @@ use crate::system::Children;
 ///
 /// When the system has no thread or descriptor left for it. That the command cannot be started is told by the link.
 pub fn connect(command: Command, config: Config) -> io::Result<Link> {
+    connect_by::<Children>(command, config)
+}
+
+/// Hands for one child after another.
+pub(crate) trait Hands: Send + Sized + 'static {
+    /// Children of this command. The waker ends a wait.
+    fn new(command: Command) -> io::Result<(Self, Waker)>;
+
+    /// Carries out one output, whose bytes are all of `buf`, and says what came of it at once.
+    fn perform(
+        &mut self,
+        output: Output<Infallible>,
+        buf: &mut Vec<u8>,
+    ) -> Option<(Epoch, Input<'static>)>;
+
+    /// Sleeps until something happens, or for so long at most, and tells what happened. The output of the child is read if `reads`.
+    fn wait(
+        &mut self,
+        at_most: Option<Duration>,
+        reads: bool,
+        tell: impl FnMut(Epoch, Input<'_>),
+    ) -> io::Result<()>;
+}
+
+pub(crate) fn connect_by<H: Hands>(command: Command, config: Config) -> io::Result<Link> {
     let (link, owner) = Link::new(config);
-    let (children, waker) = Children::new(command)?;
+    let (children, waker) = H::new(command)?;
     // Whatever waits already is seen at the first turn.
     let _ = owner.belongs_to(&waker);
     let thread = thread::Builder::new().name("everlink".into());
@@ -28,7 +56,7 @@ pub fn connect(command: Command, config: Config) -> io::Result<Link> {
     Ok(link)
 }
 
-fn drive(mut owner: LinkOwner, mut children: Children) {
+fn drive(mut owner: LinkOwner, mut children: impl Hands) {
     let clock = Clock::start();
     let mut buf = Vec::new();
     loop {

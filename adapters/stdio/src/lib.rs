@@ -25,15 +25,30 @@
 //! A server process leads a process group of its own, and all of the group is ended with it. On Linux it also dies with this process,
 //! whatever happens to that.
 //!
-//! `drive` and `serve` are the threads, `workers` runs the functions of a server, and the rest is what the system has for processes and pipes.
+//! On Windows it is in a job of its own, and all of the job is ended with it, or with this process; its creation flags are set here, and
+//! nobody asks it to end there before it is ended, save by the end of its input. A name such as `npx` means `npx.exe` there: what is a
+//! script must be called by its whole name, `npx.cmd`.
+//!
+//! `drive` and `serve` are the threads, `workers` runs the functions of a server, and the rest is what the system has for processes and pipes:
+//! `unix`, or `windows` with `threads`.
 
 mod drive;
+mod pipes;
 mod serve;
 mod workers;
 
+#[cfg(any(windows, feature = "threads"))]
+#[doc(hidden)]
+pub mod threads;
 #[cfg(unix)]
-#[path = "unix/mod.rs"]
-mod system;
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
 
 pub use drive::connect;
 pub use everlink_handle::{
@@ -41,7 +56,6 @@ pub use everlink_handle::{
     Progress, Service, Task, ToolResult,
 };
 pub use serve::{secret, serve};
-#[cfg(unix)]
 pub use system::{own, tree};
 
 /// Runs the examples of the README, and of the project's own, which shows this crate.

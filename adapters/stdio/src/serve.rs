@@ -2,10 +2,12 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::task::Waker;
 use std::thread;
+use std::time::Duration;
 
 use everlink::server::{Config, Request, Server};
-use everlink::{ErrorObject, Output, Payload, StreamId};
+use everlink::{ErrorObject, Input, Output, Payload, StreamId};
 use everlink_handle::{Context, Service, ServiceOwner};
 
 use crate::drive::Clock;
@@ -27,8 +29,32 @@ pub fn serve<F>(config: Config, function: F) -> io::Result<Service>
 where
     F: Fn(Request, Context) -> Result<Payload, ErrorObject> + Send + Sync + 'static,
 {
+    serve_by::<Streams>(config, function)
+}
+
+/// Hands for the standard streams of this process.
+pub(crate) trait Hands: Send + Sized + 'static {
+    /// Takes them over. The waker ends a wait.
+    fn take() -> io::Result<(Self, Waker)>;
+
+    /// These are to be written, when there is room for them.
+    fn write(&mut self, bytes: &mut Vec<u8>);
+
+    /// Sleeps until something happens, or for so long at most, and tells what happened. Input is read if `reads`.
+    fn wait(
+        &mut self,
+        at_most: Option<Duration>,
+        reads: bool,
+        tell: impl FnMut(Input<'_>),
+    ) -> io::Result<()>;
+}
+
+pub(crate) fn serve_by<H: Hands>(
+    config: Config,
+    function: impl Fn(Request, Context) -> Result<Payload, ErrorObject> + Send + Sync + 'static,
+) -> io::Result<Service> {
     let (service, owner) = Service::new(Server::new(config));
-    let (streams, waker) = Streams::take()?;
+    let (streams, waker) = H::take()?;
     // Whatever waits already is seen at the first turn.
     let _ = owner.belongs_to(&waker);
     let workers = Workers::new(function);
@@ -37,7 +63,7 @@ where
     Ok(service)
 }
 
-fn drive(mut owner: ServiceOwner, mut streams: Streams, workers: &Workers) {
+fn drive(mut owner: ServiceOwner, mut streams: impl Hands, workers: &Workers) {
     let clock = Clock::start();
     let mut buf = Vec::new();
     loop {

@@ -34,6 +34,14 @@ pub const ADAPTERS: &[Adapter] = &[
         },
     },
     Adapter {
+        name: "threads",
+        within: |program| program(&everlink_stdio::threads::connect),
+        serve: |config, answer| {
+            let service = everlink_stdio::threads::serve(config, answer)?;
+            service.closed().wait().map_err(io::Error::other)
+        },
+    },
+    Adapter {
         name: "tokio",
         within: |program| {
             let runtime = runtime();

@@ -14,6 +14,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use super::poll::poll;
 use super::tree::{Pipes, Seed, Tree};
 use super::wake::{Alarm, alarm};
+use crate::drive::Hands;
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
@@ -45,8 +46,8 @@ struct Life {
     has_exited: bool,
 }
 
-impl Children {
-    pub(crate) fn new(command: Command) -> io::Result<(Children, Waker)> {
+impl Hands for Children {
+    fn new(command: Command) -> io::Result<(Children, Waker)> {
         let (alarm, waker) = alarm()?;
         let children = Children {
             seed: Seed::new(command),
@@ -57,8 +58,7 @@ impl Children {
         Ok((children, waker))
     }
 
-    /// Carries out one output, whose bytes are the last ones of `buf`, and says what came of it at once.
-    pub(crate) fn perform(
+    fn perform(
         &mut self,
         output: Output<Infallible>,
         buf: &mut Vec<u8>,
@@ -101,8 +101,7 @@ impl Children {
         input.map(|input| (life.epoch, input))
     }
 
-    /// Sleeps until something happens, or for so long at most, and tells what happened. The output of the child is read if `reads`.
-    pub(crate) fn wait(
+    fn wait(
         &mut self,
         at_most: Option<Duration>,
         reads: bool,

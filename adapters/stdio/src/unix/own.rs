@@ -66,6 +66,34 @@ impl OwnStream {
     }
 }
 
+/// Blocks, whether the stream does or not.
+impl Read for OwnStream {
+    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        poll([Some(PollFd::new(&self.0, PollFlags::IN))], None)?;
+        passing(self.try_read(chunk))
+    }
+}
+
+/// Blocks, whether the stream does or not.
+impl Write for OwnStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        poll([Some(PollFd::new(&self.0, PollFlags::OUT))], None)?;
+        passing(self.try_write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where somebody else was faster, it is to be tried again.
+fn passing<T>(touched: io::Result<T>) -> io::Result<T> {
+    touched.map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => ErrorKind::Interrupted.into(),
+        _ => error,
+    })
+}
+
 impl AsFd for OwnStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags};
 use super::own::{self, OwnStream};
 use super::poll::poll;
 use super::wake::{Alarm, alarm};
+use crate::serve::Hands;
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
@@ -25,8 +26,8 @@ pub(crate) struct Streams {
     chunk: Vec<u8>,
 }
 
-impl Streams {
-    pub(crate) fn take() -> io::Result<(Streams, Waker)> {
+impl Hands for Streams {
+    fn take() -> io::Result<(Streams, Waker)> {
         let (alarm, waker) = alarm()?;
         let (input, output) = own::take()?;
         let streams = Streams {
@@ -39,13 +40,11 @@ impl Streams {
         Ok((streams, waker))
     }
 
-    /// These are to be written, when there is room for them.
-    pub(crate) fn write(&mut self, bytes: &mut Vec<u8>) {
+    fn write(&mut self, bytes: &mut Vec<u8>) {
         self.unwritten.append(bytes);
     }
 
-    /// Sleeps until something happens, or for so long at most, and tells what happened. Input is read if `reads`.
-    pub(crate) fn wait(
+    fn wait(
         &mut self,
         at_most: Option<Duration>,
         reads: bool,
@@ -73,7 +72,9 @@ impl Streams {
         }
         Ok(())
     }
+}
 
+impl Streams {
     fn hear(&mut self, tell: &mut impl FnMut(Input<'_>)) {
         let Some(input) = &self.input else { return };
         let faults = match input.try_read(&mut self.chunk) {

@@ -6,12 +6,14 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use everlink::{ExitStatus, Fault, FaultKind};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+pub use crate::pipes::Pipes;
 
 /// How to start a process of which a [`Tree`] grows, again and again.
 #[derive(Debug)]
@@ -52,18 +54,6 @@ impl Seed {
     }
 }
 
-/// The standard streams of a process, from its parent's side.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Pipes {
-    /// What it reads.
-    pub stdin: ChildStdin,
-    /// What it says.
-    pub stdout: ChildStdout,
-    /// What it says beside.
-    pub stderr: ChildStderr,
-}
-
 /// A process and all that it started and that did not leave its group. Dropped, all of it is killed and the process is reaped.
 #[derive(Debug)]
 pub struct Tree {
@@ -75,19 +65,9 @@ pub struct Tree {
 impl Tree {
     fn of(mut child: Child) -> io::Result<(Tree, Pipes)> {
         let pid = Pid::from_child(&child);
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            unreachable!("all three are piped");
-        };
+        let pipes = Pipes::of(&mut child);
         match exit::watch(pid) {
-            Ok(exit) => {
-                let pipes = Pipes {
-                    stdin,
-                    stdout,
-                    stderr,
-                };
-                Ok((Tree { child, pid, exit }, pipes))
-            }
+            Ok(exit) => Ok((Tree { child, pid, exit }, pipes)),
             Err(error) => {
                 fell(&mut child, pid);
                 Err(error)
@@ -114,17 +94,33 @@ impl Tree {
     /// How the process ended, if it has.
     #[must_use]
     pub fn exit_status(&self) -> Option<ExitStatus> {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        match waitid(WaitId::Pid(self.pid), options) {
-            Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => ExitStatus::Code(code),
-                (None, Some(signal)) => ExitStatus::Signal(signal),
-                (None, None) => ExitStatus::Unknown,
-            }),
-            Ok(None) | Err(Errno::INTR) => None,
-            // Somebody else reaped it.
-            Err(_) => Some(ExitStatus::Unknown),
+        exit_status(self.pid, WaitIdOptions::NOHANG)
+    }
+
+    /// What blocks until the process has ended, and says how: for a thread of its own.
+    #[cfg(feature = "threads")]
+    pub(crate) fn obituary(&mut self) -> impl FnOnce() -> ExitStatus + Send + use<> {
+        let pid = self.pid;
+        move || loop {
+            if let Some(status) = exit_status(pid, WaitIdOptions::empty()) {
+                return status;
+            }
         }
+    }
+}
+
+/// How the process ended, if that is known now. It stays a zombie.
+fn exit_status(pid: Pid, options: WaitIdOptions) -> Option<ExitStatus> {
+    let options = options | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    match waitid(WaitId::Pid(pid), options) {
+        Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => ExitStatus::Code(code),
+            (None, Some(signal)) => ExitStatus::Signal(signal),
+            (None, None) => ExitStatus::Unknown,
+        }),
+        Ok(None) | Err(Errno::INTR) => None,
+        // Somebody else reaped it.
+        Err(_) => Some(ExitStatus::Unknown),
     }
 }
 

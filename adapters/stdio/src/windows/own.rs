@@ -1,0 +1,70 @@
+//! The standard streams of this very process, kept from everybody else in it. Knows not what is said on them.
+#![allow(
+    unsafe_code,
+    reason = "the system has no safe way to say what the standard streams are"
+)]
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, IntoRawHandle, OwnedHandle};
+
+use windows_sys::Win32::Foundation::{HANDLE_FLAG_INHERIT, SetHandleInformation};
+use windows_sys::Win32::System::Console::{
+    STD_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, SetStdHandle,
+};
+
+use super::done;
+
+/// A standard stream of this process.
+#[derive(Debug)]
+pub struct OwnStream(File);
+
+/// Takes standard input and output over. From here on, what else reads standard input finds it empty, what else prints to standard output
+/// prints to standard error, and processes that are started inherit neither.
+///
+/// That holds for Rust, and for all that asks the system what its streams are. The library of C has asked when the process began, and does not
+/// ask again: what is written in C and prints to standard output still speaks to the client.
+///
+/// # Errors
+///
+/// When there are none, or the system has no handle left.
+pub fn take() -> io::Result<(OwnStream, OwnStream)> {
+    let input = own(io::stdin().as_handle())?;
+    let output = own(io::stdout().as_handle())?;
+    let stderr = io::stderr().as_handle().try_clone_to_owned()?;
+    replace(STD_INPUT_HANDLE, File::open("NUL")?.into())?;
+    replace(STD_OUTPUT_HANDLE, stderr)?;
+    Ok((input, output))
+}
+
+impl Read for OwnStream {
+    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        self.0.read(chunk)
+    }
+}
+
+impl Write for OwnStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn own(stream: BorrowedHandle<'_>) -> io::Result<OwnStream> {
+    if stream.as_raw_handle().is_null() {
+        return Err(ErrorKind::NotFound.into());
+    }
+    let own = stream.try_clone_to_owned()?;
+    // SAFETY: the handle is borrowed, so it is open.
+    done(unsafe { SetHandleInformation(stream.as_raw_handle(), HANDLE_FLAG_INHERIT, 0) })?;
+    Ok(OwnStream(own.into()))
+}
+
+/// From here on the handle is the process's, which never closes it.
+fn replace(stream: STD_HANDLE, by: OwnedHandle) -> io::Result<()> {
+    // SAFETY: nobody closes the handle any more.
+    done(unsafe { SetStdHandle(stream, by.into_raw_handle()) })
+}
