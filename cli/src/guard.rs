@@ -32,7 +32,7 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
 fn with_back(config: Config, front: impl Hands + 'static, args: &Guard) -> Result<Handle, Failure> {
     Ok(match args.target.hands()? {
         target::Hands::Child(back) => relay(config, front, *back)?,
-        target::Hands::Http(back) => relay(config, front, back)?,
+        target::Hands::Http(back) => relay(config, front, *back)?,
     })
 }
 

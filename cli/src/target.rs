@@ -14,7 +14,7 @@ use crate::args::{Era, Target};
 /// A server behind one of two transports.
 pub(crate) enum Hands {
     Child(Box<Children>),
-    Http(Exchanges),
+    Http(Box<Exchanges>),
 }
 
 impl Target {
@@ -61,7 +61,7 @@ impl Target {
     /// What carries the transports to it.
     pub(crate) fn hands(&self) -> Result<Hands, Failure> {
         Ok(match &self.url {
-            Some(_) => Hands::Http(self.connector()?.hands()),
+            Some(_) => Hands::Http(Box::new(self.connector()?.hands())),
             None => Hands::Child(Box::new(Children::new(self.command()?))),
         })
     }

@@ -26,8 +26,9 @@
 //! }
 //! ```
 //!
-//! `promise` is how a value that comes later is waited for, `mailbox` how the owner is asked, `events` how it is listened to.
+//! `promise` is how a value that comes later is waited for, `mailbox` how the owner is asked, `events` how it is listened to, `backlog` what drivers could not write yet.
 
+mod backlog;
 mod client;
 mod events;
 mod mailbox;
@@ -35,8 +36,9 @@ mod promise;
 mod relay;
 mod server;
 
+pub use backlog::Backlog;
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
 pub use events::Events;
 pub use promise::{Gone, Pending};
-pub use relay::{Guard, GuardOwner};
+pub use relay::{Guard, GuardOwner, Status};
 pub use server::{Answer, AskError, Context, Service, ServiceOwner, Task};

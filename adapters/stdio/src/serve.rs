@@ -53,11 +53,12 @@ pub(crate) fn serve_by<H: Hands>(
     config: Config,
     function: impl Fn(Request, Context) -> Result<Payload, ErrorObject> + Send + Sync + 'static,
 ) -> io::Result<Service> {
+    let most = config.limits.requests.max(1);
     let (service, owner) = Service::new(Server::new(config));
     let (streams, waker) = H::take()?;
     // Whatever waits already is seen at the first turn.
     let _ = owner.belongs_to(&waker);
-    let workers = Workers::new(function);
+    let workers = Workers::new(most, function);
     let thread = thread::Builder::new().name("everlink".into());
     thread.spawn(move || drive(owner, streams, &workers))?;
     Ok(service)

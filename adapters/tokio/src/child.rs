@@ -1,6 +1,5 @@
 //! Hands for a client link to a child process. Decides nothing.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -11,11 +10,12 @@ use std::process::Command;
 use std::task::{Context, Poll};
 
 use everlink::{Config, Epoch, Fault, Input, LAST_WORDS, Output};
-use everlink_handle::Link;
+use everlink_handle::{Backlog, Link};
 use everlink_stdio::tree::{Pipes, Seed, Tree};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 
@@ -45,8 +45,21 @@ pub fn connect(command: Command, config: Config) -> io::Result<Link> {
 #[derive(Debug)]
 pub struct Children {
     seed: Seed,
+    /// One that is being started.
+    opening: Option<Opening>,
     life: Option<Life>,
-    news: VecDeque<(Epoch, Input<'static>)>,
+    birth: UnboundedSender<Birth>,
+    births: UnboundedReceiver<Birth>,
+}
+
+type Birth = (Epoch, Result<(Tree, Pipes), Fault>);
+
+/// A child that is being started, and what is to be done to it as soon as it is there.
+#[derive(Debug)]
+struct Opening {
+    epoch: Epoch,
+    closes: bool,
+    is_condemned: bool,
 }
 
 /// One child.
@@ -63,7 +76,7 @@ struct Life {
     /// Nothing once it was closed, or nobody reads it any more.
     stdin: Option<ChildStdin>,
     /// What could not be written yet.
-    unwritten: Vec<u8>,
+    unwritten: Backlog,
     /// No more will be written than that.
     closes: bool,
     stdout: Option<ChildStdout>,
@@ -78,60 +91,91 @@ impl Children {
     /// Children of this command.
     #[must_use]
     pub fn new(command: Command) -> Children {
+        let (birth, births) = unbounded_channel();
         Children {
             seed: Seed::new(command),
+            opening: None,
             life: None,
-            news: VecDeque::new(),
+            birth,
+            births,
         }
     }
-}
 
-impl Hands for Children {
-    fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
-        if let Output::Open { epoch } = output {
-            let opened = self.seed.grow().and_then(|grown| Life::new(epoch, grown));
-            let input = match opened {
+    fn open(&mut self, epoch: Epoch) {
+        self.opening = Some(Opening {
+            epoch,
+            closes: false,
+            is_condemned: false,
+        });
+        let birth = self.birth.clone();
+        // What nobody waits for any more is killed.
+        self.seed
+            .grow(move |grown| drop(birth.send((epoch, grown))));
+    }
+
+    /// Takes in what was started, and lets go of what is not wanted any more.
+    fn poll_birth(&mut self, cx: &mut Context<'_>) -> Poll<(Epoch, Input<'static>)> {
+        while let Poll::Ready(Some((epoch, grown))) = self.births.poll_recv(cx) {
+            let Some(opening) = self.opening.take_if(|opening| opening.epoch == epoch) else {
+                continue;
+            };
+            let input = match grown.and_then(|grown| Life::new(opening, grown)) {
                 Ok(life) => {
                     self.life = Some(life);
                     Input::Opened
                 }
                 Err(fault) => Input::open_failed(vec![fault]),
             };
-            return self.news.push_back((epoch, input));
+            return Poll::Ready((epoch, input));
+        }
+        Poll::Pending
+    }
+}
+
+impl Hands for Children {
+    fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
+        match (&output, &mut self.opening) {
+            (Output::Open { epoch }, _) => return self.open(*epoch),
+            (Output::Release { .. }, _) => {
+                (self.opening, self.life) = (None, None);
+                return;
+            }
+            (Output::CloseWrite { .. }, Some(opening)) => opening.closes = true,
+            (_, Some(opening)) => opening.is_condemned = true,
+            (_, None) => {}
         }
         let Some(life) = &mut self.life else { return };
         match output {
-            Output::Write { .. } => life.unwritten.extend_from_slice(bytes),
+            Output::Write { .. } => life.unwritten.push(bytes),
             Output::CloseWrite { .. } => life.closes = true,
             Output::Terminate { .. } => life.tree.terminate(),
             Output::Kill { .. } => life.tree.kill(),
-            Output::Release { .. } => self.life = None,
             other => unreachable!("a child has one stream: {other:?}"),
         }
     }
 
     fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<(Epoch, Input<'static>)> {
-        if let Some(news) = self.news.pop_front() {
-            return Poll::Ready(news);
-        }
         match &mut self.life {
             Some(life) => life.poll_heard(cx, reads).map(|input| (life.epoch, input)),
-            None => Poll::Pending,
+            None => self.poll_birth(cx),
         }
     }
 }
 
 impl Life {
-    fn new(epoch: Epoch, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
+    fn new(opening: Opening, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
+        if opening.is_condemned {
+            tree.kill();
+        }
         let exit = tree.exit().try_clone_to_owned()?;
         Ok(Life {
-            epoch,
+            epoch: opening.epoch,
             exit: watch(exit, Interest::READABLE).map_err(|(_, error)| error)?,
             last_words: None,
             is_mourned: false,
             stdin: Some(ChildStdin::from_std(pipes.stdin)?),
-            unwritten: Vec::new(),
-            closes: false,
+            unwritten: Backlog::new(),
+            closes: opening.closes,
             stdout: Some(ChildStdout::from_std(pipes.stdout)?),
             stderr: Some(ChildStderr::from_std(pipes.stderr)?),
             is_turn_of_stderr: false,
@@ -199,10 +243,10 @@ impl Life {
             return Poll::Pending;
         }
         Pin::new(stdin)
-            .poll_write(cx, &self.unwritten)
+            .poll_write(cx, self.unwritten.waiting())
             .map(|written| match written {
                 Ok(len) => {
-                    self.unwritten.drain(..len);
+                    self.unwritten.took(len);
                     Input::sent(len)
                 }
                 Err(error) => {

@@ -19,7 +19,7 @@ pub use drive::{Clock, Handler, Hands};
 pub use everlink;
 pub use everlink_handle::{
     AskError, Call, CallError, Canceller, Context, Events, Gone, Guard, Link, NotReady, Pending,
-    Progress, Service, ToolResult,
+    Progress, Service, Status, ToolResult,
 };
 
 pub use relay::relay;

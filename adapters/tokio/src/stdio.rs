@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use everlink::server::{Config, Server};
 use everlink::{Epoch, Fault, Input, Output};
-use everlink_handle::Service;
+use everlink_handle::{Backlog, Service};
 use everlink_stdio::own::{self, OwnStream};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -42,7 +42,7 @@ pub struct Streams {
     input: Option<Stream>,
     /// Nothing when nobody reads it any more.
     output: Option<Stream>,
-    unwritten: Vec<u8>,
+    unwritten: Backlog,
 }
 
 impl Streams {
@@ -56,7 +56,7 @@ impl Streams {
         Ok(Streams {
             input: Some(Stream::new(input, Interest::READABLE)?),
             output: Some(Stream::new(output, Interest::WRITABLE)?),
-            unwritten: Vec::new(),
+            unwritten: Backlog::new(),
         })
     }
 
@@ -65,10 +65,10 @@ impl Streams {
             return Poll::Pending;
         };
         output
-            .poll_write(cx, &self.unwritten)
+            .poll_write(cx, self.unwritten.waiting())
             .map(|written| match written {
                 Ok(len) => {
-                    self.unwritten.drain(..len);
+                    self.unwritten.took(len);
                     Input::sent(len)
                 }
                 Err(error) => {
@@ -98,7 +98,7 @@ impl Streams {
 impl Hands for Streams {
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
         match output {
-            Output::Write { .. } => self.unwritten.extend_from_slice(bytes),
+            Output::Write { .. } => self.unwritten.push(bytes),
             Output::Release { .. } => (self.input, self.output) = (None, None),
             other => unreachable!("a server has one stream: {other:?}"),
         }

@@ -133,6 +133,7 @@ impl LinkOwner {
             Command::Ready(promise) => {
                 self.client.connect(now);
                 self.hopeful.push(promise);
+                self.lay_open();
                 // A parked link looks for its server now, and parks again if that is in vain.
                 if self.client.state() != State::Parked {
                     self.answer_the_hopeful();

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use everlink::client::{self, Ended, Session};
 use everlink::relay::{Config, Event};
-use everlink::{Instant, Relay};
+use everlink::{Epoch, Instant, Relay, Stats, server};
 
 use super::owner::GuardOwner;
 use crate::events::{Events, Listeners};
@@ -46,12 +47,9 @@ impl Guard {
         self.listeners.add()
     }
 
-    /// Looks at the relay as it is: where its sides stand, what they counted.
-    pub fn look<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Relay) -> T + Send + 'static,
-    ) -> Pending<T> {
-        self.ask(|relay, _| look(relay))
+    /// Where both sides stand, and what they counted.
+    pub fn status(&self) -> Pending<Status> {
+        self.ask(|relay, _| Status::of(relay))
     }
 
     /// Reaches for the server behind without waiting for a client in front.
@@ -59,13 +57,10 @@ impl Guard {
         drop(self.ask(Relay::connect));
     }
 
-    /// Replaces the present transport to the server behind, for this reason. Free of charge.
-    pub fn reconnect(&self, why: &str) {
+    /// Replaces the transport `seen` to the server behind, for this reason, if it is still the present one. Free of charge.
+    pub fn reconnect(&self, seen: Epoch, why: &str) {
         let why = Box::<str>::from(why);
-        drop(self.ask(move |relay, now| {
-            let seen = relay.upstream().epoch();
-            relay.reconnect(now, seen, &why);
-        }));
+        drop(self.ask(move |relay, now| relay.reconnect(now, seen, &why)));
     }
 
     /// The network is back, the laptop is awake: try now.
@@ -108,6 +103,50 @@ impl Guard {
         let verb = move |relay: &mut Relay, now| promise.keep(verb(relay, now));
         let _ = self.mail.post(Command::Verb(Box::new(verb)));
         pending
+    }
+}
+
+/// Where a relay stands at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// Where the link to the server behind stands.
+    pub upstream: client::State,
+    /// Its newest transport.
+    pub epoch: Epoch,
+    /// What was agreed on with the server behind, while the link is ready.
+    pub session: Option<Arc<Session>>,
+    /// How its last transport ended, if one did.
+    pub last_end: Option<Arc<Ended>>,
+    /// How many attempts in a row have failed.
+    pub failures: u32,
+    /// What the link to the server behind counted.
+    pub upstream_stats: Stats,
+    /// Where the end that serves the client in front stands.
+    pub downstream: server::State,
+    /// How many requests of clients in front are not answered yet.
+    pub requests: usize,
+    /// How many legacy clients are in front, over HTTP.
+    pub sessions: usize,
+    /// What the end that serves the client in front counted.
+    pub downstream_stats: server::Stats,
+}
+
+impl Status {
+    fn of(relay: &Relay) -> Status {
+        let (upstream, downstream) = (relay.upstream(), relay.downstream());
+        Status {
+            upstream: upstream.state(),
+            epoch: upstream.epoch(),
+            session: upstream.session().cloned(),
+            last_end: upstream.last_end().cloned(),
+            failures: upstream.failures(),
+            upstream_stats: upstream.stats(),
+            downstream: downstream.state(),
+            requests: downstream.requests(),
+            sessions: downstream.sessions(),
+            downstream_stats: downstream.stats(),
+        }
     }
 }
 

@@ -3,5 +3,5 @@
 mod guard;
 mod owner;
 
-pub use guard::Guard;
+pub use guard::{Guard, Status};
 pub use owner::GuardOwner;

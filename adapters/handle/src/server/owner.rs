@@ -107,7 +107,10 @@ impl ServiceOwner {
             },
             Command::Closed(promise) => self.closers.push(promise),
             Command::Conclude(request, conclusion) => {
-                self.running.remove(&request);
+                // Whoever waits for a cancellation need not wait any more.
+                if let Some(flag) = self.running.remove(&request) {
+                    flag.raise();
+                }
                 self.conclude(now, request, conclusion);
             }
             Command::Verb(verb) => verb(&mut self.server, now),

@@ -79,7 +79,7 @@ impl Hands for Children {
         buf: &mut Vec<u8>,
     ) -> Option<(Epoch, Input<'static>)> {
         if let Output::Open { epoch } = output {
-            let opened = self.seed.grow().and_then(|(tree, pipes)| {
+            let opened = self.seed.grow_now().and_then(|(tree, pipes)| {
                 let no_thread = |error: io::Error| {
                     Fault::with_detail(FaultKind::ResourcesExhausted, error.to_string())
                 };

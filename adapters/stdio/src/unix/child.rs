@@ -4,10 +4,12 @@ use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use everlink::{Epoch, Fault, Input, LAST_WORDS, Output};
+use everlink::{Epoch, ExitStatus, Fault, Input, LAST_WORDS, Output};
+use everlink_handle::Backlog;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
@@ -24,9 +26,22 @@ const LEFT_BEHIND: usize = 1 << 20;
 /// One child after another.
 pub(crate) struct Children {
     seed: Seed,
+    /// One that is being started.
+    opening: Option<Opening>,
     life: Option<Life>,
+    births: (Sender<Birth>, Receiver<Birth>),
     alarm: Alarm,
+    bell: Waker,
     chunk: Vec<u8>,
+}
+
+type Birth = (Epoch, Result<(Tree, Pipes), Fault>);
+
+/// A child that is being started, and what is to be done to it as soon as it is there.
+struct Opening {
+    epoch: Epoch,
+    closes: bool,
+    is_condemned: bool,
 }
 
 /// One child.
@@ -36,7 +51,7 @@ struct Life {
     /// Nothing once it was closed, or nobody reads it any more.
     stdin: Option<ChildStdin>,
     /// What could not be written yet.
-    unwritten: Vec<u8>,
+    unwritten: Backlog,
     /// No more will be written than that.
     closes: bool,
     stdout: Option<ChildStdout>,
@@ -51,8 +66,11 @@ impl Hands for Children {
         let (alarm, waker) = alarm()?;
         let children = Children {
             seed: Seed::new(command),
+            opening: None,
             life: None,
+            births: channel(),
             alarm,
+            bell: waker.clone(),
             chunk: vec![0; CHUNK],
         };
         Ok((children, waker))
@@ -63,21 +81,25 @@ impl Hands for Children {
         output: Output<Infallible>,
         buf: &mut Vec<u8>,
     ) -> Option<(Epoch, Input<'static>)> {
-        if let Output::Open { epoch } = output {
-            let opened = self.seed.grow().and_then(|grown| Life::new(epoch, grown));
-            return Some(match opened {
-                Ok(life) => {
-                    self.life = Some(life);
-                    (epoch, Input::Opened)
-                }
-                Err(fault) => (epoch, Input::open_failed(vec![fault])),
-            });
+        match (&output, &mut self.opening) {
+            (Output::Open { epoch }, _) => {
+                self.open(*epoch);
+                return None;
+            }
+            (Output::Release { .. }, _) => {
+                (self.opening, self.life) = (None, None);
+                return None;
+            }
+            (Output::CloseWrite { .. }, Some(opening)) => opening.closes = true,
+            (_, Some(opening)) => opening.is_condemned = true,
+            (_, None) => {}
         }
         let life = self.life.as_mut()?;
         let input = match output {
-            Output::Write { len, .. } => {
-                life.unwritten.extend_from_slice(&buf[buf.len() - len..]);
+            Output::Write { .. } => {
+                life.unwritten.push(buf);
                 buf.clear();
+                buf.shrink_to(CHUNK);
                 life.write()
             }
             Output::CloseWrite { .. } => {
@@ -91,10 +113,6 @@ impl Hands for Children {
             Output::Kill { .. } => {
                 life.tree.kill();
                 None
-            }
-            Output::Release { .. } => {
-                self.life = None;
-                return None;
             }
             other => unreachable!("a child has one stream: {other:?}"),
         };
@@ -111,6 +129,7 @@ impl Hands for Children {
             let alarm = Some(PollFd::new(&self.alarm.0, PollFlags::IN));
             if poll([alarm], at_most)? == [true] {
                 self.alarm.stop();
+                self.deliver(&mut tell);
             }
             return Ok(());
         };
@@ -156,7 +175,8 @@ impl Hands for Children {
         if stdout || exit {
             life.hear_stdout(&mut self.chunk, most, &mut tell);
         }
-        let status = life.tree.exit_status().filter(|_| exit);
+        // Where somebody traces it, that it is dead is known before how it died.
+        let status = exit.then(|| life.tree.exit_status().unwrap_or(ExitStatus::Unknown));
         let is_due =
             life.has_exited || status.is_some() || until.is_some_and(|left| left.is_zero());
         if let Some((_, faults)) = life.end.take_if(|_| is_due) {
@@ -170,8 +190,43 @@ impl Hands for Children {
     }
 }
 
+impl Children {
+    fn open(&mut self, epoch: Epoch) {
+        self.opening = Some(Opening {
+            epoch,
+            closes: false,
+            is_condemned: false,
+        });
+        let (births, bell) = (self.births.0.clone(), self.bell.clone());
+        self.seed.grow(move |grown| {
+            // What nobody waits for any more is killed.
+            let _ = births.send((epoch, grown));
+            bell.wake();
+        });
+    }
+
+    /// Takes in what was started, and lets go of what is not wanted any more.
+    fn deliver(&mut self, tell: &mut impl FnMut(Epoch, Input<'_>)) {
+        for (epoch, grown) in self.births.1.try_iter() {
+            let Some(opening) = self.opening.take_if(|opening| opening.epoch == epoch) else {
+                continue;
+            };
+            match grown.and_then(|grown| Life::new(opening, grown)) {
+                Ok(life) => {
+                    self.life = Some(life);
+                    tell(epoch, Input::Opened);
+                }
+                Err(fault) => tell(epoch, Input::open_failed(vec![fault])),
+            }
+        }
+    }
+}
+
 impl Life {
-    fn new(epoch: Epoch, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
+    fn new(opening: Opening, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
+        if opening.is_condemned {
+            tree.kill();
+        }
         let fds = [
             pipes.stdin.as_fd(),
             pipes.stdout.as_fd(),
@@ -182,11 +237,11 @@ impl Life {
             set.map_err(|error| Fault::from(io::Error::from(error)))?;
         }
         Ok(Life {
-            epoch,
+            epoch: opening.epoch,
             tree,
-            stdin: Some(pipes.stdin),
-            unwritten: Vec::new(),
-            closes: false,
+            stdin: Some(pipes.stdin).filter(|_| !opening.closes),
+            unwritten: Backlog::new(),
+            closes: opening.closes,
             stdout: Some(pipes.stdout),
             stderr: Some(pipes.stderr),
             end: None,
@@ -199,17 +254,21 @@ impl Life {
         let mut sent = 0;
         let stdin = self.stdin.as_mut()?;
         let fault = loop {
-            if sent == self.unwritten.len() {
+            if self.unwritten.is_empty() {
                 break None;
             }
-            match stdin.write(&self.unwritten[sent..]) {
-                Ok(len) => sent += len,
+            match stdin.write(self.unwritten.waiting()) {
+                Ok(len) => {
+                    self.unwritten.took(len);
+                    sent += len;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break None,
+                // It comes again with the next one.
+                Err(_) if sent > 0 => break None,
                 Err(error) => break Some(Fault::from(error)),
             }
         };
-        self.unwritten.drain(..sent);
         if fault.is_some() || (self.closes && self.unwritten.is_empty()) {
             self.stdin = None;
         }

@@ -2,6 +2,7 @@
 //! the streams of this one, `poll` and `wake` are how the thread sleeps.
 
 mod child;
+mod nursery;
 pub mod own;
 mod poll;
 mod streams;

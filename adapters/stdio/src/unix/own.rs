@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -23,13 +24,27 @@ pub struct OwnStream(File);
 ///
 /// # Errors
 ///
-/// When there are none, or the system has no descriptor left.
+/// When there are none, they were taken before, or the system has no descriptor left.
 pub fn take() -> io::Result<(OwnStream, OwnStream)> {
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    if IS_TAKEN.swap(true, Ordering::Relaxed) {
+        let text = "the standard streams of this process are taken already";
+        return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+    }
+    let taken = take_over();
+    if taken.is_err() {
+        IS_TAKEN.store(false, Ordering::Relaxed);
+    }
+    taken
+}
+
+fn take_over() -> io::Result<(OwnStream, OwnStream)> {
     // Numbers above the three that everybody knows.
     let input = fcntl_dupfd_cloexec(io::stdin(), 3)?;
     let output = fcntl_dupfd_cloexec(io::stdout(), 3)?;
-    dup2_stdin(File::open("/dev/null")?)?;
+    let nothing = File::open("/dev/null")?;
     dup2_stdout(io::stderr())?;
+    dup2_stdin(nothing)?;
     Ok((OwnStream(input.into()), OwnStream(output.into())))
 }
 
@@ -57,11 +72,16 @@ impl OwnStream {
     fn when<T>(
         &self,
         ready: PollFlags,
-        touch: impl FnOnce(&File) -> io::Result<T>,
+        mut touch: impl FnMut(&File) -> io::Result<T>,
     ) -> io::Result<T> {
-        match poll([Some(PollFd::new(&self.0, ready))], Some(Duration::ZERO))? {
-            [true] => touch(&self.0),
-            [false] => Err(ErrorKind::WouldBlock.into()),
+        loop {
+            if poll([Some(PollFd::new(&self.0, ready))], Some(Duration::ZERO))? == [false] {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            match touch(&self.0) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                touched => return touched,
+            }
         }
     }
 }

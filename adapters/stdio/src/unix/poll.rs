@@ -15,7 +15,8 @@ pub(crate) fn poll<const N: usize>(
 ) -> io::Result<[bool; N]> {
     let is_there = fds.each_ref().map(Option::is_some);
     let mut there: Vec<PollFd<'_>> = fds.into_iter().flatten().collect();
-    // What is too long to be said is as good as for ever.
+    // Some systems cannot sleep for long; to wake once a day is nothing.
+    let at_most = at_most.map(|span| span.min(Duration::from_secs(86_400)));
     let at_most = at_most.and_then(|span| Timespec::try_from(span).ok());
     match rustix::event::poll(&mut there, at_most.as_ref()) {
         Ok(_) | Err(Errno::INTR) => {}

@@ -5,6 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use everlink::{Fault, Input};
+use everlink_handle::Backlog;
 use rustix::event::{PollFd, PollFlags};
 
 use super::own::{self, OwnStream};
@@ -21,7 +22,7 @@ pub(crate) struct Streams {
     input: Option<OwnStream>,
     /// Nothing when nobody reads it any more.
     output: Option<OwnStream>,
-    unwritten: Vec<u8>,
+    unwritten: Backlog,
     alarm: Alarm,
     chunk: Vec<u8>,
 }
@@ -33,7 +34,7 @@ impl Hands for Streams {
         let streams = Streams {
             input: Some(input),
             output: Some(output),
-            unwritten: Vec::new(),
+            unwritten: Backlog::new(),
             alarm,
             chunk: vec![0; CHUNK],
         };
@@ -41,7 +42,9 @@ impl Hands for Streams {
     }
 
     fn write(&mut self, bytes: &mut Vec<u8>) {
-        self.unwritten.append(bytes);
+        self.unwritten.push(bytes);
+        bytes.clear();
+        bytes.shrink_to(CHUNK);
     }
 
     fn wait(
@@ -88,17 +91,30 @@ impl Streams {
     }
 
     fn hand_over(&mut self, tell: &mut impl FnMut(Input<'_>)) {
-        let Some(output) = &self.output else { return };
-        match output.try_write(&self.unwritten) {
-            Ok(len) => {
-                self.unwritten.drain(..len);
-                tell(Input::sent(len));
+        let mut sent = 0;
+        let fault = loop {
+            let Some(output) = self.output.as_ref().filter(|_| !self.unwritten.is_empty()) else {
+                break None;
+            };
+            match output.try_write(self.unwritten.waiting()) {
+                Ok(len) => {
+                    self.unwritten.took(len);
+                    sent += len;
+                    if sent >= CHUNK {
+                        // Others wait for their turn.
+                        break None;
+                    }
+                }
+                Err(error) if is_passing(&error) => break None,
+                Err(error) => break Some(Fault::from(error)),
             }
-            Err(error) if is_passing(&error) => {}
-            Err(error) => {
-                self.output = None;
-                tell(Input::write_failed(vec![Fault::from(error)]));
-            }
+        };
+        if sent > 0 {
+            tell(Input::sent(sent));
+        }
+        if let Some(fault) = fault {
+            self.output = None;
+            tell(Input::write_failed(vec![fault]));
         }
     }
 }

@@ -3,21 +3,27 @@
 //! The process leads a group of its own, and stays a zombie until its owner lets go: so the number of the group is nobody else's, and a
 //! signal to it can hit no stranger.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use everlink::{ExitStatus, Fault, FaultKind};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
+
+use super::nursery;
 
 pub use crate::pipes::Pipes;
 
 /// How to start a process of which a [`Tree`] grows, again and again.
 #[derive(Debug)]
-pub struct Seed(Option<Command>);
+pub struct Seed(Arc<Mutex<Command>>);
 
 impl Seed {
     /// A tree of this command. Its standard streams, its process group and what happens to it when its parent dies are set here.
@@ -28,30 +34,39 @@ impl Seed {
         command.stderr(Stdio::piped());
         command.process_group(0);
         lifeline::tie(&mut command);
-        Seed(Some(command))
+        Seed(Arc::new(Mutex::new(command)))
     }
 
-    /// Starts it.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be started; the fault says which program, and why.
-    pub fn grow(&mut self) -> Result<(Tree, Pipes), Fault> {
-        let command = self.0.take().ok_or(FaultKind::Other)?;
-        let (command, child) = lifeline::spawn(command);
-        let grown = child.and_then(Tree::of);
-        let grown = grown.map_err(|error| {
-            let kind = match Errno::from_io_error(&error) {
-                // As many processes as there may be.
-                Some(Errno::AGAIN) => FaultKind::ResourcesExhausted,
-                _ => Fault::from(&error).kind(),
-            };
-            let program = command.get_program().to_string_lossy();
-            Fault::with_detail(kind, format!("`{program}` cannot be started: {error}"))
+    /// Starts it on another thread, which calls `then` with what came of it: the tree, or a fault that says which program cannot be started,
+    /// and why. A tree that nobody takes is killed.
+    pub fn grow(&self, then: impl FnOnce(Result<(Tree, Pipes), Fault>) + Send + 'static) {
+        let command = Arc::clone(&self.0);
+        nursery::order(move || {
+            let grown = start(&mut command.lock().unwrap_or_else(PoisonError::into_inner));
+            then(grown);
         });
-        self.0 = Some(command);
-        grown
     }
+
+    /// Starts it, and waits for what comes of it.
+    #[cfg(feature = "threads")]
+    pub(crate) fn grow_now(&self) -> Result<(Tree, Pipes), Fault> {
+        let (tell, told) = std::sync::mpsc::channel();
+        self.grow(move |grown| drop(tell.send(grown)));
+        told.recv().unwrap_or_else(|_| Err(FaultKind::Other.into()))
+    }
+}
+
+fn start(command: &mut Command) -> Result<(Tree, Pipes), Fault> {
+    lifeline::hold();
+    command.spawn().and_then(Tree::of).map_err(|error| {
+        let kind = match Errno::from_io_error(&error) {
+            // As many processes as there may be.
+            Some(Errno::AGAIN) => FaultKind::ResourcesExhausted,
+            _ => Fault::from(&error).kind(),
+        };
+        let program = command.get_program().to_string_lossy();
+        Fault::with_detail(kind, format!("`{program}` cannot be started: {error}"))
+    })
 }
 
 /// A process and all that it started and that did not leave its group. Dropped, all of it is killed and the process is reaped.
@@ -60,6 +75,8 @@ pub struct Tree {
     child: Child,
     pid: Pid,
     exit: OwnedFd,
+    /// Somebody else has reaped it, and its number may be a stranger's.
+    is_lost: Cell<bool>,
 }
 
 impl Tree {
@@ -67,9 +84,18 @@ impl Tree {
         let pid = Pid::from_child(&child);
         let pipes = Pipes::of(&mut child);
         match exit::watch(pid) {
-            Ok(exit) => Ok((Tree { child, pid, exit }, pipes)),
+            Ok(exit) => {
+                let tree = Tree {
+                    child,
+                    pid,
+                    exit,
+                    is_lost: Cell::new(false),
+                };
+                Ok((tree, pipes))
+            }
             Err(error) => {
-                fell(&mut child, pid);
+                signal(pid, Signal::KILL);
+                reap(&mut child, pid);
                 Err(error)
             }
         }
@@ -77,12 +103,18 @@ impl Tree {
 
     /// Asks all of it to end.
     pub fn terminate(&self) {
-        signal(self.pid, Signal::TERM);
+        self.signal(Signal::TERM);
     }
 
     /// Ends all of it.
     pub fn kill(&self) {
-        signal(self.pid, Signal::KILL);
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, with: Signal) {
+        if !self.is_lost.get() {
+            signal(self.pid, with);
+        }
     }
 
     /// Becomes readable when the process has ended.
@@ -94,7 +126,9 @@ impl Tree {
     /// How the process ended, if it has.
     #[must_use]
     pub fn exit_status(&self) -> Option<ExitStatus> {
-        exit_status(self.pid, WaitIdOptions::NOHANG)
+        let status = exit_status(self.pid, WaitIdOptions::NOHANG);
+        self.is_lost.set(status == Some(ExitStatus::Unknown));
+        status
     }
 
     /// What blocks until the process has ended, and says how: for a thread of its own.
@@ -126,13 +160,13 @@ fn exit_status(pid: Pid, options: WaitIdOptions) -> Option<ExitStatus> {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        fell(&mut self.child, self.pid);
+        self.kill();
+        reap(&mut self.child, self.pid);
     }
 }
 
-fn fell(child: &mut Child, pid: Pid) {
-    signal(pid, Signal::KILL);
-    // What was just killed may take a moment to die, and what is stuck in the kernel may take for ever.
+/// What was just killed may take a moment to die, and what is stuck in the kernel may take for ever.
+fn reap(child: &mut Child, pid: Pid) {
     if child.try_wait().is_ok_and(|status| status.is_none()) {
         let reap = move || {
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
@@ -143,114 +177,89 @@ fn fell(child: &mut Child, pid: Pid) {
     }
 }
 
+/// Signals the whole group, and its leader, who may have left it. Where nobody is left to be signalled, that is as well.
 fn signal(pid: Pid, signal: Signal) {
-    // Where nobody is left to be signalled, that is as well.
     let _ = kill_process_group(pid, signal);
+    let _ = kill_process(pid, signal);
 }
 
 /// How the end of a process is seen without reaping it.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod exit {
-    use super::{OwnedFd, Pid, io};
-    use rustix::process::{PidfdFlags, pidfd_open};
-
-    pub(super) fn watch(pid: Pid) -> io::Result<OwnedFd> {
-        Ok(pidfd_open(pid, PidfdFlags::empty())?)
-    }
-}
-
-/// How the end of a process is seen without reaping it: a thread waits for it, and then closes its end of a pair.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod exit {
     use std::os::unix::net::UnixStream;
 
-    use super::{OwnedFd, Pid, WaitId, WaitIdOptions, io, thread, waitid};
+    use rustix::process::{PidfdFlags, pidfd_open};
 
+    use super::{Errno, OwnedFd, Pid, WaitId, WaitIdOptions, io, thread, waitid};
+
+    /// Becomes readable when it has ended.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn watch(pid: Pid) -> io::Result<OwnedFd> {
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            // An old kernel, or somebody who guards it and does not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => wait(pid),
+            opened => Ok(opened?),
+        }
+    }
+
+    /// Becomes readable when it has ended.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(super) fn watch(pid: Pid) -> io::Result<OwnedFd> {
+        wait(pid)
+    }
+
+    /// A thread waits for it, and then closes its end of a pair.
+    fn wait(pid: Pid) -> io::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
         let wait = move || {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            while waitid(WaitId::Pid(pid), options) == Err(rustix::io::Errno::INTR) {}
+            while waitid(WaitId::Pid(pid), options).is_err_and(|error| error == Errno::INTR) {}
             drop(theirs);
         };
-        thread::Builder::new()
-            .name("everlink-exit".into())
-            .spawn(wait)?;
+        let thread = thread::Builder::new().name("everlink-exit".into());
+        thread.spawn(wait)?;
         Ok(ours.into())
     }
 }
 
 /// A child that dies when its parent does.
-///
-/// Linux means the *thread* that started it, when it says parent: so one thread that lives as long as this process starts them all.
 #[cfg(target_os = "linux")]
 mod lifeline {
-    use std::sync::OnceLock;
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::atomic::{AtomicI32, Ordering};
 
-    use super::{Child, Command, CommandExt, Signal, io, thread};
     use rustix::process::{getpid, getppid, set_parent_process_death_signal};
 
-    type Order = (Command, Sender<(Command, io::Result<Child>)>);
+    use super::{Command, CommandExt, Pid, Signal, io};
+
+    /// Who we are. After a fork, somebody else.
+    static PARENT: AtomicI32 = AtomicI32::new(0);
+
+    pub(super) fn hold() {
+        PARENT.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
+    }
 
     #[allow(
         unsafe_code,
         reason = "nothing else runs code in a child before its program"
     )]
     pub(super) fn tie(command: &mut Command) {
-        let parent = getpid();
-        let tie = move || {
+        let tie = || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // It may have died before.
-            let is_alive = getppid() == Some(parent);
+            let parent = Pid::as_raw(getppid());
+            let is_alive = parent == PARENT.load(Ordering::Relaxed);
             is_alive.then_some(()).ok_or(io::ErrorKind::Other.into())
         };
         // SAFETY: between fork and exec it makes two system calls and nothing else: no memory is allocated, no lock is taken.
         unsafe { command.pre_exec(tie) };
-    }
-
-    pub(super) fn spawn(mut command: Command) -> (Command, io::Result<Child>) {
-        match starter() {
-            Some(starter) => {
-                let (back, started) = channel();
-                starter
-                    .send((command, back))
-                    .expect("it lives as long as the process");
-                started.recv().expect("it answers each order")
-            }
-            None => {
-                let child = command.spawn();
-                (command, child)
-            }
-        }
-    }
-
-    fn starter() -> Option<&'static Sender<Order>> {
-        static STARTER: OnceLock<Option<Sender<Order>>> = OnceLock::new();
-        let start = || {
-            let (orders, inbox) = channel::<Order>();
-            let run = move || {
-                for (mut command, back) in inbox {
-                    let child = command.spawn();
-                    let _ = back.send((command, child));
-                }
-            };
-            let thread = thread::Builder::new().name("everlink-spawn".into());
-            thread.spawn(run).ok().map(|_| orders)
-        };
-        STARTER.get_or_init(start).as_ref()
     }
 }
 
 /// Where the system has no such thing, a child learns of its parent's death from the end of its input.
 #[cfg(not(target_os = "linux"))]
 mod lifeline {
-    use super::{Child, Command, io};
+    use super::Command;
+
+    pub(super) fn hold() {}
 
     pub(super) fn tie(_: &mut Command) {}
-
-    pub(super) fn spawn(mut command: Command) -> (Command, io::Result<Child>) {
-        let child = command.spawn();
-        (command, child)
-    }
 }

@@ -51,7 +51,7 @@ impl Seed {
     /// # Errors
     ///
     /// When it cannot be started; the fault says which program, and why.
-    pub fn grow(&mut self) -> Result<(Tree, Pipes), Fault> {
+    pub(crate) fn grow_now(&mut self) -> Result<(Tree, Pipes), Fault> {
         let grown = job().and_then(|job| Tree::of(job, self.0.spawn()?));
         grown.map_err(|error| {
             let program = self.0.get_program().to_string_lossy();

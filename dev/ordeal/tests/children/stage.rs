@@ -17,7 +17,7 @@ use serde_json::json;
 
 /// Says that this process is for one ordeal alone.
 const ALONE: &str = "ORDEAL_ALONE";
-/// The one thread that an adapter may leave: it lives as long as the process.
+/// The few threads that an adapter may leave: they live as long as the process.
 const STARTER: &str = "everlink-spawn";
 /// An ordeal that takes longer hangs.
 const TOO_LONG: Duration = Duration::from_secs(180);
@@ -82,9 +82,7 @@ fn alone(closure: &str) {
 
 fn counted() -> Census {
     let mut census = Census::take();
-    if let Some(at) = census.threads.iter().position(|name| name == STARTER) {
-        census.threads.remove(at);
-    }
+    census.threads.retain(|name| name != STARTER);
     census
 }
 

@@ -165,6 +165,7 @@ const BANNER: &[u8] = b"\n\
     \xff\xfe\xfd\n\
     null\n";
 
+#[allow(clippy::zombie_processes, reason = "a rascal cares for nobody")]
 fn start(command: &mut Command) {
     command.spawn().expect("a rascal can be started");
 }
