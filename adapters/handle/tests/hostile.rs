@@ -342,6 +342,26 @@ fn everybody_who_waits_for_a_cancellation_is_woken() {
 }
 
 #[test]
+fn who_waits_for_a_cancellation_does_not_wait_past_the_answer() {
+    let mut world = World::new();
+    let call = world.link().call_tool("say", json!({}));
+    world.carry();
+    let Task {
+        context, answer, ..
+    } = world.tasks.remove(0);
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        context.wait_cancelled();
+        done.send(())
+    });
+    answer.give(Ok(text("done")));
+    world.carry();
+    drop((call, world));
+    let told = is_done.recv_timeout(PATIENCE);
+    assert_eq!(told, Ok(()), "the request is over, and so is its server");
+}
+
+#[test]
 fn a_call_that_was_taken_can_be_polled_again() {
     let mut world = World::new();
     let mut call = world.link().call_tool("say", json!({}));

@@ -177,8 +177,6 @@ fn descriptors(of: &Path) -> HashSet<String> {
 fn no_descriptor_of_ours_is_inherited() {
     // What this process was itself given carelessly is not ours to answer for.
     let given = descriptors(Path::new("/proc/self"));
-    let note = Note::new("fds");
-    let path = note.0.display();
     let first = connect(sh("read line; read line; read line"), hasty()).expect("a thread");
     let mut events = first.events();
     drop(first.ready());
@@ -199,9 +197,9 @@ fn no_descriptor_of_ours_is_inherited() {
         .collect();
     // Its standard input, and its standard error twice.
     assert_eq!(surplus.len(), 2, "{listed}");
-    in_time("the end of links", move || {
-        drop((first.shutdown().wait(), second.shutdown().wait()));
-    });
+    for link in [first, second] {
+        in_time("the end of a link", move || link.shutdown().wait()).expect("it is driven");
+    }
 }
 
 #[test]
