@@ -231,6 +231,20 @@ fn who_is_told_that_the_link_is_closed_finds_it_so() {
 }
 
 #[test]
+fn who_asks_a_link_that_closes_to_be_ready_finds_it_closed() {
+    let mut world = World::new();
+    drop(world.link().shutdown());
+    let mut ready = world.link().ready();
+    world.owner.serve(Instant::ZERO);
+    if let Poll::Ready(told) = look(&mut ready, Waker::noop()) {
+        let not_ready = told.expect("it is driven").expect_err("it is closed");
+        assert_eq!(world.link().state(), not_ready.state);
+    }
+    world.carry();
+    assert_eq!(world.link().state(), State::Closed);
+}
+
+#[test]
 fn a_waker_may_ask_for_events() {
     in_time("a waker that asks for events", || {
         let mut world = World::new();
