@@ -1,0 +1,376 @@
+//! Children, clients and programs that do what nobody meant them to do.
+#![cfg(target_os = "linux")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use everlink::client::Event;
+use everlink::protocol::ServerCapabilities;
+use everlink::server::{self, Offer};
+use everlink::{Config, ErrorObject, Payload};
+use everlink_stdio::{Context, Link, connect, secret, serve};
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::process::{Pid, Signal, getpgrp, kill_process, setpgid};
+use serde_json::{Value, json};
+
+/// Far longer than anything here takes, so that a hang is a failure and not a hang.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Says what this process is to be, when a test starts it.
+const ROLE: &str = "EVERLINK_HOSTILE_ROLE";
+
+/// A link that takes its child down in no time.
+fn hasty() -> Config {
+    let mut config = Config::child("hostile", "1.0");
+    let moment = Duration::from_millis(50);
+    config.policy.close_grace = moment;
+    config.policy.terminate_grace = moment;
+    config.policy.kill_grace = moment;
+    config
+}
+
+fn sh(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+/// Fails if it is not done in time, instead of hanging.
+fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || done.send(work()));
+    is_done
+        .recv_timeout(PATIENCE)
+        .unwrap_or_else(|_| panic!("{what} hangs, or panicked"))
+}
+
+fn comes_true(condition: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if condition() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+/// A file of a test's own, gone with the test.
+struct Note(PathBuf);
+
+impl Note {
+    fn new(name: &str) -> Note {
+        let name = format!("everlink-hostile-{name}-{}", std::process::id());
+        Note(std::env::temp_dir().join(name))
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        let text = fs::read_to_string(&self.0).ok()?;
+        Pid::from_raw(text.trim_end_matches('\n').parse().ok()?)
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn is_alive(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+#[allow(unsafe_code, reason = "only a child can leave its group")]
+fn a_child_that_left_its_group_is_killed_all_the_same() {
+    let note = Note::new("left");
+    let path = note.0.display();
+    let mut command = sh(&format!(
+        "trap '' TERM; echo $$ > {path}.new; mv {path}.new {path}; exec sleep 1000"
+    ));
+    let elsewhere = getpgrp();
+    // SAFETY: one system call.
+    unsafe { command.pre_exec(move || Ok(setpgid(None, Some(elsewhere))?)) };
+    let link = connect(command, hasty()).expect("a thread");
+    drop(link.ready());
+    assert!(comes_true(|| note.pid().is_some()), "the child starts");
+    let pid = note.pid().expect("it said so");
+    in_time("the end of a link", move || link.shutdown().wait()).expect("it is driven");
+    let is_gone = comes_true(|| !is_alive(pid));
+    let _ = kill_process(pid, Signal::KILL);
+    assert!(is_gone, "the link is closed, and its child lives on");
+}
+
+/// A child that hangs before its program is there, as on a file system that does not answer, and what lets it go on.
+#[allow(unsafe_code, reason = "only a child can hang before its program")]
+fn hanging() -> (Command, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("descriptors");
+    let mut command = sh("exit 0");
+    let hang = move || {
+        (&theirs).write_all(b"here")?;
+        (&theirs).read_exact(&mut [0])
+    };
+    // SAFETY: two system calls.
+    unsafe { command.pre_exec(hang) };
+    (command, ours)
+}
+
+fn hang(link: &Link, gate: &mut UnixStream) {
+    drop(link.ready());
+    gate.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    gate.read_exact(&mut [0; 4]).expect("the child is there");
+}
+
+#[test]
+fn a_start_that_hangs_keeps_nobody_else_from_starting() {
+    let (command, mut gate) = hanging();
+    let slow = connect(command, hasty()).expect("a thread");
+    hang(&slow, &mut gate);
+
+    let other = connect(sh("read line"), hasty()).expect("a thread");
+    let mut events = other.events();
+    drop(other.ready());
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let is_open = events.any(|event| matches!(*event, Event::Handshaking { .. }));
+        let _ = done.send(is_open);
+    });
+    let opened = is_done.recv_timeout(PATIENCE);
+    // So that nothing is left hanging, whatever came of it.
+    gate.write_all(&[1]).expect("it waits for that");
+    assert_eq!(opened, Ok(true), "another link starts its child");
+}
+
+#[test]
+fn a_link_whose_start_hangs_can_be_shut_down() {
+    let (command, mut gate) = hanging();
+    let link = connect(command, hasty()).expect("a thread");
+    hang(&link, &mut gate);
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || done.send(link.shutdown().wait()));
+    let closed = is_done.recv_timeout(PATIENCE);
+    gate.write_all(&[1]).expect("it waits for that");
+    assert_eq!(closed, Ok(Ok(())));
+}
+
+/// The descriptors of a process, by what they are.
+fn descriptors(of: &Path) -> HashSet<String> {
+    let entries = fs::read_dir(of.join("fd")).expect("Linux has it").flatten();
+    entries
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .map(|target| target.display().to_string())
+        .filter(|target| !target.contains("/proc/"))
+        .collect()
+}
+
+#[test]
+fn no_descriptor_of_ours_is_inherited() {
+    // What this process was itself given carelessly is not ours to answer for.
+    let given = descriptors(Path::new("/proc/self"));
+    let first = connect(sh("read line; read line; read line"), hasty()).expect("a thread");
+    let mut events = first.events();
+    drop(first.ready());
+    assert!(events.any(|event| matches!(*event, Event::Handshaking { .. })));
+    // Those of the other link and of this one are open while it starts.
+    let second = connect(sh("exec ls -l /proc/self/fd >&2"), hasty()).expect("a thread");
+    let mut events = second.events();
+    drop(second.ready());
+    let ended = events.find_map(|event| match &*event {
+        Event::Ended(ended) => Some(ended.stderr.to_string()),
+        _ => None,
+    });
+    let listed = ended.expect("it ends when it has listed them");
+    let targets = listed.lines().filter_map(|line| line.split_once(" -> "));
+    let surplus: HashSet<_> = targets
+        .map(|(_, target)| target)
+        .filter(|target| !given.contains(*target) && !target.contains("/proc/"))
+        .collect();
+    // Its standard input, and its standard error twice.
+    assert_eq!(surplus.len(), 2, "{listed}");
+    for link in [first, second] {
+        in_time("the end of a link", move || link.shutdown().wait()).expect("it is driven");
+    }
+}
+
+#[test]
+fn a_program_that_ignores_the_death_of_children_hears_of_it_all_the_same() {
+    let mut program = role("ignores_children");
+    let mut under = Command::new("sh");
+    under.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]);
+    under.arg(program.get_program()).args(program.get_args());
+    under.env(ROLE, "ignores_children");
+    program = under;
+    let output = in_time("a program that ignores SIGCHLD", move || program.output());
+    let output = output.expect("it starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+#[test]
+fn ignores_children() {
+    if std::env::var(ROLE).as_deref() != Ok("ignores_children") {
+        return;
+    }
+    let link = connect(sh("read line; exit 3"), hasty()).expect("a thread");
+    let mut events = link.events();
+    drop(link.ready());
+    assert!(events.any(|event| matches!(*event, Event::Ended(_))));
+    link.shutdown().wait().expect("it is driven");
+}
+
+/// This very program, as another one.
+fn role(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("it has a name"));
+    command.args(["--exact", name, "--quiet", "--nocapture"]);
+    command.env(ROLE, name);
+    command
+}
+
+/// A server of ours in a process of its own, and the client's end of it.
+struct Served {
+    process: Child,
+    says: BufReader<UnixStream>,
+    hears: UnixStream,
+}
+
+impl Served {
+    fn start(stdin: OwnedFd, hears: UnixStream) -> Served {
+        let (says, stdout) = UnixStream::pair().expect("descriptors");
+        says.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        let process = role("serves")
+            .stdin(stdin)
+            .stdout(OwnedFd::from(stdout))
+            .stderr(Stdio::null())
+            .spawn();
+        let mut served = Served {
+            process: process.expect("it starts"),
+            says: BufReader::new(says),
+            hears,
+        };
+        let client = json!({"name": "hostile", "version": "1.0"});
+        let params =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+        served.say(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
+        served.hear(0);
+        served.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        served
+    }
+
+    fn say(&mut self, message: &Value) {
+        writeln!(self.hears, "{message}").expect("it listens");
+    }
+
+    fn call(&mut self, id: u64, tool: &str) {
+        let params = json!({"name": tool, "arguments": {}});
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
+    }
+
+    /// The next message with this id; what the test's own harness says before is no message.
+    fn hear(&mut self, id: u64) -> Value {
+        loop {
+            let mut line = String::new();
+            let len = self.says.read_line(&mut line).expect("it answers");
+            assert_ne!(len, 0, "it went");
+            let message = line.find('{').map(|at| serde_json::from_str(&line[at..]));
+            if let Some(Ok::<Value, _>(message)) = message {
+                if message["id"] == id {
+                    return message;
+                }
+            }
+        }
+    }
+
+    fn threads(&self) -> usize {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id()));
+        tasks.expect("it lives").count()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// How many requests the server takes at once.
+const REQUESTS: usize = 8;
+
+#[test]
+fn serves() {
+    if std::env::var(ROLE).as_deref() != Ok("serves") {
+        return;
+    }
+    let tools = ServerCapabilities::default().with_tools(false);
+    let offer = Offer::new("hostile", "1.0").with_capabilities(tools);
+    let mut config = server::Config::new(offer, secret());
+    config.limits.requests = REQUESTS;
+    let service = serve(config, answer).expect("it has standard streams");
+    service.closed().wait().expect("it is driven");
+}
+
+fn answer(request: everlink::server::Request, _: Context) -> Result<Payload, ErrorObject> {
+    let params = request.params.as_ref().map(Payload::parse::<Value>);
+    let params = params.and_then(Result::ok).unwrap_or_default();
+    match params["name"].as_str() {
+        Some("panic") => panic!("as it is meant to"),
+        Some("for ever") => loop {
+            thread::park();
+        },
+        _ => Ok(Payload::of(&json!({"content": []})).expect("it is JSON")),
+    }
+}
+
+#[test]
+fn cancelled_requests_do_not_make_threads_without_bound() {
+    let (hears, stdin) = UnixStream::pair().expect("descriptors");
+    let mut served = Served::start(stdin.into(), hears);
+    let before = served.threads();
+    for id in 1..=100 {
+        served.call(id, "for ever");
+        let params = json!({"requestId": id});
+        served
+            .say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+    }
+    // Whoever answers this has taken up all that came before it.
+    served.say(&json!({"jsonrpc": "2.0", "id": 1000, "method": "ping"}));
+    served.hear(1000);
+    let more = served.threads() - before;
+    assert!(more <= REQUESTS, "{more} threads run for nobody");
+}
+
+#[test]
+fn a_handler_that_panics_is_survived() {
+    let (hears, stdin) = UnixStream::pair().expect("descriptors");
+    let mut served = Served::start(stdin.into(), hears);
+    for id in 1..=20 {
+        served.call(id, "panic");
+        assert!(served.hear(id)["error"].is_object());
+    }
+    served.call(21, "anything");
+    assert!(served.hear(21)["result"].is_object());
+}
+
+#[test]
+fn whether_the_streams_block_is_left_as_it_was() {
+    let (hears, stdin) = UnixStream::pair().expect("descriptors");
+    let shared = stdin.try_clone().expect("descriptors");
+    let mut served = Served::start(stdin.into(), hears);
+    served.call(1, "anything");
+    served.hear(1);
+    let flags = fcntl_getfl(&shared).expect("a descriptor");
+    assert!(!flags.contains(OFlags::NONBLOCK));
+}
