@@ -101,10 +101,19 @@ impl Tree {
     #[cfg(feature = "threads")]
     pub(crate) fn obituary(&mut self) -> impl FnOnce() -> ExitStatus + Send + use<> {
         let pid = self.pid;
-        move || loop {
-            if let Some(status) = exit_status(pid, WaitIdOptions::empty()) {
-                return status;
-            }
+        move || outlive(pid)
+    }
+}
+
+/// Blocks until the process has ended, and says how.
+#[cfg(any(
+    feature = "threads",
+    not(any(target_os = "android", target_os = "linux"))
+))]
+fn outlive(pid: Pid) -> ExitStatus {
+    loop {
+        if let Some(status) = exit_status(pid, WaitIdOptions::empty()) {
+            return status;
         }
     }
 }
@@ -164,13 +173,12 @@ mod exit {
 mod exit {
     use std::os::unix::net::UnixStream;
 
-    use super::{OwnedFd, Pid, WaitId, WaitIdOptions, io, thread, waitid};
+    use super::{OwnedFd, Pid, io, outlive, thread};
 
     pub(super) fn watch(pid: Pid) -> io::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
         let wait = move || {
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            while waitid(WaitId::Pid(pid), options) == Err(rustix::io::Errno::INTR) {}
+            outlive(pid);
             drop(theirs);
         };
         thread::Builder::new()
