@@ -135,10 +135,19 @@ impl Tree {
     #[cfg(feature = "threads")]
     pub(crate) fn obituary(&mut self) -> impl FnOnce() -> ExitStatus + Send + use<> {
         let pid = self.pid;
-        move || loop {
-            if let Some(status) = exit_status(pid, WaitIdOptions::empty()) {
-                return status;
-            }
+        move || outlive(pid)
+    }
+}
+
+/// Blocks until the process has ended, and says how.
+#[cfg(any(
+    feature = "threads",
+    not(any(target_os = "android", target_os = "linux"))
+))]
+fn outlive(pid: Pid) -> ExitStatus {
+    loop {
+        if let Some(status) = exit_status(pid, WaitIdOptions::empty()) {
+            return status;
         }
     }
 }
@@ -187,13 +196,14 @@ fn signal(pid: Pid, signal: Signal) {
 mod exit {
     use std::os::unix::net::UnixStream;
 
-    use rustix::process::{PidfdFlags, pidfd_open};
-
-    use super::{Errno, OwnedFd, Pid, WaitId, WaitIdOptions, io, thread, waitid};
+    use super::{OwnedFd, Pid, io, outlive, thread};
 
     /// Becomes readable when it has ended.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn watch(pid: Pid) -> io::Result<OwnedFd> {
+        use rustix::io::Errno;
+        use rustix::process::{PidfdFlags, pidfd_open};
+
         match pidfd_open(pid, PidfdFlags::empty()) {
             // An old kernel, or somebody who guards it and does not know the call.
             Err(Errno::NOSYS | Errno::PERM) => wait(pid),
@@ -211,8 +221,7 @@ mod exit {
     fn wait(pid: Pid) -> io::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
         let wait = move || {
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            while waitid(WaitId::Pid(pid), options).is_err_and(|error| error == Errno::INTR) {}
+            outlive(pid);
             drop(theirs);
         };
         let thread = thread::Builder::new().name("everlink-exit".into());
