@@ -11,6 +11,8 @@ use tokio::runtime::{Builder, Runtime};
 /// How a program gets a link to a child from an adapter.
 pub type Connect<'a> = dyn Fn(Command, Config) -> io::Result<Link> + 'a;
 
+type Program<'a> = dyn FnMut(&Connect<'_>) + 'a;
+
 /// How a server of ours answers.
 pub type Answer = fn(Request, Context) -> Result<Payload, ErrorObject>;
 
@@ -19,7 +21,7 @@ pub type Answer = fn(Request, Context) -> Result<Payload, ErrorObject>;
 pub struct Adapter {
     /// What it is called.
     pub name: &'static str,
-    within: fn(&mut dyn FnMut(&Connect<'_>)),
+    within: fn(&mut Program<'_>),
     serve: fn(server::Config, Answer) -> io::Result<()>,
 }
 

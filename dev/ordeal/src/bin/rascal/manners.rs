@@ -165,6 +165,10 @@ const BANNER: &[u8] = b"\n\
     \xff\xfe\xfd\n\
     null\n";
 
+#[allow(
+    clippy::zombie_processes,
+    reason = "a rascal does not look after its own"
+)]
 fn start(command: &mut Command) {
     command.spawn().expect("a rascal can be started");
 }
