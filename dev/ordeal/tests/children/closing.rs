@@ -109,7 +109,7 @@ fn f_104_dropping_the_last_handle_with_calls_in_flight_leaves_nothing() {
 #[test]
 fn a_shutdown_is_waited_for_by_as_many_as_want_to() {
     ordeal(|stage| {
-        let link = stage.link(&["ignore-eof", "kin"], stern());
+        let link = stage.link(&["heir", "ignore-eof"], stern());
         link.is_well();
         let family = &stage.family;
         thread::scope(|scope| {

@@ -119,6 +119,13 @@ impl Stage<'_> {
         find().expect("it was there just now")
     }
 
+    /// Whether none of these is there any more.
+    pub(crate) fn are_gone(&self, them: &[Member]) -> bool {
+        let alive = self.family.members();
+        them.iter()
+            .all(|it| alive.iter().all(|alive| alive.pid != it.pid))
+    }
+
     /// Waits until nobody of the family is.
     pub(crate) fn nobody_is_left(&self) {
         let left = || self.family.members();

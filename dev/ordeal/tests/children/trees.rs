@@ -16,12 +16,12 @@ fn f_003_a_grandchild_that_holds_the_output_hides_no_death() {
     ordeal(|stage| {
         let link = stage.link(&["heir"], patient());
         let first = link.pid();
-        let heir = stage.member("loiter");
+        let heir = [stage.member("loiter")];
         let died = failure(link.tool("die", json!({"how": "kill9"})).wait());
         assert!(died.to_string().contains("signal 9 (SIGKILL)"), "{died}");
         assert_ne!(link.pid(), first);
         // The new one was started only after all of the old one was gone.
-        assert!(!stage.family.members().contains(&heir));
+        assert!(stage.are_gone(&heir));
         link.ends();
         assert_eq!(stage.family.members(), []);
     });
@@ -62,7 +62,8 @@ fn f_012_kin_that_hold_nothing_end_with_the_link() {
         assert_eq!(kin.group, link.pid(), "it is of the same group");
         let ended = link.ends();
         assert_eq!(ended.exit, Some(ExitStatus::Code(0)), "{ended}");
-        assert_eq!(stage.family.members(), []);
+        // They are nobody's to wait for: killed they are, and dead in a moment.
+        stage.nobody_is_left();
     });
 }
 
@@ -75,10 +76,10 @@ fn f_012_kin_that_ignore_sigterm_end_with_each_life() {
             let all = stage.family.members();
             failure(link.tool("die", json!({"how": "exit", "code": 5})).wait());
             assert!(settles(|| link.state() == State::Ready));
-            assert!(stage.family.members().iter().all(|it| !all.contains(it)));
+            assert!(settles(|| stage.are_gone(&all)));
         }
         link.ends();
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
     });
 }
 
@@ -209,7 +210,7 @@ fn a_reconnect_takes_all_of_the_old_family_down() {
             || link.state() == State::Ready && link.epoch().number() == 2
         ));
         assert_ne!(link.pid(), first);
-        assert!(stage.family.members().iter().all(|it| !all.contains(it)));
+        assert!(settles(|| stage.are_gone(&all)));
         let ended = link.last_end().expect("it ended");
         assert!(matches!(ended.cause, Cause::AskedTo { .. }), "{ended}");
         assert!(!ended.counted, "a planned close is free");
