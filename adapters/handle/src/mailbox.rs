@@ -1,52 +1,119 @@
-//! What anybody may ask of the one owner of a machine: a box that many fill and one empties. Knows not what is in it.
+//! What anybody may ask of the one owner of a machine: a box that many fill and one empties. Knows no machine.
 
+use std::collections::VecDeque;
 use std::mem;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-use crate::promise::{lock, remember};
+use everlink::Instant;
 
-/// Letters to the owner. It has no bound: the owner empties all of it at each step, and the machine has bounds for what it takes.
-pub(crate) struct Mailbox<T>(Mutex<Inside<T>>);
+use crate::promise::{Pending, Promise, lock, promise, remember};
 
-struct Inside<T> {
-    letters: Vec<T>,
+/// The box, as those have it who ask something of a machine `M`. An errand `E` is what its owner does beside the machine's own verbs.
+///
+/// It has no bound: the owner empties all of it at each step, and the machine has bounds for what it takes.
+pub(crate) struct Mail<M, E>(Mutex<Inside<M, E>>);
+
+struct Inside<M, E> {
+    letters: VecDeque<Letter<M, E>>,
     owner: Option<Waker>,
     is_closed: bool,
 }
 
-impl<T> Mailbox<T> {
-    pub(crate) const fn new() -> Mailbox<T> {
-        Mailbox(Mutex::new(Inside {
-            letters: Vec::new(),
+enum Letter<M, E> {
+    /// To be told of the end.
+    Closed(Promise<()>),
+    Duty(Duty<M, E>),
+}
+
+/// Something to be done.
+pub(crate) enum Duty<M, E> {
+    /// By the owner.
+    Errand(E),
+    /// By the machine.
+    Verb(Verb<M>),
+}
+
+pub(crate) type Verb<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
+
+impl<M: 'static, E> Mail<M, E> {
+    /// A box, and the owner's side of it.
+    pub(crate) fn new() -> (Arc<Mail<M, E>>, Inbox<M, E>) {
+        let mail = Arc::new(Mail(Mutex::new(Inside {
+            letters: VecDeque::new(),
             owner: None,
             is_closed: false,
-        }))
+        })));
+        let inbox = Inbox {
+            mail: Arc::clone(&mail),
+            letters: VecDeque::new(),
+            closers: Vec::new(),
+        };
+        (mail, inbox)
+    }
+
+    /// Has the owner do something. Where there is no owner any more, the errand is dropped.
+    pub(crate) fn send(&self, errand: E) {
+        let _ = self.post(Letter::Duty(Duty::Errand(errand)));
+    }
+
+    /// Has the machine do something.
+    pub(crate) fn verb(&self, verb: impl FnOnce(&mut M, Instant) + Send + 'static) {
+        let _ = self.post(Letter::Duty(Duty::Verb(Box::new(verb))));
+    }
+
+    /// Has the machine do something, and waits for what it says.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        verb: impl FnOnce(&mut M, Instant) -> T + Send + 'static,
+    ) -> Pending<T> {
+        let (promise, pending) = promise();
+        self.verb(move |machine, now| promise.keep(verb(machine, now)));
+        pending
+    }
+
+    /// Waits until there is no owner any more.
+    pub(crate) fn closed(&self) -> Pending<()> {
+        let (promise, pending) = promise();
+        if let Err(Letter::Closed(promise)) = self.post(Letter::Closed(promise)) {
+            promise.keep(());
+        }
+        pending
     }
 
     /// Puts a letter in, and wakes the owner if it is the first one. Gives it back where there is no owner any more.
-    pub(crate) fn post(&self, letter: T) -> Result<(), T> {
+    fn post(&self, letter: Letter<M, E>) -> Result<(), Letter<M, E>> {
         let waker = {
             let mut inside = lock(&self.0);
             if inside.is_closed {
                 return Err(letter);
             }
-            inside.letters.push(letter);
+            inside.letters.push_back(letter);
             let is_first = inside.letters.len() == 1;
             inside.owner.as_ref().filter(|_| is_first).cloned()
         };
         waker.into_iter().for_each(Waker::wake);
         Ok(())
     }
+}
 
-    /// Takes all letters out, into a box that is empty.
-    pub(crate) fn empty_into(&self, letters: &mut Vec<T>) {
-        mem::swap(&mut lock(&self.0).letters, letters);
+/// The box, as its owner has it. Dropped last of all that the owner has, it tells everybody who waits for the end.
+pub(crate) struct Inbox<M, E> {
+    mail: Arc<Mail<M, E>>,
+    /// What was taken out and not read yet.
+    letters: VecDeque<Letter<M, E>>,
+    closers: Vec<Promise<()>>,
+}
+
+impl<M, E> Inbox<M, E> {
+    /// The box, for who asks something in turn.
+    pub(crate) const fn mail(&self) -> &Arc<Mail<M, E>> {
+        &self.mail
     }
 
     /// Who is to be woken from now on. Returns whether letters are there already, of which it is not told.
     pub(crate) fn belongs_to(&self, owner: &Waker) -> bool {
-        let mut inside = lock(&self.0);
+        let mut inside = lock(&self.mail.0);
         let replaced = remember(&mut inside.owner, owner);
         let has_letters = !inside.letters.is_empty();
         drop(inside);
@@ -54,14 +121,39 @@ impl<T> Mailbox<T> {
         has_letters
     }
 
-    /// Nobody will empty it any more. Returns what is left in it.
-    pub(crate) fn close(&self) -> Vec<T> {
-        let mut inside = lock(&self.0);
+    /// Takes out all that is there by now, to be read.
+    pub(crate) fn fetch(&mut self) {
+        mem::swap(&mut lock(&self.mail.0).letters, &mut self.letters);
+    }
+
+    /// Reads the next of what was taken out.
+    pub(crate) fn read(&mut self) -> Option<Duty<M, E>> {
+        loop {
+            match self.letters.pop_front()? {
+                Letter::Closed(promise) => self.closers.push(promise),
+                Letter::Duty(duty) => return Some(duty),
+            }
+        }
+    }
+
+    /// Nobody will read any more.
+    pub(crate) fn close(&mut self) {
+        let mut inside = lock(&self.mail.0);
         inside.is_closed = true;
         let owner = inside.owner.take();
-        let letters = mem::take(&mut inside.letters);
+        self.letters.append(&mut inside.letters);
         drop(inside);
         drop(owner);
-        letters
+        // What else was asked for is dropped, and says so itself.
+        while self.read().is_some() {}
+    }
+}
+
+impl<M, E> Drop for Inbox<M, E> {
+    fn drop(&mut self) {
+        self.close();
+        for closer in self.closers.drain(..) {
+            closer.keep(());
+        }
     }
 }

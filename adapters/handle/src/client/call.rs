@@ -11,7 +11,7 @@ use everlink::client::{Delivery, Failure, Listing, Misuse, Outcome};
 use everlink::{CallId, ErrorObject, Payload};
 use serde::Deserialize;
 
-use super::link::{Command, Mail};
+use super::link::{Errand, LinkMail};
 use crate::promise::{Cell, wait};
 
 /// How many reports of progress wait for the caller to look; the oldest ones give way.
@@ -24,7 +24,7 @@ const REPORTS: usize = 64;
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call<T> {
     shared: Arc<Shared>,
-    mail: Arc<Mail>,
+    mail: Arc<LinkMail>,
     read: fn(Reply) -> T,
     on_progress: Option<Box<dyn FnMut(Progress) + Send>>,
 }
@@ -91,15 +91,15 @@ pub struct Progress {
 
 impl<T> Call<T> {
     pub(crate) fn begin(
-        mail: &Arc<Mail>,
+        mail: &Arc<LinkMail>,
         read: fn(Reply) -> T,
-        command: Result<impl FnOnce(Caller) -> Command, CallError>,
+        errand: Result<impl FnOnce(Caller) -> Errand, CallError>,
     ) -> Call<T> {
         let shared = Arc::new(Cell::new(Underway::default()));
         let caller = Caller(Arc::clone(&shared));
-        match command {
-            // A letter that is given back settles the call when it is dropped.
-            Ok(command) => drop(mail.post(command(caller))),
+        match errand {
+            // Where nobody runs it any more, to drop it settles the call.
+            Ok(errand) => mail.send(errand(caller)),
             Err(error) => caller.settle(Err(error)),
         }
         Call {
@@ -154,7 +154,7 @@ impl<T> Future for Call<T> {
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
         if !self.shared.is_settled() {
-            let _ = self.mail.post(Command::Cancel {
+            self.mail.send(Errand::Cancel {
                 call: Arc::clone(&self.shared),
                 reason: None,
             });
@@ -173,13 +173,13 @@ impl<T> fmt::Debug for Call<T> {
 #[derive(Clone)]
 pub struct Canceller {
     shared: Arc<Shared>,
-    mail: Arc<Mail>,
+    mail: Arc<LinkMail>,
 }
 
 impl Canceller {
     /// The call is not wanted any more, for this reason, which the server is told. It ends at once, unless it is done already.
     pub fn cancel(&self, reason: &str) {
-        let _ = self.mail.post(Command::Cancel {
+        self.mail.send(Errand::Cancel {
             call: Arc::clone(&self.shared),
             reason: Some(reason.into()),
         });

@@ -6,13 +6,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex};
 
 use everlink::client::{CallOptions, Client, Ended, Event, Listing, Misuse, Session, State};
-use everlink::{AskId, Config, Epoch, ErrorObject, Instant, List, Payload, Stats, Watch};
+use everlink::{AskId, Config, Epoch, ErrorObject, List, Payload, Stats, Watch};
 use serde::Serialize;
 
 use super::call::{Call, CallError, Caller, Reply, Shared, ToolResult};
 use super::owner::LinkOwner;
 use crate::events::{Events, Listeners};
-use crate::mailbox::Mailbox;
+use crate::mailbox::Mail;
 use crate::promise::{Pending, Promise, lock, promise};
 
 /// A link to one server, which outlives every transport under it. Cheap to clone; when the last clone is dropped, the link is shut down.
@@ -26,21 +26,21 @@ pub struct Link {
 
 /// What all clones have in common.
 struct Handle {
-    mail: Arc<Mail>,
+    mail: Arc<LinkMail>,
     desk: Arc<Desk>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let _ = self.mail.post(Command::Shutdown(None));
+        self.mail.verb(Client::shutdown);
     }
 }
 
 /// Letters to the owner of a link.
-pub(crate) type Mail = Mailbox<Command>;
+pub(crate) type LinkMail = Mail<Client, Errand>;
 
-/// Something that is asked of the owner of a link.
-pub(crate) enum Command {
+/// What the owner of a link does for handles.
+pub(crate) enum Errand {
     Call {
         method: Cow<'static, str>,
         params: Option<Payload>,
@@ -57,21 +57,7 @@ pub(crate) enum Command {
         call: Caller,
     },
     Ready(Promise<Result<Arc<Session>, NotReady>>),
-    Shutdown(Option<Promise<()>>),
-    /// Another verb of the machine.
-    Verb(Verb),
 }
-
-impl Command {
-    /// The link is closed, and nobody carries anything out any more: for who wanted that, it is done.
-    pub(crate) fn over(self) {
-        if let Command::Shutdown(Some(promise)) = self {
-            promise.keep(());
-        }
-    }
-}
-
-type Verb = Box<dyn FnOnce(&mut Client, Instant) + Send>;
 
 /// What the owner of a link lays open.
 pub(crate) struct Desk {
@@ -118,12 +104,12 @@ impl Link {
     pub fn new(mut config: Config) -> (Link, LinkOwner) {
         config.seed ^= RandomState::new().build_hasher().finish();
         let client = Client::new(config);
-        let mail = Arc::new(Mailbox::new());
+        let (mail, inbox) = Mail::new();
         let desk = Arc::new(Desk {
             standing: Mutex::new(Standing::of(&client)),
             listeners: Listeners::new(),
         });
-        let owner = LinkOwner::new(client, Arc::clone(&mail), Arc::clone(&desk));
+        let owner = LinkOwner::new(client, inbox, Arc::clone(&desk));
         let link = Link {
             handle: Arc::new(Handle { mail, desk }),
             options: CallOptions::new(),
@@ -164,7 +150,7 @@ impl Link {
     /// One of the server's lists, all pages of it. What is held of it and still fresh is given out without asking.
     pub fn list(&self, list: List) -> Call<Arc<Listing>> {
         let options = self.options;
-        let command = |call| Command::List {
+        let command = |call| Errand::List {
             list,
             options,
             call,
@@ -215,7 +201,7 @@ impl Link {
     ) -> Call<T> {
         let options = self.options;
         let command = params.map(|params| {
-            move |call| Command::Call {
+            move |call| Errand::Call {
                 method,
                 params,
                 options,
@@ -261,24 +247,26 @@ impl Link {
     /// Connects if need be, and waits until the link is ready, is parked, or is closed.
     pub fn ready(&self) -> Pending<Result<Arc<Session>, NotReady>> {
         let (promise, pending) = promise();
-        let _ = self.handle.mail.post(Command::Ready(promise));
+        self.handle.mail.send(Errand::Ready(promise));
         pending
     }
 
     /// Replaces the present transport, for this reason. Free of charge; calls in flight are given a while to end.
     pub fn reconnect(&self, why: &str) {
         let (seen, why) = (self.epoch(), Box::<str>::from(why));
-        self.verb(move |client, now| client.reconnect(now, seen, &why));
+        self.handle
+            .mail
+            .verb(move |client, now| client.reconnect(now, seen, &why));
     }
 
     /// The network is back, the laptop is awake: try now.
     pub fn wake(&self) {
-        self.verb(Client::wake);
+        self.handle.mail.verb(Client::wake);
     }
 
     /// What the program wants to hear of, from now on and from every later server.
     pub fn watch(&self, wish: Watch) {
-        self.verb(|client, now| client.watch(now, wish));
+        self.handle.mail.verb(|client, now| client.watch(now, wish));
     }
 
     /// Answers a question of the server, which came as [`Event::Ask`].
@@ -287,7 +275,9 @@ impl Link {
         ask: AskId,
         answer: Result<Payload, ErrorObject>,
     ) -> Pending<Result<(), Misuse>> {
-        self.ask(move |client, now| client.answer(now, ask, answer))
+        self.handle
+            .mail
+            .ask(move |client, now| client.answer(now, ask, answer))
     }
 
     /// Tells the server something that has no answer.
@@ -297,46 +287,34 @@ impl Link {
         params: Option<Payload>,
     ) -> Pending<Result<(), Misuse>> {
         let method = method.into();
-        self.ask(move |client, now| client.notify(now, method, params))
+        self.handle
+            .mail
+            .ask(move |client, now| client.notify(now, method, params))
     }
 
     /// There are other credentials than those that the server refused: what waits for them goes on.
     pub fn authorized(&self) {
-        self.verb(Client::authorized);
+        self.handle.mail.verb(Client::authorized);
     }
 
     /// There are no credentials that the server would take, for this reason: what waits for them fails.
     pub fn denied(&self, why: &str) {
         let why = Box::<str>::from(why);
-        self.verb(move |client, now| client.denied(now, &why));
+        self.handle
+            .mail
+            .verb(move |client, now| client.denied(now, &why));
     }
 
     /// What was counted.
     pub fn stats(&self) -> Pending<Stats> {
-        self.ask(|client, _| client.stats())
+        self.handle.mail.ask(|client, _| client.stats())
     }
 
     /// The link is not wanted any more: every call ends, and the transport is taken down. Waits until nothing is left of it. It
     /// goes on without being waited for, and needs no repetition: the other clones see a closed link.
     pub fn shutdown(&self) -> Pending<()> {
-        let (promise, pending) = promise();
-        if let Err(given_back) = self.handle.mail.post(Command::Shutdown(Some(promise))) {
-            given_back.over();
-        }
-        pending
-    }
-
-    fn verb(&self, verb: impl FnOnce(&mut Client, Instant) + Send + 'static) {
-        let _ = self.handle.mail.post(Command::Verb(Box::new(verb)));
-    }
-
-    fn ask<T: Send + 'static>(
-        &self,
-        verb: impl FnOnce(&mut Client, Instant) -> T + Send + 'static,
-    ) -> Pending<T> {
-        let (promise, pending) = promise();
-        self.verb(move |client, now| promise.keep(verb(client, now)));
-        pending
+        self.handle.mail.verb(Client::shutdown);
+        self.handle.mail.closed()
     }
 }
 

@@ -9,7 +9,8 @@ use everlink::client::{Client, Event, Misuse, Session, State};
 use everlink::{CallId, Deadline, Epoch, Input, Instant, Output, StreamId};
 
 use super::call::{CallError, Caller, Progress, settled};
-use super::link::{Command, Desk, Mail, NotReady, Standing};
+use super::link::{Desk, Errand, NotReady, Standing};
+use crate::mailbox::{Duty, Inbox};
 use crate::promise::{Promise, lock};
 
 /// A client machine with its handles, as a driver owns it.
@@ -22,46 +23,43 @@ use crate::promise::{Promise, lock};
 /// `shutdown` that is waited for is over. Dropped before, it fails what is under way.
 pub struct LinkOwner {
     client: Client,
-    mail: Arc<Mail>,
     desk: Arc<Desk>,
-    letters: Vec<Command>,
     /// Who waits for which call.
     callers: HashMap<CallId, Caller>,
     /// Who waits for the link to be ready.
     hopeful: Vec<Promise<Result<Arc<Session>, NotReady>>>,
-    /// Who waits for the end.
-    closers: Vec<Promise<()>>,
+    /// Last, so that whoever waits for the end is told when all else is gone.
+    inbox: Inbox<Client, Errand>,
 }
 
 impl LinkOwner {
-    pub(crate) fn new(client: Client, mail: Arc<Mail>, desk: Arc<Desk>) -> LinkOwner {
+    pub(crate) fn new(client: Client, inbox: Inbox<Client, Errand>, desk: Arc<Desk>) -> LinkOwner {
         LinkOwner {
             client,
-            mail,
             desk,
-            letters: Vec::new(),
             callers: HashMap::new(),
             hopeful: Vec::new(),
-            closers: Vec::new(),
+            inbox,
         }
     }
 
     /// Who is to be woken when a handle asks for something. Returns whether one did already.
     #[must_use = "what is there already wakes nobody"]
     pub fn belongs_to(&self, driver: &Waker) -> bool {
-        self.mail.belongs_to(driver)
+        self.inbox.belongs_to(driver)
     }
 
     /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
         // Who asks now is answered as things stand now.
         self.lay_open();
-        let mut letters = std::mem::take(&mut self.letters);
-        self.mail.empty_into(&mut letters);
-        for letter in letters.drain(..) {
-            self.carry_out(now, letter);
+        self.inbox.fetch();
+        while let Some(duty) = self.inbox.read() {
+            match duty {
+                Duty::Errand(errand) => self.run(now, errand),
+                Duty::Verb(verb) => verb(&mut self.client, now),
+            }
         }
-        self.letters = letters;
         self.client.handle_timeout(now);
     }
 
@@ -105,9 +103,9 @@ impl LinkOwner {
         self.client.state() == State::Closed
     }
 
-    fn carry_out(&mut self, now: Instant, command: Command) {
-        match command {
-            Command::Call {
+    fn run(&mut self, now: Instant, errand: Errand) {
+        match errand {
+            Errand::Call {
                 method,
                 params,
                 options,
@@ -116,13 +114,13 @@ impl LinkOwner {
                 let accepted = self.client.call(now, method, params, options);
                 self.accepted(accepted, call);
             }
-            Command::Cancel { call, reason } => {
+            Errand::Cancel { call, reason } => {
                 if let Some(id) = call.look(|underway| underway.id) {
                     // It may be done by now, which is as well.
                     let _ = self.client.cancel(now, id, reason.as_deref());
                 }
             }
-            Command::List {
+            Errand::List {
                 list,
                 options,
                 call,
@@ -130,7 +128,7 @@ impl LinkOwner {
                 let accepted = self.client.list(now, list, options);
                 self.accepted(accepted, call);
             }
-            Command::Ready(promise) => {
+            Errand::Ready(promise) => {
                 self.client.connect(now);
                 self.hopeful.push(promise);
                 self.lay_open();
@@ -139,11 +137,6 @@ impl LinkOwner {
                     self.answer_the_hopeful();
                 }
             }
-            Command::Shutdown(promise) => {
-                self.client.shutdown(now);
-                self.closers.extend(promise);
-            }
-            Command::Verb(verb) => verb(&mut self.client, now),
         }
     }
 
@@ -224,11 +217,8 @@ impl Drop for LinkOwner {
             standing.state = State::Closed;
             standing.session = None;
         }
-        self.mail.close().into_iter().for_each(Command::over);
+        self.inbox.close();
         self.callers.clear();
         self.desk.listeners.end();
-        for closer in self.closers.drain(..) {
-            closer.keep(());
-        }
     }
 }

@@ -7,9 +7,8 @@ use std::task::Waker;
 use everlink::relay::{Event, Side};
 use everlink::{Deadline, Epoch, Input, Instant, Output, Relay, StreamId};
 
-use super::guard::{Command, Mail};
 use crate::events::Listeners;
-use crate::promise::Promise;
+use crate::mailbox::{Duty, Inbox};
 
 /// A relay with its handles, as a driver owns it.
 ///
@@ -17,45 +16,39 @@ use crate::promise::Promise;
 /// and drops it last of all. No event comes out of [`poll_output`](GuardOwner::poll_output).
 pub struct GuardOwner {
     relay: Relay,
-    mail: Arc<Mail>,
     listeners: Arc<Listeners<Event>>,
-    letters: Vec<Command>,
-    /// Who waits for the end.
-    closers: Vec<Promise<()>>,
+    /// Last, so that whoever waits for the end is told when all else is gone.
+    inbox: Inbox<Relay, Infallible>,
 }
 
 impl GuardOwner {
     pub(super) fn new(
         relay: Relay,
-        mail: Arc<Mail>,
+        inbox: Inbox<Relay, Infallible>,
         listeners: Arc<Listeners<Event>>,
     ) -> GuardOwner {
         GuardOwner {
             relay,
-            mail,
             listeners,
-            letters: Vec::new(),
-            closers: Vec::new(),
+            inbox,
         }
     }
 
     /// Who is to be woken when a handle asks for something. Returns whether one did already.
     #[must_use = "what is there already wakes nobody"]
     pub fn belongs_to(&self, driver: &Waker) -> bool {
-        self.mail.belongs_to(driver)
+        self.inbox.belongs_to(driver)
     }
 
     /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
-        let mut letters = std::mem::take(&mut self.letters);
-        self.mail.empty_into(&mut letters);
-        for letter in letters.drain(..) {
-            match letter {
-                Command::Closed(promise) => self.closers.push(promise),
-                Command::Verb(verb) => verb(&mut self.relay, now),
+        self.inbox.fetch();
+        while let Some(duty) = self.inbox.read() {
+            match duty {
+                Duty::Errand(never) => match never {},
+                Duty::Verb(verb) => verb(&mut self.relay, now),
             }
         }
-        self.letters = letters;
         self.relay.handle_timeout(now);
     }
 
@@ -106,10 +99,7 @@ impl GuardOwner {
 /// What nobody will carry out any more is said to be so.
 impl Drop for GuardOwner {
     fn drop(&mut self) {
-        self.mail.close().into_iter().for_each(Command::over);
+        self.inbox.close();
         self.listeners.end();
-        for closer in self.closers.drain(..) {
-            closer.keep(());
-        }
     }
 }

@@ -7,8 +7,9 @@ use std::task::Waker;
 use everlink::server::{Event, State};
 use everlink::{AskId, Deadline, Input, Instant, Output, Payload, RequestId, Server, StreamId};
 
-use super::service::{Command, Conclusion, Desk, Mail};
+use super::service::{Conclusion, Desk, Errand};
 use super::task::{AskError, Flag, Task, internal};
+use crate::mailbox::{Duty, Inbox};
 use crate::promise::{Promise, lock};
 
 /// A server machine with its handles, as a driver owns it.
@@ -17,44 +18,45 @@ use crate::promise::{Promise, lock};
 /// turn, and drops it last of all. The one event that comes out of [`poll_output`](ServiceOwner::poll_output) is a [`Task`] to be run.
 pub struct ServiceOwner {
     server: Server,
-    mail: Arc<Mail>,
     desk: Arc<Desk>,
-    letters: Vec<Command>,
     /// The requests that are not answered yet.
     running: HashMap<RequestId, Arc<Flag>>,
     /// Who waits for the answer to which question.
     asked: HashMap<AskId, Promise<Result<Payload, AskError>>>,
-    /// Who waits for the end.
-    closers: Vec<Promise<()>>,
+    /// Last, so that whoever waits for the end is told when all else is gone.
+    inbox: Inbox<Server, Errand>,
 }
 
 impl ServiceOwner {
-    pub(super) fn new(server: Server, mail: Arc<Mail>, desk: Arc<Desk>) -> ServiceOwner {
+    pub(super) fn new(
+        server: Server,
+        inbox: Inbox<Server, Errand>,
+        desk: Arc<Desk>,
+    ) -> ServiceOwner {
         ServiceOwner {
             server,
-            mail,
             desk,
-            letters: Vec::new(),
             running: HashMap::new(),
             asked: HashMap::new(),
-            closers: Vec::new(),
+            inbox,
         }
     }
 
     /// Who is to be woken when a handle asks for something. Returns whether one did already.
     #[must_use = "what is there already wakes nobody"]
     pub fn belongs_to(&self, driver: &Waker) -> bool {
-        self.mail.belongs_to(driver)
+        self.inbox.belongs_to(driver)
     }
 
     /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
-        let mut letters = std::mem::take(&mut self.letters);
-        self.mail.empty_into(&mut letters);
-        for letter in letters.drain(..) {
-            self.carry_out(now, letter);
+        self.inbox.fetch();
+        while let Some(duty) = self.inbox.read() {
+            match duty {
+                Duty::Errand(errand) => self.run(now, errand),
+                Duty::Verb(verb) => verb(&mut self.server, now),
+            }
         }
-        self.letters = letters;
         self.server.handle_timeout(now);
     }
 
@@ -94,9 +96,9 @@ impl ServiceOwner {
         self.server.state() == State::Closed
     }
 
-    fn carry_out(&mut self, now: Instant, command: Command) {
-        match command {
-            Command::Ask {
+    fn run(&mut self, now: Instant, errand: Errand) {
+        match errand {
+            Errand::Ask {
                 request,
                 method,
                 params,
@@ -105,15 +107,13 @@ impl ServiceOwner {
                 Ok(ask) => drop(self.asked.insert(ask, promise)),
                 Err(misuse) => promise.keep(Err(AskError::Misuse(misuse))),
             },
-            Command::Closed(promise) => self.closers.push(promise),
-            Command::Conclude(request, conclusion) => {
+            Errand::Conclude(request, conclusion) => {
                 // Whoever waits for a cancellation need not wait any more.
                 if let Some(flag) = self.running.remove(&request) {
                     flag.raise();
                 }
                 self.conclude(now, request, conclusion);
             }
-            Command::Verb(verb) => verb(&mut self.server, now),
         }
     }
 
@@ -135,7 +135,7 @@ impl ServiceOwner {
         match event {
             Event::Request(request) => {
                 let id = request.request;
-                let (task, cancelled) = Task::new(request, &self.mail);
+                let (task, cancelled) = Task::new(request, self.inbox.mail());
                 self.running.insert(id, cancelled);
                 return Some(task);
             }
@@ -159,12 +159,9 @@ impl ServiceOwner {
 impl Drop for ServiceOwner {
     fn drop(&mut self) {
         *lock(&self.desk.state) = State::Closed;
-        self.mail.close().into_iter().for_each(Command::over);
+        self.inbox.close();
         self.running.drain().for_each(|(_, flag)| flag.raise());
         self.asked.clear();
         self.desk.listeners.end();
-        for closer in self.closers.drain(..) {
-            closer.keep(());
-        }
     }
 }

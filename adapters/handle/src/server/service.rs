@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex};
 
 use everlink::protocol::LogLevel;
 use everlink::server::{Event, InputRequired, Misuse, Offer, State, Stats};
-use everlink::{Change, ErrorObject, Instant, Payload, RequestId, Server};
+use everlink::{Change, ErrorObject, Payload, RequestId, Server};
 
 use super::owner::ServiceOwner;
 use super::task::AskError;
 use crate::events::{Events, Listeners};
-use crate::mailbox::Mailbox;
-use crate::promise::{Pending, Promise, lock, promise};
+use crate::mailbox::Mail;
+use crate::promise::{Pending, Promise, lock};
 
 /// A server that is driven. Cheap to clone; the server goes on without it, until its input ends or it is shut down.
 #[derive(Clone)]
 pub struct Service {
-    mail: Arc<Mail>,
+    mail: Arc<ServiceMail>,
     desk: Arc<Desk>,
 }
 
 /// Letters to the owner of a server.
-pub(crate) type Mail = Mailbox<Command>;
+pub(crate) type ServiceMail = Mail<Server, Errand>;
 
 /// What the owner of a server lays open.
 pub(super) struct Desk {
@@ -30,21 +30,16 @@ pub(super) struct Desk {
     pub(super) listeners: Listeners<Event>,
 }
 
-/// Something that is asked of the owner of a server.
-pub(crate) enum Command {
+/// What the owner of a server does for handles.
+pub(crate) enum Errand {
     Ask {
         request: RequestId,
         method: Cow<'static, str>,
         params: Option<Payload>,
         promise: Promise<Result<Payload, AskError>>,
     },
-    Closed(Promise<()>),
     Conclude(RequestId, Conclusion),
-    /// Another verb of the machine.
-    Verb(Verb),
 }
-
-type Verb = Box<dyn FnOnce(&mut Server, Instant) + Send>;
 
 /// How a request ends.
 pub(crate) enum Conclusion {
@@ -57,12 +52,12 @@ impl Service {
     /// A server, and what its driver owns of it. For adapters: programs get theirs from one of those.
     #[must_use]
     pub fn new(server: Server) -> (Service, ServiceOwner) {
-        let mail = Arc::new(Mailbox::new());
+        let (mail, inbox) = Mail::new();
         let desk = Arc::new(Desk {
             state: Mutex::new(server.state()),
             listeners: Listeners::new(),
         });
-        let owner = ServiceOwner::new(server, Arc::clone(&mail), Arc::clone(&desk));
+        let owner = ServiceOwner::new(server, inbox, Arc::clone(&desk));
         (Service { mail, desk }, owner)
     }
 
@@ -80,7 +75,7 @@ impl Service {
 
     /// Something changed: whoever asked to hear of it is told.
     pub fn publish(&self, change: Change) -> Pending<Result<(), Misuse>> {
-        self.ask(|server, now| server.publish(now, change))
+        self.mail.ask(|server, now| server.publish(now, change))
     }
 
     /// Logs something for whoever listens.
@@ -91,7 +86,8 @@ impl Service {
         data: Payload,
     ) -> Pending<Result<(), Misuse>> {
         let logger = logger.map(Box::<str>::from);
-        self.ask(move |server, now| server.log(now, None, level, logger.as_deref(), data))
+        self.mail
+            .ask(move |server, now| server.log(now, None, level, logger.as_deref(), data))
     }
 
     /// Tells the clients something else that has no answer.
@@ -101,48 +97,35 @@ impl Service {
         params: Option<Payload>,
     ) -> Pending<Result<(), Misuse>> {
         let method = method.into();
-        self.ask(move |server, now| server.notify(now, method, params))
+        self.mail
+            .ask(move |server, now| server.notify(now, method, params))
     }
 
     /// This is offered, from now on.
     pub fn offer(&self, offer: Offer) -> Pending<()> {
-        self.ask(|server, now| server.offer(now, offer))
+        self.mail.ask(|server, now| server.offer(now, offer))
     }
 
     /// These are the tools, as in a result of `tools/list`; see [`Server::tools`].
     pub fn tools(&self, list: Payload) -> Pending<()> {
-        self.ask(move |server, now| server.tools(now, &list))
+        self.mail.ask(move |server, now| server.tools(now, &list))
     }
 
     /// What was counted.
     pub fn stats(&self) -> Pending<Stats> {
-        self.ask(|server, _| server.stats())
+        self.mail.ask(|server, _| server.stats())
     }
 
     /// The service ends: nothing new is taken, and the requests in flight have a while. Waits until nothing is left of it; it goes on
     /// without being waited for.
     pub fn shutdown(&self) -> Pending<()> {
-        drop(self.ask(Server::shutdown));
-        self.closed()
+        self.mail.verb(Server::shutdown);
+        self.mail.closed()
     }
 
     /// Waits until nothing is left of the server: its client went, or it was shut down.
     pub fn closed(&self) -> Pending<()> {
-        let (promise, pending) = promise();
-        if let Err(given_back) = self.mail.post(Command::Closed(promise)) {
-            given_back.over();
-        }
-        pending
-    }
-
-    fn ask<T: Send + 'static>(
-        &self,
-        verb: impl FnOnce(&mut Server, Instant) -> T + Send + 'static,
-    ) -> Pending<T> {
-        let (promise, pending) = promise();
-        let verb = move |server: &mut Server, now| promise.keep(verb(server, now));
-        let _ = self.mail.post(Command::Verb(Box::new(verb)));
-        pending
+        self.mail.closed()
     }
 }
 
@@ -151,14 +134,5 @@ impl fmt::Debug for Service {
         f.debug_struct("Service")
             .field("state", &self.state())
             .finish_non_exhaustive()
-    }
-}
-
-impl Command {
-    /// The server is closed, and nobody carries anything out any more: for who waited for that, it is done.
-    pub(super) fn over(self) {
-        if let Command::Closed(promise) = self {
-            promise.keep(());
-        }
     }
 }

@@ -10,9 +10,9 @@ use std::task::{Poll, Waker};
 
 use everlink::protocol::{LogLevel, code};
 use everlink::server::{InputRequired, Misuse, Progress, Request, Unanswered};
-use everlink::{ErrorObject, Instant, Payload, RequestId, Server};
+use everlink::{ErrorObject, Payload, RequestId};
 
-use super::service::{Command, Conclusion, Mail};
+use super::service::{Conclusion, Errand, ServiceMail};
 use crate::promise::{Pending, lock, promise, wait};
 
 /// A request that the program is to answer.
@@ -27,7 +27,7 @@ pub struct Task {
 
 impl Task {
     /// The task for this request, and what is raised when it is not wanted any more.
-    pub(super) fn new(request: Request, mail: &Arc<Mail>) -> (Task, Arc<Flag>) {
+    pub(super) fn new(request: Request, mail: &Arc<ServiceMail>) -> (Task, Arc<Flag>) {
         let cancelled = Arc::<Flag>::default();
         let task = Task {
             context: Context {
@@ -56,7 +56,7 @@ impl fmt::Debug for Task {
 #[must_use = "a request needs an answer"]
 pub struct Answer {
     request: RequestId,
-    mail: Arc<Mail>,
+    mail: Arc<ServiceMail>,
     is_given: bool,
 }
 
@@ -76,7 +76,7 @@ impl Answer {
 
     fn conclude(mut self, conclusion: Conclusion) {
         self.is_given = true;
-        let _ = self.mail.post(Command::Conclude(self.request, conclusion));
+        self.mail.send(Errand::Conclude(self.request, conclusion));
     }
 }
 
@@ -85,7 +85,7 @@ impl Drop for Answer {
         if !self.is_given {
             let error = internal("the server's handler ended without an answer");
             let conclusion = Conclusion::Fail(error);
-            let _ = self.mail.post(Command::Conclude(self.request, conclusion));
+            self.mail.send(Errand::Conclude(self.request, conclusion));
         }
     }
 }
@@ -100,7 +100,7 @@ impl fmt::Debug for Answer {
 #[derive(Clone)]
 pub struct Context {
     request: RequestId,
-    mail: Arc<Mail>,
+    mail: Arc<ServiceMail>,
     cancelled: Arc<Flag>,
 }
 
@@ -109,13 +109,14 @@ impl Context {
     pub fn progress(&self, progress: Progress) {
         let request = self.request;
         // A request that is over needs no progress.
-        self.verb(move |server, now| drop(server.progress(now, request, progress)));
+        self.mail
+            .verb(move |server, now| drop(server.progress(now, request, progress)));
     }
 
     /// Logs something for this request, if its client wants to hear of that.
     pub fn log(&self, level: LogLevel, logger: Option<&str>, data: Payload) {
         let (request, logger) = (self.request, logger.map(Box::<str>::from));
-        self.verb(move |server, now| {
+        self.mail.verb(move |server, now| {
             drop(server.log(now, Some(request), level, logger.as_deref(), data));
         });
     }
@@ -127,7 +128,7 @@ impl Context {
         params: Option<Payload>,
     ) -> Pending<Result<Payload, AskError>> {
         let (promise, pending) = promise();
-        let _ = self.mail.post(Command::Ask {
+        self.mail.send(Errand::Ask {
             request: self.request,
             method: method.into(),
             params,
@@ -150,10 +151,6 @@ impl Context {
     /// Blocks this thread until the answer is not wanted any more.
     pub fn wait_cancelled(&self) {
         wait(self.cancelled());
-    }
-
-    fn verb(&self, verb: impl FnOnce(&mut Server, Instant) + Send + 'static) {
-        let _ = self.mail.post(Command::Verb(Box::new(verb)));
     }
 }
 
