@@ -31,11 +31,10 @@ use crate::args::Demo;
 const CALLERS: u64 = 8;
 
 pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
-    let seed = match args.seed {
-        Some(seed) => seed,
-        // Short, so that it is easily given again.
-        None => u64::from(u16::from_le_bytes([secret()[0], secret()[1]])),
-    };
+    // Short, so that it is easily given again.
+    let [low, high, ..] = secret();
+    let any = u16::from_le_bytes([low, high]);
+    let seed = args.seed.unwrap_or(any.into());
     let diary = Diary::create()?;
     let mut command = process::Command::new(env::current_exe()?);
     command.arg("demo-server").arg("--diary").arg(diary.path());

@@ -16,7 +16,7 @@ use crate::shown::{Mood, Timeline, mood};
 
 /// Whatever takes so long has hung. Several times as long as the link allows a call.
 pub(super) const HUNG: Duration = Duration::from_secs(60);
-/// So long a server that was told to die is waited for. One that was not reached in time lives on, and that is as well.
+/// So long the life after a server that was told to die is waited for. One that was not reached in time lives on, and that is as well.
 const DYING: Duration = Duration::from_secs(5);
 
 pub(super) struct Stage {
@@ -107,8 +107,8 @@ impl Stage {
                     Fate::Die(how) => self.tool("die", json!({"how": how}), Wish::Once).await,
                     Fate::Reconnect => self.link.reconnect("the demo wants a new server"),
                 }
-                // A server that hangs is given up only some time after the calls to it.
-                let _ = timeout(DYING, end_of(epoch, events)).await;
+                // Only listened to: to ask the link to be ready would make it hurry.
+                let _ = timeout(DYING, life_after(epoch, events)).await;
                 self.come_back().await;
             }
         }
@@ -245,10 +245,10 @@ impl Stage {
     }
 }
 
-/// Waits until nothing is left of this life.
-async fn end_of(epoch: Epoch, mut events: Events<Event>) {
+/// Waits until a later life is ready.
+async fn life_after(epoch: Epoch, mut events: Events<Event>) {
     while let Some(event) = events.recv().await {
-        if matches!(&*event, Event::Ended(ended) if ended.epoch >= epoch) {
+        if matches!(&*event, Event::Ready(session) if session.epoch > epoch) {
             return;
         }
     }

@@ -123,23 +123,19 @@ impl Verdict {
 /// The table.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "calls accepted        {:8}", self.accepted)?;
-        writeln!(f, "  answered            {:8}", self.replies)?;
-        let kinds = |f: &mut fmt::Formatter<'_>, counts: &BTreeMap<&str, u64>| {
-            let mut counts = counts.iter();
-            counts.try_for_each(|(words, count)| writeln!(f, "    {words:18}{count:8}"))
-        };
-        writeln!(f, "  failed, nothing done {:8}", sum(&self.failed))?;
-        kinds(f, &self.failed)?;
-        writeln!(f, "  outcome unknown     {:8}", sum(&self.unknown))?;
-        kinds(f, &self.unknown)?;
-        writeln!(f, "  hung                {:8}", self.hung)?;
-        writeln!(f, "  silently lost       {:8}", self.lost)?;
-        writeln!(f, "deaths of servers     {:8}", self.deaths)?;
-        writeln!(f, "reconnects            {:8}", self.reconnects)?;
-        for percent in [50, 99] {
+        row(f, "calls accepted", self.accepted)?;
+        row(f, "  answered", self.replies)?;
+        row(f, "  failed, nothing done", sum(&self.failed))?;
+        rows(f, &self.failed)?;
+        row(f, "  outcome unknown", sum(&self.unknown))?;
+        rows(f, &self.unknown)?;
+        row(f, "  hung", self.hung)?;
+        row(f, "  silently lost", self.lost)?;
+        row(f, "deaths of servers", self.deaths)?;
+        row(f, "reconnects", self.reconnects)?;
+        for (words, percent) in [("death seen to ready, p50", 50), ("  p99", 99)] {
             if let Some(ms) = self.ready_ms(percent) {
-                writeln!(f, "death to ready, p{percent}   {ms:8.1} ms")?;
+                row(f, words, format_args!("{ms:.1} ms"))?;
             }
         }
         if self.is_good() {
@@ -151,6 +147,16 @@ impl fmt::Display for Verdict {
         let mut broken = self.broken.iter();
         broken.try_for_each(|broken| write!(f, "\n  {broken}"))
     }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, words: &str, count: impl fmt::Display) -> fmt::Result {
+    // Padded as a text: what is written in pieces has no width.
+    writeln!(f, "{words:26}{:>10}", count.to_string())
+}
+
+fn rows(f: &mut fmt::Formatter<'_>, counts: &BTreeMap<&str, u64>) -> fmt::Result {
+    let mut counts = counts.iter();
+    counts.try_for_each(|(words, count)| row(f, &format!("    {words}"), count))
 }
 
 fn sum(counts: &BTreeMap<&str, u64>) -> u64 {
