@@ -18,6 +18,7 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
+  everlink demo
   everlink inspect -- npx -y @modelcontextprotocol/server-everything
   everlink call echo '{\"message\":\"hello\"}' -- npx -y @modelcontextprotocol/server-everything
   everlink guard --url https://example.com/mcp --bearer-env TOKEN
@@ -30,6 +31,14 @@ pub(crate) enum Command {
     /// Exit status: 0 the tool's result, 1 a result that says to be an error, 2 usage, 3 an error of the server, 4 it was not
     /// done, 5 nobody knows whether it was.
     Call(Call),
+    /// Show what a link is worth: calls through it, and servers that die under it, in real processes
+    ///
+    /// Nothing else needs to be installed. Exit status: 0, or 1 if a call had no outcome, if one that is not safe to repeat ran twice, or if
+    /// another rule was broken.
+    Demo(Demo),
+    /// The server that the demo kills
+    #[command(hide = true)]
+    DemoServer(DemoServer),
     /// Keep a host's connection while the server behind crashes, hangs or is replaced
     ///
     /// Put it before the command of a server in the configuration of a host.
@@ -59,6 +68,26 @@ pub(crate) struct Call {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Debug, Arguments)]
+pub(crate) struct Demo {
+    /// How long servers are made to die
+    #[arg(long, default_value_t = 15)]
+    pub(crate) seconds: u64,
+    /// What decides the order of their deaths [default: any]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+    /// Print the numbers as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Arguments)]
+pub(crate) struct DemoServer {
+    /// Where it writes down the `number` of every call that it runs, before it does
+    #[arg(long, value_name = "FILE")]
+    pub(crate) diary: Option<PathBuf>,
 }
 
 #[derive(Debug, Arguments)]

@@ -1,0 +1,29 @@
+//! Chance that can be repeated: the same seed, the same throws.
+
+/// SplitMix64.
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) const fn new(seed: u64) -> Dice {
+        Dice(seed)
+    }
+
+    fn throw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// One of `0..sides`.
+    pub(super) fn below(&mut self, sides: u64) -> u64 {
+        self.throw() % sides
+    }
+
+    pub(super) fn shuffle<T>(&mut self, cards: &mut [T]) {
+        for last in (1..cards.len()).rev() {
+            cards.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `everlink demo`: a link, calls through it, and servers that die under it, in real processes.
+//!
+//! `server` is what is killed, `stage` who calls and who kills, `book` what they write down, `verdict` what is to be said of it, `dice` the chance
+//! in it.
+
+mod book;
+mod dice;
+pub(crate) mod server;
+mod stage;
+mod verdict;
+
+use std::process::{self, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, mem};
+
+use everlink::{Config, Keepalive, Limit};
+use everlink_tokio::{Link, child, secret};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use self::book::Diary;
+use self::dice::Dice;
+use self::stage::{HUNG, Stage};
+use self::verdict::Verdict;
+use crate::Failure;
+use crate::args::Demo;
+
+/// How many call at once.
+const CALLERS: u64 = 8;
+
+pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
+    // Short, so that it is easily given again.
+    let [low, high, ..] = secret();
+    let any = u16::from_le_bytes([low, high]);
+    let seed = args.seed.unwrap_or(any.into());
+    let diary = Diary::create()?;
+    let mut command = process::Command::new(env::current_exe()?);
+    command.arg("demo-server").arg("--diary").arg(diary.path());
+    let link = child::connect(command, config())?;
+    let stage = Arc::new(Stage::new(link.clone()));
+    let told = tokio::spawn(Arc::clone(&stage).listen(link.events()));
+
+    play(&stage, seed, args.seconds).await?;
+    take_down(&stage, &link).await?;
+    told.await?;
+
+    let book = mem::take(&mut *stage.book());
+    let runs = diary.read(book.calls.len())?;
+    let verdict = Verdict::of(book, &runs);
+    if args.json {
+        println!("{}", verdict.as_json(seed));
+    } else {
+        println!("{verdict}\nThe same deaths in the same order: everlink demo --seed {seed}");
+    }
+    Ok(ExitCode::from(u8::from(!verdict.is_good())))
+}
+
+/// Lets all of them act for so long, or until the demo is interrupted, and waits until the last call has its outcome.
+async fn play(stage: &Arc<Stage>, seed: u64, seconds: u64) -> Result<(), Failure> {
+    let mut actors = JoinSet::new();
+    for caller in 1..=CALLERS {
+        actors.spawn(Arc::clone(stage).call(Dice::new(seed.wrapping_add(caller))));
+    }
+    actors.spawn(Arc::clone(stage).sabotage(Dice::new(seed)));
+    actors.spawn(Arc::clone(stage).count());
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        () = sleep(Duration::from_secs(seconds)) => {}
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+    stage.end();
+    while let Some(ended) = actors.join_next().await {
+        ended?;
+    }
+    Ok(())
+}
+
+/// Compares the book with what the link itself has counted, and ends the link.
+async fn take_down(stage: &Stage, link: &Link) -> Result<(), Failure> {
+    // The last death has a comeback, too.
+    stage.come_back().await;
+    let stats = link.stats().await?;
+    if stats.calls != stats.settled {
+        let (calls, settled) = (stats.calls, stats.settled);
+        let text = format!("of {calls} calls, the link has settled {settled}");
+        stage.book().broken.push(text);
+    }
+    match timeout(HUNG, link.shutdown()).await {
+        Ok(done) => Ok(done?),
+        Err(_) => Err(format!("the link is not shut down after {HUNG:?}").into()),
+    }
+}
+
+/// A link that notices quickly and comes back quickly, for people who watch.
+fn config() -> Config {
+    let mut config = Config::child("everlink-demo", env!("CARGO_PKG_VERSION"));
+    let policy = &mut config.policy;
+    // A server that works is not disturbed: that it hangs can only be found out when its calls have had their time.
+    policy.call_idle = Limit::After(Duration::from_millis(800));
+    policy.call_total = Limit::After(Duration::from_secs(10));
+    policy.drain = Duration::from_millis(500);
+    policy.close_grace = Duration::from_millis(200);
+    policy.terminate_grace = Duration::from_millis(200);
+    let mut keepalive = Keepalive::every(Duration::from_millis(200));
+    keepalive.timeout = Duration::from_millis(300);
+    policy.keepalive = Some(keepalive);
+    // Here they die all the time, and that is no reason to give up.
+    policy.retry.budget = 100;
+    policy.retry.first = Duration::from_millis(20);
+    policy.retry.cap = Duration::from_millis(200);
+    policy.retry.floor = Duration::from_millis(10);
+    policy.retry.stable_after = Duration::from_millis(100);
+    config
+}

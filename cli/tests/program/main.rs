@@ -1,0 +1,4 @@
+//! The program as people run it, a file for each command.
+#![cfg(unix)]
+
+mod demo;
