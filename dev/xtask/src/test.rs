@@ -29,6 +29,7 @@ const STEPS: &[Step] = &[
     }),
     ("the core without an operating system", bare),
     ("the footprint of a small program", footprint::check),
+    ("packages by themselves", by_themselves),
 ];
 
 pub(crate) fn run() -> Result<(), String> {
@@ -85,6 +86,14 @@ fn runner() -> &'static str {
     } else {
         "test"
     }
+}
+
+/// Each as a user builds it: with the rest of the workspace around it, features of others can hide what is missing.
+fn by_themselves() -> Outcome {
+    let packages = ["handle", "stdio", "http", "tokio", "cli"];
+    packages.iter().try_fold(Done::Passed, |_, package| {
+        cargo(&format!("check --package everlink-{package}"))
+    })
 }
 
 /// A program without std, in a workspace of its own because it needs its own way to panic.
