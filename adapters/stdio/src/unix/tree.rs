@@ -140,10 +140,6 @@ impl Tree {
 }
 
 /// Blocks until the process has ended, and says how.
-#[cfg(any(
-    feature = "threads",
-    not(any(target_os = "android", target_os = "linux"))
-))]
 fn outlive(pid: Pid) -> ExitStatus {
     loop {
         if let Some(status) = exit_status(pid, WaitIdOptions::empty()) {
