@@ -1,0 +1,3 @@
+//! The program itself, started as people start it.
+
+mod guard;
