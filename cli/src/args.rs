@@ -30,6 +30,9 @@ pub(crate) enum Command {
     /// Exit status: 0 the tool's result, 1 a result that says to be an error, 2 usage, 3 an error of the server, 4 it was not
     /// done, 5 nobody knows whether it was.
     Call(Call),
+    /// The server that the demo kills
+    #[command(hide = true)]
+    DemoServer(DemoServer),
     /// Keep a host's connection while the server behind crashes, hangs or is replaced
     ///
     /// Put it before the command of a server in the configuration of a host.
@@ -59,6 +62,13 @@ pub(crate) struct Call {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Debug, Arguments)]
+pub(crate) struct DemoServer {
+    /// Where it writes down the `number` of every call that it runs, before it does
+    #[arg(long, value_name = "FILE")]
+    pub(crate) diary: Option<PathBuf>,
 }
 
 #[derive(Debug, Arguments)]

@@ -4,6 +4,7 @@
 
 mod args;
 mod call;
+mod demo;
 mod guard;
 mod inspect;
 mod shown;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
 async fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Call(call) => call::run(call).await,
+        Command::DemoServer(server) => demo::server::run(server).await,
         Command::Guard(guard) => guard::run(guard).await,
         Command::Inspect(inspect) => inspect::run(inspect).await,
         Command::Watch(watch) => watch::run(watch).await,

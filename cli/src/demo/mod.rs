@@ -1,0 +1,3 @@
+//! `everlink demo`: `server` is the server that it kills.
+
+pub(crate) mod server;

@@ -1,0 +1,202 @@
+//! The server that the demo kills: plain tools on the standard streams, a diary of what it ran, and a tool to die of. Knows not who calls it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::{self, ExitCode};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use everlink::protocol::{ServerCapabilities, code};
+use everlink::server::{Config, Offer, Progress, Request};
+use everlink::{ErrorObject, Payload};
+use everlink_tokio::{Context, secret, stdio};
+use rustix::process::{Signal, getpid, kill_process};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::Failure;
+use crate::args::DemoServer;
+
+/// How much is shouted on standard error before the end: many full pipes.
+const FLOOD_LINES: u32 = 20_000;
+
+pub(crate) async fn run(args: DemoServer) -> Result<ExitCode, Failure> {
+    let diary = match &args.diary {
+        Some(path) => Some(OpenOptions::new().append(true).create(true).open(path)?),
+        None => None,
+    };
+    let desk = Arc::new(Desk {
+        diary: diary.map(Mutex::new),
+        // Before the standard streams are taken over: what is written here is said in the middle of the protocol.
+        stdout: File::from(io::stdout().as_fd().try_clone_to_owned()?),
+    });
+    let tools = ServerCapabilities::default().with_tools(false);
+    let offer = Offer::new("everlink-demo", env!("CARGO_PKG_VERSION")).with_capabilities(tools);
+    let handler = move |request, context| answer(Arc::clone(&desk), request, context);
+    let service = stdio::serve(Config::new(offer, secret()), handler)?;
+    service.closed().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What all calls have in common.
+struct Desk {
+    diary: Option<Mutex<File>>,
+    stdout: File,
+}
+
+#[derive(Deserialize)]
+struct Params {
+    name: String,
+    #[serde(default)]
+    arguments: Arguments,
+}
+
+/// The arguments of all tools.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Arguments {
+    /// What the call is called in the diary.
+    number: Option<u64>,
+    message: String,
+    ms: u64,
+    steps: u32,
+    how: Option<Death>,
+}
+
+/// The ways in which servers die.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Death {
+    Exit,
+    Flood,
+    Garbage,
+    HalfLine,
+    Hang,
+    Kill,
+}
+
+async fn answer(
+    desk: Arc<Desk>,
+    request: Request,
+    context: Context,
+) -> Result<Payload, ErrorObject> {
+    let result = match &*request.method {
+        "tools/list" => tools(),
+        "tools/call" => {
+            let params = request.params.ok_or_else(|| invalid("there are none"))?;
+            let params: Params = params.parse().map_err(invalid)?;
+            desk.note(params.arguments.number).map_err(internal)?;
+            let text = run_tool(&desk, params, &context).await?;
+            json!({"content": [{"type": "text", "text": text}]})
+        }
+        method => {
+            let text = format!("{method} is not served here");
+            return Err(ErrorObject::new(code::METHOD_NOT_FOUND, text));
+        }
+    };
+    Payload::of(&result).map_err(internal)
+}
+
+async fn run_tool(desk: &Desk, params: Params, context: &Context) -> Result<String, ErrorObject> {
+    let arguments = params.arguments;
+    match params.name.as_str() {
+        "ask" => {
+            let question = json!({
+                "message": "What is your name?",
+                "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+            });
+            let question = Payload::of(&question).map_err(internal)?;
+            let answer = context.ask("elicitation/create", Some(question)).await;
+            let answer = answer.map_err(internal)?.map_err(internal)?;
+            Ok(answer.as_str().to_owned())
+        }
+        "die" => {
+            let how = arguments.how.ok_or_else(|| invalid("`how` is missing"))?;
+            desk.die(how).map_err(internal)?;
+            Ok("still here".to_owned())
+        }
+        "echo" => Ok(arguments.message),
+        "pid" => Ok(process::id().to_string()),
+        "progress" => {
+            for step in 1..=arguments.steps {
+                sleep(Duration::from_millis(arguments.ms)).await;
+                context.progress(Progress::new(step.into()).of(arguments.steps.into()));
+            }
+            Ok(format!("{} steps", arguments.steps))
+        }
+        "sleep" => {
+            sleep(Duration::from_millis(arguments.ms)).await;
+            Ok(format!("slept for {} ms", arguments.ms))
+        }
+        other => Err(invalid(format!("there is no tool `{other}`"))),
+    }
+}
+
+impl Desk {
+    /// Writes down that this call runs, before it does anything.
+    fn note(&self, number: Option<u64>) -> io::Result<()> {
+        match (&self.diary, number) {
+            (Some(diary), Some(number)) => {
+                let mut diary = diary.lock().unwrap_or_else(PoisonError::into_inner);
+                // In one piece: the server may die of the next call.
+                diary.write_all(format!("{number}\n").as_bytes())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Comes back only from being stopped and continued.
+    fn die(&self, how: Death) -> io::Result<()> {
+        match how {
+            Death::Exit => process::exit(70),
+            Death::Flood => {
+                let mut stderr = io::stderr().lock();
+                for line in 1..=FLOOD_LINES {
+                    writeln!(stderr, "{line}: something is very wrong in here")?;
+                }
+                process::exit(71)
+            }
+            Death::Garbage => {
+                let garbage = b"Segmentation fault, or so\n{\"jsonrpc\":\n\x00\xff\xfe\n[]\n\n";
+                (&self.stdout).write_all(garbage)?;
+                process::exit(72)
+            }
+            Death::HalfLine => {
+                (&self.stdout).write_all(br#"{"jsonrpc":"2.0","id":1,"resu"#)?;
+                process::exit(73)
+            }
+            Death::Hang => Ok(kill_process(getpid(), Signal::STOP)?),
+            Death::Kill => Ok(kill_process(getpid(), Signal::KILL)?),
+        }
+    }
+}
+
+fn tools() -> Value {
+    let tool = |name: &str, about: &str, arguments: Value| {
+        json!({
+            "name": name,
+            "description": about,
+            "inputSchema": {"type": "object", "properties": arguments},
+        })
+    };
+    let integer = json!({"type": "integer", "minimum": 0});
+    let ways = ["exit", "flood", "garbage", "half-line", "hang", "kill"];
+    json!({"tools": [
+        tool("ask", "Asks for a name", json!({})),
+        tool("die", "Ends the server", json!({"how": {"enum": ways}})),
+        tool("echo", "Says the same", json!({"message": {"type": "string"}})),
+        tool("pid", "Says which process this is", json!({})),
+        tool("progress", "Reports so many steps, with a pause before each", json!({"steps": integer, "ms": integer})),
+        tool("sleep", "Waits for so long", json!({"ms": integer})),
+    ]})
+}
+
+fn invalid(why: impl ToString) -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, why.to_string())
+}
+
+fn internal(why: impl ToString) -> ErrorObject {
+    ErrorObject::new(code::INTERNAL_ERROR, why.to_string())
+}
