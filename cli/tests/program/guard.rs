@@ -137,7 +137,10 @@ async fn a_server_that_cannot_be_started_is_no_reason_to_end() {
         assert!(answer.is_error());
         let text = answer.text();
         assert!(text.contains("did not run"), "{text}");
-        assert!(text.contains("could not be opened"), "{text}");
+        assert!(
+            text.contains("`/no/such/server` cannot be started"),
+            "{text}"
+        );
     }
     assert_eq!(host.epoch(), Epoch::FIRST);
     host.shutdown().await.expect("it is driven");
