@@ -73,7 +73,11 @@ pub(super) fn start(
 
 fn tell_json(timeline: &Timeline, notices: Vec<Notice>, events: Events<Event>) {
     for Notice { what, url, caution } in notices {
-        timeline.tell_json(json!({what: url, "caution": caution}));
+        let mut fact = json!({what: url});
+        if let Some(caution) = caution {
+            fact["caution"] = json!(caution);
+        }
+        timeline.tell_json(fact);
     }
     for event in events {
         timeline.tell_json(relayed_as_json(&event));

@@ -152,9 +152,9 @@ fn it_ends_with_its_host() {
     drop(guard.process.stdin.take());
     assert_eq!(guard.ended().code(), Some(0));
     let told = guard.rest();
-    let last = told.iter().filter(|fact| fact["side"] == "downstream");
+    let mut last = told.iter().filter(|fact| fact["side"] == "downstream");
     assert_eq!(
-        last.last().map(|fact| &fact["event"]),
+        last.next_back().map(|fact| &fact["event"]),
         Some(&json!("closed"))
     );
 }
