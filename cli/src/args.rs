@@ -95,6 +95,9 @@ pub(crate) struct Guard {
     /// Where the host is: `stdio`, or an address such as http://127.0.0.1:8080/mcp to listen at
     #[arg(long, default_value = "stdio", value_name = "WHERE")]
     pub(crate) listen: String,
+    /// A host that requests to --listen may be meant for, beside its address: their `Host`
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
     /// How the life of the link is told on standard error
     #[arg(long, default_value = "text")]
     pub(crate) log: Log,

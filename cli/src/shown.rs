@@ -1,7 +1,7 @@
 //! How things look on a terminal, or in a line of JSON. Knows no command.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;
 
 use everlink::client::{Event, State};
@@ -30,13 +30,14 @@ impl Timeline {
             (true, Mood::Good) => ("\x1b[32m", "\x1b[0m"),
             (true, Mood::Bad) => ("\x1b[31m", "\x1b[0m"),
         };
-        eprintln!("{at:9.3} {on}{line}{off}");
+        // Where nobody reads any more, nothing is told.
+        let _ = writeln!(stderr(), "{at:9.3} {on}{line}{off}");
     }
 
     /// The same for a program that reads it.
     pub(crate) fn tell_json(&self, mut fact: Value) {
         fact["seconds"] = json!(self.start.elapsed().as_secs_f64());
-        eprintln!("{fact}");
+        let _ = writeln!(stderr(), "{fact}");
     }
 }
 

@@ -1,14 +1,15 @@
 //! A [`Server`] in front of a [`Client`]: a connection that outlives any number of lives of the server behind it.
 //!
 //! The relay itself only carries: `bridge` makes verbs of one end out of the events of the other, `asks` finds who is to be asked,
-//! `offer` says what there is, `lists` knows which lists the client in front has seen, `words` how a failure is told to it. What is
-//! retried, timed out or refused is decided by the two machines.
+//! `offer` says what there is, `lists` knows which lists the client in front has seen, `words` how a failure is told to it, `telling` how all
+//! of it is told to whoever runs the relay. What is retried, timed out or refused is decided by the two machines.
 
 mod asks;
 mod bridge;
 mod config;
 mod lists;
 mod offer;
+mod telling;
 mod words;
 
 use alloc::boxed::Box;

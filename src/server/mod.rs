@@ -30,6 +30,7 @@ mod requests;
 mod seal;
 mod service;
 mod stats;
+mod telling;
 mod terms;
 mod watchers;
 

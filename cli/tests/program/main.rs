@@ -2,3 +2,4 @@
 #![cfg(unix)]
 
 mod demo;
+mod guard;

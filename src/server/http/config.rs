@@ -30,6 +30,8 @@ pub struct Http {
     pub keepalive: Duration,
     /// How long the body of a request may take to arrive. 60 s: enough for the longest message on a slow line.
     pub body_timeout: Duration,
+    /// The one path that is served. `None`: each that reaches the machine, since whoever mounts it says where it is.
+    pub path: Option<Box<str>>,
     /// Where the transport of 2024-11-05 is served. Nowhere: it is deprecated, and few clients are left that know no other.
     pub sse: Option<SsePaths>,
 }
@@ -55,6 +57,13 @@ impl Http {
         self
     }
 
+    /// And at this path alone.
+    #[must_use]
+    pub fn with_path(mut self, path: impl Into<Box<str>>) -> Http {
+        self.path = Some(path.into());
+        self
+    }
+
     /// And for the oldest clients, here.
     #[must_use]
     pub fn with_sse(mut self, paths: SsePaths) -> Http {
@@ -74,6 +83,7 @@ impl Default for Http {
             retry: Duration::from_secs(1),
             keepalive: Duration::from_secs(15),
             body_timeout: Duration::from_secs(60),
+            path: None,
             sse: None,
         }
     }

@@ -73,7 +73,9 @@ impl Refusal {
 /// Looks at the head of a request. What is worth the wait for its body.
 pub(super) fn look(http: &Http, is_legacy: bool, head: RequestHead<'_>) -> Result<Asked, Refusal> {
     check_source(http, &head.fields)?;
-    let route = route(http, is_legacy, &head.target);
+    let Some(route) = route(http, is_legacy, &head.target) else {
+        return Err(Refusal::new(404, "there is nothing at this path"));
+    };
     check_verb(http, is_legacy, &route, head.verb)?;
     let takes = Takes {
         json: media::accepts(&head.fields, JSON),
@@ -152,17 +154,21 @@ fn allows_origin(allowed: &Allowed, origin: &str) -> bool {
     }
 }
 
-fn route(http: &Http, is_legacy: bool, target: &str) -> Route {
+/// What is at this path, if anything is.
+fn route(http: &Http, is_legacy: bool, target: &str) -> Option<Route> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match http.sse.as_ref().filter(|_| is_legacy) {
-        Some(paths) if path == &*paths.stream => Route::SseStream,
+        Some(paths) if path == &*paths.stream => Some(Route::SseStream),
         Some(paths) if path == &*paths.messages => {
             let session = query
                 .split('&')
                 .find_map(|pair| pair.strip_prefix("session="));
-            Route::SseMessages(session.unwrap_or_default().into())
+            Some(Route::SseMessages(session.unwrap_or_default().into()))
         }
-        Some(_) | None => Route::Endpoint,
+        Some(_) | None => {
+            let is_here = http.path.as_ref().is_none_or(|known| path == &**known);
+            is_here.then_some(Route::Endpoint)
+        }
     }
 }
 
@@ -373,12 +379,30 @@ mod tests {
             assert!(refused.is_none_or(|refusal| refusal.status == 405));
         }
         let to = |target| route(&http, true, target);
-        assert_eq!(
-            to("/messages?a=b&session=c"),
-            Route::SseMessages("c".into())
-        );
-        assert_eq!(to("/messages"), Route::SseMessages("".into()));
-        assert_eq!(to("/mcp?session=c"), Route::Endpoint);
+        let messages = |session: &str| Some(Route::SseMessages(session.into()));
+        assert_eq!(to("/messages?a=b&session=c"), messages("c"));
+        assert_eq!(to("/messages"), messages(""));
+        assert_eq!(to("/mcp?session=c"), Some(Route::Endpoint));
+    }
+
+    #[test]
+    fn nothing_is_beside_the_one_path() {
+        let http = Http::new().with_sse(super::super::SsePaths::default());
+        let http = http.with_path("/mcp");
+        for (target, status) in [
+            ("/mcp", None),
+            ("/mcp?a=b", None),
+            ("/sse", None),
+            ("/", Some(404)),
+            ("/mcp/", Some(404)),
+            ("/mcpx", Some(404)),
+            ("/other?/mcp", Some(404)),
+        ] {
+            let head = RequestHead::new(Verb::Get, target);
+            let head = head.with_fields(Fields::new().and("host", "localhost"));
+            let refused = look(&http, true, head).err();
+            assert_eq!(refused.map(|refusal| refusal.status), status, "{target}");
+        }
     }
 
     #[test]

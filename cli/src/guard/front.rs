@@ -1,0 +1,129 @@
+//! Where hosts come in over HTTP: the address to listen at, and for which hosts requests may be meant. Knows no server behind.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use everlink::server::{Allowed, Http};
+use everlink_tokio::Guard;
+use everlink_tokio::http::{Front, Gate};
+use http::Uri;
+use tokio::net::TcpListener;
+
+use crate::Failure;
+
+/// How long those who are inside have to leave when all is over.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What this machine calls itself.
+const OURSELVES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// A listener for hosts.
+pub(super) struct Door {
+    gate: Gate,
+    listener: TcpListener,
+    url: String,
+    path: String,
+    /// For which hosts requests may be meant beside this machine itself, if not for that alone.
+    hosts: Option<Vec<String>>,
+    caution: Option<String>,
+}
+
+impl Door {
+    /// Listens at this address.
+    pub(super) async fn open(url: &str, allowed: &[String]) -> Result<(Door, Front), Failure> {
+        let bad = |what: &str| format!("--listen {url}: {what}");
+        let uri: Uri = url.parse().map_err(|_| {
+            bad("this is neither `stdio` nor an address such as http://127.0.0.1:8080/mcp")
+        })?;
+        let (Some("http"), Some(host)) = (uri.scheme_str(), uri.host()) else {
+            return Err(bad("the address must begin with http:// and a host").into());
+        };
+        let port = uri.port_u16();
+        let port = port.ok_or_else(|| bad("there is no port; 0 takes one that is free"))?;
+        let listener = TcpListener::bind(format!("{host}:{port}")).await;
+        let listener = listener.map_err(|error| bad(&format!("cannot be listened at: {error}")))?;
+        let address = listener.local_addr()?;
+        let hosts = hosts(host, address.ip(), allowed).map_err(bad)?;
+        let caution = hosts.as_ref().map(|hosts| {
+            let hosts = hosts.join(", ");
+            format!("whoever reaches it is let in; requests may be meant for {hosts} or this machine itself")
+        });
+        let (gate, front) = Front::new();
+        let door = Door {
+            gate,
+            listener,
+            url: format!("http://{host}:{}{}", address.port(), uri.path()),
+            path: uri.path().to_owned(),
+            hosts,
+            caution,
+        };
+        Ok((door, front))
+    }
+
+    /// Where it is.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What to take care of, if anything.
+    pub(super) fn caution(&self) -> Option<&str> {
+        self.caution.as_deref()
+    }
+
+    /// What is served there.
+    pub(super) fn http(&self) -> Http {
+        let http = Http::new().with_path(self.path.as_str());
+        match &self.hosts {
+            Some(hosts) => {
+                let hosts = hosts.iter().map(String::as_str);
+                http.with_hosts(Allowed::list(hosts.chain(OURSELVES)))
+            }
+            None => http,
+        }
+    }
+
+    /// Lets hosts in until the guard has ended.
+    pub(super) async fn listen(self, guard: Guard) {
+        let _ = self
+            .gate
+            .listen(self.listener, guard.closed(), PATIENCE)
+            .await;
+    }
+}
+
+/// For which hosts requests may be meant at this address, if not for this machine itself alone: a name of a stranger that leads here is not
+/// one of them, or any web page could ask.
+fn hosts(host: &str, ip: IpAddr, allowed: &[String]) -> Result<Option<Vec<String>>, &'static str> {
+    let mut hosts = allowed.to_vec();
+    if ip.is_unspecified() && hosts.is_empty() {
+        return Err(
+            "this is every address of the machine; say with --allow-host by which name or address clients reach it",
+        );
+    }
+    if !ip.is_loopback() && !ip.is_unspecified() {
+        hosts.push(host.to_owned());
+    }
+    Ok((!hosts.is_empty()).then_some(hosts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_may_be_meant_for_where_they_go() {
+        let of = |host: &str, ip: &str, allowed: &[&str]| {
+            let ip = ip.parse().expect("an address");
+            let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
+            hosts(host, ip, &allowed).map(|hosts| hosts.map(|hosts| hosts.join(" ")))
+        };
+        assert_eq!(of("localhost", "127.0.0.1", &[]), Ok(None));
+        assert_eq!(of("[::1]", "::1", &[]), Ok(None));
+        let shop = Some("shop".to_owned());
+        assert_eq!(of("127.0.0.1", "127.0.0.1", &["shop"]), Ok(shop.clone()));
+        assert_eq!(of("shop", "10.0.0.7", &[]), Ok(shop.clone()));
+        assert_eq!(of("0.0.0.0", "0.0.0.0", &["shop"]), Ok(shop));
+        assert!(of("0.0.0.0", "0.0.0.0", &[]).is_err());
+        assert!(of("[::]", "::", &[]).is_err());
+    }
+}

@@ -1,0 +1,366 @@
+//! What a relay shows of itself over HTTP: JSON at `/`, the metrics of Prometheus at `/metrics`. It is only looked at.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use everlink::client::{Ended, State};
+use everlink::{Stats, server};
+use everlink_tokio::{Guard, Status};
+use http::header::CONTENT_TYPE;
+use http::{Method, Response, StatusCode};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::Failure;
+
+/// How long to wait where the system has no descriptor left for another connection: it would say so again at once.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// A listener for those who look.
+pub(super) struct Window {
+    listener: TcpListener,
+    url: String,
+}
+
+impl Window {
+    pub(super) async fn open(address: SocketAddr) -> Result<Window, Failure> {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener
+            .map_err(|error| format!("--status {address}: cannot be listened at: {error}"))?;
+        let url = format!("http://{}/", listener.local_addr()?);
+        Ok(Window { listener, url })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Shows the guard to all who ask. Dropped, it cuts them off.
+    pub(super) async fn show(self, guard: Guard) {
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            let Ok((socket, _)) = accepted else {
+                sleep(BREATH).await;
+                continue;
+            };
+            let guard = guard.clone();
+            let service = service_fn(move |request: http::Request<_>| {
+                let _: &hyper::body::Incoming = request.body();
+                let guard = guard.clone();
+                async move {
+                    let (method, path) = (request.method(), request.uri().path());
+                    Ok::<_, Infallible>(answer(method, path, &guard).await)
+                }
+            });
+            let mut http = http1::Builder::new();
+            let http = http.timer(TokioTimer::new());
+            connections.spawn(http.serve_connection(TokioIo::new(socket), service));
+        }
+    }
+}
+
+async fn answer(method: &Method, path: &str, guard: &Guard) -> Response<String> {
+    let (kind, show): (_, fn(&Status) -> String) = match (method, path) {
+        (&Method::GET | &Method::HEAD, "/") => {
+            ("application/json", |status| as_json(status).to_string())
+        }
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            ("text/plain; version=0.0.4; charset=utf-8", as_metrics)
+        }
+        _ => return refusal(StatusCode::NOT_FOUND, "there are / and /metrics to get\n"),
+    };
+    match guard.status().await {
+        Ok(status) => {
+            let mut response = Response::new(show(&status));
+            let kind = http::HeaderValue::from_static(kind);
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+            response
+        }
+        Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the guard has ended\n"),
+    }
+}
+
+fn refusal(status: StatusCode, text: &str) -> Response<String> {
+    let mut response = Response::new(text.to_owned());
+    *response.status_mut() = status;
+    response
+}
+
+fn as_json(status: &Status) -> Value {
+    let session = status.session.as_ref();
+    let server = session.and_then(|session| session.server.as_ref());
+    json!({
+        "upstream": {
+            "state": status.upstream.to_string(),
+            "epoch": status.epoch.number(),
+            "server": server.map(|server| json!({
+                "name": server.name(),
+                "version": server.version(),
+            })),
+            "version": session.map(|session| session.version.as_str()),
+            "failures": status.failures,
+            "last_end": status.last_end.as_deref().map(told),
+            "counters": counted(&upstream(&status.upstream_stats)),
+        },
+        "downstream": {
+            "state": status.downstream.to_string(),
+            "requests": status.requests,
+            "sessions": status.sessions,
+            "counters": counted(&downstream(&status.downstream_stats)),
+        },
+    })
+}
+
+/// How a life ended, without what the server wrote to standard error: that is for who reads ours, not for who reaches a port.
+fn told(ended: &Ended) -> String {
+    let mut brief = ended.clone();
+    brief.stderr = "".into();
+    brief.to_string()
+}
+
+fn counted(counters: &[Counter]) -> Value {
+    let counters = counters.iter();
+    let counters: Map<_, _> = counters
+        .map(|(name, _, value)| ((*name).to_owned(), json!(value)))
+        .collect();
+    counters.into()
+}
+
+fn as_metrics(status: &Status) -> String {
+    let mut page = Page::default();
+    let is_ready = u64::from(status.upstream == State::Ready);
+    page.gauge(
+        "everlink_upstream_ready",
+        "Whether the link to the server behind is ready.",
+        is_ready,
+    );
+    page.gauge(
+        "everlink_upstream_epoch",
+        "The number of the newest transport to the server behind.",
+        status.epoch.number(),
+    );
+    page.gauge(
+        "everlink_upstream_failures_in_a_row",
+        "How many attempts in a row have failed.",
+        status.failures.into(),
+    );
+    page.gauge(
+        "everlink_downstream_open_requests",
+        "Requests of clients in front that are not answered yet.",
+        status.requests as u64,
+    );
+    page.gauge(
+        "everlink_downstream_open_sessions",
+        "Legacy clients in front, over HTTP.",
+        status.sessions as u64,
+    );
+    if let Some(session) = &status.session {
+        let server = session.server.as_ref();
+        let labels = [
+            ("name", server.map_or("", |server| server.name())),
+            ("version", server.map_or("", |server| server.version())),
+            ("protocol", session.version.as_str()),
+        ];
+        page.info(
+            "everlink_upstream_info",
+            "Who the server behind is.",
+            &labels,
+        );
+    }
+    for (name, help, value) in upstream(&status.upstream_stats) {
+        page.counter(&format!("everlink_upstream_{name}_total"), help, value);
+    }
+    for (name, help, value) in downstream(&status.downstream_stats) {
+        page.counter(&format!("everlink_downstream_{name}_total"), help, value);
+    }
+    page.text
+}
+
+/// The text format of Prometheus.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.add(name, "gauge", help, &format!("{name} {value}"));
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.add(name, "counter", help, &format!("{name} {value}"));
+    }
+
+    /// A one with labels that say something.
+    fn info(&mut self, name: &str, help: &str, labels: &[(&str, &str)]) {
+        let labels = labels.iter();
+        let labels: Vec<_> = labels
+            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = labels.join(",");
+        self.add(name, "gauge", help, &format!("{name}{{{labels}}} 1"));
+    }
+
+    fn add(&mut self, name: &str, kind: &str, help: &str, sample: &str) {
+        // A text can always be written to.
+        let _ = write!(
+            self.text,
+            "# HELP {name} {help}\n# TYPE {name} {kind}\n{sample}\n"
+        );
+    }
+}
+
+/// A value of a label: a server may be called anything.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', r"\\")
+        .replace('"', "\\\"")
+        .replace('\n', r"\n")
+}
+
+/// A name, what is counted, and how much of it there was.
+type Counter = (&'static str, &'static str, u64);
+
+fn upstream(stats: &Stats) -> [Counter; 23] {
+    [
+        ("opens", "Transports asked for.", stats.opens),
+        ("readies", "Times the link became ready.", stats.readies),
+        ("failures", "Ends that cost an attempt.", stats.failures),
+        ("free_ends", "Ends that were free.", stats.free_ends),
+        (
+            "abandoned",
+            "Transports let go before their end was reported.",
+            stats.abandoned,
+        ),
+        (
+            "stale_inputs",
+            "Inputs of transports that are over.",
+            stats.stale_inputs,
+        ),
+        ("calls", "Calls accepted.", stats.calls),
+        (
+            "settled",
+            "Calls settled, one way or the other.",
+            stats.settled,
+        ),
+        (
+            "requeued",
+            "Calls that were sent again to the next server.",
+            stats.requeued,
+        ),
+        (
+            "late_replies",
+            "Replies that came too late, or twice.",
+            stats.late_replies,
+        ),
+        ("asks", "Questions of servers.", stats.asks),
+        (
+            "asks_refused",
+            "Questions refused by the link itself.",
+            stats.asks_refused,
+        ),
+        ("probes", "Probes sent to a quiet server.", stats.probes),
+        (
+            "probes_missed",
+            "Probes that were not answered in time.",
+            stats.probes_missed,
+        ),
+        (
+            "messages_in",
+            "Messages received and understood.",
+            stats.messages_in,
+        ),
+        ("messages_out", "Messages sent.", stats.messages_out),
+        ("exchanges", "Exchanges of HTTP begun.", stats.exchanges),
+        ("resumes", "Streams asked for again.", stats.resumes),
+        (
+            "turned_away",
+            "Messages that a server turned away unread.",
+            stats.turned_away,
+        ),
+        ("bytes_in", "Bytes received.", stats.bytes_in),
+        ("bytes_out", "Bytes sent.", stats.bytes_out),
+        (
+            "noise",
+            "Lines and messages that were of no use.",
+            stats.noise,
+        ),
+        (
+            "answers_dropped",
+            "Answers that the server does not read.",
+            stats.answers_dropped,
+        ),
+    ]
+}
+
+fn downstream(stats: &server::Stats) -> [Counter; 14] {
+    [
+        ("requests", "Requests taken.", stats.requests),
+        ("refused", "Requests that cannot be served.", stats.refused),
+        ("answered", "Requests answered.", stats.answered),
+        (
+            "cancelled",
+            "Requests that ended without an answer.",
+            stats.cancelled,
+        ),
+        (
+            "answers_dropped",
+            "Answers that their client did not want any more.",
+            stats.answers_dropped,
+        ),
+        ("asks", "Questions to clients.", stats.asks),
+        (
+            "late_replies",
+            "Replies that came too late, or twice.",
+            stats.late_replies,
+        ),
+        (
+            "news_dropped",
+            "News dropped because the client does not read.",
+            stats.news_dropped,
+        ),
+        (
+            "messages_in",
+            "Messages received and understood.",
+            stats.messages_in,
+        ),
+        ("messages_out", "Messages sent.", stats.messages_out),
+        ("bytes_in", "Bytes received.", stats.bytes_in),
+        ("bytes_out", "Bytes sent.", stats.bytes_out),
+        (
+            "noise",
+            "Lines and messages that were of no use.",
+            stats.noise,
+        ),
+        (
+            "stale_inputs",
+            "Inputs that came after the end.",
+            stats.stale_inputs,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_may_hold_anything() {
+        let mut page = Page::default();
+        page.info("it", "Help.", &[("name", "a\"b\\c\nd"), ("version", "")]);
+        let sample = page.text.lines().nth(2);
+        assert_eq!(sample, Some(r#"it{name="a\"b\\c\nd",version=""} 1"#));
+        assert_eq!(page.text.lines().count(), 3);
+    }
+}

@@ -1,0 +1,124 @@
+//! How it is told on standard error what happens to both sides. Knows nothing of how they are reached.
+
+use std::thread;
+use std::time::Duration;
+
+use everlink::client::Delivery;
+use everlink::relay::Event;
+use everlink::server;
+use everlink_tokio::Events;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::Failure;
+use crate::args::Log;
+use crate::shown::{Mood, Timeline, as_json, mood};
+
+/// How long the last lines may take to be written. Nobody may read them.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Where something can be found.
+pub(super) struct Notice {
+    what: &'static str,
+    url: String,
+    /// What to take care of there, if anything.
+    caution: Option<String>,
+}
+
+impl Notice {
+    pub(super) fn new(what: &'static str, url: &str) -> Notice {
+        Notice {
+            what,
+            url: url.to_owned(),
+            caution: None,
+        }
+    }
+
+    pub(super) fn with_caution(mut self, caution: Option<&str>) -> Notice {
+        self.caution = caution.map(str::to_owned);
+        self
+    }
+}
+
+/// What is told until the end.
+pub(super) struct Told(oneshot::Receiver<()>);
+
+impl Told {
+    /// Waits until all is told, but not for ever.
+    pub(super) async fn end(self) {
+        let _ = timeout(LAST_LINES, self.0).await;
+    }
+}
+
+/// Tells first the notices, then the events. On a thread of its own: whoever does not read our standard error stops that, and nothing else.
+pub(super) fn start(
+    log: Log,
+    notices: Vec<Notice>,
+    events: Events<Event>,
+) -> Result<Told, Failure> {
+    let timeline = Timeline::start();
+    let (done, told) = oneshot::channel();
+    let tell = move || {
+        match log {
+            Log::Json => tell_json(&timeline, notices, events),
+            Log::Off => {}
+            Log::Text => tell_text(&timeline, notices, events),
+        }
+        let _ = done.send(());
+    };
+    thread::Builder::new().name("tell".into()).spawn(tell)?;
+    Ok(Told(told))
+}
+
+fn tell_json(timeline: &Timeline, notices: Vec<Notice>, events: Events<Event>) {
+    for Notice { what, url, caution } in notices {
+        let mut fact = json!({what: url});
+        if let Some(caution) = caution {
+            fact["caution"] = json!(caution);
+        }
+        timeline.tell_json(fact);
+    }
+    for event in events {
+        timeline.tell_json(relayed_as_json(&event));
+    }
+}
+
+fn tell_text(timeline: &Timeline, notices: Vec<Notice>, events: Events<Event>) {
+    for Notice { what, url, caution } in notices {
+        let caution = caution.map(|caution| format!(" ({caution})"));
+        let line = format!("{what}: {url}{}", caution.unwrap_or_default());
+        timeline.tell(Mood::Plain, &line);
+    }
+    for event in events {
+        timeline.tell(relayed_mood(&event), &event);
+    }
+}
+
+fn relayed_mood(event: &Event) -> Mood {
+    match event {
+        Event::Downstream(server::Event::Met(_)) => Mood::Good,
+        Event::Downstream(server::Event::Closed { faults }) if !faults.is_empty() => Mood::Bad,
+        Event::Lost(_) => Mood::Bad,
+        Event::Upstream(event) => mood(event),
+        _ => Mood::Plain,
+    }
+}
+
+fn relayed_as_json(event: &Event) -> Value {
+    match event {
+        Event::Downstream(event) => json!({"side": "downstream", "event": event.to_string()}),
+        Event::Lost(failure) => json!({
+            "side": "downstream",
+            "event": event.to_string(),
+            "method": failure.method,
+            "mayHaveRun": failure.delivery == Delivery::Unknown,
+        }),
+        Event::Upstream(event) => {
+            let mut fact = as_json(event);
+            fact["side"] = json!("upstream");
+            fact
+        }
+        event => json!({"event": event.to_string()}),
+    }
+}

@@ -1,0 +1,52 @@
+//! Events in words, for logs and timelines: those of either side with the side before them. Adds nothing to what they say.
+
+use core::fmt;
+
+use super::Event;
+
+/// What happened, to which side. What is carried through is not in it; what a failure or an end says is.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Downstream(event) => write!(f, "in front: {event}"),
+            Event::Lost(failure) => write!(f, "no reply: {failure}"),
+            Event::Upstream(event) => write!(f, "behind: {event}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::Event;
+    use crate::client;
+    use crate::id::Epoch;
+    use crate::protocol::LogLevel;
+    use crate::server;
+
+    #[test]
+    fn an_event_says_of_which_side_it_is() {
+        let epoch = Epoch::FIRST;
+        let behind = Event::Upstream(client::Event::Handshaking { epoch });
+        assert!(behind.to_string().starts_with("behind: epoch 1 is open"));
+        let in_front = Event::Downstream(server::Event::Initialized);
+        assert!(in_front.to_string().starts_with("in front: the client"));
+    }
+
+    #[test]
+    fn what_was_said_stays_out() {
+        let said = Event::Upstream(client::Event::Log {
+            call: None,
+            level: LogLevel::Info,
+            logger: None,
+            data: r#""sesame""#.parse().expect("it is JSON"),
+        });
+        assert!(!said.to_string().contains("sesame"), "{said}");
+        let said = Event::Downstream(server::Event::Notified {
+            method: "notifications/x".into(),
+            params: r#"{"token":"sesame"}"#.parse().ok(),
+        });
+        assert!(!said.to_string().contains("sesame"), "{said}");
+    }
+}

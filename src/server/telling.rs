@@ -1,0 +1,155 @@
+//! Events in words, a line each, for logs and timelines. What clients said stays out: it may be anybody's secret.
+
+use core::fmt;
+
+use super::event::{Cancelled, EndOfService, Event, Unanswered};
+
+/// One line that says what happened, to what. Parameters, answers and samples of noise are not in it; who a client says it is, and the
+/// faults of the transport, are.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Met(peer) => {
+                match &peer.client {
+                    Some(client) => write!(f, "met {client}")?,
+                    None => f.write_str("met a client without a name")?,
+                }
+                write!(f, ", which speaks {}", peer.version)
+            }
+            Event::Initialized => f.write_str("the client has ended its handshake"),
+            Event::Draining { why } => {
+                write!(f, "to end, and what is in flight has a while: {why}")
+            }
+            Event::Closed { faults } => {
+                f.write_str("closed")?;
+                for (index, fault) in faults.iter().enumerate() {
+                    write!(f, "{}{fault}", if index == 0 { ": " } else { ", and " })?;
+                }
+                Ok(())
+            }
+
+            Event::Request(request) => {
+                write!(f, "the client asks {}: {}", request.request, request.method)
+            }
+            Event::Cancelled { request, why } => {
+                write!(f, "{request} needs no answer any more: {why}")
+            }
+            Event::Answered { ask, outcome, .. } => match outcome {
+                Ok(answer) => write!(f, "{ask} has its answer, {} bytes", answer.as_str().len()),
+                Err(Unanswered::Error(error)) => {
+                    write!(f, "{ask} was answered with an error: {}", error.code)
+                }
+                Err(why) => write!(f, "{ask} has no answer: {why}"),
+            },
+
+            Event::Watching(_) => f.write_str("what clients want to hear of has changed"),
+            Event::Notified { method, .. } => write!(f, "the client says {method}"),
+            Event::Noise(noise) => write!(f, "noise (number {}): {}", noise.count, noise.what),
+        }
+    }
+}
+
+/// The client's own words stay out.
+impl fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cancelled::Anew => "the client began anew",
+            Cancelled::ByPeer { .. } => "the client does not want it any more",
+            Cancelled::NotResumed => "the client was asked and did not come back",
+            Cancelled::OutOfTime => "the time for last answers is over",
+            Cancelled::PeerGone => "the client is gone",
+        })
+    }
+}
+
+impl fmt::Display for EndOfService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EndOfService::EndOfInput => "the client says no more",
+            EndOfService::Shutdown => "a shutdown was asked for",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use alloc::sync::Arc;
+    use alloc::vec;
+
+    use super::super::{Caller, Peer, Request};
+    use super::*;
+    use crate::fault::FaultKind;
+    use crate::id::{AskId, Epoch, RequestId};
+    use crate::noise::Noise;
+    use crate::protocol::{ClientCapabilities, Implementation, Version};
+    use crate::wire::{ErrorObject, Payload};
+
+    fn peer() -> Arc<Peer> {
+        Arc::new(Peer {
+            version: Version::V2025_06_18,
+            client: Some(Implementation::new("host", "1.2")),
+            capabilities: ClientCapabilities::default(),
+        })
+    }
+
+    #[test]
+    fn what_clients_said_stays_out() {
+        let secret = || -> Payload { r#"{"token":"sesame"}"#.parse().expect("it is JSON") };
+        let (ask, request) = (AskId::from_number(1), RequestId::from_number(1));
+        let answered = |outcome| Event::Answered {
+            ask,
+            request: None,
+            outcome,
+        };
+        let why = Cancelled::ByPeer {
+            reason: Some("sesame".into()),
+        };
+        let events = [
+            answered(Ok(secret())),
+            answered(Err(Unanswered::Error(ErrorObject::new(-1, "sesame")))),
+            Event::Cancelled { request, why },
+            Event::Noise(Noise {
+                epoch: Epoch::FIRST,
+                what: "it is no JSON".into(),
+                count: 1,
+                sample: "sesame".into(),
+            }),
+            Event::Notified {
+                method: "notifications/x".into(),
+                params: Some(secret()),
+            },
+            Event::Request(Request {
+                request,
+                method: "tools/call".into(),
+                params: Some(secret()),
+                peer: peer(),
+                user: Some("sesame".into()),
+                caller: Caller::LINK,
+                wants_progress: false,
+                log_level: None,
+                input: None,
+            }),
+        ];
+        for event in events {
+            let line = event.to_string();
+            assert!(!line.is_empty() && !line.contains("sesame"), "{line}");
+            assert!(!line.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_life_is_told() {
+        let why = EndOfService::EndOfInput;
+        let faults = vec![FaultKind::Reset.into(), FaultKind::BrokenPipe.into()];
+        for (event, starts, ends) in [
+            (Event::Met(peer()), "met host 1.2", "speaks 2025-06-18"),
+            (Event::Draining { why }, "to end", "the client says no more"),
+            (Event::Closed { faults: vec![] }, "closed", "closed"),
+            (Event::Closed { faults }, "closed: ", ""),
+        ] {
+            let line = event.to_string();
+            assert!(line.starts_with(starts) && line.ends_with(ends), "{line}");
+        }
+    }
+}
