@@ -5,7 +5,7 @@ use std::fs;
 use everlink::client::{Cause, Delivery, FailureKind, State};
 use everlink::{ExitStatus, FaultKind};
 use ordeal::{resident_bytes, settles};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::stage::{Use, failure, millis, ordeal, patient, stern};
@@ -135,6 +135,37 @@ fn a_program_that_may_not_be_run_is_said_so() {
         let name = format!("`{}`", place.display());
         assert!(ended.to_string().contains(&name), "{ended}");
         link.ends();
+    });
+}
+
+/// Whatever it is that there is no room for, it is said, nothing of the attempt is left, and the link comes back when there is room.
+#[test]
+fn a_system_that_is_full_is_told_and_outlived() {
+    ordeal(|stage| {
+        let roomy = getrlimit(Resource::Nofile);
+        let mut failures = 0;
+        for full in 3..40 {
+            let mut config = patient();
+            config.policy.retry.budget = 0;
+            let link = stage.link(&[], config);
+            let tight = Rlimit {
+                current: Some(full),
+                ..roomy.clone()
+            };
+            setrlimit(Resource::Nofile, tight).expect("less is always granted");
+            let ready = link.ready().wait().expect("the link is driven");
+            setrlimit(Resource::Nofile, roomy.clone()).expect("it is as before");
+            if let Err(not_ready) = ready {
+                let ended = not_ready.last_end.clone().expect("it was tried");
+                let kinds: Vec<_> = ended.faults.iter().map(|fault| fault.kind()).collect();
+                assert_eq!(kinds, [FaultKind::ResourcesExhausted], "{not_ready}");
+                failures += 1;
+                link.wake();
+            }
+            link.is_well();
+            link.ends();
+        }
+        assert!(failures > 0, "there was room in the smallest one");
     });
 }
 
