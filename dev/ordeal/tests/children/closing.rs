@@ -20,7 +20,7 @@ fn s_stdio_15_a_child_that_can_end_is_left_to_end_by_itself() {
         assert_eq!(ended.cause, Cause::Shutdown);
         assert!(!ended.counted && !ended.abandoned, "{ended:?}");
         // Whoever waited for the shutdown finds nothing left.
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
     });
 }
 
@@ -33,7 +33,7 @@ fn f_011_a_child_that_ignores_the_end_of_its_input_is_asked_to_end() {
         link.is_well();
         let ended = link.ends();
         assert_eq!(ended.exit, Some(ExitStatus::Signal(15)), "{ended}");
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
     });
 }
 
@@ -45,7 +45,7 @@ fn f_011_a_child_that_ignores_sigterm_too_is_killed() {
         let ended = link.ends();
         assert_eq!(ended.exit, Some(ExitStatus::Signal(9)), "{ended}");
         assert!(!ended.abandoned, "{ended}");
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
     });
 }
 
@@ -58,7 +58,7 @@ fn f_014_a_child_that_is_still_starting_is_taken_down_too() {
         assert!(settles(|| link.state() == State::Handshaking));
         let ended = link.ends();
         assert_eq!(ended.exit, Some(ExitStatus::Signal(9)), "{ended}");
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
         let failure = failure(call.wait());
         assert_eq!(failure.kind, FailureKind::Closed);
         assert_eq!(failure.delivery, Delivery::NotSent);
@@ -111,15 +111,12 @@ fn a_shutdown_is_waited_for_by_as_many_as_want_to() {
     ordeal(|stage| {
         let link = stage.link(&["heir", "ignore-eof"], stern());
         link.is_well();
-        let family = &stage.family;
         thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| {
-                    link.shutdown().wait().expect("the link is driven");
-                    assert_eq!(family.members(), []);
-                });
+                scope.spawn(|| link.shutdown().wait().expect("the link is driven"));
             }
         });
+        stage.nobody_is_left();
         link.shutdown().wait().expect("it is closed already");
     });
 }
@@ -161,6 +158,6 @@ fn f_104_a_runtime_that_ends_takes_its_children_with_it() {
             assert_eq!(link.state(), State::Closed);
             link.shutdown().wait().expect("that is done");
         }
-        stage.nobody_is_left();
+        stage.everybody_leaves();
     });
 }

@@ -30,7 +30,7 @@ fn f_004_a_child_that_shouts_for_ever_can_be_shut_down() {
         let link = stage.link(&["ignore-eof", "loud"], stern());
         link.is_well();
         link.ends();
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
     });
 }
 

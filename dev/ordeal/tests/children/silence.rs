@@ -31,7 +31,7 @@ fn a_stopped_child_stops_no_clock_and_is_killed_in_the_end() {
         );
         let ended = link.ends();
         assert_eq!(ended.exit, Some(ExitStatus::Signal(9)), "{ended}");
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
     });
 }
 
@@ -118,7 +118,7 @@ fn f_009_a_full_pipe_is_bounded_and_tells_what_was_sent() {
         assert_eq!(timed_out.delivery, Delivery::NotSent);
         assert_eq!(link.state(), State::Ready);
         link.ends();
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
     });
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn ordeal<F: Fn(&Stage<'_>)>(ordeal: F) {
             };
             fs::create_dir(&stage.room).expect("it is nobody else's");
             ordeal(&stage);
-            stage.nobody_is_left();
+            stage.everybody_leaves();
         });
         let is_as_before = settles(|| counted() == before);
         assert!(is_as_before, "before: {before}\nleft: {}", counted());
@@ -126,8 +126,14 @@ impl Stage<'_> {
             .all(|it| alive.iter().all(|alive| alive.pid != it.pid))
     }
 
-    /// Waits until nobody of the family is.
+    /// At this very moment there is nobody of the family, and no child of this process that was not reaped.
     pub(crate) fn nobody_is_left(&self) {
+        assert_eq!(self.family.members(), []);
+        assert_eq!(Census::take().children, [""; 0]);
+    }
+
+    /// Waits until nobody of the family is.
+    pub(crate) fn everybody_leaves(&self) {
         let left = || self.family.members();
         assert!(settles(|| left().is_empty()), "left: {:#?}", left());
     }

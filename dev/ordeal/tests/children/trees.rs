@@ -23,7 +23,7 @@ fn f_003_a_grandchild_that_holds_the_output_hides_no_death() {
         // The new one was started only after all of the old one was gone.
         assert!(stage.are_gone(&heir));
         link.ends();
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
     });
 }
 
@@ -49,7 +49,7 @@ fn f_012_what_outlives_its_wrapper_is_ended_and_started_anew() {
         assert_eq!(ended.exit, Some(ExitStatus::Signal(9)), "{ended}");
         assert!(stage.family.members().iter().all(|it| it.pid != first));
         link.ends();
-        assert_eq!(stage.family.members(), []);
+        stage.nobody_is_left();
     });
 }
 
@@ -63,7 +63,7 @@ fn f_012_kin_that_hold_nothing_end_with_the_link() {
         let ended = link.ends();
         assert_eq!(ended.exit, Some(ExitStatus::Code(0)), "{ended}");
         // They are nobody's to wait for: killed they are, and dead in a moment.
-        stage.nobody_is_left();
+        stage.everybody_leaves();
     });
 }
 
@@ -79,7 +79,7 @@ fn f_012_kin_that_ignore_sigterm_end_with_each_life() {
             assert!(settles(|| stage.are_gone(&all)));
         }
         link.ends();
-        stage.nobody_is_left();
+        stage.everybody_leaves();
     });
 }
 
@@ -92,7 +92,7 @@ fn a_child_that_forks_and_exits_is_dead_and_its_successor_is_ended() {
         assert!(settles(|| link.state() == State::Parked));
         let failed = failure(call.wait());
         assert!(failed.to_string().contains("exit status 0"), "{failed}");
-        assert_eq!(stage.family.members(), []);
+        stage.everybody_leaves();
         link.ends();
     });
 }
@@ -132,7 +132,7 @@ fn a_daemon_that_holds_the_output_is_let_go_and_told_of() {
         assert!(settles(is_apart));
         let ended = link.ends();
         assert!(ended.abandoned, "{ended:?}");
-        assert_eq!(ended.exit, Some(ExitStatus::Code(0)));
+        assert!(ended.exit.is_some(), "the child itself is gone");
         assert!(
             ended.to_string().contains("something of it may still run"),
             "{ended}"
@@ -166,7 +166,7 @@ fn f_013_a_child_dies_with_its_parent_whatever_it_ignores() {
         assert_eq!(stage.family.members().len(), 2);
         parent.kill().expect("it is ours");
         parent.wait().expect("it is ours");
-        stage.nobody_is_left();
+        stage.everybody_leaves();
     });
 }
 
@@ -183,7 +183,7 @@ fn f_013_what_the_child_started_ends_with_its_input() {
         assert_eq!(stage.family.members().len(), 3);
         parent.kill().expect("it is ours");
         parent.wait().expect("it is ours");
-        stage.nobody_is_left();
+        stage.everybody_leaves();
     });
 }
 
@@ -194,7 +194,7 @@ fn f_104_a_program_that_ends_without_a_word_leaves_no_child() {
             let rascal = stage.family.rascal(&["ignore-eof", "ignore-term"]);
             let mut parent = parent(stage, farewell, &rascal);
             assert!(parent.wait().expect("it is ours").success());
-            stage.nobody_is_left();
+            stage.everybody_leaves();
         }
     });
 }

@@ -65,7 +65,7 @@ impl Call {
         match &*self.name {
             "ask" => self.ask(voice),
             "deafen" => self.says(voice, "from now on nothing is read"),
-            "die" => self.die(),
+            "die" => self.die(voice),
             "echo" => self.says(voice, self.text("text")),
             "flood" => self.says(voice, &"x".repeat(self.size("bytes"))),
             "half_line_then_die" => {
@@ -111,7 +111,11 @@ impl Call {
         }
     }
 
-    fn die(&self) {
+    /// With or without last words, and a reply before.
+    fn die(&self, voice: &Voice) {
+        if self.arguments.get("says").is_some() {
+            self.says(voice, self.text("says"));
+        }
         let _ = stderr().write_all(self.text("words").as_bytes());
         match self.text("how") {
             "abort" => abort(),
