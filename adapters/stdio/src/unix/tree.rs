@@ -69,7 +69,8 @@ fn start(command: &mut Command) -> Result<(Tree, Pipes), Fault> {
     })
 }
 
-/// A process and all that it started and that did not leave its group. Dropped, all of it is killed and the process is reaped.
+/// A process and all that it started and that did not leave its group. Dropped, all of it is killed and the process is reaped; what it started
+/// may take the system a moment to die, for which nobody but its parent can wait.
 #[derive(Debug)]
 pub struct Tree {
     child: Child,
