@@ -69,7 +69,7 @@ impl Answer {
         });
     }
 
-    /// Answers with what is needed of a modern client first, and forgets the request; see [`Server::require_input`].
+    /// Answers with what is needed of a modern client first, and forgets the request; see [`Server::require_input`](everlink::Server::require_input).
     pub fn require_input(self, input: InputRequired) {
         self.conclude(Conclusion::Require(input));
     }
