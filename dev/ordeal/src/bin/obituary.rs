@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let at = |percent: usize| spans[(spans.len() - 1) * percent / 100].as_secs_f64() * 1e3;
             let (median, p99, max) = (at(50), at(99), at(100));
             println!(
-                "{:6} {what:38}{median:>7.2} ms{p99:>7.2} ms{max:>7.2} ms",
+                "{:8}{what:38}{median:>7.2} ms{p99:>7.2} ms{max:>7.2} ms",
                 adapter.name
             );
         };
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
         let silent: usize = deaths.iter().map(|death| death.silent).sum();
         println!(
-            "{:6} texts without the signal or the last words: {silent} of {}",
+            "{:8}texts without the signal or the last words: {silent} of {}",
             adapter.name,
             times * calls
         );
