@@ -32,7 +32,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "msrv",
-        about: "build the library with the oldest supported compiler",
+        about: "build all that is published with the oldest supported compiler",
         run: msrv::run,
     },
     Command {

@@ -1,4 +1,4 @@
-//! `cargo xtask msrv`: the library builds with the compiler it promises to. Installs no compiler.
+//! `cargo xtask msrv`: all that is published builds with the compiler it promises to. Installs no compiler.
 
 use std::env;
 use std::process::Command;
@@ -13,8 +13,19 @@ const VARIABLE: &str = "EVERLINK_MSRV_RUSTC";
 
 const STEPS: &[Step] = &[
     ("the compiler is the promised one", version),
-    ("the library with std", || build("--all-features")),
-    ("the library without std", || build("--no-default-features")),
+    ("the library with std", || {
+        build("--package everlink --lib --all-features")
+    }),
+    ("the library without std", || {
+        build("--package everlink --lib --no-default-features")
+    }),
+    ("the adapters", || {
+        build(
+            "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-tokio \
+             --lib --all-features",
+        )
+    }),
+    ("the program", || build("--package everlink-cli")),
 ];
 
 pub(crate) fn run() -> Result<(), String> {
@@ -36,9 +47,9 @@ fn version() -> Outcome {
     }
 }
 
-fn build(features: &str) -> Outcome {
+fn build(what: &str) -> Outcome {
     let rustc = compiler()?;
-    let arguments = format!("build --package everlink --lib {features}");
+    let arguments = format!("build {what}");
     cargo_with(&arguments, |command| {
         command.env("RUSTC", rustc);
     })
