@@ -10,14 +10,14 @@ use everlink::{ErrorObject, Payload};
 use everlink_tokio::{CallError, Link, Progress, ToolResult};
 use serde_json::{Value, json};
 
-use crate::Failure;
 use crate::args::Call;
+use crate::{Failure, usage};
 
 pub(crate) async fn run(args: Call) -> Result<ExitCode, Failure> {
     let arguments: Payload = args
         .arguments
         .parse()
-        .map_err(|error| format!("the arguments are no JSON: {error}"))?;
+        .map_err(|error| usage(format!("the arguments are no JSON: {error}")))?;
     let is_person = stdin().is_terminal() && stderr().is_terminal();
     let mut config = args.target.config()?;
     if is_person {

@@ -11,6 +11,7 @@ mod shown;
 mod target;
 mod watch;
 
+use std::fmt;
 use std::process::ExitCode;
 
 use args::{Args, Command};
@@ -18,6 +19,22 @@ use clap::{CommandFactory, Parser};
 
 /// How a command ends that did not do what it was asked to.
 type Failure = Box<dyn std::error::Error>;
+
+/// What was asked cannot be meant.
+#[derive(Debug)]
+struct Usage(String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+fn usage(text: impl Into<String>) -> Failure {
+    Box::new(Usage(text.into()))
+}
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -30,7 +47,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         eprintln!("everlink: {error}");
-        ExitCode::from(4)
+        ExitCode::from(if error.is::<Usage>() { 2 } else { 4 })
     })
 }
 

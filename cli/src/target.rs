@@ -8,8 +8,8 @@ use everlink_tokio::child::{self, Children};
 use everlink_tokio::http::{Connector, Exchanges};
 use http::{HeaderName, HeaderValue};
 
-use crate::Failure;
 use crate::args::{Era, Target};
+use crate::{Failure, usage};
 
 /// A server behind one of two transports.
 pub(crate) enum Hands {
@@ -23,7 +23,7 @@ impl Target {
         let (name, version) = ("everlink", env!("CARGO_PKG_VERSION"));
         let mut config = match &self.url {
             Some(url) => Config::http(name, version, url)
-                .map_err(|error| format!("{url} is no address of a server: {error}"))?,
+                .map_err(|error| usage(format!("{url} is no address of a server: {error}")))?,
             None => Config::child(name, version),
         };
         config.dialect = match self.era {
@@ -79,7 +79,7 @@ impl Target {
         for variable in &self.env {
             let (name, value) = variable
                 .split_once('=')
-                .ok_or_else(|| format!("--env {variable}: this is not NAME=VALUE"))?;
+                .ok_or_else(|| usage(format!("--env {variable}: this is not NAME=VALUE")))?;
             command.env(name, value);
         }
         Ok(command)
@@ -90,16 +90,26 @@ impl Target {
         for field in &self.header {
             let (name, value) = field
                 .split_once(':')
-                .ok_or("--header: this is not \"Name: value\"")?;
-            let name: HeaderName = name.trim().parse()?;
-            let mut value: HeaderValue = value.trim().parse()?;
+                .ok_or_else(|| usage("--header: this is not \"Name: value\""))?;
+            let bad = |what: &str| usage(format!("--header {}: {what}", name.trim()));
+            let mut value: HeaderValue = value
+                .trim()
+                .parse()
+                .map_err(|_| bad("this cannot be a value"))?;
+            let name: HeaderName = name
+                .trim()
+                .parse()
+                .map_err(|_| bad("this cannot be a name"))?;
             value.set_sensitive(true);
             connector = connector.with_field(name, value);
         }
         if let Some(variable) = self.bearer_env.clone() {
             // Whoever refreshes the token may do so while we run, but not in our environment: it is read once.
-            let token = std::env::var(&variable)
-                .map_err(|_| format!("--bearer-env {variable}: there is no such variable"))?;
+            let token = std::env::var(&variable).map_err(|_| {
+                usage(format!(
+                    "--bearer-env {variable}: there is no such variable"
+                ))
+            })?;
             let value = format!("Bearer {token}");
             connector = connector.with_credentials(move || {
                 let value = value.clone();

@@ -36,9 +36,16 @@ mod promise;
 mod relay;
 mod server;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 pub use backlog::Backlog;
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
 pub use events::Events;
 pub use promise::{Gone, Pending};
 pub use relay::{Guard, GuardOwner, Status};
 pub use server::{Answer, AskError, Context, Service, ServiceOwner, Task};
+
+/// A number that no other link has, so that many links do not come back in step.
+fn chance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -9,7 +9,7 @@ use everlink_tokio::http::{Front, Gate};
 use http::Uri;
 use tokio::net::TcpListener;
 
-use crate::Failure;
+use crate::{Failure, usage};
 
 /// How long those who are inside have to leave when all is over.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -31,17 +31,18 @@ pub(super) struct Door {
 impl Door {
     /// Listens at this address.
     pub(super) async fn open(url: &str, allowed: &[String]) -> Result<(Door, Front), Failure> {
-        let bad = |what: &str| format!("--listen {url}: {what}");
+        let bad = |what: &str| usage(format!("--listen {url}: {what}"));
         let uri: Uri = url.parse().map_err(|_| {
             bad("this is neither `stdio` nor an address such as http://127.0.0.1:8080/mcp")
         })?;
         let (Some("http"), Some(host)) = (uri.scheme_str(), uri.host()) else {
-            return Err(bad("the address must begin with http:// and a host").into());
+            return Err(bad("the address must begin with http:// and a host"));
         };
         let port = uri.port_u16();
         let port = port.ok_or_else(|| bad("there is no port; 0 takes one that is free"))?;
         let listener = TcpListener::bind(format!("{host}:{port}")).await;
-        let listener = listener.map_err(|error| bad(&format!("cannot be listened at: {error}")))?;
+        let listener =
+            listener.map_err(|error| format!("--listen {url}: cannot be listened at: {error}"))?;
         let address = listener.local_addr()?;
         let hosts = hosts(host, address.ip(), allowed).map_err(bad)?;
         let caution = hosts.as_ref().map(|hosts| {

@@ -1,5 +1,6 @@
 //! The program as people run it, a file for each command.
 #![cfg(unix)]
 
+mod call;
 mod demo;
 mod guard;

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex};
 
 use everlink::client::{CallOptions, Client, Ended, Event, Listing, Misuse, Session, State};
@@ -11,6 +10,7 @@ use serde::Serialize;
 
 use super::call::{Call, CallError, Caller, Reply, Shared, ToolResult};
 use super::owner::LinkOwner;
+use crate::chance;
 use crate::events::{Events, Listeners};
 use crate::mailbox::Mail;
 use crate::promise::{Pending, Promise, lock, promise};
@@ -102,7 +102,7 @@ impl Link {
     /// many links do not come back in step.
     #[must_use]
     pub fn new(mut config: Config) -> (Link, LinkOwner) {
-        config.seed ^= RandomState::new().build_hasher().finish();
+        config.seed ^= chance();
         let client = Client::new(config);
         let (mail, inbox) = Mail::new();
         let desk = Arc::new(Desk {

@@ -9,6 +9,7 @@ use everlink::relay::{Config, Event};
 use everlink::{Epoch, Relay, Stats, server};
 
 use super::owner::GuardOwner;
+use crate::chance;
 use crate::events::{Events, Listeners};
 use crate::mailbox::Mail;
 use crate::promise::Pending;
@@ -26,7 +27,8 @@ pub(super) type GuardMail = Mail<Relay, Infallible>;
 impl Guard {
     /// A relay, and what its driver owns of it. For adapters: programs get theirs from one of those.
     #[must_use]
-    pub fn new(config: Config) -> (Guard, GuardOwner) {
+    pub fn new(mut config: Config) -> (Guard, GuardOwner) {
+        config.upstream.seed ^= chance();
         let (mail, inbox) = Mail::new();
         let listeners = Arc::new(Listeners::new());
         let owner = GuardOwner::new(Relay::new(config), inbox, Arc::clone(&listeners));
