@@ -424,20 +424,24 @@ fn everybody_hears_of_the_end_of_an_owner_that_panics() {
 #[test]
 fn letters_of_many_threads_all_arrive() {
     let (link, mut owner) = Link::new(Config::child("hostile", "1.0"));
-    let main = thread::current();
-    let _ = owner.belongs_to(&waker(move || main.unpark()));
     let threads = [(); 4].map(|()| {
         let link = link.clone();
         thread::spawn(move || (0..500).all(|_| link.stats().wait().is_ok()))
     });
     drop(link);
-    let mut buf = Vec::new();
-    while !owner.is_closed() {
-        owner.serve(Instant::ZERO);
-        while owner.poll_output(&mut buf).is_some() {}
-        thread::park_timeout(PATIENCE);
-    }
-    drop(owner);
+    in_time("a driver that is woken for each letter", move || {
+        let driver = thread::current();
+        let _ = owner.belongs_to(&waker(move || driver.unpark()));
+        let mut buf = Vec::new();
+        loop {
+            owner.serve(Instant::ZERO);
+            while owner.poll_output(&mut buf).is_some() {}
+            if owner.is_closed() {
+                return;
+            }
+            thread::park();
+        }
+    });
     for thread in threads {
         assert!(thread.join().expect("it did not panic"));
     }
