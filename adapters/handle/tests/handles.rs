@@ -292,16 +292,18 @@ fn progress_that_nobody_looks_at_is_bounded() {
     assert_eq!(heard.last(), Some(&1000.0), "the newest is kept");
 }
 
-#[test]
-fn whoever_hears_of_a_death_finds_that_the_state_says_so() {
-    struct Witness(Link, Mutex<Vec<State>>);
-    impl Wake for Witness {
-        fn wake(self: Arc<Self>) {
-            let state = self.0.state();
-            self.1.lock().expect("no panic").push(state);
-        }
-    }
+/// Notes the state that a link says to have whenever somebody is woken.
+struct Witness(Link, Mutex<Vec<State>>);
 
+impl Wake for Witness {
+    fn wake(self: Arc<Self>) {
+        let state = self.0.state();
+        self.1.lock().expect("no panic").push(state);
+    }
+}
+
+/// The error of a call under way when this happens to the link, and what its state was said to be at that moment.
+fn witnessed(happens: fn(&mut World)) -> (String, Vec<State>) {
     let mut world = World::new();
     let mut call = world.link().call_tool("say", json!({}));
     world.carry();
@@ -311,19 +313,29 @@ fn whoever_hears_of_a_death_finds_that_the_state_says_so() {
     let polled = std::pin::Pin::new(&mut call).poll(&mut Context::from_waker(&waker));
     assert!(polled.is_pending());
 
-    world.die();
+    happens(&mut world);
     world.carry();
-    let seen = witness.1.lock().expect("no panic");
-    assert!(
-        !seen.is_empty() && !seen.contains(&State::Ready),
-        "{seen:?}"
-    );
-    let error = now(call).expect_err("its server died").to_string();
+    let seen = witness.1.lock().expect("no panic").clone();
+    assert!(!seen.is_empty(), "nobody was woken");
+    (now(call).expect_err("it has no reply").to_string(), seen)
+}
+
+#[test]
+fn whoever_hears_of_a_death_finds_that_the_state_says_so() {
+    let (error, seen) = witnessed(World::die);
+    assert!(!seen.contains(&State::Ready), "{seen:?}");
     assert!(
         error.contains("SIGKILL") && error.contains("may have run"),
         "{error}"
     );
     assert!(error.contains("out of cheese"), "{error}");
+}
+
+/// What handles ask for is carried out between what happens and what is told.
+#[test]
+fn whoever_hears_of_a_shutdown_finds_that_the_state_says_so() {
+    let (_, seen) = witnessed(|world| drop(world.link().shutdown()));
+    assert!(!seen.contains(&State::Ready), "{seen:?}");
 }
 
 #[test]
