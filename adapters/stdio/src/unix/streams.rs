@@ -83,7 +83,7 @@ impl Streams {
         let faults = match input.try_read(&mut self.chunk) {
             Ok(0) => Vec::new(),
             Ok(len) => return tell(Input::bytes(&self.chunk[..len])),
-            Err(error) if is_passing(&error) => return,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             Err(error) => vec![Fault::from(error)],
         };
         self.input = None;
@@ -105,7 +105,7 @@ impl Streams {
                         break None;
                     }
                 }
-                Err(error) if is_passing(&error) => break None,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break None,
                 Err(error) => break Some(Fault::from(error)),
             }
         };
@@ -117,9 +117,4 @@ impl Streams {
             tell(Input::write_failed(vec![fault]));
         }
     }
-}
-
-/// Whether it is to be tried again later.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
 }
