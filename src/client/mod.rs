@@ -586,6 +586,12 @@ impl Client {
         self.awaits_credentials()
     }
 
+    /// How it is set up.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Where the link stands.
     #[must_use]
     pub const fn state(&self) -> State {

@@ -6,6 +6,8 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Poll, Waker};
 
+use everlink::Instant;
+
 use crate::promise::{lock, remember, wait};
 
 /// How many events wait for one listener; the oldest ones give way.
@@ -14,15 +16,21 @@ const KEPT: usize = 1024;
 /// The events of a machine from the moment on at which this was asked for, until its end.
 ///
 /// A thread iterates over it; a task awaits [`recv`](Events::recv). It keeps no link alive.
-pub struct Events<E>(Arc<Queue<E>>);
+pub struct Events<E> {
+    queue: Arc<Queue<E>>,
+    at: Instant,
+}
 
 impl<E> Events<E> {
     /// The next one; `None` after the last. What a listener that is too slow did not hear is told by [`missed`](Events::missed).
     pub async fn recv(&mut self) -> Option<Arc<E>> {
         poll_fn(|cx| {
-            let mut inside = lock(&self.0.0);
+            let mut inside = lock(&self.queue.0);
             match inside.events.pop_front() {
-                Some(event) => Poll::Ready(Some(event)),
+                Some((at, event)) => {
+                    self.at = at;
+                    Poll::Ready(Some(event))
+                }
                 None if inside.is_over => Poll::Ready(None),
                 None => {
                     let replaced = remember(&mut inside.waker, cx.waker());
@@ -37,13 +45,21 @@ impl<E> Events<E> {
 
     /// The next one if it is there.
     pub fn try_recv(&mut self) -> Option<Arc<E>> {
-        lock(&self.0.0).events.pop_front()
+        let (at, event) = lock(&self.queue.0).events.pop_front()?;
+        self.at = at;
+        Some(event)
+    }
+
+    /// When the last one that was given out happened, on the clock of the driver, which began with the link.
+    #[must_use]
+    pub const fn at(&self) -> Instant {
+        self.at
     }
 
     /// How many gave way to newer ones before they were heard.
     #[must_use]
     pub fn missed(&self) -> u64 {
-        lock(&self.0.0).missed
+        lock(&self.queue.0).missed
     }
 }
 
@@ -66,7 +82,7 @@ impl<E> fmt::Debug for Events<E> {
 struct Queue<E>(Mutex<Inside<E>>);
 
 struct Inside<E> {
-    events: VecDeque<Arc<E>>,
+    events: VecDeque<(Instant, Arc<E>)>,
     missed: u64,
     is_over: bool,
     waker: Option<Waker>,
@@ -95,10 +111,13 @@ impl<E> Listeners<E> {
             }
             listeners.push(Arc::downgrade(&queue));
         }
-        Events(queue)
+        Events {
+            queue,
+            at: Instant::ZERO,
+        }
     }
 
-    pub(crate) fn tell(&self, event: E) {
+    pub(crate) fn tell(&self, now: Instant, event: E) {
         let queues = self.queues();
         if queues.is_empty() {
             return;
@@ -110,7 +129,7 @@ impl<E> Listeners<E> {
                     inside.events.pop_front();
                     inside.missed += 1;
                 }
-                inside.events.push_back(Arc::clone(&event));
+                inside.events.push_back((now, Arc::clone(&event)));
             });
         }
     }

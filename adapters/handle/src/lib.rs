@@ -26,22 +26,27 @@
 //! }
 //! ```
 //!
-//! `promise` is how a value that comes later is waited for, `mailbox` how the owner is asked, `events` how it is listened to, `backlog` what drivers could not write yet.
+//! `promise` is how a value that comes later is waited for, `mailbox` how the owner is asked and `asked` for what, `events` how it is listened to, `record` how all
+//! of it is written down, `backlog` what drivers could not write yet.
 
+mod asked;
 mod backlog;
 mod client;
 mod events;
 mod mailbox;
 mod promise;
+mod record;
 mod relay;
 mod server;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+pub use asked::{Asked, Upkeep};
 pub use backlog::Backlog;
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
 pub use events::Events;
 pub use promise::{Gone, Pending};
+pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};
 pub use server::{Answer, AskError, Context, Service, ServiceOwner, Task};
 

@@ -83,8 +83,8 @@ pub(crate) fn start(driver: impl Future<Output = ()> + Send + 'static) -> io::Re
     Ok(())
 }
 
-/// Drives a link to its end.
-pub(crate) async fn drive(mut owner: LinkOwner, mut hands: impl Hands) {
+/// Drives a link to its end, for who has set up its owner.
+pub async fn drive(mut owner: LinkOwner, mut hands: impl Hands) {
     let (mut clock, mut buf) = (Clock::start(), Vec::new());
     loop {
         owner.serve(clock.now());

@@ -15,14 +15,14 @@ mod relay;
 #[cfg(unix)]
 pub mod stdio;
 
-pub use drive::{Clock, Handler, Hands};
+pub use drive::{Clock, Handler, Hands, drive};
 pub use everlink;
 pub use everlink_handle::{
-    AskError, Call, CallError, Canceller, Context, Events, Gone, Guard, Link, NotReady, Pending,
-    Progress, Service, Status, ToolResult,
+    AskError, Asked, Call, CallError, Canceller, Context, Events, Gone, Guard, GuardOwner, Link,
+    LinkOwner, NotReady, Pending, Progress, Recorder, Service, Status, ToolResult, Upkeep,
 };
 
-pub use relay::relay;
+pub use relay::{drive_relay, relay};
 
 /// Random bytes, for [`everlink::server::Config`].
 ///

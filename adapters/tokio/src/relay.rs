@@ -22,11 +22,12 @@ pub fn relay(
     back: impl Hands + 'static,
 ) -> io::Result<Guard> {
     let (guard, owner) = Guard::new(config);
-    start(drive(owner, front, back))?;
+    start(drive_relay(owner, front, back))?;
     Ok(guard)
 }
 
-async fn drive(mut owner: GuardOwner, mut front: impl Hands, mut back: impl Hands) {
+/// Drives a relay to its end, for who has set up its owner.
+pub async fn drive_relay(mut owner: GuardOwner, mut front: impl Hands, mut back: impl Hands) {
     let (mut clock, mut buf) = (Clock::start(), Vec::new());
     loop {
         owner.serve(clock.now());

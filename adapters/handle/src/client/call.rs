@@ -12,6 +12,7 @@ use everlink::{CallId, ErrorObject, Payload};
 use serde::Deserialize;
 
 use super::link::{Errand, LinkMail};
+use crate::asked::Asked;
 use crate::promise::{Cell, wait};
 
 /// How many reports of progress wait for the caller to look; the oldest ones give way.
@@ -93,13 +94,13 @@ impl<T> Call<T> {
     pub(crate) fn begin(
         mail: &Arc<LinkMail>,
         read: fn(Reply) -> T,
-        errand: Result<impl FnOnce(Caller) -> Errand, CallError>,
+        asked: Result<Asked, CallError>,
     ) -> Call<T> {
         let shared = Arc::new(Cell::new(Underway::default()));
         let caller = Caller(Arc::clone(&shared));
-        match errand {
+        match asked {
             // Where nobody runs it any more, to drop it settles the call.
-            Ok(errand) => mail.send(errand(caller)),
+            Ok(asked) => mail.send(Errand::Call(asked, caller)),
             Err(error) => caller.settle(Err(error)),
         }
         Call {

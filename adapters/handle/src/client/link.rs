@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::call::{Call, CallError, Caller, Reply, Shared, ToolResult};
 use super::owner::LinkOwner;
+use crate::asked::{Asked, Upkeep};
 use crate::chance;
 use crate::events::{Events, Listeners};
 use crate::mailbox::Mail;
@@ -32,31 +33,32 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.mail.verb(Client::shutdown);
+        self.mail.send(Upkeep::Shutdown.into());
     }
 }
 
 /// Letters to the owner of a link.
 pub(crate) type LinkMail = Mail<Client, Errand>;
 
-/// What the owner of a link does for handles.
+/// What the owner of a link does for handles. All that changes the machine is in here: it can be recorded.
 pub(crate) enum Errand {
-    Call {
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-        options: CallOptions,
-        call: Caller,
-    },
+    /// Something of which nobody waits to hear.
+    Ask(Asked),
+    /// Something of which somebody waits to hear whether it could be asked.
+    AskAndTell(Asked, Promise<Result<(), Misuse>>),
+    /// Something that becomes a call.
+    Call(Asked, Caller),
     Cancel {
         call: Arc<Shared>,
         reason: Option<Box<str>>,
     },
-    List {
-        list: List,
-        options: CallOptions,
-        call: Caller,
-    },
     Ready(Promise<Result<Arc<Session>, NotReady>>),
+}
+
+impl From<Upkeep> for Errand {
+    fn from(upkeep: Upkeep) -> Errand {
+        Errand::Ask(Asked::Upkeep(upkeep))
+    }
 }
 
 /// What the owner of a link lays open.
@@ -150,12 +152,8 @@ impl Link {
     /// One of the server's lists, all pages of it. What is held of it and still fresh is given out without asking.
     pub fn list(&self, list: List) -> Call<Arc<Listing>> {
         let options = self.options;
-        let command = |call| Errand::List {
-            list,
-            options,
-            call,
-        };
-        Call::begin(&self.handle.mail, Reply::list, Ok(command))
+        let asked = Asked::List { list, options };
+        Call::begin(&self.handle.mail, Reply::list, Ok(asked))
     }
 
     /// Reads a resource.
@@ -200,15 +198,12 @@ impl Link {
         read: fn(Reply) -> T,
     ) -> Call<T> {
         let options = self.options;
-        let command = params.map(|params| {
-            move |call| Errand::Call {
-                method,
-                params,
-                options,
-                call,
-            }
+        let asked = params.map(|params| Asked::Call {
+            method,
+            params,
+            options,
         });
-        Call::begin(&self.handle.mail, read, command)
+        Call::begin(&self.handle.mail, read, asked)
     }
 }
 
@@ -253,20 +248,18 @@ impl Link {
 
     /// Replaces the present transport, for this reason. Free of charge; calls in flight are given a while to end.
     pub fn reconnect(&self, why: &str) {
-        let (seen, why) = (self.epoch(), Box::<str>::from(why));
-        self.handle
-            .mail
-            .verb(move |client, now| client.reconnect(now, seen, &why));
+        let (seen, why) = (self.epoch(), why.into());
+        self.ask(Upkeep::Reconnect { seen, why });
     }
 
     /// The network is back, the laptop is awake: try now.
     pub fn wake(&self) {
-        self.handle.mail.verb(Client::wake);
+        self.ask(Upkeep::Wake);
     }
 
     /// What the program wants to hear of, from now on and from every later server.
     pub fn watch(&self, wish: Watch) {
-        self.handle.mail.verb(|client, now| client.watch(now, wish));
+        self.handle.mail.send(Errand::Ask(Asked::Watch(wish)));
     }
 
     /// Answers a question of the server, which came as [`Event::Ask`].
@@ -275,9 +268,7 @@ impl Link {
         ask: AskId,
         answer: Result<Payload, ErrorObject>,
     ) -> Pending<Result<(), Misuse>> {
-        self.handle
-            .mail
-            .ask(move |client, now| client.answer(now, ask, answer))
+        self.ask_and_hear(Asked::Answer { ask, answer })
     }
 
     /// Tells the server something that has no answer.
@@ -287,22 +278,18 @@ impl Link {
         params: Option<Payload>,
     ) -> Pending<Result<(), Misuse>> {
         let method = method.into();
-        self.handle
-            .mail
-            .ask(move |client, now| client.notify(now, method, params))
+        self.ask_and_hear(Asked::Notify { method, params })
     }
 
     /// There are other credentials than those that the server refused: what waits for them goes on.
     pub fn authorized(&self) {
-        self.handle.mail.verb(Client::authorized);
+        self.ask(Upkeep::Authorized);
     }
 
     /// There are no credentials that the server would take, for this reason: what waits for them fails.
     pub fn denied(&self, why: &str) {
-        let why = Box::<str>::from(why);
-        self.handle
-            .mail
-            .verb(move |client, now| client.denied(now, &why));
+        let why = why.into();
+        self.ask(Upkeep::Denied { why });
     }
 
     /// What was counted.
@@ -313,8 +300,18 @@ impl Link {
     /// The link is not wanted any more: every call ends, and the transport is taken down. Waits until nothing is left of it. It
     /// goes on without being waited for, and needs no repetition: the other clones see a closed link.
     pub fn shutdown(&self) -> Pending<()> {
-        self.handle.mail.verb(Client::shutdown);
+        self.ask(Upkeep::Shutdown);
         self.handle.mail.closed()
+    }
+
+    fn ask(&self, upkeep: Upkeep) {
+        self.handle.mail.send(upkeep.into());
+    }
+
+    fn ask_and_hear(&self, asked: Asked) -> Pending<Result<(), Misuse>> {
+        let (promise, pending) = promise();
+        self.handle.mail.send(Errand::AskAndTell(asked, promise));
+        pending
     }
 }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use everlink::client::{Client, Event, Misuse, Session, State};
+use everlink::relay::Side;
 use everlink::{CallId, Deadline, Epoch, Input, Instant, Output, StreamId};
 
 use super::call::{CallError, Caller, Progress, settled};
 use super::link::{Desk, Errand, NotReady, Standing};
+use crate::asked::{Asked, Upkeep};
 use crate::mailbox::{Duty, Inbox};
 use crate::promise::{Promise, lock};
+use crate::record::{Recorder, Recording};
 
 /// A client machine with its handles, as a driver owns it.
 ///
@@ -23,11 +26,14 @@ use crate::promise::{Promise, lock};
 /// `shutdown` that is waited for is over. Dropped before, it fails what is under way.
 pub struct LinkOwner {
     client: Client,
+    /// When the driver last said what time it is.
+    now: Instant,
     desk: Arc<Desk>,
     /// Who waits for which call.
     callers: HashMap<CallId, Caller>,
     /// Who waits for the link to be ready.
     hopeful: Vec<Promise<Result<Arc<Session>, NotReady>>>,
+    recording: Recording<Asked, Event>,
     /// Last, so that whoever waits for the end is told when all else is gone.
     inbox: Inbox<Client, Errand>,
 }
@@ -36,11 +42,24 @@ impl LinkOwner {
     pub(crate) fn new(client: Client, inbox: Inbox<Client, Errand>, desk: Arc<Desk>) -> LinkOwner {
         LinkOwner {
             client,
+            now: Instant::ZERO,
             desk,
             callers: HashMap::new(),
             hopeful: Vec::new(),
+            recording: None,
             inbox,
         }
+    }
+
+    /// Has every step from now on written down. From the beginning, if it is to be told again.
+    pub fn record(&mut self, recorder: impl Recorder<Asked, Event> + 'static) {
+        self.recording = Some(Box::new(recorder));
+    }
+
+    /// The machine, to look at.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Who is to be woken when a handle asks for something. Returns whether one did already.
@@ -51,6 +70,7 @@ impl LinkOwner {
 
     /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
+        self.now = now;
         // Who asks now is answered as things stand now.
         self.lay_open();
         self.inbox.fetch();
@@ -60,11 +80,18 @@ impl LinkOwner {
                 Duty::Verb(verb) => verb(&mut self.client, now),
             }
         }
+        if let Some(recorder) = &mut self.recording {
+            recorder.timed(now);
+        }
         self.client.handle_timeout(now);
     }
 
     /// Something happened to the transport `epoch`; see [`Client::handle`].
     pub fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
+        self.now = now;
+        if let Some(recorder) = &mut self.recording {
+            recorder.heard(now, Side::Upstream, epoch, &input);
+        }
         self.client.handle(now, epoch, input);
     }
 
@@ -74,7 +101,11 @@ impl LinkOwner {
         // Whoever hears of something finds that the state says so, too.
         self.lay_open();
         loop {
-            let output = self.client.poll_output(buf)?;
+            let output = self.client.poll_output(buf);
+            if let Some(recorder) = &mut self.recording {
+                recorder.polled(output.as_ref().map(|output| (Side::Upstream, output)));
+            }
+            let output = output?;
             let for_driver = output.and_then_event(|event| {
                 self.tell(event);
                 None
@@ -105,31 +136,22 @@ impl LinkOwner {
 
     fn run(&mut self, now: Instant, errand: Errand) {
         match errand {
-            Errand::Call {
-                method,
-                params,
-                options,
-                call,
-            } => {
-                let accepted = self.client.call(now, method, params, options);
+            Errand::Ask(asked) => {
+                let _ = self.ask(now, asked);
+            }
+            Errand::AskAndTell(asked, promise) => promise.keep(self.ask(now, asked).map(drop)),
+            Errand::Call(asked, call) => {
+                let accepted = self.ask(now, asked);
                 self.accepted(accepted, call);
             }
             Errand::Cancel { call, reason } => {
-                if let Some(id) = call.look(|underway| underway.id) {
+                if let Some(call) = call.look(|underway| underway.id) {
                     // It may be done by now, which is as well.
-                    let _ = self.client.cancel(now, id, reason.as_deref());
+                    let _ = self.ask(now, Asked::Cancel { call, reason });
                 }
             }
-            Errand::List {
-                list,
-                options,
-                call,
-            } => {
-                let accepted = self.client.list(now, list, options);
-                self.accepted(accepted, call);
-            }
             Errand::Ready(promise) => {
-                self.client.connect(now);
+                let _ = self.ask(now, Asked::Upkeep(Upkeep::Connect));
                 self.hopeful.push(promise);
                 self.lay_open();
                 // A parked link looks for its server now, and parks again if that is in vain.
@@ -140,11 +162,20 @@ impl LinkOwner {
         }
     }
 
-    fn accepted(&mut self, accepted: Result<CallId, Misuse>, call: Caller) {
+    fn ask(&mut self, now: Instant, asked: Asked) -> Result<Option<CallId>, Misuse> {
+        if let Some(recorder) = &mut self.recording {
+            recorder.asked(now, &asked);
+        }
+        asked.of(&mut self.client, now)
+    }
+
+    fn accepted(&mut self, accepted: Result<Option<CallId>, Misuse>, call: Caller) {
         match accepted {
             Ok(id) => {
-                call.accepted(id);
-                self.callers.insert(id, call);
+                if let Some(id) = id {
+                    call.accepted(id);
+                    self.callers.insert(id, call);
+                }
             }
             Err(misuse) => {
                 self.lay_open();
@@ -175,7 +206,7 @@ impl LinkOwner {
                     caller.report(report);
                 }
             }
-            event => self.desk.listeners.tell(event),
+            event => self.desk.listeners.tell(self.now, event),
         }
     }
 

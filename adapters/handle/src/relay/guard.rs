@@ -1,6 +1,5 @@
 //! What programs hold of a relay. Each verb is a letter to the one who owns the machine; nothing is decided here.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use everlink::relay::{Config, Event};
 use everlink::{Epoch, Relay, Stats, server};
 
 use super::owner::GuardOwner;
+use crate::asked::Upkeep;
 use crate::chance;
 use crate::events::{Events, Listeners};
 use crate::mailbox::Mail;
@@ -21,8 +21,8 @@ pub struct Guard {
     listeners: Arc<Listeners<Event>>,
 }
 
-/// Letters to the owner of a relay, who does nothing beside it.
-pub(super) type GuardMail = Mail<Relay, Infallible>;
+/// Letters to the owner of a relay. All that changes the machine is an errand: it can be recorded.
+pub(super) type GuardMail = Mail<Relay, Upkeep>;
 
 impl Guard {
     /// A relay, and what its driver owns of it. For adapters: programs get theirs from one of those.
@@ -48,36 +48,35 @@ impl Guard {
 
     /// Reaches for the server behind without waiting for a client in front.
     pub fn connect(&self) {
-        self.mail.verb(Relay::connect);
+        self.mail.send(Upkeep::Connect);
     }
 
     /// Replaces the transport `seen` to the server behind, for this reason, if it is still the present one. Free of charge.
     pub fn reconnect(&self, seen: Epoch, why: &str) {
-        let why = Box::<str>::from(why);
-        self.mail
-            .verb(move |relay, now| relay.reconnect(now, seen, &why));
+        let why = why.into();
+        self.mail.send(Upkeep::Reconnect { seen, why });
     }
 
     /// The network is back, the laptop is awake: try now.
     pub fn wake(&self) {
-        self.mail.verb(Relay::wake);
+        self.mail.send(Upkeep::Wake);
     }
 
     /// There are other credentials for the server behind than those that it refused.
     pub fn authorized(&self) {
-        self.mail.verb(Relay::authorized);
+        self.mail.send(Upkeep::Authorized);
     }
 
     /// There are no credentials that the server behind would take, for this reason.
     pub fn denied(&self, why: &str) {
-        let why = Box::<str>::from(why);
-        self.mail.verb(move |relay, now| relay.denied(now, &why));
+        let why = why.into();
+        self.mail.send(Upkeep::Denied { why });
     }
 
     /// The relay is not wanted any more: the requests in flight have a while, then both sides are closed. Waits until nothing is left of it;
     /// it goes on without being waited for.
     pub fn shutdown(&self) -> Pending<()> {
-        self.mail.verb(Relay::shutdown);
+        self.mail.send(Upkeep::Shutdown);
         self.mail.closed()
     }
 

@@ -18,6 +18,8 @@ use crate::promise::{Promise, lock};
 /// turn, and drops it last of all. The one event that comes out of [`poll_output`](ServiceOwner::poll_output) is a [`Task`] to be run.
 pub struct ServiceOwner {
     server: Server,
+    /// When the driver last said what time it is.
+    now: Instant,
     desk: Arc<Desk>,
     /// The requests that are not answered yet.
     running: HashMap<RequestId, Arc<Flag>>,
@@ -35,6 +37,7 @@ impl ServiceOwner {
     ) -> ServiceOwner {
         ServiceOwner {
             server,
+            now: Instant::ZERO,
             desk,
             running: HashMap::new(),
             asked: HashMap::new(),
@@ -50,6 +53,7 @@ impl ServiceOwner {
 
     /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
+        self.now = now;
         self.inbox.fetch();
         while let Some(duty) = self.inbox.read() {
             match duty {
@@ -62,6 +66,7 @@ impl ServiceOwner {
 
     /// Something happened to the transport; see [`Server::handle`].
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.now = now;
         self.server.handle(now, input);
     }
 
@@ -149,7 +154,7 @@ impl ServiceOwner {
                     promise.keep(outcome.map_err(AskError::Unanswered));
                 }
             }
-            event => self.desk.listeners.tell(event),
+            event => self.desk.listeners.tell(self.now, event),
         }
         None
     }
