@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use serde::{Deserialize, Serialize};
 
 /// An unbreakable link between an MCP host and a flaky server.
 #[derive(Debug, Parser)]
@@ -22,7 +23,8 @@ Examples:
   everlink inspect -- npx -y @modelcontextprotocol/server-everything
   everlink call echo '{\"message\":\"hello\"}' -- npx -y @modelcontextprotocol/server-everything
   everlink guard --url https://example.com/mcp --bearer-env TOKEN
-  everlink guard -- my-server --its-own-option";
+  everlink guard -- my-server --its-own-option
+  everlink guard --record crash.jsonl -- my-server    and then: everlink replay crash.jsonl";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -45,6 +47,11 @@ pub(crate) enum Command {
     Guard(Guard),
     /// Say who a server is and what it offers
     Inspect(Inspect),
+    /// Tell a recording again, which another command has made with --record
+    ///
+    /// Runs the link itself again, in no time and without any server, and prints what it told. Exit status: 0 if that is the same as then, 1 if it
+    /// is not.
+    Replay(Replay),
     /// Show the life of a link and the changes of its server as they happen
     Watch(Watch),
     /// Print completions for a shell
@@ -81,6 +88,8 @@ pub(crate) struct Demo {
     /// Print the numbers as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) recording: Recording,
 }
 
 #[derive(Debug, Arguments)]
@@ -128,6 +137,15 @@ pub(crate) struct Inspect {
 }
 
 #[derive(Debug, Arguments)]
+pub(crate) struct Replay {
+    /// The recording
+    pub(crate) file: PathBuf,
+    /// Print each event as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Arguments)]
 pub(crate) struct Watch {
     /// Print each event as a line of JSON
     #[arg(long)]
@@ -149,7 +167,31 @@ pub(crate) struct Target {
     /// The command that starts the server, after `--`
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command_line: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) manner: Manner,
 
+    /// A field for every request over HTTP: "Name: value"
+    #[arg(long, value_name = "FIELD", help_heading = "HTTP")]
+    pub(crate) header: Vec<String>,
+    /// The environment variable that holds a bearer token
+    #[arg(long, value_name = "VARIABLE", help_heading = "HTTP")]
+    pub(crate) bearer_env: Option<String>,
+
+    /// The directory in which the command runs
+    #[arg(long, value_name = "DIRECTORY", help_heading = "Process")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// A variable in the environment of the command: NAME=VALUE
+    #[arg(long, value_name = "VARIABLE", help_heading = "Process")]
+    pub(crate) env: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) recording: Recording,
+}
+
+/// What is different from what is usual in how a link behaves.
+#[derive(Clone, Debug, Default, Arguments, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Manner {
     /// Which era of the protocol to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
@@ -168,25 +210,24 @@ pub(crate) struct Target {
     /// After how long of silence the server is asked whether it is there; 0: never
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Link")]
     pub(crate) keepalive: Option<Duration>,
-
-    /// A field for every request over HTTP: "Name: value"
-    #[arg(long, value_name = "FIELD", help_heading = "HTTP")]
-    pub(crate) header: Vec<String>,
-    /// The environment variable that holds a bearer token
-    #[arg(long, value_name = "VARIABLE", help_heading = "HTTP")]
-    pub(crate) bearer_env: Option<String>,
-
-    /// The directory in which the command runs
-    #[arg(long, value_name = "DIRECTORY", help_heading = "Process")]
-    pub(crate) cwd: Option<PathBuf>,
-    /// A variable in the environment of the command: NAME=VALUE
-    #[arg(long, value_name = "VARIABLE", help_heading = "Process")]
-    pub(crate) env: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Whether all that happens is written down.
+#[derive(Debug, Arguments)]
+pub(crate) struct Recording {
+    /// Write down every step of the link, for `everlink replay`; headers and tokens are left out. A file that is there is replaced
+    #[arg(long, value_name = "FILE", help_heading = "Recording")]
+    pub(crate) record: Option<PathBuf>,
+    /// Leave out of the recording what is said, too: only the form and the times remain
+    #[arg(long, requires = "record", help_heading = "Recording")]
+    pub(crate) redact: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Era {
     /// Find out
+    #[default]
     Auto,
     /// `initialize`: up to 2025-11-25
     Legacy,

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use everlink::client::{Ask, Event};
-use everlink::protocol::{ClientCapabilities, ClientFeature};
 use everlink::{ErrorObject, Payload};
 use everlink_tokio::{CallError, Link, Progress, ToolResult};
 use serde_json::{Value, json};
 
 use crate::args::Call;
+use crate::tape::Role;
 use crate::{Failure, usage};
 
 pub(crate) async fn run(args: Call) -> Result<ExitCode, Failure> {
@@ -19,11 +19,7 @@ pub(crate) async fn run(args: Call) -> Result<ExitCode, Failure> {
         .parse()
         .map_err(|error| usage(format!("the arguments are no JSON: {error}")))?;
     let is_person = stdin().is_terminal() && stderr().is_terminal();
-    let mut config = args.target.config()?;
-    if is_person {
-        config.capabilities = ClientCapabilities::default().with(ClientFeature::ElicitationForm);
-    }
-    let link = args.target.connect(config)?;
+    let link = args.target.link(Role::Call { is_person })?;
     if is_person {
         tokio::spawn(answer(link.events(), link.clone()));
     }

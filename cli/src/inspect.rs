@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::Inspect;
+use crate::tape::Role;
 
 /// The lists that a server may have.
 const LISTS: [(&str, List); 4] = [
@@ -20,7 +21,7 @@ const LISTS: [(&str, List); 4] = [
 ];
 
 pub(crate) async fn run(args: Inspect) -> Result<ExitCode, Failure> {
-    let link = args.target.connect(args.target.config()?)?;
+    let link = args.target.link(Role::Inspect)?;
     let mut events = link.events();
     let session = match link.ready().await? {
         Ok(session) => session,

@@ -1,13 +1,16 @@
 //! The program `everlink`: an unbreakable link between an MCP host and a flaky server, and a tool to look at servers from a shell.
 //!
-//! `args` is what can be asked of it, `target` how a server is reached, `shown` how things look on a terminal; the rest is a command each.
+//! `args` is what can be asked of it, `target` how a server is reached, `tape` how what happens is recorded and told again, `shown` how
+//! things look on a terminal; the rest is a command each.
 
 mod args;
 mod call;
 mod demo;
 mod guard;
 mod inspect;
+mod replay;
 mod shown;
+mod tape;
 mod target;
 mod watch;
 
@@ -16,6 +19,8 @@ use std::process::ExitCode;
 
 use args::{Args, Command};
 use clap::{CommandFactory, Parser};
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::Signal;
 
 /// How a command ends that did not do what it was asked to.
 type Failure = Box<dyn std::error::Error>;
@@ -58,6 +63,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::DemoServer(server) => demo::server::run(server).await,
         Command::Guard(guard) => guard::run(guard).await,
         Command::Inspect(inspect) => inspect::run(inspect).await,
+        Command::Replay(replay) => replay::run(&replay),
         Command::Watch(watch) => watch::run(watch).await,
         Command::Completions { shell } => {
             let mut command = Args::command();
@@ -68,5 +74,13 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
             clap_mangen::Man::new(Args::command()).render(&mut std::io::stdout())?;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// Waits until somebody interrupts the program, or ends it in the polite way.
+async fn asked_to_end(terminate: &mut Signal) {
+    tokio::select! {
+        _ = ctrl_c() => {}
+        _ = terminate.recv() => {}
     }
 }

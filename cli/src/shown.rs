@@ -1,44 +1,68 @@
 //! How things look on a terminal, or in a line of JSON. Knows no command.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write, stderr};
-use std::time::Instant;
+use std::io::{IsTerminal, Write, stderr, stdout};
 
-use everlink::client::{Event, State};
+use everlink::client::{Delivery, Event, State};
+use everlink::{Instant, relay, server};
 use serde_json::{Value, json};
 
-/// Tells what happens on standard error, each line with the time since the start.
+/// Tells what happens, each line with the time since the start.
 pub(crate) struct Timeline {
-    start: Instant,
+    is_on_stdout: bool,
     has_colours: bool,
 }
 
 impl Timeline {
-    pub(crate) fn start() -> Timeline {
-        let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    /// Beside what the command itself has to say.
+    pub(crate) fn on_stderr() -> Timeline {
         Timeline {
-            start: Instant::now(),
-            has_colours: !is_plain && stderr().is_terminal(),
+            is_on_stdout: false,
+            has_colours: !is_plain() && stderr().is_terminal(),
+        }
+    }
+
+    /// Where the timeline is all that the command has to say.
+    pub(crate) fn on_stdout() -> Timeline {
+        Timeline {
+            is_on_stdout: true,
+            has_colours: !is_plain() && stdout().is_terminal(),
         }
     }
 
     /// What the line is about decides its colour: good news, bad news, or neither.
-    pub(crate) fn tell(&self, mood: Mood, line: &dyn Display) {
-        let at = self.start.elapsed().as_secs_f64();
+    pub(crate) fn tell(&self, at: Instant, mood: Mood, line: &dyn Display) {
+        let at = seconds(at);
         let (on, off) = match (self.has_colours, mood) {
             (false, _) | (true, Mood::Plain) => ("", ""),
             (true, Mood::Good) => ("\x1b[32m", "\x1b[0m"),
             (true, Mood::Bad) => ("\x1b[31m", "\x1b[0m"),
         };
-        // Where nobody reads any more, nothing is told.
-        let _ = writeln!(stderr(), "{at:9.3} {on}{line}{off}");
+        self.write(&format_args!("{at:9.3} {on}{line}{off}"));
     }
 
     /// The same for a program that reads it.
-    pub(crate) fn tell_json(&self, mut fact: Value) {
-        fact["seconds"] = json!(self.start.elapsed().as_secs_f64());
-        let _ = writeln!(stderr(), "{fact}");
+    pub(crate) fn tell_json(&self, at: Instant, mut fact: Value) {
+        fact["seconds"] = json!(seconds(at));
+        self.write(&fact);
     }
+
+    fn write(&self, line: &dyn Display) {
+        // Where nobody reads any more, nothing is told.
+        let _ = if self.is_on_stdout {
+            writeln!(stdout(), "{line}")
+        } else {
+            writeln!(stderr(), "{line}")
+        };
+    }
+}
+
+fn is_plain() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+fn seconds(at: Instant) -> f64 {
+    at.as_nanos() as f64 / 1e9
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,4 +88,37 @@ pub(crate) fn as_json(event: &Event) -> Value {
         "event": event.to_string(),
         "state": event.state().map(|state: State| state.to_string()),
     })
+}
+
+/// The same for what happens to a relay.
+pub(crate) fn relayed_mood(event: &relay::Event) -> Mood {
+    match event {
+        relay::Event::Downstream(server::Event::Met(_)) => Mood::Good,
+        relay::Event::Downstream(server::Event::Closed { faults }) if !faults.is_empty() => {
+            Mood::Bad
+        }
+        relay::Event::Lost(_) => Mood::Bad,
+        relay::Event::Upstream(event) => mood(event),
+        _ => Mood::Plain,
+    }
+}
+
+pub(crate) fn relayed_as_json(event: &relay::Event) -> Value {
+    match event {
+        relay::Event::Downstream(event) => {
+            json!({"side": "downstream", "event": event.to_string()})
+        }
+        relay::Event::Lost(failure) => json!({
+            "side": "downstream",
+            "event": event.to_string(),
+            "method": failure.method,
+            "mayHaveRun": failure.delivery == Delivery::Unknown,
+        }),
+        relay::Event::Upstream(event) => {
+            let mut fact = as_json(event);
+            fact["side"] = json!("upstream");
+            fact
+        }
+        event => json!({"event": event.to_string()}),
+    }
 }

@@ -3,29 +3,18 @@
 use std::process;
 
 use everlink::{Config, Dialect, Keepalive, Limit};
-use everlink_tokio::Link;
-use everlink_tokio::child::{self, Children};
+use everlink_tokio::child::Children;
 use everlink_tokio::http::{Connector, Exchanges};
+use everlink_tokio::{Guard, Hands, Link, drive, drive_relay, secret};
 use http::{HeaderName, HeaderValue};
 
-use crate::args::{Era, Target};
+use crate::args::{Era, Manner, Recording, Target};
+use crate::tape::Role;
 use crate::{Failure, usage};
 
-/// A server behind one of two transports.
-pub(crate) enum Hands {
-    Child(Box<Children>),
-    Http(Box<Exchanges>),
-}
-
-impl Target {
-    /// What a link to it is like.
-    pub(crate) fn config(&self) -> Result<Config, Failure> {
-        let (name, version) = ("everlink", env!("CARGO_PKG_VERSION"));
-        let mut config = match &self.url {
-            Some(url) => Config::http(name, version, url)
-                .map_err(|error| usage(format!("{url} is no address of a server: {error}")))?,
-            None => Config::child(name, version),
-        };
+impl Manner {
+    /// Makes a link behave like this.
+    pub(crate) fn shape(&self, config: &mut Config) {
         config.dialect = match self.era {
             Era::Auto => Dialect::Automatic,
             Era::Legacy => Dialect::Legacy,
@@ -47,22 +36,46 @@ impl Target {
         if let Some(span) = self.keepalive {
             policy.keepalive = (!span.is_zero()).then(|| Keepalive::every(span));
         }
-        Ok(config)
     }
+}
 
+/// A server behind one of two transports.
+enum Reach {
+    Child(Children),
+    Http(Exchanges),
+}
+
+impl Target {
     /// A link to it.
-    pub(crate) fn connect(&self, config: Config) -> Result<Link, Failure> {
-        Ok(match &self.url {
-            Some(_) => self.connector()?.connect(config)?,
-            None => child::connect(self.command()?, config)?,
-        })
+    pub(crate) fn link(&self, role: Role) -> Result<Link, Failure> {
+        let (url, manner, recording) = (self.url.as_deref(), &self.manner, &self.recording);
+        match self.reach()? {
+            Reach::Child(hands) => link(role, url, manner, recording, hands),
+            Reach::Http(hands) => link(role, url, manner, recording, hands),
+        }
     }
 
-    /// What carries the transports to it.
-    pub(crate) fn hands(&self) -> Result<Hands, Failure> {
+    /// A relay between the host at these hands and the server.
+    pub(crate) fn relay(&self, role: Role, front: impl Hands + 'static) -> Result<Guard, Failure> {
+        let (url, manner, key) = (self.url.as_deref(), &self.manner, secret());
+        let config = role.relay(role.link(url, manner)?, key);
+        let reach = self.reach()?;
+        let (guard, mut owner) = Guard::new(config);
+        let seed = owner.relay().upstream().config().seed;
+        if let Some(scribe) = role.record(url, manner, seed, Some(key), &self.recording)? {
+            owner.record(scribe);
+        }
+        match reach {
+            Reach::Child(back) => drop(tokio::spawn(drive_relay(owner, front, back))),
+            Reach::Http(back) => drop(tokio::spawn(drive_relay(owner, front, back))),
+        }
+        Ok(guard)
+    }
+
+    fn reach(&self) -> Result<Reach, Failure> {
         Ok(match &self.url {
-            Some(_) => Hands::Http(Box::new(self.connector()?.hands())),
-            None => Hands::Child(Box::new(Children::new(self.command()?))),
+            Some(_) => Reach::Http(self.connector()?.hands()),
+            None => Reach::Child(Children::new(self.command()?)),
         })
     }
 
@@ -118,4 +131,21 @@ impl Target {
         }
         Ok(connector)
     }
+}
+
+/// A link to the server that these hands reach.
+pub(crate) fn link(
+    role: Role,
+    url: Option<&str>,
+    manner: &Manner,
+    recording: &Recording,
+    hands: impl Hands + 'static,
+) -> Result<Link, Failure> {
+    let (link, mut owner) = Link::new(role.link(url, manner)?);
+    let seed = owner.client().config().seed;
+    if let Some(scribe) = role.record(url, manner, seed, None, recording)? {
+        owner.record(scribe);
+    }
+    tokio::spawn(drive(owner, hands));
+    Ok(link)
 }

@@ -2,18 +2,17 @@
 
 use std::process::ExitCode;
 
-use everlink::Watch as Wish;
-use everlink::protocol::LogLevel;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Failure;
 use crate::args::Watch;
 use crate::shown::{Timeline, as_json, mood};
+use crate::tape::Role;
+use crate::{Failure, asked_to_end};
 
 pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
-    let mut config = args.target.config()?;
-    config.watch = Wish::lists().and_logs(LogLevel::Debug);
-    let link = args.target.connect(config)?;
-    let timeline = Timeline::start();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let link = args.target.link(Role::Watch)?;
+    let timeline = Timeline::on_stdout();
     let mut events = link.events();
     // What comes of it is among the events.
     drop(link.ready());
@@ -21,7 +20,11 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
-            _ = tokio::signal::ctrl_c(), if !is_ending => {
+            () = asked_to_end(&mut terminate) => {
+                // Whoever asks twice does not want to wait.
+                if is_ending {
+                    return Ok(ExitCode::from(4));
+                }
                 is_ending = true;
                 drop(link.shutdown());
                 continue;
@@ -31,9 +34,9 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         };
         if args.json {
-            timeline.tell_json(as_json(&event));
+            timeline.tell_json(events.at(), as_json(&event));
         } else {
-            timeline.tell(mood(&event), &event);
+            timeline.tell(events.at(), mood(&event), &event);
         }
     }
 }

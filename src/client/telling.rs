@@ -59,9 +59,9 @@ impl fmt::Display for Event {
                 Outcome::Listed(listing) => {
                     write!(
                         f,
-                        "{call} has read {} {}",
-                        listing.items.len(),
-                        listing.list
+                        "{call} has read {}: {} items",
+                        listing.list,
+                        listing.items.len()
                     )
                 }
                 Outcome::Reply(result) => {
@@ -88,7 +88,7 @@ impl fmt::Display for Event {
             ),
             Event::ToolDropped { tool, why } => write!(f, "the tool `{tool}` was left out: {why}"),
 
-            Event::Changed(Change::List(list)) => write!(f, "the {list} have changed"),
+            Event::Changed(Change::List(list)) => write!(f, "{list} has changed"),
             Event::Changed(Change::Resource { uri }) => write!(f, "{uri} has changed"),
             Event::Watching { epoch, .. } => write!(f, "{epoch} is watched"),
             Event::Log { level, logger, .. } => match logger {

@@ -15,7 +15,8 @@ use std::time::Duration;
 use std::{env, mem};
 
 use everlink::{Config, Keepalive, Limit};
-use everlink_tokio::{Link, child, secret};
+use everlink_tokio::child::Children;
+use everlink_tokio::{Link, secret};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -25,7 +26,9 @@ use self::dice::Dice;
 use self::stage::{HUNG, Stage};
 use self::verdict::Verdict;
 use crate::Failure;
-use crate::args::Demo;
+use crate::args::{Demo, Manner};
+use crate::tape::Role;
+use crate::target::link;
 
 /// How many call at once.
 const CALLERS: u64 = 8;
@@ -38,7 +41,8 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     let diary = Diary::create()?;
     let mut command = process::Command::new(env::current_exe()?);
     command.arg("demo-server").arg("--diary").arg(diary.path());
-    let link = child::connect(command, config())?;
+    let (hands, manner) = (Children::new(command), Manner::default());
+    let link = link(Role::Demo, None, &manner, &args.recording, hands)?;
     let stage = Arc::new(Stage::new(link.clone()));
     let told = tokio::spawn(Arc::clone(&stage).listen(link.events()));
 
@@ -94,9 +98,8 @@ async fn take_down(stage: &Stage, link: &Link) -> Result<(), Failure> {
     }
 }
 
-/// A link that notices quickly and comes back quickly, for people who watch.
-fn config() -> Config {
-    let mut config = Config::child("everlink-demo", env!("CARGO_PKG_VERSION"));
+/// Makes a link notice quickly and come back quickly, for people who watch.
+pub(crate) fn hasten(config: &mut Config) {
     let policy = &mut config.policy;
     // A server that works is not disturbed: that it hangs can only be found out when its calls have had their time.
     policy.call_idle = Limit::After(Duration::from_millis(800));
@@ -113,5 +116,4 @@ fn config() -> Config {
     policy.retry.cap = Duration::from_millis(200);
     policy.retry.floor = Duration::from_millis(10);
     policy.retry.stable_after = Duration::from_millis(100);
-    config
 }

@@ -1,5 +1,6 @@
 //! Those who act in the demo: callers, one who makes servers die, one who listens. They write down what they see.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ const DYING: Duration = Duration::from_secs(5);
 
 pub(super) struct Stage {
     link: Link,
+    start: Instant,
     timeline: Timeline,
     book: Mutex<Book>,
     is_over: AtomicBool,
@@ -47,7 +49,8 @@ impl Stage {
     pub(super) fn new(link: Link) -> Stage {
         Stage {
             link,
-            timeline: Timeline::start(),
+            start: Instant::now(),
+            timeline: Timeline::on_stderr(),
             book: Mutex::new(Book::default()),
             is_over: AtomicBool::new(false),
         }
@@ -60,6 +63,12 @@ impl Stage {
     /// No new calls, no more deaths.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells what the demo itself does. Its clock began with that of the link.
+    fn tell(&self, line: &dyn Display) {
+        let now = everlink::Instant::from_origin(self.start.elapsed());
+        self.timeline.tell(now, Mood::Plain, line);
     }
 
     fn is_over(&self) -> bool {
@@ -100,8 +109,7 @@ impl Stage {
                 if self.is_over() {
                     return;
                 }
-                self.timeline
-                    .tell(Mood::Plain, &format_args!(">> what comes now: {words}"));
+                self.tell(&format_args!(">> what comes now: {words}"));
                 let (events, epoch) = (self.link.events(), self.link.epoch());
                 match fate {
                     Fate::Die(how) => self.tool("die", json!({"how": how}), Wish::Once).await,
@@ -143,7 +151,7 @@ impl Stage {
                     made - settled
                 )
             };
-            self.timeline.tell(Mood::Plain, &line);
+            self.tell(&line);
         }
     }
 
@@ -164,7 +172,7 @@ impl Stage {
                     // Without its last words, which are long.
                     let mut brief = Ended::clone(ended);
                     brief.stderr = Box::default();
-                    self.timeline.tell(mood(&event), &brief);
+                    self.timeline.tell(events.at(), mood(&event), &brief);
                     continue;
                 }
                 Event::Ready(_) => {
@@ -176,7 +184,7 @@ impl Stage {
                 Event::Handshaking { .. } | Event::Watching { .. } => continue,
                 _ => {}
             }
-            self.timeline.tell(mood(&event), &event);
+            self.timeline.tell(events.at(), mood(&event), &event);
         }
     }
 

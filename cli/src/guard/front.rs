@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use everlink::server::{Allowed, Http};
 use everlink_tokio::Guard;
 use everlink_tokio::http::{Front, Gate};
 use http::Uri;
 use tokio::net::TcpListener;
 
+use crate::tape::Front as Served;
 use crate::{Failure, usage};
 
 /// How long those who are inside have to leave when all is over.
@@ -72,14 +72,14 @@ impl Door {
     }
 
     /// What is served there.
-    pub(super) fn http(&self) -> Http {
-        let http = Http::new().with_path(self.path.as_str());
-        match &self.hosts {
-            Some(hosts) => {
-                let hosts = hosts.iter().map(String::as_str);
-                http.with_hosts(Allowed::list(hosts.chain(OURSELVES)))
-            }
-            None => http,
+    pub(super) fn front(&self) -> Served {
+        let hosts = self.hosts.as_ref().map(|hosts| {
+            let ourselves = OURSELVES.map(str::to_owned);
+            hosts.iter().cloned().chain(ourselves).collect()
+        });
+        Served {
+            path: self.path.clone(),
+            hosts,
         }
     }
 

@@ -9,15 +9,12 @@ mod telling;
 
 use std::process::ExitCode;
 
-use everlink::relay::Config;
 use everlink_tokio::stdio::Streams;
-use everlink_tokio::{Guard as Handle, Hands, relay, secret};
-use tokio::signal::ctrl_c;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Failure;
 use crate::args::Guard;
-use crate::target;
+use crate::tape::Role;
+use crate::{Failure, asked_to_end, usage};
 
 use front::Door;
 use status::Window;
@@ -25,17 +22,25 @@ use telling::Notice;
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut config = Config::new(args.target.config()?, secret());
     let window = match args.status {
         Some(address) => Some(Window::open(address).await?),
         None => None,
     };
     let (guard, door) = match args.listen.as_str() {
-        "stdio" => (with_back(config, Streams::take()?, &args)?, None),
+        "stdio" if !args.allow_host.is_empty() => {
+            return Err(usage(
+                "--allow-host is for --listen http://…: a host at the standard streams has no name",
+            ));
+        }
+        "stdio" => {
+            let role = Role::Guard { front: None };
+            (args.target.relay(role, Streams::take()?)?, None)
+        }
         url => {
-            let (door, front) = Door::open(url, &args.allow_host).await?;
-            config.downstream = config.downstream.with_http(door.http());
-            (with_back(config, front, &args)?, Some(door))
+            let (door, hands) = Door::open(url, &args.allow_host).await?;
+            let front = Some(door.front());
+            let guard = args.target.relay(Role::Guard { front }, hands)?;
+            (guard, Some(door))
         }
     };
     let notices = [
@@ -64,18 +69,4 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     }
     told.end().await;
     Ok(ExitCode::SUCCESS)
-}
-
-fn with_back(config: Config, front: impl Hands + 'static, args: &Guard) -> Result<Handle, Failure> {
-    Ok(match args.target.hands()? {
-        target::Hands::Child(back) => relay(config, front, *back)?,
-        target::Hands::Http(back) => relay(config, front, *back)?,
-    })
-}
-
-async fn asked_to_end(terminate: &mut Signal) {
-    tokio::select! {
-        _ = ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
 }

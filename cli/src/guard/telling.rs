@@ -3,17 +3,16 @@
 use std::thread;
 use std::time::Duration;
 
-use everlink::client::Delivery;
+use everlink::Instant;
 use everlink::relay::Event;
-use everlink::server;
 use everlink_tokio::Events;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::Failure;
 use crate::args::Log;
-use crate::shown::{Mood, Timeline, as_json, mood};
+use crate::shown::{Mood, Timeline, relayed_as_json, relayed_mood};
 
 /// How long the last lines may take to be written. Nobody may read them.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -57,7 +56,7 @@ pub(super) fn start(
     notices: Vec<Notice>,
     events: Events<Event>,
 ) -> Result<Told, Failure> {
-    let timeline = Timeline::start();
+    let timeline = Timeline::on_stderr();
     let (done, told) = oneshot::channel();
     let tell = move || {
         match log {
@@ -71,54 +70,26 @@ pub(super) fn start(
     Ok(Told(told))
 }
 
-fn tell_json(timeline: &Timeline, notices: Vec<Notice>, events: Events<Event>) {
+fn tell_json(timeline: &Timeline, notices: Vec<Notice>, mut events: Events<Event>) {
     for Notice { what, url, caution } in notices {
         let mut fact = json!({what: url});
         if let Some(caution) = caution {
             fact["caution"] = json!(caution);
         }
-        timeline.tell_json(fact);
+        timeline.tell_json(Instant::ZERO, fact);
     }
-    for event in events {
-        timeline.tell_json(relayed_as_json(&event));
+    while let Some(event) = events.next() {
+        timeline.tell_json(events.at(), relayed_as_json(&event));
     }
 }
 
-fn tell_text(timeline: &Timeline, notices: Vec<Notice>, events: Events<Event>) {
+fn tell_text(timeline: &Timeline, notices: Vec<Notice>, mut events: Events<Event>) {
     for Notice { what, url, caution } in notices {
         let caution = caution.map(|caution| format!(" ({caution})"));
         let line = format!("{what}: {url}{}", caution.unwrap_or_default());
-        timeline.tell(Mood::Plain, &line);
+        timeline.tell(Instant::ZERO, Mood::Plain, &line);
     }
-    for event in events {
-        timeline.tell(relayed_mood(&event), &event);
-    }
-}
-
-fn relayed_mood(event: &Event) -> Mood {
-    match event {
-        Event::Downstream(server::Event::Met(_)) => Mood::Good,
-        Event::Downstream(server::Event::Closed { faults }) if !faults.is_empty() => Mood::Bad,
-        Event::Lost(_) => Mood::Bad,
-        Event::Upstream(event) => mood(event),
-        _ => Mood::Plain,
-    }
-}
-
-fn relayed_as_json(event: &Event) -> Value {
-    match event {
-        Event::Downstream(event) => json!({"side": "downstream", "event": event.to_string()}),
-        Event::Lost(failure) => json!({
-            "side": "downstream",
-            "event": event.to_string(),
-            "method": failure.method,
-            "mayHaveRun": failure.delivery == Delivery::Unknown,
-        }),
-        Event::Upstream(event) => {
-            let mut fact = as_json(event);
-            fact["side"] = json!("upstream");
-            fact
-        }
-        event => json!({"event": event.to_string()}),
+    while let Some(event) = events.next() {
+        timeline.tell(events.at(), relayed_mood(&event), &event);
     }
 }

@@ -1,0 +1,43 @@
+//! `everlink replay`: a recording, told again by a machine that lives it again.
+
+use std::process::ExitCode;
+
+use crate::Failure;
+use crate::args::Replay;
+use crate::shown::{Timeline, as_json, mood, relayed_as_json, relayed_mood};
+use crate::tape::{Played, Player};
+
+pub(crate) fn run(args: &Replay) -> Result<ExitCode, Failure> {
+    let (recipe, player) = Player::open(&args.file)?;
+    if let Some(version) = recipe.other_version() {
+        eprintln!(
+            "everlink: recorded by everlink {version}; this is everlink {}, which may do other things",
+            env!("CARGO_PKG_VERSION")
+        );
+    }
+    let timeline = Timeline::on_stdout();
+    let verdict = player.play(|at, played| match played {
+        Played::Link(event) if args.json => timeline.tell_json(at, as_json(event)),
+        Played::Link(event) => timeline.tell(at, mood(event), event),
+        Played::Relay(event) if args.json => timeline.tell_json(at, relayed_as_json(event)),
+        Played::Relay(event) => timeline.tell(at, relayed_mood(event), event),
+    })?;
+    if verdict.breaks_off {
+        eprintln!(
+            "everlink: the recording breaks off; whatever wrote it was killed, or the disk was full"
+        );
+    }
+    match verdict.difference {
+        None => {
+            eprintln!(
+                "everlink: {} events, the same as when it was recorded",
+                verdict.events
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(difference) => {
+            eprintln!("everlink: this is not what was recorded. {difference}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! How the machine of each command is set up: once when it runs, and once more when its recording is told again. Knows no transport.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::Path;
+
+use everlink::protocol::{ClientCapabilities, ClientFeature, LogLevel};
+use everlink::server::{Allowed, Http};
+use everlink::{Config, Watch, relay};
+use serde::{Deserialize, Serialize};
+
+use super::scribe::{Scribe, origin};
+use crate::args::{Manner, Recording};
+use crate::{Failure, demo, usage};
+
+/// The form of recordings that this program writes and reads.
+const FORMAT: u32 = 1;
+
+/// The first line of a recording: all that the machine depends on.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Recipe {
+    /// The version of the program.
+    everlink: String,
+    format: u32,
+    pub(crate) role: Role,
+    /// The address of the server without its path, which may be a secret; nothing for a child.
+    url: Option<String>,
+    manner: Manner,
+    seed: u64,
+    /// Payloads were left out.
+    pub(crate) redacted: bool,
+}
+
+/// Which command it is, and what its machine depends on beside its options.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    Call {
+        /// There is somebody to answer questions.
+        is_person: bool,
+    },
+    Demo,
+    Guard {
+        /// Where hosts come in, if not at the standard streams.
+        front: Option<Front>,
+    },
+    Inspect,
+    Watch,
+}
+
+/// What is served over HTTP, in front of a guard.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Front {
+    pub(crate) path: String,
+    /// For which hosts requests may be meant, if not for this machine itself alone.
+    pub(crate) hosts: Option<Vec<String>>,
+}
+
+impl Front {
+    fn http(&self) -> Http {
+        let http = Http::new().with_path(self.path.as_str());
+        match &self.hosts {
+            Some(hosts) => http.with_hosts(Allowed::list(hosts.iter().map(String::as_str))),
+            None => http,
+        }
+    }
+}
+
+impl Role {
+    /// The link of this command, to the server at `url` or to a child.
+    pub(crate) fn link(&self, url: Option<&str>, manner: &Manner) -> Result<Config, Failure> {
+        let (name, version) = ("everlink", env!("CARGO_PKG_VERSION"));
+        let mut config = match url {
+            Some(url) => Config::http(name, version, url)
+                .map_err(|error| usage(format!("{url} is no address of a server: {error}")))?,
+            None => Config::child(name, version),
+        };
+        match self {
+            Role::Call { is_person: true } => {
+                config.capabilities =
+                    ClientCapabilities::default().with(ClientFeature::ElicitationForm);
+            }
+            Role::Demo => demo::hasten(&mut config),
+            Role::Watch => config.watch = Watch::lists().and_logs(LogLevel::Debug),
+            Role::Call { is_person: false } | Role::Guard { .. } | Role::Inspect => {}
+        }
+        manner.shape(&mut config);
+        Ok(config)
+    }
+
+    /// The relay of this command, which reaches the server with this link.
+    pub(crate) fn relay(&self, link: Config, key: [u8; 16]) -> relay::Config {
+        let mut config = relay::Config::new(link, key);
+        if let Role::Guard { front: Some(front) } = self {
+            config.downstream = config.downstream.with_http(front.http());
+        }
+        config
+    }
+
+    /// Begins a recording, if one is wanted, of a link that was set up with this seed.
+    pub(crate) fn record(
+        self,
+        url: Option<&str>,
+        manner: &Manner,
+        seed: u64,
+        key: Option<[u8; 16]>,
+        recording: &Recording,
+    ) -> Result<Option<Scribe>, Failure> {
+        let Some(path) = &recording.record else {
+            return Ok(None);
+        };
+        let recipe = Recipe {
+            everlink: env!("CARGO_PKG_VERSION").to_owned(),
+            format: FORMAT,
+            role: self,
+            url: url.map(origin),
+            manner: manner.clone(),
+            seed,
+            redacted: recording.redact,
+        };
+        let scribe = Scribe::begin(path, &recipe, key);
+        let scribe = scribe
+            .map_err(|error| format!("--record {}: cannot be written: {error}", path.display()))?;
+        Ok(Some(scribe))
+    }
+}
+
+impl Recipe {
+    /// Reads the first line of a recording, and gives the rest.
+    pub(crate) fn read(path: &Path) -> Result<(Recipe, Lines<BufReader<File>>), Failure> {
+        let name = path.display();
+        let file = File::open(path).map_err(|error| format!("{name}: cannot be read: {error}"))?;
+        let mut lines = BufReader::new(file).lines();
+        let first = lines.next().transpose();
+        let first = first.map_err(|error| format!("{name}: cannot be read: {error}"))?;
+        let recipe: Recipe = serde_json::from_str(first.as_deref().unwrap_or_default())
+            .map_err(|_| format!("{name}: this is no recording of everlink"))?;
+        if recipe.format != FORMAT {
+            let (format, version) = (recipe.format, &recipe.everlink);
+            return Err(format!(
+                "{name}: a recording of everlink {version} in the form {format}; this is everlink {}, which reads {FORMAT}",
+                env!("CARGO_PKG_VERSION")
+            )
+            .into());
+        }
+        Ok((recipe, lines))
+    }
+
+    /// Another version of the program, if it is one, that made the recording.
+    pub(crate) fn other_version(&self) -> Option<&str> {
+        (self.everlink != env!("CARGO_PKG_VERSION")).then_some(self.everlink.as_str())
+    }
+
+    /// The link that was recorded.
+    pub(super) fn link(&self) -> Result<Config, Failure> {
+        let mut config = self.role.link(self.url.as_deref(), &self.manner)?;
+        config.seed = self.seed;
+        Ok(config)
+    }
+}
