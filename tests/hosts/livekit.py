@@ -1,0 +1,43 @@
+"""livekit-agents: an `MCPServerStdio` in an `MCPToolset`, whose tools are executed as an agent executes them."""
+
+import json
+import sys
+from pathlib import Path
+
+# This script has the name of the package.
+sys.path.remove(str(Path(__file__).parent))
+from livekit.agents.llm import FunctionToolCall, ToolContext
+from livekit.agents.llm.mcp import MCPServerStdio, MCPToolset
+from livekit.agents.llm.utils import execute_function_call
+
+sys.path.insert(0, str(Path(__file__).parent))
+import common
+
+
+class Livekit(common.Host):
+    async def connect(self, command: list[str]) -> None:
+        # By default it waits for 5 s only, also for the tools that need longer.
+        self.server = MCPServerStdio(command[0], command[1:], client_session_timeout_seconds=common.DEADLINE)
+        self.toolset = MCPToolset(id="demo", mcp_server=self.server)
+        await self.toolset.setup()
+        self.context = ToolContext([self.toolset])
+
+    async def tools(self) -> list[str]:
+        return list(self.context.function_tools)
+
+    async def call(self, tool: str, arguments: dict) -> tuple[bool, str]:
+        call = FunctionToolCall(name=tool, arguments=json.dumps(arguments), call_id="1")
+        result = await execute_function_call(call, self.context)
+        output = result.fnc_call_out
+        return not output.is_error, output.output
+
+    def connection(self) -> dict:
+        server = self.server
+        return {"session": server._client, "task": server._client_task, "initialized": server.initialized}
+
+    async def close(self) -> None:
+        await self.toolset.aclose()
+
+
+if __name__ == "__main__":
+    common.main(Livekit)
