@@ -68,31 +68,32 @@ class Trial:
 
     async def run(self, in_flight: int, idle: int) -> list[str]:
         """Lets the server die so often under a call, and so often between calls. What was wrong?"""
-        say(" ".join(["connect to", *(Path(part).name for part in self.command)]))
-        await within(self.host.connect(self.command))
         try:
             await self.live(in_flight, idle)
         except Wrong as wrong:
             self.expect(False, str(wrong))
+        return self.wrongs
+
+    async def live(self, in_flight: int, idle: int) -> None:
+        say(" ".join(["connect to", *(Path(part).name for part in self.command)]))
+        await within(self.host.connect(self.command))
+        try:
+            await self.begin()
+            for die in [self.die_in_flight] * in_flight + [self.die_idle] * idle:
+                await die()
+                await self.live_on()
         finally:
             await within(self.host.close())
         if self.guarded:
             await self.read_log()
-        return self.wrongs
 
-    async def live(self, in_flight: int, idle: int) -> None:
+    async def begin(self) -> None:
         tools = await within(self.host.tools())
         self.expect({"echo", "pid", "sleep"} <= set(tools), f"its tools: {', '.join(tools)}")
         await self.echo()
         self.server = await self.pid()
         self.guard = parent(self.server)
         self.connection = self.host.connection()
-        for _ in range(in_flight):
-            await self.die_in_flight()
-            await self.live_on()
-        for _ in range(idle):
-            await self.die_idle()
-            await self.live_on()
 
     async def die_in_flight(self) -> None:
         """Kills the server when it has begun to run a call."""
@@ -190,6 +191,8 @@ def main(host: type[Host]) -> None:
         with tempfile.TemporaryDirectory() as directory, stderr_to(Path(directory) / "stderr"):
             trial = Trial(host(), everlink, Path(directory), options)
             wrongs += asyncio.run(trial.run(in_flight, idle))
+            if wrongs and trial.guarded:
+                say(trial.stderr.read_text(errors="replace"))
     if wrongs:
         say(f"wrong: {len(wrongs)} times NO, first: {wrongs[0]}")
         sys.exit(1)

@@ -2,21 +2,19 @@
 
 import json
 import sys
-from pathlib import Path
 
-# This script has the name of the package.
-sys.path.remove(str(Path(__file__).parent))
+import common
+
+# Where this script is: it has the name of the package.
+sys.path.pop(0)
 from livekit.agents.llm import FunctionToolCall, ToolContext
 from livekit.agents.llm.mcp import MCPServerStdio, MCPToolset
 from livekit.agents.llm.utils import execute_function_call
 
-sys.path.insert(0, str(Path(__file__).parent))
-import common
-
 
 class Livekit(common.Host):
     async def connect(self, command: list[str]) -> None:
-        # By default it waits for 5 s only, also for the tools that need longer.
+        # By default it waits for 5 s only, for whatever it asks.
         self.server = MCPServerStdio(command[0], command[1:], client_session_timeout_seconds=common.DEADLINE)
         self.toolset = MCPToolset(id="demo", mcp_server=self.server)
         await self.toolset.setup()

@@ -1,14 +1,12 @@
 """nvidia-nat-mcp: an `MCPStdioClient`, and its tools as the agents of NeMo call them."""
 
 import sys
-from pathlib import Path
 
-# This script has the name of the package.
-sys.path.remove(str(Path(__file__).parent))
-from nat.plugins.mcp.client.client_base import MCPStdioClient
-
-sys.path.insert(0, str(Path(__file__).parent))
 import common
+
+# Where this script is: it has the name of the package.
+sys.path.pop(0)
+from nat.plugins.mcp.client.client_base import MCPStdioClient
 
 
 class Nat(common.Host):
