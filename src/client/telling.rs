@@ -12,7 +12,7 @@ impl fmt::Display for Event {
         match self {
             Event::Opening { epoch, failures: 0 } => write!(f, "opening {epoch}"),
             Event::Opening { epoch, failures } => {
-                write!(f, "opening {epoch}, after {failures} failures in a row")
+                write!(f, "opening {epoch}; failures in a row: {failures}")
             }
             Event::Handshaking { epoch } => write!(f, "{epoch} is open; agreeing on a version"),
             Event::Ready(session) => {
@@ -31,7 +31,7 @@ impl fmt::Display for Event {
                 failures, budget, ..
             } => write!(
                 f,
-                "waiting for the next attempt; {failures} of {budget} have failed in a row"
+                "waiting for the next attempt; failures in a row: {failures} of {budget}"
             ),
             Event::Parked { .. } => f.write_str(
                 "parked: the attempts are used up; a call, a wish or the next look tries again",

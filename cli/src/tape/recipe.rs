@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
+use std::time::Duration;
 
 use everlink::protocol::{ClientCapabilities, ClientFeature, LogLevel};
 use everlink::server::{Allowed, Http};
@@ -81,8 +82,10 @@ impl Role {
                     ClientCapabilities::default().with(ClientFeature::ElicitationForm);
             }
             Role::Demo => demo::hasten(&mut config),
+            // Somebody waits for the server: one that lives for so long is started again at once. One that does not is given its pauses.
+            Role::Guard { .. } => config.policy.retry.stable_after = Duration::from_secs(5),
             Role::Watch => config.watch = Watch::lists().and_logs(LogLevel::Debug),
-            Role::Call { is_person: false } | Role::Guard { .. } | Role::Inspect => {}
+            Role::Call { is_person: false } | Role::Inspect => {}
         }
         manner.shape(&mut config);
         Ok(config)

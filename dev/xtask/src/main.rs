@@ -5,6 +5,7 @@ mod coverage;
 mod dependencies;
 mod footprint;
 mod msrv;
+mod promises;
 mod step;
 mod test;
 

@@ -3,6 +3,7 @@
 use crate::coverage;
 use crate::dependencies;
 use crate::footprint;
+use crate::promises;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 
 const STEPS: &[Step] = &[
@@ -24,6 +25,7 @@ const STEPS: &[Step] = &[
     ("scripts, byte by byte", || scripts_cut("bytes")),
     ("scripts, cut at random", || scripts_cut("random")),
     ("coverage of requirements and failures", coverage::check),
+    ("promises of the README", promises::check),
     ("tests in the documentation", || {
         cargo("test --workspace --all-features --doc")
     }),
