@@ -1,0 +1,1 @@
+//! The tools, resources and prompts that the scenarios for servers name.
