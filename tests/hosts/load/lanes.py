@@ -21,20 +21,26 @@ def tell(**fact):
 async def tapped(read, heard):
     """The same stream, with a note of every response on it, of which `heard` gives the id, and of its end if that comes too early."""
     into, out = anyio.create_memory_object_stream(0)
+    leaving = False
 
     async def copy():
-        async with into:
-            async for item in read:
-                if isinstance(item, Exception):
-                    tell(garbage=str(item))
-                else:
-                    tell(**heard(item.message))
-                await into.send(item)
-        tell(closed="the guard says no more")
+        try:
+            async with into:
+                async for item in read:
+                    if isinstance(item, Exception):
+                        tell(garbage=str(item))
+                    else:
+                        tell(**heard(item.message))
+                    await into.send(item)
+        finally:
+            # An SDK may notice first that it cannot write, and cancel all that reads.
+            if not leaving:
+                tell(closed="the guard says no more")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(copy)
         yield out
+        leaving = True
         tasks.cancel_scope.cancel()
 
 
