@@ -13,8 +13,11 @@ const PACKAGES: &[&str] = &[
     "@modelcontextprotocol/server-everything@2026.8.31",
 ];
 
+/// A trial at work.
+type Run = fn(&Stage) -> Outcome;
+
 /// The trials of which both ends must be named.
-const FIXED: &[(&str, fn(&Stage) -> Outcome)] = &[
+const FIXED: &[(&str, Run)] = &[
     ("everything", everything_under_load),
     ("python-1", |stage| python_under_load(stage, "v1")),
     ("python-2", |stage| python_under_load(stage, "v2")),
