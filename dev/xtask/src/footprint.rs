@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::step::{Done, Outcome, cargo, cargo_output, root};
+use crate::step::{Done, Outcome, cargo, cargo_output, target};
 
 /// A program of a user has fewer packages than this, itself included.
 const PACKAGES: usize = 20;
@@ -19,8 +19,7 @@ pub(crate) fn check() -> Outcome {
         .collect();
     let packages = names.len() + 1;
     cargo("build --profile small --package everlink-stdio --example call")?;
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
-    let program = root().join(target).join("small/examples/call");
+    let program = target().join("small/examples/call");
     let program = program.with_extension(std::env::consts::EXE_EXTENSION);
     let bytes = fs::metadata(&program)
         .map_err(|error| format!("{} cannot be looked at: {error}", program.display()))?

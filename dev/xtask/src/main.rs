@@ -4,6 +4,7 @@
 mod coverage;
 mod dependencies;
 mod footprint;
+mod hosts;
 mod msrv;
 mod promises;
 mod step;
@@ -14,47 +15,72 @@ use std::process::ExitCode;
 
 /// One thing `cargo xtask` can do. Each subject lives in a module of its own.
 struct Command {
-    /// All the words after `cargo xtask`.
+    /// The words after `cargo xtask`.
     name: &'static str,
+    /// What may follow them, if anything.
+    arguments: &'static str,
     about: &'static str,
-    run: fn() -> Result<(), String>,
+    run: fn(&[String]) -> Result<(), String>,
+}
+
+impl Command {
+    /// What follows the name, if these words are this command.
+    fn arguments<'a>(&self, words: &'a [String]) -> Option<&'a [String]> {
+        let (name, arguments) = words.split_at_checked(self.name.split(' ').count())?;
+        let is_this = name.join(" ") == self.name;
+        (is_this && (arguments.is_empty() || !self.arguments.is_empty())).then_some(arguments)
+    }
 }
 
 const COMMANDS: &[Command] = &[
     Command {
         name: "coverage",
+        arguments: "",
         about: "write down which test shows which requirement and which failure",
-        run: coverage::run,
+        run: |_| coverage::run(),
     },
     Command {
         name: "coverage --check",
+        arguments: "",
         about: "check that this is up to date, and that every rule for servers is shown",
-        run: || coverage::check().map(drop),
+        run: |_| coverage::check().map(drop),
+    },
+    Command {
+        name: "hosts",
+        arguments: "[NAME...] [--seconds N]",
+        about: "put the program between real hosts and real servers, which are downloaded",
+        run: hosts::run,
     },
     Command {
         name: "msrv",
+        arguments: "",
         about: "build all that is published with the oldest supported compiler",
-        run: msrv::run,
+        run: |_| msrv::run(),
     },
     Command {
         name: "test",
+        arguments: "",
         about: "check everything that can be checked on this machine",
-        run: test::run,
+        run: |_| test::run(),
     },
 ];
 
 fn main() -> ExitCode {
-    let name = env::args().skip(1).collect::<Vec<String>>().join(" ");
-    if name.is_empty() {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let asked = words.join(" ");
+    if asked.is_empty() {
         return usage("expected a command");
     }
-    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        return usage(&format!("there is no command `{name}`"));
+    let found = COMMANDS
+        .iter()
+        .find_map(|command| Some((command, command.arguments(&words)?)));
+    let Some((command, arguments)) = found else {
+        return usage(&format!("there is no command `{asked}`"));
     };
-    match (command.run)() {
+    match (command.run)(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("\nxtask {name}: {why}");
+            eprintln!("\nxtask {asked}: {why}");
             ExitCode::FAILURE
         }
     }
@@ -62,8 +88,15 @@ fn main() -> ExitCode {
 
 fn usage(problem: &str) -> ExitCode {
     eprintln!("xtask: {problem}\n\nusage: cargo xtask <command>\n");
-    for Command { name, about, .. } in COMMANDS {
-        eprintln!("  {name:<17} {about}");
+    for Command {
+        name,
+        arguments,
+        about,
+        ..
+    } in COMMANDS
+    {
+        let call = format!("{name} {arguments}");
+        eprintln!("  {call:<29} {about}");
     }
     ExitCode::from(2)
 }

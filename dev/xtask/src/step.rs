@@ -1,7 +1,7 @@
 //! Steps of a command: how they are run, told and counted. Knows no particular step.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -84,6 +84,11 @@ pub(crate) fn has_cargo(name: &str) -> bool {
 pub(crate) fn root() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.ancestors().nth(2).unwrap_or(xtask)
+}
+
+/// The directory of what is built.
+pub(crate) fn target() -> PathBuf {
+    root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 fn cargo_command(arguments: &str) -> Command {
