@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
+use crate::peers::{self, lacks, node_modules, succeed};
 use crate::step::{Done, Outcome, cargo, root, target};
 
 /// What is installed for hosts and servers on Node.
@@ -33,9 +34,6 @@ const FIXED: &[(&str, Run)] = &[
 const OLD: &str = "eras/old";
 /// The environment of one that speaks 2026-07-28.
 const MODERN: &str = "load/v2";
-
-const NO_PYTHON: Done = Done::Skipped("python3 is not installed");
-const NO_PROC: Done = Done::Skipped("there is no /proc in which servers to kill are found");
 
 /// A script that puts the program between a host and a server.
 struct Trial {
@@ -138,8 +136,8 @@ fn trials() -> Result<Vec<Trial>, String> {
 
 /// A script that needs only its own environment and the program.
 fn by_itself(stage: &Stage, name: &str) -> Outcome {
-    if !has("python3") {
-        return Ok(NO_PYTHON);
+    if let Some(skipped) = lacks(&["python3"]) {
+        return skipped;
     }
     let mut command = Command::new(python(name)?);
     command
@@ -149,16 +147,10 @@ fn by_itself(stage: &Stage, name: &str) -> Outcome {
 }
 
 fn everything_under_load(stage: &Stage) -> Outcome {
-    if !Path::new("/proc/self/exe").exists() {
-        return Ok(NO_PROC);
+    if let Some(skipped) = no_proc().or_else(|| lacks(&["python3", "node", "npm"])) {
+        return skipped;
     }
-    if !has("python3") {
-        return Ok(NO_PYTHON);
-    }
-    if !has("node") || !has("npm") {
-        return Ok(Done::Skipped("node and npm are not installed"));
-    }
-    let modules = packages()?;
+    let modules = node_modules("hosts", PACKAGES)?;
     let mut command = under_load(Path::new("python3"), stage);
     command
         .args(["--client", "node"])
@@ -174,11 +166,8 @@ fn everything_under_load(stage: &Stage) -> Outcome {
 
 /// A client and a server of the same version.
 fn python_under_load(stage: &Stage, version: &str) -> Outcome {
-    if !Path::new("/proc/self/exe").exists() {
-        return Ok(NO_PROC);
-    }
-    if !has("python3") {
-        return Ok(NO_PYTHON);
+    if let Some(skipped) = no_proc().or_else(|| lacks(&["python3"])) {
+        return skipped;
     }
     let python = python(&format!("load/{version}"))?;
     let mut command = under_load(&python, stage);
@@ -204,8 +193,8 @@ fn under_load(python: &Path, stage: &Stage) -> Command {
 }
 
 fn across_eras(stage: &Stage, env: &str, host: &str, server_env: &str, server: &str) -> Outcome {
-    if !has("python3") {
-        return Ok(NO_PYTHON);
+    if let Some(skipped) = lacks(&["python3"]) {
+        return skipped;
     }
     let mut command = Command::new(python(env)?);
     command
@@ -217,82 +206,19 @@ fn across_eras(stage: &Stage, env: &str, host: &str, server_env: &str, server: &
     succeed(&mut command)
 }
 
-/// The interpreter of the environment that these requirements describe.
+/// There the processes to kill are found.
+fn no_proc() -> Option<Outcome> {
+    let is_there = Path::new("/proc/self/exe").exists();
+    (!is_there).then(|| Ok(Done::Skipped("there is no /proc".into())))
+}
+
+/// The interpreter for what stands beside this file of requirements.
 fn python(requirements: &str) -> Result<PathBuf, String> {
-    let file = script(&format!("{requirements}.requirements.txt"));
-    let wanted = fs::read_to_string(&file)
-        .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    let directory = target().join("hosts").join(requirements.replace('/', "-"));
-    let python = directory.join("bin/python");
-    installed(&directory, &wanted, || {
-        succeed(
-            Command::new("python3")
-                .args(["-m", "venv", "--clear"])
-                .arg(&directory),
-        )?;
-        let pip = [
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--requirement",
-        ];
-        succeed(Command::new(&python).args(pip).arg(&file))
-    })?;
-    Ok(python)
-}
-
-/// The directory in which the packages for Node are.
-fn packages() -> Result<PathBuf, String> {
-    let directory = target().join("hosts/npm");
-    installed(&directory, &PACKAGES.join("\n"), || {
-        let npm = ["install", "--silent", "--no-audit", "--no-fund", "--prefix"];
-        succeed(Command::new("npm").args(npm).arg(&directory).args(PACKAGES))
-    })?;
-    Ok(directory)
-}
-
-/// Installs what is wanted in a directory, unless a note there says that it was done already.
-fn installed(
-    directory: &Path,
-    wanted: &str,
-    install: impl FnOnce() -> Outcome,
-) -> Result<(), String> {
-    let note = directory.join("installed");
-    if fs::read_to_string(&note).is_ok_and(|is| is == wanted) {
-        return Ok(());
-    }
-    eprintln!(
-        "installing {}",
-        wanted.split_whitespace().collect::<Vec<&str>>().join(" ")
-    );
-    let failed = |error| format!("{} cannot be written: {error}", directory.display());
-    fs::create_dir_all(directory).map_err(failed)?;
-    install()?;
-    fs::write(&note, wanted).map_err(failed)
+    peers::python(&script(&format!("{requirements}.requirements.txt")))
 }
 
 fn script(name: &str) -> PathBuf {
     root().join("tests/hosts").join(name)
-}
-
-fn has(program: &str) -> bool {
-    let mut command = Command::new(program);
-    command
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
-
-fn succeed(command: &mut Command) -> Outcome {
-    let name = command.get_program().to_string_lossy().into_owned();
-    match command.status() {
-        Ok(status) if status.success() => Ok(Done::Passed),
-        Ok(status) => Err(format!("ended with {status}")),
-        Err(error) => Err(format!("`{name}` could not start: {error}")),
-    }
 }
 
 #[cfg(test)]

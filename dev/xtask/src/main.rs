@@ -1,11 +1,13 @@
 //! The project's own commands, called as `cargo xtask <command>`.
 #![allow(clippy::std_instead_of_alloc, reason = "a program with std")]
 
+mod conformance;
 mod coverage;
 mod dependencies;
 mod footprint;
 mod hosts;
 mod msrv;
+mod peers;
 mod promises;
 mod step;
 mod test;
@@ -33,6 +35,12 @@ impl Command {
 }
 
 const COMMANDS: &[Command] = &[
+    Command {
+        name: "conformance",
+        arguments: "[--repeats N]",
+        about: "have our client and server judged by the public conformance suite, and write down what it says",
+        run: conformance::run,
+    },
     Command {
         name: "coverage",
         arguments: "",

@@ -15,7 +15,7 @@ pub(crate) type Outcome = Result<Done, String>;
 pub(crate) enum Done {
     Passed,
     /// The step does not apply here, and why.
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 /// Runs the steps in order, up to the first that fails.

@@ -51,7 +51,7 @@ fn pure_clippy(features: &str) -> Outcome {
 /// The advisory database is left out: it would have to be downloaded.
 fn licences() -> Outcome {
     if !has_cargo("deny") {
-        return Ok(Done::Skipped("cargo-deny is not installed"));
+        return Ok(Done::Skipped("cargo-deny is not installed".into()));
     }
     cargo("deny check bans licenses sources")
 }
