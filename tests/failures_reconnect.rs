@@ -13,7 +13,7 @@ use core::time::Duration;
 use everlink::client::{
     CallOptions, Cause, Client, Delivery, Ended, Event, FailureKind, Misuse, State,
 };
-use everlink::{CallId, Config, Epoch, ExitStatus, Fault, FaultKind, Input, List, Wake};
+use everlink::{CallId, Config, Epoch, ExitStatus, Fault, FaultKind, Input, Keepalive, List, Wake};
 use serde_json::json;
 
 use eras::{BOTH, legacy, ready};
@@ -877,6 +877,17 @@ fn f_084_each_era_is_probed_by_the_cheapest_thing_it_has() {
         assert_eq!(world.link().stats().probes_missed, 0);
         world.finish();
     }
+}
+
+/// What was asked for is how long a silence may be, and not how long a probe has.
+#[test]
+fn f_084_a_short_silence_is_probed_as_often_as_a_long_one() {
+    let mut config = config();
+    config.policy.keepalive = Some(Keepalive::every(seconds(2)));
+    let mut world = ready(config, legacy);
+    world.pass(seconds(21));
+    assert_eq!(world.link().stats().probes, 10);
+    world.finish();
 }
 
 #[test]

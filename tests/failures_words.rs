@@ -84,7 +84,7 @@ fn f_116_a_call_that_never_left_says_why_nobody_was_there() {
         &world.failure(call).to_string(),
         &[
             "`transfer`",
-            "the attempts to reach it are used up",
+            "is not being tried at the moment",
             "it was not sent",
             "could not be reached",
             "npx: no such file",

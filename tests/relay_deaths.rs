@@ -76,7 +76,7 @@ fn a_server_that_never_comes_back_is_told_at_every_step_of_every_exchange() {
         for text in calls.iter().filter_map(|call| loss(chain, *call)) {
             let is_told = [
                 "the server ended before it replied",
-                "the attempts to reach it are used up",
+                "is not being tried at the moment",
             ];
             assert!(is_told.iter().any(|words| text.contains(words)), "{text}");
         }
@@ -375,7 +375,7 @@ fn loss(chain: &Chain, call: CallId) -> Option<String> {
     let is_repeated = method::find(method).is_some_and(|facts| facts.repeat == Repeat::Safe);
     let is_final = !is_repeated
         || text.contains("in time")
-        || text.contains("the attempts to reach it are used up");
+        || text.contains("is not being tried at the moment");
     assert!(is_final, "{method} can be asked again: {text}");
     assert!(text.starts_with(method), "{text}");
     let expected = match &*delivery {

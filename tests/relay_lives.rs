@@ -95,7 +95,7 @@ fn a_server_that_never_comes_is_told_and_then_found() {
         let (echo, list) = (chain.tool("echo"), chain.call("tools/list", Value::Null));
         chain.until_all_done();
         assert_eq!(chain.link().upstream().state(), State::Parked);
-        let down = "the server is down and the attempts to reach it are used up";
+        let down = "the server is down and is not being tried at the moment";
         let unsent = "it was not sent, so it did not run";
         for text in [chain.text(echo), chain.error(list).message.to_string()] {
             for words in [down, unsent, "could not be reached"] {

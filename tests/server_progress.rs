@@ -234,6 +234,31 @@ fn progress_that_was_not_written_is_replaced() {
     host.finish();
 }
 
+/// S-PROG-02: a client that reads is told every step, however quickly they come; of a great many, the newest.
+#[test]
+fn steps_that_come_at_once_are_all_told() {
+    every_era(|chunking, version| {
+        let mut host = Host::new(config()).chunked(chunking).speaking(version);
+        let (_, running) = host.tool_with(json!({"progressToken": "t"}));
+        let mut burst = |steps: core::ops::Range<u32>| {
+            host.verb(|server, now| {
+                for step in steps {
+                    let step = Progress::new(f64::from(step));
+                    server.progress(now, running, step).expect("it is running");
+                }
+            });
+            host.progresses().into_iter().map(|(_, step)| step).collect()
+        };
+        let told: Vec<f64> = burst(1..4);
+        assert_eq!(told, [1.0, 2.0, 3.0]);
+        let told: Vec<f64> = burst(4..1_000);
+        let newest: Vec<f64> = (984..1_000).map(f64::from).collect();
+        assert_eq!(told[3..], newest);
+        host.respond(running, json!({"content": []}));
+        host
+    });
+}
+
 /// S-PROG-02: a total and words are optional. The oldest version has no words, so it is told none.
 #[test]
 fn progress_has_a_total_and_words_where_the_version_has_them() {

@@ -63,7 +63,7 @@ pub enum Event {
         /// How many may.
         budget: u32,
     },
-    /// The attempts are used up; the link looks now and then, on a call and on `wake`.
+    /// The attempts are used up, or it would be in vain; the link looks now and then, on a call and on `wake`.
     Parked {
         /// When it looks next.
         until: Instant,

@@ -359,7 +359,7 @@ impl fmt::Display for FailureKind {
                 )
             }
             FailureKind::Down => {
-                f.write_str("the server is down and the attempts to reach it are used up")
+                f.write_str("the server is down and is not being tried at the moment")
             }
             FailureKind::Invalid { why } => write!(f, "the reply breaks the protocol: {why}"),
             FailureKind::Lost => f.write_str("the server ended before it replied"),

@@ -7,12 +7,12 @@ use alloc::format;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Client;
 use super::errand::{Errand, Found, wire_of};
 use super::event::{Event, Outcome, Withdrawn};
 use super::failure::{Cause, FailureKind};
 use super::handshake::Move;
 use super::lifecycle::State;
+use super::{Client, Timer};
 use crate::id::CallId;
 use crate::noise::{self, Noise};
 use crate::protocol::method::names;
@@ -56,8 +56,14 @@ impl Client {
 
     /// Any byte is a sign of life.
     pub(super) fn heard(&mut self) {
-        if let Some(pulse) = &mut self.pulse {
-            pulse.heard(self.now);
+        let Some(pulse) = &mut self.pulse else {
+            return;
+        };
+        let was_probing = pulse.is_probing();
+        pulse.heard(self.now);
+        // The next silence may be over sooner than the time that the probe had.
+        if was_probing {
+            self.timers.arm(Timer::Pulse, pulse.first());
         }
     }
 

@@ -34,7 +34,7 @@ impl fmt::Display for Event {
                 "waiting for the next attempt; failures in a row: {failures} of {budget}"
             ),
             Event::Parked { .. } => f.write_str(
-                "parked: the attempts are used up; a call, a wish or the next look tries again",
+                "parked: it is not tried at the moment, but again with the next call, or in a while",
             ),
             Event::Closed => f.write_str("closed"),
 

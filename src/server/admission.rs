@@ -13,7 +13,7 @@ use super::event::{Caller, Cancelled, Event, Peer, Request, State, Supplied};
 use super::frame::{Answer, Voice};
 use super::origin::{Lane, Origin, WireId};
 use super::params::Params;
-use super::requests::Arrival;
+use super::requests::{Arrival, Steps};
 use super::seal::PREFIX;
 use super::service::no_such_level;
 use super::terms::Terms;
@@ -340,8 +340,7 @@ impl Server {
             peer: peer.clone(),
             token: params.token.and_then(|token| Id::from_json(token.get())),
             log_level,
-            progress: None,
-            is_progress_due: false,
+            progress: Steps::default(),
         })
     }
 

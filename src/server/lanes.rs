@@ -163,6 +163,12 @@ impl Lanes {
         Some(frame)
     }
 
+    /// Whether somebody is at its end who reads.
+    pub(super) fn is_read(&self, lane: Lane) -> bool {
+        let queue = self.table.get(&lane);
+        queue.is_some_and(|queue| queue.is_attached && queue.window.is_open())
+    }
+
     /// Whose turn it is to write: each in turn, so that none waits for another.
     pub(super) fn next(&self) -> Option<Lane> {
         let after = (Bound::Excluded(self.last), Bound::Unbounded);

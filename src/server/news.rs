@@ -36,25 +36,16 @@ impl Server {
         let Some(entry) = self.requests.get(request) else {
             return Ok(());
         };
-        let before = entry
-            .arrival
-            .progress
-            .as_ref()
-            .map(|before| before.progress);
-        let grows = before.is_none_or(|before| progress.progress > before);
         // S-PROG-04: only while the client waits under the id that came with the token.
-        let can_hear = self.can_hear_more(entry.arrival.lane);
+        let lane = entry.arrival.lane;
+        let (can_hear, is_read) = (self.can_hear_more(lane), self.lanes.is_read(lane));
         let is_heard =
             can_hear && matches!(entry.phase, Phase::Open) && entry.arrival.token.is_some();
         let Some(entry) = self.requests.get_mut(request) else {
             return Ok(());
         };
-        if grows && is_heard {
-            entry.arrival.progress = Some(progress);
-            if !core::mem::replace(&mut entry.arrival.is_progress_due, true) {
-                let lane = entry.arrival.lane;
-                self.lanes.push(lane, Frame::Progress(request));
-            }
+        if is_heard && entry.arrival.progress.add(progress, is_read) {
+            self.lanes.push(lane, Frame::Progress(request));
         }
         Ok(())
     }

@@ -100,9 +100,8 @@ impl Server {
 
     fn say_progress(&mut self, buf: &mut Vec<u8>, request: RequestId) {
         if let Some(entry) = self.requests.get_mut(request) {
-            entry.arrival.is_progress_due = false;
-            if let Some(progress) = &entry.arrival.progress {
-                Voice::progress(buf, &entry.arrival, progress);
+            if let Some(progress) = entry.arrival.progress.say() {
+                Voice::progress(buf, &entry.arrival, &progress);
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -43,10 +43,44 @@ pub(super) struct Arrival {
     pub(super) peer: Arc<Peer>,
     pub(super) token: Option<Id>,
     pub(super) log_level: Option<LogLevel>,
-    /// How far it is, as the application last said.
-    pub(super) progress: Option<Progress>,
-    /// Whether that waits to be written.
-    pub(super) is_progress_due: bool,
+    pub(super) progress: Steps,
+}
+
+/// How far a request is, and what of that its client is still to be told.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    last: Option<f64>,
+    unsaid: VecDeque<Progress>,
+    /// As many frames wait to be written, each for one step. Where steps gave way to newer ones, the last frames are in vain.
+    frames: usize,
+}
+
+impl Steps {
+    /// As many steps wait for a client that reads.
+    const MOST: usize = 16;
+
+    /// One more step, if it is one. A client that does not read is told the newest only. Returns whether a frame is to be written for it.
+    pub(super) fn add(&mut self, progress: Progress, is_read: bool) -> bool {
+        if self.last.is_some_and(|last| progress.progress <= last) {
+            return false;
+        }
+        self.last = Some(progress.progress);
+        if !is_read {
+            self.unsaid.clear();
+        } else if self.unsaid.len() == Steps::MOST {
+            self.unsaid.pop_front();
+        }
+        self.unsaid.push_back(progress);
+        let needs_frame = self.frames < self.unsaid.len();
+        self.frames += usize::from(needs_frame);
+        needs_frame
+    }
+
+    /// A frame is being written: what it says.
+    pub(super) fn say(&mut self) -> Option<Progress> {
+        self.frames = self.frames.saturating_sub(1);
+        self.unsaid.pop_front()
+    }
 }
 
 #[derive(Debug)]
