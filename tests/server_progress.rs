@@ -247,7 +247,10 @@ fn steps_that_come_at_once_are_all_told() {
                     server.progress(now, running, step).expect("it is running");
                 }
             });
-            host.progresses().into_iter().map(|(_, step)| step).collect()
+            host.progresses()
+                .into_iter()
+                .map(|(_, step)| step)
+                .collect()
         };
         let told: Vec<f64> = burst(1..4);
         assert_eq!(told, [1.0, 2.0, 3.0]);

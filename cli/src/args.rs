@@ -171,18 +171,28 @@ pub(crate) struct Target {
     pub(crate) manner: Manner,
 
     /// A field for every request over HTTP: "Name: value"
-    #[arg(long, value_name = "FIELD", help_heading = "HTTP")]
+    #[arg(long, value_name = "FIELD", requires = "url", help_heading = "HTTP")]
     pub(crate) header: Vec<String>,
     /// The environment variable that holds a bearer token
-    #[arg(long, value_name = "VARIABLE", help_heading = "HTTP")]
+    #[arg(long, value_name = "VARIABLE", requires = "url", help_heading = "HTTP")]
     pub(crate) bearer_env: Option<String>,
 
     /// The directory in which the command runs
-    #[arg(long, value_name = "DIRECTORY", help_heading = "Process")]
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        conflicts_with = "url",
+        help_heading = "Process"
+    )]
     pub(crate) cwd: Option<PathBuf>,
     /// A variable in the environment of the command: NAME=VALUE
-    #[arg(long, value_name = "VARIABLE", help_heading = "Process")]
-    pub(crate) env: Vec<String>,
+    #[arg(
+        long,
+        value_name = "VARIABLE",
+        conflicts_with = "url",
+        help_heading = "Process"
+    )]
+    pub(crate) env: Vec<OsString>,
 
     #[command(flatten)]
     pub(crate) recording: Recording,

@@ -1,5 +1,7 @@
 //! How a server is reached, as the arguments say. Knows no command.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process;
 
 use everlink::{Config, Dialect, Keepalive, Limit};
@@ -87,12 +89,20 @@ impl Target {
         let mut command = process::Command::new(program);
         command.args(arguments);
         if let Some(directory) = &self.cwd {
+            // The system would blame the program.
+            if !directory.is_dir() {
+                let directory = directory.display();
+                return Err(usage(format!(
+                    "--cwd {directory}: there is no such directory"
+                )));
+            }
             command.current_dir(directory);
         }
         for variable in &self.env {
-            let (name, value) = variable
-                .split_once('=')
-                .ok_or_else(|| usage(format!("--env {variable}: this is not NAME=VALUE")))?;
+            let (name, value) = assignment(variable).ok_or_else(|| {
+                let variable = variable.to_string_lossy();
+                usage(format!("--env {variable}: this is not NAME=VALUE"))
+            })?;
             command.env(name, value);
         }
         Ok(command)
@@ -131,6 +141,19 @@ impl Target {
         }
         Ok(connector)
     }
+}
+
+/// The name and the value of a variable, which need not be text.
+fn assignment(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let bytes = variable.as_bytes();
+    let at = bytes
+        .iter()
+        .position(|byte| *byte == b'=')
+        .filter(|at| *at > 0)?;
+    Some((
+        OsStr::from_bytes(&bytes[..at]),
+        OsStr::from_bytes(&bytes[at + 1..]),
+    ))
 }
 
 /// A link to the server that these hands reach.
