@@ -1,16 +1,42 @@
 //! How things look on a terminal, or in a line of JSON. Knows no command.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everlink::client::{Delivery, Event, State};
 use everlink::{Instant, relay, server};
 use serde_json::{Value, json};
 
+/// Prints what a command was asked for. Whoever stops reading has read enough: that is no failure, and neither are the lines that they miss.
+pub(crate) fn print(text: &dyn Display) -> io::Result<()> {
+    let mut stdout = stdout().lock();
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("standard output cannot be written: {error}"),
+        )),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Says on standard error what a person should know. Where nobody reads it, nobody is told.
+pub(crate) fn warn(text: &dyn Display) {
+    let _ = writeln!(stderr(), "everlink: {text}");
+}
+
+/// Words of a server in one line of ours, which they can neither leave nor colour.
+pub(crate) fn in_line(words: &str) -> String {
+    let fit = |letter: char| if letter.is_control() { ' ' } else { letter };
+    words.chars().map(fit).collect()
+}
+
 /// Tells what happens, each line with the time since the start.
 pub(crate) struct Timeline {
     is_on_stdout: bool,
     has_colours: bool,
+    is_unheard: AtomicBool,
 }
 
 impl Timeline {
@@ -19,6 +45,7 @@ impl Timeline {
         Timeline {
             is_on_stdout: false,
             has_colours: !is_plain() && stderr().is_terminal(),
+            is_unheard: AtomicBool::new(false),
         }
     }
 
@@ -27,6 +54,7 @@ impl Timeline {
         Timeline {
             is_on_stdout: true,
             has_colours: !is_plain() && stdout().is_terminal(),
+            is_unheard: AtomicBool::new(false),
         }
     }
 
@@ -47,13 +75,20 @@ impl Timeline {
         self.write(&fact);
     }
 
+    /// Whether nobody reads it any more.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.is_unheard.load(Ordering::Relaxed)
+    }
+
     fn write(&self, line: &dyn Display) {
-        // Where nobody reads any more, nothing is told.
-        let _ = if self.is_on_stdout {
+        let told = if self.is_on_stdout {
             writeln!(stdout(), "{line}")
         } else {
             writeln!(stderr(), "{line}")
         };
+        if told.is_err() {
+            self.is_unheard.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -10,18 +10,18 @@ mod telling;
 use std::process::ExitCode;
 
 use everlink_tokio::stdio::Streams;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Guard;
+use crate::attend::attend_relay;
 use crate::tape::Role;
-use crate::{Failure, asked_to_end, usage};
+use crate::{Endings, Failure, usage};
 
 use front::Door;
 use status::Window;
 use telling::Notice;
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut endings = Endings::listen()?;
     let window = match args.status {
         Some(address) => Some(Window::open(address).await?),
         None => None,
@@ -52,16 +52,17 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     ];
     let notices = notices.into_iter().flatten().collect();
     let told = telling::start(args.log, notices, guard.events())?;
+    tokio::spawn(attend_relay(guard.events(), guard.clone()));
     if let Some(window) = window {
         tokio::spawn(window.show(guard.clone()));
     }
     let listening = door.map(|door| tokio::spawn(door.listen(guard.clone())));
     tokio::select! {
         _ = guard.closed() => {}
-        () = asked_to_end(&mut terminate) => tokio::select! {
+        () = endings.next() => tokio::select! {
             ended = guard.shutdown() => ended?,
             // Whoever asks twice does not want to wait for what is in flight.
-            () = asked_to_end(&mut terminate) => return Ok(ExitCode::from(4)),
+            () = endings.next() => return Ok(ExitCode::from(4)),
         },
     }
     if let Some(listening) = listening {
