@@ -47,8 +47,16 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     let stage = Arc::new(Stage::new(link.clone()));
     let told = tokio::spawn(Arc::clone(&stage).listen(link.events()));
 
-    play(&stage, seed, args.seconds, &mut endings).await?;
-    take_down(&stage, &link).await?;
+    let actors = enter(&stage, seed);
+    tokio::select! {
+        () = sleep(Duration::from_secs(args.seconds)) => {}
+        () = endings.next() => {}
+    }
+    tokio::select! {
+        left = leave(actors, &stage, &link) => left?,
+        // Whoever asks twice does not want to wait.
+        () = endings.next() => return Err("interrupted before each call had its outcome".into()),
+    }
     told.await?;
 
     let book = mem::take(&mut *stage.book());
@@ -63,28 +71,24 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!verdict.is_good())))
 }
 
-/// Lets all of them act for so long, or until the demo is interrupted, and waits until the last call has its outcome.
-async fn play(
-    stage: &Arc<Stage>,
-    seed: u64,
-    seconds: u64,
-    endings: &mut Endings,
-) -> Result<(), Failure> {
+/// Lets all of them act.
+fn enter(stage: &Arc<Stage>, seed: u64) -> JoinSet<()> {
     let mut actors = JoinSet::new();
     for caller in 1..=CALLERS {
         actors.spawn(Arc::clone(stage).call(Dice::new(seed.wrapping_add(caller))));
     }
     actors.spawn(Arc::clone(stage).sabotage(Dice::new(seed)));
     actors.spawn(Arc::clone(stage).count());
-    tokio::select! {
-        () = sleep(Duration::from_secs(seconds)) => {}
-        () = endings.next() => {}
-    }
+    actors
+}
+
+/// Waits until the last call has its outcome, and ends the link.
+async fn leave(mut actors: JoinSet<()>, stage: &Stage, link: &Link) -> Result<(), Failure> {
     stage.end();
     while let Some(ended) = actors.join_next().await {
         ended?;
     }
-    Ok(())
+    take_down(stage, link).await
 }
 
 /// Compares the book with what the link itself has counted, and ends the link.
