@@ -1,12 +1,13 @@
 //! `everlink watch`: the life of a link and the changes of its server, as they happen.
 
+use std::pin::pin;
 use std::process::ExitCode;
 
 use everlink::client::Event;
 
 use crate::args::Watch;
 use crate::attend::NO_CREDENTIALS;
-use crate::shown::{Timeline, as_json, mood};
+use crate::shown::{Timeline, as_json, mood, unread};
 use crate::tape::Role;
 use crate::{Endings, Failure};
 
@@ -17,7 +18,7 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
     let mut events = link.events();
     // What comes of it is among the events.
     drop(link.ready());
-    let mut is_ending = false;
+    let (mut unread, mut is_ending) = (pin!(unread()), false);
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
@@ -26,6 +27,11 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
                 if is_ending {
                     return Ok(ExitCode::from(4));
                 }
+                is_ending = true;
+                drop(link.shutdown());
+                continue;
+            }
+            () = &mut unread, if !is_ending => {
                 is_ending = true;
                 drop(link.shutdown());
                 continue;
@@ -41,10 +47,6 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
         }
         if let Event::AuthRequired(_) = &*event {
             link.denied(NO_CREDENTIALS);
-        }
-        if timeline.is_unheard() && !is_ending {
-            is_ending = true;
-            drop(link.shutdown());
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::props::{EVERLINK, Note, SERVER, everlink, text};
+use crate::props::{EVERLINK, Note, SERVER, Terminal, everlink, text};
 
 /// All that people are to find.
 const COMMANDS: [&str; 8] = [
@@ -143,5 +143,20 @@ fn whoever_stops_reading_has_read_enough() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
         assert_eq!(said, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    for (variable, is_coloured) in [("", true), ("1", false)] {
+        let mut command = Command::new(EVERLINK);
+        command
+            .args(["demo", "--seconds", "0"])
+            .env("NO_COLOR", variable);
+        let (screen, output) = Terminal::start(&mut command).end();
+        assert!(output.status.success(), "{screen}");
+        assert_eq!(screen.contains("\x1b[32m"), is_coloured, "{screen}");
+        assert!(screen.contains("is ready"), "{screen}");
+        assert!(!text(&output.stdout).contains('\x1b'));
     }
 }

@@ -1,9 +1,11 @@
 //! `everlink watch`: what is seen of a link, and how it is ended.
 
+use std::process::Command;
+
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::props::{EVERLINK, Note, Working, is_there, until};
+use crate::props::{EVERLINK, Note, Working, is_there, text, until};
 
 #[test]
 fn a_server_that_dies_is_seen_to_come_back() {
@@ -90,4 +92,26 @@ fn a_quiet_server_is_asked_when_it_is_said() {
     let (soon, _watch) = start("watch-soon.said", &["--keepalive", "0.05"]);
     until("it is asked", || is_asked(&soon));
     assert!(!is_asked(&usual));
+}
+
+/// Although nothing more is said that they could miss.
+#[test]
+fn it_ends_when_nobody_reads_it_any_more() {
+    let script = r#""$0" watch -- "$0" demo-server | sed '/is watched/q'"#;
+    let piped = Command::new("sh").args(["-c", script, EVERLINK]).output();
+    let said = text(&piped.expect("there is a shell").stdout);
+    assert!(said.ends_with("is watched\n"), "{said}");
+}
+
+#[test]
+fn what_a_server_says_of_itself_does_nothing_to_a_terminal() {
+    let server = [
+        "sh",
+        "-c",
+        r#"printf 'one\n\033[31m9.999 closed\n' >&2; exit 1"#,
+    ];
+    let watch = Working::start(&["watch", "--era", "legacy"], &server);
+    watch.line("its last words");
+    assert_eq!(watch.line("one"), "          one");
+    assert_eq!(watch.line("9.999"), "           [31m9.999 closed");
 }
