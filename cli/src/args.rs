@@ -285,17 +285,37 @@ pub(crate) struct Target {
     pub(crate) manner: Manner,
 
     /// A field for every request over HTTP, "Name: value"; can be given more than once
-    #[arg(long, value_name = "FIELD", help_heading = "HTTP")]
+    #[arg(
+        long,
+        value_name = "FIELD",
+        help_heading = "HTTP",
+        conflicts_with = "command_line"
+    )]
     pub(crate) header: Vec<String>,
     /// The name of the environment variable that holds a bearer token
-    #[arg(long, value_name = "VARIABLE", help_heading = "HTTP")]
+    #[arg(
+        long,
+        value_name = "VARIABLE",
+        help_heading = "HTTP",
+        conflicts_with = "command_line"
+    )]
     pub(crate) bearer_env: Option<String>,
 
     /// The directory in which the command runs
-    #[arg(long, value_name = "DIRECTORY", help_heading = "Process")]
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        help_heading = "Process",
+        conflicts_with = "url"
+    )]
     pub(crate) cwd: Option<PathBuf>,
     /// A variable for the environment of the command; can be given more than once
-    #[arg(long, value_name = "NAME=VALUE", help_heading = "Process")]
+    #[arg(
+        long,
+        value_name = "NAME=VALUE",
+        help_heading = "Process",
+        conflicts_with = "url"
+    )]
     pub(crate) env: Vec<String>,
 
     #[command(flatten)]

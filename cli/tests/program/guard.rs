@@ -162,6 +162,7 @@ fn where_it_listens_it_must_know_for_whom() {
     for (listen, hint) in [
         ("http://0.0.0.0:0/mcp", "--allow-host"),
         ("http://127.0.0.1/mcp", "port"),
+        ("http://127.0.0.1:99999/mcp", "up to 65535"),
         ("https://127.0.0.1:0/mcp", "http://"),
         ("nowhere", "http://"),
     ] {

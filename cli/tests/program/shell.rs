@@ -78,13 +78,22 @@ fn the_manual_is_one_page_with_all_commands_and_their_options() {
 
 #[test]
 fn who_asks_for_what_cannot_be_meant_is_told_what_to_do() {
-    let cases: [(&[&str], &[&str], &str); 12] = [
+    let cases: [(&[&str], &[&str], &str); 16] = [
         (&["guard"], &[], "`-- COMMAND ARGUMENTS...`"),
         (&["call", "echo"], &[], "`--url URL`"),
         (&["guard", "npx", "-y", "it"], &[], "after `--`"),
         (&["watch", "--urk", "x"], &[], "'--url'"),
         (&["inspect", "--url", "http://x"], &SERVER, "cannot be used"),
         (&["inspect", "--url", "ftp://x/"], &[], "http://"),
+        // What is for the other kind of server is not silently forgotten.
+        (&["watch", "--header", "X-Key: 1"], &SERVER, "'--header"),
+        (&["watch", "--bearer-env", "PATH"], &SERVER, "'--bearer-env"),
+        (&["watch", "--cwd", "/", "--url", "http://x"], &[], "'--cwd"),
+        (
+            &["watch", "--env", "A=1", "--url", "http://x"],
+            &[],
+            "'--env",
+        ),
         (&["call", "echo", "[1]"], &SERVER, "no JSON object"),
         (
             &["call", "echo", "--timeout", "-1"],
