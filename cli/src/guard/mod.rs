@@ -7,18 +7,23 @@ mod front;
 mod status;
 mod telling;
 
+use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
 use everlink_tokio::stdio::Streams;
 
-use crate::args::Guard;
+use crate::args::{Guard, Log};
 use crate::attend::attend_relay;
+use crate::shown::warn;
 use crate::tape::Role;
 use crate::{Endings, Failure, usage};
 
 use front::Door;
 use status::Window;
 use telling::Notice;
+
+/// For a person who tries it out, and wonders why nothing happens.
+const HINT: &str = "a host is to speak here, and this is a terminal: put this command into the configuration of a host, or listen with --listen http://127.0.0.1:8080/mcp; ctrl-C ends it";
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
@@ -33,6 +38,9 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
             ));
         }
         "stdio" => {
+            if stdin().is_terminal() && args.log == Log::Text {
+                warn(&HINT);
+            }
             let role = Role::Guard { front: None };
             (args.target.relay(role, Streams::take()?)?, None)
         }

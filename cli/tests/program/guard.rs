@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::props::{Bouncer, EVERLINK, PATIENCE, SERVER, everlink, is_there, text};
+use crate::props::{Bouncer, EVERLINK, PATIENCE, SERVER, Terminal, everlink, is_there, text};
 
 #[tokio::test]
 async fn a_host_at_the_standard_streams_keeps_its_connection() {
@@ -192,6 +192,17 @@ fn what_cannot_be_begun_is_said_at_once() {
         assert!(said.starts_with("everlink: "), "{said}");
         assert!(said.contains(words), "{options:?}: {said}");
     }
+}
+
+#[test]
+fn a_person_who_tries_it_out_is_told_what_it_is_for() {
+    let mut command = Command::new(EVERLINK);
+    command.args(["guard", "--"]).args(SERVER);
+    let mut terminal = Terminal::start(&mut command);
+    terminal.shows("the configuration of a host");
+    terminal.signal(Signal::TERM);
+    let (screen, output) = terminal.end();
+    assert_eq!(output.status.code(), Some(0), "{screen}");
 }
 
 #[tokio::test]
