@@ -1,20 +1,50 @@
-//! What can be asked of the program, in clap's words. Does nothing.
+//! What can be asked of the program, in clap's words, and what to do where that cannot be meant. Does nothing.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
 
 /// An unbreakable link between an MCP host and a flaky server.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "everlink", version, about, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Args {
+    /// What this program was asked; ends it where that was not understood.
+    pub(crate) fn read() -> Args {
+        Args::try_parse().unwrap_or_else(|error| advised(error).exit())
+    }
+}
+
+/// The same error, and where a server was perhaps not named as it must be, how that is done.
+fn advised(mut error: clap::Error) -> clap::Error {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let command = words.get(1).and_then(|word| word.to_str());
+    let has_target = matches!(command, Some("call" | "guard" | "inspect" | "watch"));
+    let has_server = words.iter().any(|word| word == "--");
+    let tip = match error.kind() {
+        ErrorKind::MissingRequiredArgument if has_target && !has_server => {
+            "say which server: `-- COMMAND ARGUMENTS...` starts one, `--url URL` reaches one over HTTP"
+        }
+        ErrorKind::UnknownArgument
+            if has_target && !has_server && error.get(ContextKind::SuggestedArg).is_none() =>
+        {
+            "the command that starts a server stands last, after `--`, as in `-- npx -y some-server`"
+        }
+        _ => return error,
+    };
+    let tip = ContextValue::StyledStrs(vec![tip.to_owned().into()]);
+    error.insert(ContextKind::Suggested, tip);
+    error
 }
 
 const EXAMPLES: &str = "\
@@ -24,50 +54,134 @@ Examples:
   everlink call echo '{\"message\":\"hello\"}' -- npx -y @modelcontextprotocol/server-everything
   everlink guard --url https://example.com/mcp --bearer-env TOKEN
   everlink guard -- my-server --its-own-option
-  everlink guard --record crash.jsonl -- my-server    and then: everlink replay crash.jsonl";
+  everlink guard --record crash.jsonl -- my-server    and then: everlink replay crash.jsonl
+  everlink help guard                                 more about a command, with examples";
+
+const CALL_USAGE: &str = "\
+everlink call [OPTIONS] <TOOL> [JSON] -- <COMMAND>...
+       everlink call [OPTIONS] <TOOL> [JSON] --url <URL>";
+
+const CALL_EXAMPLES: &str = "\
+Examples:
+  everlink call echo '{\"message\":\"hello\"}' -- npx -y @modelcontextprotocol/server-everything
+  everlink call search '{\"query\":\"rust\"}' --url https://example.com/mcp --bearer-env TOKEN
+  everlink call build --total-timeout 3600 --json -- my-server | jq .structuredContent";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  everlink demo
+  everlink demo --seconds 60 --seed 7
+  everlink demo --json 2>/dev/null | jq .ready_ms_p99";
+
+const GUARD_USAGE: &str = "\
+everlink guard [OPTIONS] -- <COMMAND>...
+       everlink guard [OPTIONS] --url <URL>";
+
+const GUARD_EXAMPLES: &str = "\
+Examples:
+  everlink guard -- npx -y @modelcontextprotocol/server-everything
+  everlink guard --url https://example.com/mcp --bearer-env TOKEN
+  everlink guard --listen http://127.0.0.1:8080/mcp --status 127.0.0.1:9090 -- my-server
+
+In the configuration of a host:
+  {\"mcpServers\": {\"mine\": {\"command\": \"everlink\", \"args\": [\"guard\", \"--\", \"my-server\", \"--its-own-option\"]}}}";
+
+const INSPECT_USAGE: &str = "\
+everlink inspect [OPTIONS] -- <COMMAND>...
+       everlink inspect [OPTIONS] --url <URL>";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  everlink inspect -- npx -y @modelcontextprotocol/server-everything
+  everlink inspect --url https://example.com/mcp --header 'X-Key: 1234'
+  everlink inspect --json -- my-server | jq '.tools[].name'";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  everlink guard --record crash.jsonl -- my-server
+  everlink replay crash.jsonl
+  everlink replay --json crash.jsonl | jq -r .event";
+
+const WATCH_USAGE: &str = "\
+everlink watch [OPTIONS] -- <COMMAND>...
+       everlink watch [OPTIONS] --url <URL>";
+
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  everlink watch -- npx -y @modelcontextprotocol/server-everything
+  everlink watch --keepalive 5 --url http://127.0.0.1:8080/mcp
+  everlink watch --json -- my-server | jq -r 'select(.state) | .state'";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  everlink completions bash > ~/.local/share/bash-completion/completions/everlink
+  everlink completions zsh > ~/.zfunc/_everlink
+  everlink completions fish > ~/.config/fish/completions/everlink.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  everlink man > ~/.local/share/man/man1/everlink.1    and then: man everlink
+  everlink man | man -l -";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Call a tool
     ///
+    /// What it returns goes to standard output; how far it is, to standard error. At a terminal, what the server asks meanwhile can be answered.
+    ///
     /// Exit status: 0 the tool's result, 1 a result that says to be an error, 2 usage, 3 an error of the server, 4 it was not
     /// done, 5 nobody knows whether it was.
+    #[command(override_usage = CALL_USAGE, after_help = CALL_EXAMPLES)]
     Call(Call),
     /// Show what a link is worth: calls through it, and servers that die under it, in real processes
     ///
     /// Nothing else needs to be installed. Exit status: 0, or 1 if a call had no outcome, if one that is not safe to repeat ran twice, or if
     /// another rule was broken.
+    #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
     /// The server that the demo kills
     #[command(hide = true)]
     DemoServer(DemoServer),
     /// Keep a host's connection while the server behind crashes, hangs or is replaced
     ///
-    /// Put it before the command of a server in the configuration of a host.
+    /// Put it before the command of a server in the configuration of a host. What happens is told on standard error. With --listen http://…, the
+    /// server is started at once, and all hosts share it; at the standard streams, when the host begins to speak.
+    ///
+    /// Exit status: 0 when the host has gone or it was asked to end, 2 usage, 4 it could not begin, or was asked to end twice.
+    #[command(override_usage = GUARD_USAGE, after_help = GUARD_EXAMPLES)]
     Guard(Guard),
     /// Say who a server is and what it offers
+    ///
+    /// And what was odd on the wire, if anything was. Exit status: 0, 2 usage, 4 the server could not be reached or did not agree.
+    #[command(override_usage = INSPECT_USAGE, after_help = INSPECT_EXAMPLES)]
     Inspect(Inspect),
     /// Tell a recording again, which another command has made with --record
     ///
     /// Runs the link itself again, in no time and without any server, and prints what it told. Exit status: 0 if that is the same as then, 1 if it
     /// is not.
+    #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
     /// Show the life of a link and the changes of its server as they happen
+    ///
+    /// Until it is interrupted, or nobody reads it any more. Exit status: 0, 2 usage, 4 it was interrupted twice.
+    #[command(override_usage = WATCH_USAGE, after_help = WATCH_EXAMPLES)]
     Watch(Watch),
     /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
-        /// For which.
+        /// For which
         shell: Shell,
     },
-    /// Print a manual page
+    /// Print the manual page, all commands in one
+    #[command(after_help = MAN_EXAMPLES)]
     Man,
 }
 
 #[derive(Debug, Arguments)]
 pub(crate) struct Call {
-    /// Which tool
+    /// The name of the tool; `everlink inspect` shows which there are
     pub(crate) tool: String,
-    /// With which arguments: a JSON object
+    /// Its arguments: a JSON object
     #[arg(value_name = "JSON", default_value = "{}")]
     pub(crate) arguments: String,
     /// Print the result, or the error, as one line of JSON
@@ -104,7 +218,7 @@ pub(crate) struct Guard {
     /// Where the host is: `stdio`, or an address such as http://127.0.0.1:8080/mcp to listen at
     #[arg(long, default_value = "stdio", value_name = "WHERE")]
     pub(crate) listen: String,
-    /// A host that requests to --listen may be meant for, beside its address: their `Host`
+    /// A name by which clients reach --listen, beside its address: what they send as `Host`; can be given more than once
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
     /// How the life of the link is told on standard error
@@ -170,27 +284,37 @@ pub(crate) struct Target {
     #[command(flatten)]
     pub(crate) manner: Manner,
 
-    /// A field for every request over HTTP: "Name: value"
-    #[arg(long, value_name = "FIELD", requires = "url", help_heading = "HTTP")]
+    /// A field for every request over HTTP, "Name: value"; can be given more than once
+    #[arg(
+        long,
+        value_name = "FIELD",
+        help_heading = "HTTP",
+        conflicts_with = "command_line"
+    )]
     pub(crate) header: Vec<String>,
-    /// The environment variable that holds a bearer token
-    #[arg(long, value_name = "VARIABLE", requires = "url", help_heading = "HTTP")]
+    /// The name of the environment variable that holds a bearer token
+    #[arg(
+        long,
+        value_name = "VARIABLE",
+        help_heading = "HTTP",
+        conflicts_with = "command_line"
+    )]
     pub(crate) bearer_env: Option<String>,
 
     /// The directory in which the command runs
     #[arg(
         long,
         value_name = "DIRECTORY",
-        conflicts_with = "url",
-        help_heading = "Process"
+        help_heading = "Process",
+        conflicts_with = "url"
     )]
     pub(crate) cwd: Option<PathBuf>,
-    /// A variable in the environment of the command: NAME=VALUE
+    /// A variable for the environment of the command; can be given more than once
     #[arg(
         long,
-        value_name = "VARIABLE",
-        conflicts_with = "url",
-        help_heading = "Process"
+        value_name = "NAME=VALUE",
+        help_heading = "Process",
+        conflicts_with = "url"
     )]
     pub(crate) env: Vec<OsString>,
 
@@ -205,20 +329,20 @@ pub(crate) struct Manner {
     /// Which era of the protocol to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
-    /// How long a call may go without a reply or progress
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Link")]
+    /// How long a call may go without a reply or progress [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) timeout: Option<Duration>,
-    /// How long a call may take in all
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Link")]
+    /// How long a call may take in all [default: 600]
+    #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
-    /// How many attempts in a row may fail
+    /// How many failed attempts in a row are followed by another one [default: 5; for call and inspect, 2]
     #[arg(long, value_name = "NUMBER", help_heading = "Link")]
     pub(crate) retries: Option<u32>,
-    /// After how long of a good life earlier failures are forgotten
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Link")]
+    /// After how long of a good life earlier failures are forgotten [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) stable_after: Option<Duration>,
-    /// After how long of silence the server is asked whether it is there; 0: never
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Link")]
+    /// After how long of silence the server is asked whether it is there; 0: never [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) keepalive: Option<Duration>,
 }
 
@@ -245,9 +369,20 @@ pub(crate) enum Era {
     Modern,
 }
 
+/// A time that must be more than nothing: whatever may take no time at all has failed already.
+fn limit(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        Duration::ZERO => Err("this must be more than 0 seconds".to_owned()),
+        limit => Ok(limit),
+    }
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| "this is no number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    if seconds < 0.0 {
+        return Err("this is less than 0 seconds".to_owned());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| "this is longer than can be waited".to_owned())
 }

@@ -1,36 +1,83 @@
 //! `everlink inspect`: who a server is, what it offers, and what was odd on the wire.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use everlink::client::{Event, Listing};
+use everlink::client::{Cause, Event, FailureKind, Listing, Session};
 use everlink::{List, Payload};
-use everlink_tokio::CallError;
-use serde_json::{Value, json};
+use everlink_tokio::{CallError, Events, Link, NotReady};
+use serde_json::{Map, Value, json};
 
-use crate::Failure;
 use crate::args::Inspect;
+use crate::attend::{NO_CREDENTIALS, RETRIES, attend};
+use crate::shown::{in_line, print};
 use crate::tape::Role;
+use crate::{Endings, Failure};
 
-/// The lists that a server may have.
-const LISTS: [(&str, List); 4] = [
-    ("tools", List::Tools),
-    ("resources", List::Resources),
-    ("resourceTemplates", List::ResourceTemplates),
-    ("prompts", List::Prompts),
+/// The lists that a server may have: in JSON, and for people.
+const LISTS: [(&str, &str, List); 4] = [
+    ("tools", "tools", List::Tools),
+    ("resources", "resources", List::Resources),
+    (
+        "resourceTemplates",
+        "resource templates",
+        List::ResourceTemplates,
+    ),
+    ("prompts", "prompts", List::Prompts),
 ];
 
-pub(crate) async fn run(args: Inspect) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
+    let mut endings = Endings::listen()?;
+    args.target.manner.retries.get_or_insert(RETRIES);
     let link = args.target.link(Role::Inspect)?;
-    let mut events = link.events();
-    let session = match link.ready().await? {
-        Ok(session) => session,
-        Err(not_ready) => {
-            eprintln!("everlink: {not_ready}");
-            return Ok(ExitCode::from(4));
-        }
+    tokio::spawn(attend(link.events(), link.clone()));
+    let events = link.events();
+    let facts = tokio::select! {
+        facts = look(&link) => facts,
+        () = endings.next() => Err("interrupted before the server had said all of it".into()),
     };
-    let mut facts = json!({
+    tokio::select! {
+        ended = link.shutdown() => ended?,
+        // Whoever asks twice does not want to wait.
+        () = endings.next() => return Ok(ExitCode::from(4)),
+    }
+    let mut facts = facts?;
+    facts["odd"] = odd(events).await;
+    if args.json {
+        print(&facts)?;
+    } else {
+        print(&as_text(&facts).trim_end())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the server for all that it says about itself.
+async fn look(link: &Link) -> Result<Value, Failure> {
+    let session = link.ready().await?.map_err(|error| not_ready(&error))?;
+    let mut facts = identity(&session);
+    for (name, _, list) in LISTS {
+        facts[name] = match link.list(list).await {
+            Ok(listing) => items(&listing),
+            Err(CallError::Failed(failure)) if is_not_offered(&failure.kind) => Value::Null,
+            Err(error) => json!({"error": error.to_string()}),
+        };
+    }
+    Ok(facts)
+}
+
+fn not_ready(error: &NotReady) -> Failure {
+    match &error.last_end {
+        Some(ended) if ended.cause == Cause::Unauthorized => {
+            format!("{ended}; {NO_CREDENTIALS}").into()
+        }
+        Some(ended) => ended.to_string().into(),
+        None => error.to_string().into(),
+    }
+}
+
+fn identity(session: &Session) -> Value {
+    json!({
         "server": session.server.as_ref().map(|server| json!({
             "name": server.name(),
             "version": server.version(),
@@ -39,32 +86,11 @@ pub(crate) async fn run(args: Inspect) -> Result<ExitCode, Failure> {
         "era": session.version.era().to_string(),
         "capabilities": session.capabilities,
         "instructions": session.instructions,
-    });
-    for (name, list) in LISTS {
-        facts[name] = match link.list(list).await {
-            Ok(listing) => items(&listing),
-            Err(CallError::Failed(failure)) if is_not_offered(&failure.kind) => Value::Null,
-            Err(error) => json!({"error": error.to_string()}),
-        };
-    }
-    link.shutdown().await?;
-    let mut odd = Vec::new();
-    while let Some(event) = events.recv().await {
-        if let Event::Noise(_) | Event::ToolDropped { .. } | Event::Slow { .. } = &*event {
-            odd.push(event.to_string());
-        }
-    }
-    facts["odd"] = json!(odd);
-    if args.json {
-        println!("{facts}");
-    } else {
-        print(&facts);
-    }
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
-fn is_not_offered(kind: &everlink::client::FailureKind) -> bool {
-    matches!(kind, everlink::client::FailureKind::NotOffered { .. })
+fn is_not_offered(kind: &FailureKind) -> bool {
+    matches!(kind, FailureKind::NotOffered { .. })
 }
 
 fn items(listing: &Arc<Listing>) -> Value {
@@ -72,39 +98,120 @@ fn items(listing: &Arc<Listing>) -> Value {
     Value::Array(items.map(Result::unwrap_or_default).collect())
 }
 
-fn print(facts: &Value) {
-    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
-    let server = &facts["server"];
-    println!("{} {}", text(&server["name"]), text(&server["version"]));
-    println!(
-        "speaks {} ({})",
-        text(&facts["version"]),
-        text(&facts["era"])
-    );
-    println!("offers {}", facts["capabilities"]);
-    if let Some(instructions) = facts["instructions"].as_str() {
-        println!("says: {instructions}");
+/// What was not as it should be. Who inspects a server may see how its noise begins.
+async fn odd(mut events: Events<Event>) -> Value {
+    let mut odd = Vec::new();
+    while let Some(event) = events.recv().await {
+        match &*event {
+            Event::Noise(noise) => odd.push(format!("{event}: `{}`", noise.sample)),
+            Event::Ended(ended) if ended.counted => odd.push(event.to_string()),
+            Event::Slow { .. } | Event::ToolDropped { .. } => odd.push(event.to_string()),
+            _ => {}
+        }
     }
-    for (name, _) in LISTS {
+    json!(odd)
+}
+
+fn as_text(facts: &Value) -> String {
+    let mut page = String::new();
+    // A text can always be written to.
+    let _ = write_page(&mut page, facts);
+    page
+}
+
+fn write_page(page: &mut String, facts: &Value) -> std::fmt::Result {
+    let text = |value: &Value| in_line(value.as_str().unwrap_or("?"));
+    match &facts["server"] {
+        Value::Null => writeln!(page, "a server without a name")?,
+        server => writeln!(
+            page,
+            "{} {}",
+            text(&server["name"]),
+            text(&server["version"])
+        )?,
+    }
+    let (version, era) = (text(&facts["version"]), text(&facts["era"]));
+    writeln!(page, "speaks {version} ({era})")?;
+    writeln!(page, "offers {}", capabilities(&facts["capabilities"]))?;
+    if let Some(instructions) = facts["instructions"].as_str() {
+        let lines: Vec<_> = instructions.lines().map(in_line).collect();
+        writeln!(page, "says: {}", lines.join("\n      "))?;
+    }
+    for (name, title, _) in LISTS {
         match &facts[name] {
             Value::Array(items) => {
-                println!("\n{name} ({})", items.len());
+                writeln!(page, "\n{title} ({})", items.len())?;
                 for item in items {
-                    let key = ["name", "uri", "uriTemplate"]
-                        .iter()
-                        .find_map(|key| item[key].as_str());
-                    let about = item["description"].as_str().or(item["title"].as_str());
-                    let about = about
-                        .and_then(|about| about.lines().next())
-                        .unwrap_or_default();
-                    println!("  {:32} {about}", key.unwrap_or("?"));
+                    writeln!(page, "{}", line(item).trim_end())?;
                 }
             }
-            Value::Null => println!("\n{name}: not offered"),
-            error => println!("\n{name}: {}", text(&error["error"])),
+            Value::Null => writeln!(page, "\n{title}: not offered")?,
+            error => writeln!(page, "\n{title}: {}", text(&error["error"]))?,
         }
     }
     for line in facts["odd"].as_array().into_iter().flatten() {
-        println!("\nodd: {}", text(line));
+        writeln!(page, "\nodd: {}", text(line))?;
+    }
+    Ok(())
+}
+
+/// What can be done with it, in words: `tools (listChanged), logging`.
+fn capabilities(capabilities: &Value) -> String {
+    let is_offered = |value: &Value| value.is_object() || value == &json!(true);
+    let words = |offered: &Map<String, Value>| {
+        let offered = offered.iter().filter(|(_, value)| is_offered(value));
+        let words = offered.map(|(name, value)| (in_line(name), value.as_object().cloned()));
+        words.collect::<Vec<_>>()
+    };
+    let parts = |(name, within): (String, Option<Map<String, Value>>)| {
+        let within = words(&within.unwrap_or_default()).into_iter();
+        let within: Vec<_> = within.map(|(name, _)| name).collect();
+        if within.is_empty() {
+            name
+        } else {
+            format!("{name} ({})", within.join(", "))
+        }
+    };
+    let offered = capabilities.as_object().map(words).unwrap_or_default();
+    let offered: Vec<_> = offered.into_iter().map(parts).collect();
+    if offered.is_empty() {
+        "nothing".to_owned()
+    } else {
+        offered.join(", ")
+    }
+}
+
+/// A tool, a resource or a prompt: what it is called, and what it is for.
+fn line(item: &Value) -> String {
+    let key = ["uri", "uriTemplate", "name"]
+        .iter()
+        .find_map(|key| item[key].as_str());
+    let about = item["description"].as_str().or(item["title"].as_str());
+    let about = about.and_then(|about| about.lines().find(|line| !line.trim().is_empty()));
+    let (key, about) = (in_line(key.unwrap_or("?")), about.unwrap_or_default());
+    format!("  {key:32} {}", in_line(about.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_told_in_words() {
+        let all = json!({
+            "tools": {"listChanged": true}, "logging": {}, "prompts": null,
+            "resources": {"listChanged": false, "subscribe": true},
+        });
+        let words = "logging, resources (subscribe), tools (listChanged)";
+        assert_eq!(capabilities(&all), words);
+        assert_eq!(capabilities(&json!({})), "nothing");
+    }
+
+    #[test]
+    fn a_server_writes_only_in_its_line() {
+        let tool = json!({"name": "a\x1b[2Jb", "description": "\n  Does it\nwell"});
+        let line = line(&tool);
+        assert!(line.starts_with("  a [2Jb "), "{line}");
+        assert!(line.ends_with(" Does it"), "{line}");
     }
 }

@@ -1,26 +1,27 @@
 //! The program `everlink`: an unbreakable link between an MCP host and a flaky server, and a tool to look at servers from a shell.
 //!
-//! `args` is what can be asked of it, `target` how a server is reached, `tape` how what happens is recorded and told again, `shown` how
-//! things look on a terminal; the rest is a command each.
+//! `args` is what can be asked of it, `target` how a server is reached, `attend` what is seen to meanwhile, `tape` how what happens is recorded
+//! and told again, `shown` how things look on a terminal; the rest is a command each, and `shell` two small ones.
 
 mod args;
+mod attend;
 mod call;
 mod demo;
 mod guard;
 mod inspect;
 mod replay;
+mod shell;
 mod shown;
 mod tape;
 mod target;
 mod watch;
 
-use std::fmt;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 use args::{Args, Command};
-use clap::{CommandFactory, Parser};
-use tokio::signal::ctrl_c;
-use tokio::signal::unix::Signal;
+use shown::{print, warn};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How a command ends that did not do what it was asked to.
 type Failure = Box<dyn std::error::Error>;
@@ -42,16 +43,21 @@ fn usage(text: impl Into<String>) -> Failure {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::read();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let done = match runtime {
-        Ok(runtime) => runtime.block_on(run(args)),
+        Ok(runtime) => {
+            let done = runtime.block_on(run(args));
+            // Somebody may be asked something still, and nobody waits for the answer.
+            runtime.shutdown_background();
+            done
+        }
         Err(error) => Err(error.into()),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("everlink: {error}");
+        warn(&error);
         ExitCode::from(if error.is::<Usage>() { 2 } else { 4 })
     })
 }
@@ -66,21 +72,36 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Replay(replay) => replay::run(&replay),
         Command::Watch(watch) => watch::run(watch).await,
         Command::Completions { shell } => {
-            let mut command = Args::command();
-            clap_complete::generate(shell, &mut command, "everlink", &mut std::io::stdout());
+            print(&shell::completions(shell))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Man => {
-            clap_mangen::Man::new(Args::command()).render(&mut std::io::stdout())?;
+            print(&shell::manual()?)?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// Waits until somebody interrupts the program, or ends it in the polite way.
-async fn asked_to_end(terminate: &mut Signal) {
-    tokio::select! {
-        _ = ctrl_c() => {}
-        _ = terminate.recv() => {}
+/// The wishes of others that the program end: somebody interrupts it, or asks in the polite way. What comes while nobody waits for it is not lost.
+struct Endings {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Endings {
+    /// From now on, nothing else ends the program.
+    fn listen() -> io::Result<Endings> {
+        Ok(Endings {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }

@@ -1,11 +1,70 @@
 //! How things look on a terminal, or in a line of JSON. Knows no command.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::thread;
 
 use everlink::client::{Delivery, Event, State};
 use everlink::{Instant, relay, server};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// Prints what a command was asked for. Whoever stops reading has read enough: that is no failure, and neither are the lines that they miss.
+pub(crate) fn print(text: &dyn Display) -> io::Result<()> {
+    let mut stdout = stdout().lock();
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("standard output cannot be written: {error}"),
+        )),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Waits until nobody reads standard output any more: where there is little to say, to write would tell too late.
+pub(crate) async fn unread() {
+    let (tell, told) = oneshot::channel();
+    let wait = move || {
+        let stdout = stdout();
+        let mut end = [PollFd::new(&stdout, PollFlags::empty())];
+        let mut polled = poll(&mut end, None);
+        while polled == Err(Errno::INTR) {
+            polled = poll(&mut end, None);
+        }
+        if polled.is_ok() {
+            let _ = tell.send(());
+        }
+    };
+    // It ends with the program, at the latest.
+    let _ = thread::Builder::new().name("unread".into()).spawn(wait);
+    if told.await.is_err() {
+        // That cannot be known here.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Says on standard error what a person should know. Where nobody reads it, nobody is told.
+pub(crate) fn warn(text: &dyn Display) {
+    let _ = writeln!(stderr(), "everlink: {}", tamed(text));
+}
+
+/// Words of a server in one line of ours, which they can neither leave nor colour.
+pub(crate) fn in_line(words: &str) -> String {
+    tamed(&words).replace('\n', " ")
+}
+
+/// The same text without anything that does more to a terminal than to begin a line.
+fn tamed(text: &dyn Display) -> String {
+    let is_wild = |letter: &char| letter.is_control() && *letter != '\n';
+    let text = text.to_string();
+    let letters = text.chars();
+    letters
+        .map(|letter| if is_wild(&letter) { ' ' } else { letter })
+        .collect()
+}
 
 /// Tells what happens, each line with the time since the start.
 pub(crate) struct Timeline {
@@ -38,6 +97,8 @@ impl Timeline {
             (true, Mood::Good) => ("\x1b[32m", "\x1b[0m"),
             (true, Mood::Bad) => ("\x1b[31m", "\x1b[0m"),
         };
+        // What a server says in more lines than one is not taken for what happens.
+        let line = tamed(line).replace('\n', "\n          ");
         self.write(&format_args!("{at:9.3} {on}{line}{off}"));
     }
 
@@ -120,5 +181,17 @@ pub(crate) fn relayed_as_json(event: &relay::Event) -> Value {
             fact
         }
         event => json!({"event": event.to_string()}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_does_nothing_to_a_terminal() {
+        let words = "\x1b[2Jred\x07\r\nnext\u{9b}1m";
+        assert_eq!(tamed(&words), " [2Jred  \nnext 1m");
+        assert_eq!(in_line(words), " [2Jred   next 1m");
     }
 }

@@ -1,30 +1,37 @@
 //! `everlink watch`: the life of a link and the changes of its server, as they happen.
 
+use std::pin::pin;
 use std::process::ExitCode;
 
-use tokio::signal::unix::{SignalKind, signal};
+use everlink::client::Event;
 
 use crate::args::Watch;
-use crate::shown::{Timeline, as_json, mood};
+use crate::attend::NO_CREDENTIALS;
+use crate::shown::{Timeline, as_json, mood, unread};
 use crate::tape::Role;
-use crate::{Failure, asked_to_end};
+use crate::{Endings, Failure};
 
 pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut endings = Endings::listen()?;
     let link = args.target.link(Role::Watch)?;
     let timeline = Timeline::on_stdout();
     let mut events = link.events();
     // What comes of it is among the events.
     drop(link.ready());
-    let mut is_ending = false;
+    let (mut unread, mut is_ending) = (pin!(unread()), false);
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
-            () = asked_to_end(&mut terminate) => {
+            () = endings.next() => {
                 // Whoever asks twice does not want to wait.
                 if is_ending {
                     return Ok(ExitCode::from(4));
                 }
+                is_ending = true;
+                drop(link.shutdown());
+                continue;
+            }
+            () = &mut unread, if !is_ending => {
                 is_ending = true;
                 drop(link.shutdown());
                 continue;
@@ -37,6 +44,9 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
             timeline.tell_json(events.at(), as_json(&event));
         } else {
             timeline.tell(events.at(), mood(&event), &event);
+        }
+        if let Event::AuthRequired(_) = &*event {
+            link.denied(NO_CREDENTIALS);
         }
     }
 }

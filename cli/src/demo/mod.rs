@@ -17,7 +17,6 @@ use std::{env, mem};
 use everlink::{Config, Keepalive, Limit};
 use everlink_tokio::child::Children;
 use everlink_tokio::{Link, secret};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -25,15 +24,17 @@ use self::book::Diary;
 use self::dice::Dice;
 use self::stage::{HUNG, Stage};
 use self::verdict::Verdict;
-use crate::Failure;
 use crate::args::{Demo, Manner};
+use crate::shown::print;
 use crate::tape::Role;
 use crate::target::link;
+use crate::{Endings, Failure};
 
 /// How many call at once.
 const CALLERS: u64 = 8;
 
 pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
+    let mut endings = Endings::listen()?;
     // Short, so that it is easily given again.
     let [low, high, ..] = secret();
     let any = u16::from_le_bytes([low, high]);
@@ -46,40 +47,48 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     let stage = Arc::new(Stage::new(link.clone()));
     let told = tokio::spawn(Arc::clone(&stage).listen(link.events()));
 
-    play(&stage, seed, args.seconds).await?;
-    take_down(&stage, &link).await?;
+    let actors = enter(&stage, seed);
+    tokio::select! {
+        () = sleep(Duration::from_secs(args.seconds)) => {}
+        () = endings.next() => {}
+    }
+    tokio::select! {
+        left = leave(actors, &stage, &link) => left?,
+        // Whoever asks twice does not want to wait.
+        () = endings.next() => return Err("interrupted before each call had its outcome".into()),
+    }
     told.await?;
 
     let book = mem::take(&mut *stage.book());
     let runs = diary.read(book.calls.len())?;
     let verdict = Verdict::of(book, &runs);
     if args.json {
-        println!("{}", verdict.as_json(seed));
+        print(&verdict.as_json(seed))?;
     } else {
-        println!("{verdict}\nThe same deaths in the same order: everlink demo --seed {seed}");
+        let again = format_args!("The same deaths in the same order: everlink demo --seed {seed}");
+        print(&format_args!("{verdict}\n{again}"))?;
     }
     Ok(ExitCode::from(u8::from(!verdict.is_good())))
 }
 
-/// Lets all of them act for so long, or until the demo is interrupted, and waits until the last call has its outcome.
-async fn play(stage: &Arc<Stage>, seed: u64, seconds: u64) -> Result<(), Failure> {
+/// Lets all of them act.
+fn enter(stage: &Arc<Stage>, seed: u64) -> JoinSet<()> {
     let mut actors = JoinSet::new();
     for caller in 1..=CALLERS {
         actors.spawn(Arc::clone(stage).call(Dice::new(seed.wrapping_add(caller))));
     }
     actors.spawn(Arc::clone(stage).sabotage(Dice::new(seed)));
     actors.spawn(Arc::clone(stage).count());
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        () = sleep(Duration::from_secs(seconds)) => {}
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
+    actors
+}
+
+/// Waits until the last call has its outcome, and ends the link.
+async fn leave(mut actors: JoinSet<()>, stage: &Stage, link: &Link) -> Result<(), Failure> {
     stage.end();
     while let Some(ended) = actors.join_next().await {
         ended?;
     }
-    Ok(())
+    take_down(stage, link).await
 }
 
 /// Compares the book with what the link itself has counted, and ends the link.

@@ -88,8 +88,9 @@ async fn answer(
             let params = request.params.ok_or_else(|| invalid("there are none"))?;
             let params: Params = params.parse().map_err(invalid)?;
             desk.note(params.arguments.number).map_err(internal)?;
+            let is_error = params.name == "fail";
             let text = run_tool(&desk, params, &context).await?;
-            json!({"content": [{"type": "text", "text": text}]})
+            json!({"content": [{"type": "text", "text": text}], "isError": is_error})
         }
         method => {
             let text = format!("{method} is not served here");
@@ -117,7 +118,7 @@ async fn run_tool(desk: &Desk, params: Params, context: &Context) -> Result<Stri
             desk.die(how).map_err(internal)?;
             Ok("still here".to_owned())
         }
-        "echo" => Ok(arguments.message),
+        "echo" | "fail" => Ok(arguments.message),
         "pid" => Ok(process::id().to_string()),
         "progress" => {
             for step in 1..=arguments.steps {
@@ -187,6 +188,7 @@ fn tools() -> Value {
         tool("ask", "Asks for a name", json!({})),
         tool("die", "Ends the server", json!({"how": {"enum": ways}})),
         tool("echo", "Says the same", json!({"message": {"type": "string"}})),
+        tool("fail", "Says the same, and that it failed", json!({"message": {"type": "string"}})),
         tool("pid", "Says which process this is", json!({})),
         tool("progress", "Reports so many steps, with a pause before each", json!({"steps": integer, "ms": integer})),
         tool("sleep", "Waits for so long", json!({"ms": integer})),

@@ -39,7 +39,8 @@ impl Door {
             return Err(bad("the address must begin with http:// and a host"));
         };
         let port = uri.port_u16();
-        let port = port.ok_or_else(|| bad("there is no port; 0 takes one that is free"))?;
+        let port =
+            port.ok_or_else(|| bad("there is no port up to 65535; 0 takes one that is free"))?;
         let listener = TcpListener::bind(format!("{host}:{port}")).await;
         let listener =
             listener.map_err(|error| format!("--listen {url}: cannot be listened at: {error}"))?;

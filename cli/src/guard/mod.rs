@@ -7,21 +7,26 @@ mod front;
 mod status;
 mod telling;
 
+use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
 use everlink_tokio::stdio::Streams;
-use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::Guard;
+use crate::args::{Guard, Log};
+use crate::attend::attend_relay;
+use crate::shown::warn;
 use crate::tape::Role;
-use crate::{Failure, asked_to_end, usage};
+use crate::{Endings, Failure, usage};
 
 use front::Door;
 use status::Window;
 use telling::Notice;
 
+/// For a person who tries it out, and wonders why nothing happens.
+const HINT: &str = "a host is to speak here, and this is a terminal: put this command into the configuration of a host, or listen with --listen http://127.0.0.1:8080/mcp; ctrl-C ends it";
+
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut endings = Endings::listen()?;
     let window = match args.status {
         Some(address) => Some(Window::open(address).await?),
         None => None,
@@ -33,6 +38,9 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
             ));
         }
         "stdio" => {
+            if stdin().is_terminal() && args.log == Log::Text {
+                warn(&HINT);
+            }
             let role = Role::Guard { front: None };
             (args.target.relay(role, Streams::take()?)?, None)
         }
@@ -52,16 +60,21 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     ];
     let notices = notices.into_iter().flatten().collect();
     let told = telling::start(args.log, notices, guard.events())?;
+    tokio::spawn(attend_relay(guard.events(), guard.clone()));
     if let Some(window) = window {
         tokio::spawn(window.show(guard.clone()));
+    }
+    if door.is_some() {
+        // Whoever listens is there before anybody comes: so is the server, and if it cannot be, that is told now.
+        guard.connect();
     }
     let listening = door.map(|door| tokio::spawn(door.listen(guard.clone())));
     tokio::select! {
         _ = guard.closed() => {}
-        () = asked_to_end(&mut terminate) => tokio::select! {
+        () = endings.next() => tokio::select! {
             ended = guard.shutdown() => ended?,
             // Whoever asks twice does not want to wait for what is in flight.
-            () = asked_to_end(&mut terminate) => return Ok(ExitCode::from(4)),
+            () = endings.next() => return Ok(ExitCode::from(4)),
         },
     }
     if let Some(listening) = listening {

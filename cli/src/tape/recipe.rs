@@ -72,8 +72,9 @@ impl Role {
     pub(crate) fn link(&self, url: Option<&str>, manner: &Manner) -> Result<Config, Failure> {
         let (name, version) = ("everlink", env!("CARGO_PKG_VERSION"));
         let mut config = match url {
-            Some(url) => Config::http(name, version, url)
-                .map_err(|error| usage(format!("{url} is no address of a server: {error}")))?,
+            Some(url) => Config::http(name, version, url).map_err(|error| {
+                usage(format!("--url: this is no address of a server: {error}"))
+            })?,
             None => Config::child(name, version),
         };
         match self {

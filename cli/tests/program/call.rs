@@ -1,33 +1,30 @@
-//! `everlink call`, and what its exit status says; `everlink inspect` beside it.
+//! `everlink call`: what its exit status says, what a person sees and answers, which options reach whom.
 
-use std::process::{Command, Output};
+use std::process::Command;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-const EVERLINK: &str = env!("CARGO_BIN_EXE_everlink");
-
-fn everlink(arguments: &[&str], server: &[&str]) -> Output {
-    let mut command = Command::new(EVERLINK);
-    command.args(arguments).arg("--").args(server);
-    command.output().expect("the program can be started")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::props::{Bouncer, EVERLINK, Note, SERVER, Terminal, everlink, is_there, text, until};
 
 #[test]
 fn the_exit_status_says_what_came_of_it() {
-    let server = [EVERLINK, "demo-server"];
-    let cases: [(&[&str], &[&str], i32, &str); 6] = [
+    let server = SERVER;
+    let cases: [(&[&str], &[&str], i32, &str); 7] = [
         (
             &["call", "echo", r#"{"message":"hello"}"#],
             &server,
             0,
             "hello",
         ),
+        (
+            &["call", "fail", r#"{"message":"sorry"}"#],
+            &server,
+            1,
+            "sorry",
+        ),
         (&["call", "no_such_tool"], &server, 3, "no_such_tool"),
-        (&["call", "echo", "{not json"], &server, 2, "no JSON"),
+        (&["call", "echo", "{not json"], &server, 2, "no JSON object"),
         (&["call", "echo", "--env", "NAME"], &server, 2, "NAME=VALUE"),
         (
             &["call", "echo", "--retries", "0"],
@@ -47,7 +44,7 @@ fn the_exit_status_says_what_came_of_it() {
 
 #[test]
 fn with_json_the_last_line_is_for_programs() {
-    let server = [EVERLINK, "demo-server"];
+    let server = SERVER;
     let output = everlink(&["call", "die", r#"{"how":"exit"}"#, "--json"], &server);
     let said = text(&output.stdout);
     let fact: Value = serde_json::from_str(said.trim_end()).expect("a line of JSON");
@@ -56,13 +53,126 @@ fn with_json_the_last_line_is_for_programs() {
 }
 
 #[test]
-fn inspect_says_who_the_server_is_and_what_it_offers() {
-    let output = everlink(&["inspect", "--json"], &[EVERLINK, "demo-server"]);
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{said}{}", text(&output.stderr));
-    let facts: Value = serde_json::from_str(said.trim_end()).expect("a line of JSON");
-    assert_eq!(facts["server"]["name"], "everlink-demo");
-    let tools = facts["tools"].as_array().expect("a list");
-    assert!(tools.iter().any(|tool| tool["name"] == "echo"), "{facts}");
-    assert_eq!(facts["prompts"], Value::Null, "they are not offered");
+fn a_person_sees_how_far_it_is_and_can_answer() {
+    let mut command = Command::new(EVERLINK);
+    command.args(["call", "ask", "--"]).args(SERVER);
+    let mut terminal = Terminal::start(&mut command);
+    terminal.shows("The server asks: What is your name?");
+    terminal.shows("name (text) [none]: ");
+    terminal.types("Ada\n");
+    terminal.shows("Send this? [Y/n] ");
+    terminal.types("\n");
+    let (screen, output) = terminal.end();
+    assert_eq!(output.status.code(), Some(0), "{screen}");
+    let answer = text(&output.stdout);
+    let answer: Value = serde_json::from_str(&answer).expect("what the tool was told");
+    assert_eq!(answer["action"], "accept", "{answer}");
+    assert_eq!(answer["content"]["name"], "Ada", "{answer}");
+
+    let mut command = Command::new(EVERLINK);
+    command.args(["call", "progress", r#"{"steps":4}"#, "--"]);
+    let (screen, output) = Terminal::start(command.args(SERVER)).end();
+    assert_eq!(text(&output.stdout), "4 steps\n");
+    assert!(screen.contains(" 100 % "), "{screen}");
+    assert!(screen.ends_with("\r\n"), "the bar ends: {screen:?}");
+}
+
+#[test]
+fn nobody_sees_a_bar_where_there_is_no_terminal() {
+    let output = everlink(&["call", "progress", r#"{"steps":4}"#], &SERVER);
+    assert_eq!(text(&output.stdout), "4 steps\n");
+    assert_eq!(text(&output.stderr), "");
+}
+
+/// At a terminal, too: whoever is asked something then need not answer.
+#[test]
+fn an_interrupted_call_is_cancelled_and_says_that_it_may_have_run() {
+    let note = Note::new("call-interrupted.pid");
+    let mut command = Command::new(EVERLINK);
+    command.args(["call", "ask", "--"]).args(note.server());
+    let mut terminal = Terminal::start(&mut command);
+    terminal.shows("name (text) [none]: ");
+    let server = note.pid();
+    terminal.signal(Signal::INT);
+    let (screen, output) = terminal.end();
+    assert_eq!(output.status.code(), Some(5), "{screen}");
+    assert!(screen.contains("may have run"), "{screen}");
+    until("the server is gone", || !is_there(server));
+}
+
+#[test]
+fn each_limit_is_its_own() {
+    let cases: [(&[&str], &str); 2] = [
+        (
+            &["call", "sleep", r#"{"ms":600000}"#, "--timeout", "0.3"],
+            "neither a reply nor progress came in time",
+        ),
+        (
+            &[
+                "call",
+                "progress",
+                r#"{"steps":600000,"ms":10}"#,
+                "--total-timeout",
+                "0.3",
+            ],
+            "took longer",
+        ),
+    ];
+    for (arguments, words) in cases {
+        let output = everlink(arguments, &SERVER);
+        let said = text(&output.stderr);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert!(matches!(output.status.code(), Some(4 | 5)), "{said}");
+    }
+}
+
+#[test]
+fn the_server_runs_where_and_with_what_it_is_told() {
+    let script = r#"echo "$NAME of $(pwd)" >&2; exit 1"#;
+    let options = [
+        "call",
+        "echo",
+        "--retries",
+        "0",
+        "--cwd",
+        "/",
+        "--env",
+        "NAME=Ada",
+    ];
+    let output = everlink(&options, &["sh", "-c", script]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("Ada of /\n"), "{said}");
+}
+
+#[test]
+fn secrets_reach_the_server_and_nobody_else() {
+    let bouncer = Bouncer::start();
+    let mut command = Command::new(EVERLINK);
+    command.args(["call", "echo", "--url", &bouncer.url]);
+    command.args(["--header", "X-Key: sesame-1", "--bearer-env", "THE_TOKEN"]);
+    let output = command.env("THE_TOKEN", "sesame-2").output();
+    let output = output.expect("it can be started");
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("wants credentials"), "{said}");
+    assert!(!said.contains("sesame"), "{said}");
+    let head = bouncer.head().to_lowercase();
+    assert!(head.contains("x-key: sesame-1\r\n"), "{head}");
+    assert!(head.contains("authorization: bearer sesame-2\r\n"));
+}
+
+#[test]
+fn a_result_that_cannot_be_printed_is_not_known() {
+    let Ok(full) = std::fs::File::create("/dev/full") else {
+        return;
+    };
+    let mut command = Command::new(EVERLINK);
+    command
+        .args(["call", "pid", "--"])
+        .args(SERVER)
+        .stdout(full);
+    let output = command.output().expect("it can be started");
+    assert_eq!(output.status.code(), Some(5));
+    assert!(text(&output.stderr).contains("standard output"));
 }

@@ -2,23 +2,22 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use everlink::{Config, Epoch};
+use everlink::{Config, Dialect, Epoch};
 use everlink_tokio::{Link, child, http};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-const EVERLINK: &str = env!("CARGO_BIN_EXE_everlink");
-
-/// Nothing takes so long, not even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::props::{Bouncer, EVERLINK, PATIENCE, SERVER, Terminal, everlink, is_there, text};
 
 #[tokio::test]
 async fn a_host_at_the_standard_streams_keeps_its_connection() {
@@ -46,7 +45,6 @@ async fn hosts_over_http_keep_theirs_and_the_status_tells() {
     let status = guard.told("status");
     let url = guard.told("listening");
     let before = get(&format!("{status}metrics"));
-    assert!(before.contains("\neverlink_upstream_ready 0\n"), "{before}");
     assert!(
         before.contains("\neverlink_downstream_answered_total 0\n"),
         "{before}"
@@ -164,6 +162,7 @@ fn where_it_listens_it_must_know_for_whom() {
     for (listen, hint) in [
         ("http://0.0.0.0:0/mcp", "--allow-host"),
         ("http://127.0.0.1/mcp", "port"),
+        ("http://127.0.0.1:99999/mcp", "up to 65535"),
         ("https://127.0.0.1:0/mcp", "http://"),
         ("nowhere", "http://"),
     ] {
@@ -173,6 +172,260 @@ fn where_it_listens_it_must_know_for_whom() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{listen}");
         assert!(said.contains(listen) && said.contains(hint), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_begun_is_said_at_once() {
+    let held = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let address = held.local_addr().expect("it has an address").to_string();
+    let url = format!("http://{address}/mcp");
+    let cases: [(&[&str], i32, &str); 3] = [
+        (&["--status", &address], 4, &address),
+        (&["--listen", &url], 4, &address),
+        (&["--allow-host", "shop"], 2, "--allow-host"),
+    ];
+    for (options, code, words) in cases {
+        let output = everlink(&[&["guard"], options].concat(), &SERVER);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{options:?}: {said}");
+        assert!(said.starts_with("everlink: "), "{said}");
+        assert!(said.contains(words), "{options:?}: {said}");
+    }
+}
+
+#[test]
+fn a_person_who_tries_it_out_is_told_what_it_is_for() {
+    let mut command = Command::new(EVERLINK);
+    command.args(["guard", "--"]).args(SERVER);
+    let mut terminal = Terminal::start(&mut command);
+    terminal.shows("the configuration of a host");
+    terminal.signal(Signal::TERM);
+    let (screen, output) = terminal.end();
+    assert_eq!(output.status.code(), Some(0), "{screen}");
+}
+
+#[tokio::test]
+async fn who_listens_has_a_server_before_anybody_comes() {
+    let mut guard = Running::start(
+        &["--listen", "http://127.0.0.1:0/mcp"],
+        &SERVER.map(PathBuf::from),
+    );
+    guard.told("listening");
+    guard.hears("upstream", "epoch 1 is ready");
+    assert_eq!(guard.terminate().code(), Some(0));
+}
+
+#[tokio::test]
+async fn hosts_share_the_server_and_have_sessions_of_their_own() {
+    let ports = [
+        "--listen",
+        "http://127.0.0.1:0/mcp",
+        "--status",
+        "127.0.0.1:0",
+    ];
+    let mut guard = Running::start(&ports, &SERVER.map(PathBuf::from));
+    let (status, url) = (guard.told("status"), guard.told("listening"));
+    let host = |name: &str| {
+        let mut config = Config::http(name, "1.0", &url).expect("an address");
+        config.dialect = Dialect::Legacy;
+        http::connect(config).expect("a runtime")
+    };
+    let (one, other) = (host("one"), host("other"));
+    assert_eq!(pid(&one).await, pid(&other).await);
+    let page = get(&status);
+    let (_, body) = page.split_once("\r\n\r\n").expect("a body");
+    let state: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(state["downstream"]["sessions"], 2, "{state}");
+    one.shutdown().await.expect("it is driven");
+    let said = other.call_tool("echo", json!({"message": "still"})).await;
+    assert_eq!(said.expect("a reply").text(), "still");
+    other.shutdown().await.expect("it is driven");
+    assert_eq!(guard.terminate().code(), Some(0));
+}
+
+/// As text: it must be told to nobody's harm.
+#[test]
+fn a_standard_error_that_nobody_reads_stops_nothing() {
+    let (full, unread) = UnixStream::pair().expect("a pair");
+    full.set_nonblocking(true).expect("it can be");
+    while (&full).write(&[b'.'; 4096]).is_ok() {}
+    full.set_nonblocking(false).expect("it can be");
+    let mut host = Host::start(Stdio::from(OwnedFd::from(full)), &[], &SERVER);
+    host.meets_and_calls();
+    assert_eq!(host.leaves().code(), Some(0));
+    drop(unread);
+
+    let (gone, reader) = UnixStream::pair().expect("a pair");
+    drop(reader);
+    let mut host = Host::start(Stdio::from(OwnedFd::from(gone)), &[], &SERVER);
+    host.meets_and_calls();
+    assert_eq!(host.leaves().code(), Some(0));
+
+    let script = r#"exec "$0" guard -- "$0" demo-server 2>&-"#;
+    let mut closed = Command::new("sh");
+    closed.args(["-c", script, EVERLINK]);
+    let mut host = Host::of(closed.stderr(Stdio::null()));
+    host.meets_and_calls();
+    assert_eq!(host.leaves().code(), Some(0));
+}
+
+#[test]
+fn a_host_that_talks_nonsense_is_served_all_the_same() {
+    let mut host = Host::start(Stdio::null(), &[], &SERVER);
+    for nonsense in [
+        "What?",
+        "{",
+        "[]",
+        "{\"jsonrpc\":\"2.0\"}",
+        "",
+        "\u{0}\u{7f}",
+    ] {
+        host.says(nonsense);
+    }
+    host.meets_and_calls();
+    assert_eq!(host.leaves().code(), Some(0));
+}
+
+#[test]
+fn a_host_that_does_not_listen_any_more_has_gone() {
+    let mut host = Host::start(Stdio::null(), &[], &SERVER);
+    host.meets_and_calls();
+    drop(host.hears.take());
+    host.says(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
+    assert_eq!(host.ended().code(), Some(0));
+}
+
+/// The call is answered although it was asked to end meanwhile.
+#[test]
+fn what_is_in_flight_has_a_while() {
+    let diary = Diary::new("drained");
+    let mut host = Host::start(Stdio::null(), &[], &diary.server());
+    host.meets_and_calls();
+    host.calls(7, "sleep", &json!({"ms": 300, "number": 7}));
+    let start = Instant::now();
+    while !diary.has(7) {
+        assert!(start.elapsed() < PATIENCE, "it does not run");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let guard = Pid::from_child(&host.process);
+    kill_process(guard, Signal::TERM).expect("it is there");
+    let reply = host.hears(7);
+    let text = &reply["result"]["content"][0]["text"];
+    assert_eq!(text, "slept for 300 ms", "{reply}");
+    assert_eq!(host.ended().code(), Some(0));
+}
+
+#[test]
+fn nobody_behind_waits_for_credentials_that_will_not_come() {
+    let bouncer = Bouncer::start();
+    let mut host = Host::start(Stdio::null(), &["--url", &bouncer.url], &[] as &[&str]);
+    host.meets();
+    host.calls(2, "echo", &json!({}));
+    let reply = host.hears(2);
+    assert_eq!(reply["result"]["isError"], true, "{reply}");
+    let text = reply["result"]["content"][0]["text"].to_string();
+    assert!(text.contains("wants credentials"), "{text}");
+    assert_eq!(host.leaves().code(), Some(0));
+}
+
+/// A host of few words at the standard streams of a guard, which is killed where it is left.
+struct Host {
+    process: Child,
+    says: Option<ChildStdin>,
+    hears: Option<BufReader<ChildStdout>>,
+}
+
+impl Host {
+    fn start(stderr: Stdio, options: &[&str], server: &[impl AsRef<std::ffi::OsStr>]) -> Host {
+        let mut guard = Command::new(EVERLINK);
+        guard.arg("guard").args(options).stderr(stderr);
+        if !server.is_empty() {
+            guard.arg("--").args(server);
+        }
+        Host::of(&mut guard)
+    }
+
+    fn of(guard: &mut Command) -> Host {
+        guard.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = guard.spawn().expect("it can be started");
+        let (says, hears) = (process.stdin.take(), process.stdout.take());
+        Host {
+            process,
+            says,
+            hears: hears.map(BufReader::new),
+        }
+    }
+
+    fn says(&mut self, line: &str) {
+        let mut stdin = self.says.as_ref().expect("it speaks");
+        writeln!(stdin, "{line}").expect("it is heard");
+    }
+
+    /// The answer to this request; whatever else is said is of no interest.
+    fn hears(&mut self, id: u64) -> Value {
+        let stdout = self.hears.as_mut().expect("it listens");
+        loop {
+            let mut line = String::new();
+            stdout.read_line(&mut line).expect("it is text");
+            let said: Value = serde_json::from_str(&line).expect("JSON");
+            if said["id"] == id {
+                return said;
+            }
+        }
+    }
+
+    fn calls(&mut self, id: u64, tool: &str, arguments: &Value) {
+        let params = json!({"name": tool, "arguments": arguments});
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        self.says(&call.to_string());
+    }
+
+    fn meets(&mut self) {
+        let params = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "host", "version": "1"},
+        });
+        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        self.says(&hello.to_string());
+        let reply = self.hears(1);
+        assert!(reply["result"]["serverInfo"].is_object(), "{reply}");
+        self.says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    }
+
+    fn meets_and_calls(&mut self) {
+        self.meets();
+        self.calls(2, "echo", &json!({"message": "hello"}));
+        let reply = self.hears(2);
+        assert_eq!(reply["result"]["content"][0]["text"], "hello", "{reply}");
+    }
+
+    fn leaves(&mut self) -> ExitStatus {
+        drop(self.says.take());
+        self.ended()
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        ended(&mut self.process)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn ended(process: &mut Child) -> ExitStatus {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = process.try_wait().expect("it is ours") {
+            return status;
+        }
+        assert!(start.elapsed() < PATIENCE, "it does not end");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -217,14 +470,17 @@ impl Running {
     }
 
     fn ended(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            if let Some(status) = self.process.try_wait().expect("it is ours") {
-                return status;
+        ended(&mut self.process)
+    }
+
+    /// Waits until this is told of this side.
+    fn hears(&self, side: &str, words: &str) {
+        loop {
+            let fact = self.told.recv_timeout(PATIENCE).expect("it is told");
+            if fact["side"] == side && fact["event"].as_str().is_some_and(|it| it.contains(words)) {
+                return;
             }
-            thread::sleep(Duration::from_millis(5));
         }
-        panic!("it does not end");
     }
 
     /// All else that it told until its end.
@@ -278,10 +534,6 @@ async fn pid(host: &Link) -> Pid {
     let pid = host.call_tool("pid", json!({})).await.expect("a reply");
     let pid = pid.text().parse().expect("a number");
     Pid::from_raw(pid).expect("a process")
-}
-
-fn is_there(pid: Pid) -> bool {
-    test_kill_process(pid).is_ok()
 }
 
 async fn until(what: &str, is_so: impl Fn() -> bool) {

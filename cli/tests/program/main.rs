@@ -1,6 +1,11 @@
-//! The program as people run it, a file for each command.
+//! The program as people run it, a file for each command. `props` is what they need: processes that are not left behind, a terminal, a server
+//! over HTTP that wants credentials.
 #![cfg(unix)]
 
 mod call;
 mod demo;
 mod guard;
+mod inspect;
+mod props;
+mod shell;
+mod watch;

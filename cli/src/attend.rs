@@ -1,0 +1,40 @@
+//! What is seen to while a link works: that nobody waits for credentials that will not come, or wonders why nothing happens. Knows no command.
+
+use everlink::client::{Ended, Event};
+use everlink_tokio::{Events, Guard, Link};
+
+use crate::shown::warn;
+
+/// What to do where credentials are wanted: there is nobody here who could be asked for others than those of the arguments.
+pub(crate) const NO_CREDENTIALS: &str =
+    "give it a token with --bearer-env VARIABLE, or a field with --header";
+
+/// So many attempts in a row may fail while a person waits for one thing to be done, if nothing else is said: that is about a second.
+pub(crate) const RETRIES: u32 = 2;
+
+/// Sees to a link for a person who waits for one thing to be done: says why that takes longer.
+pub(crate) async fn attend(mut events: Events<Event>, link: Link) {
+    let mut last_end = None;
+    while let Some(event) = events.recv().await {
+        match &*event {
+            Event::AuthRequired(_) => link.denied(NO_CREDENTIALS),
+            Event::Ended(ended) if ended.counted => last_end = Some(Ended::clone(ended)),
+            Event::Slow { .. } => warn(&event),
+            Event::Waiting { .. } => {
+                if let Some(ended) = last_end.take() {
+                    warn(&format_args!("{ended}\neverlink: trying again"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sees to the link behind a relay. What happens to it is told elsewhere.
+pub(crate) async fn attend_relay(mut events: Events<everlink::relay::Event>, guard: Guard) {
+    while let Some(event) = events.recv().await {
+        if let everlink::relay::Event::Upstream(Event::AuthRequired(_)) = &*event {
+            guard.denied(NO_CREDENTIALS);
+        }
+    }
+}

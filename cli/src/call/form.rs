@@ -1,0 +1,209 @@
+//! A form that a server wants to be filled in, put to the person at the terminal, line by line. Knows no link.
+
+use std::io::{self, BufRead, Write, stderr, stdin};
+
+use everlink::client::Ask;
+use everlink::{ErrorObject, Payload};
+use serde_json::{Map, Value, json};
+
+use crate::shown::in_line;
+
+/// Asks the person for each field, and whether it may be sent.
+pub(super) fn put(ask: &Ask) -> Result<Payload, ErrorObject> {
+    let params = ask.params.as_ref();
+    let params = params.and_then(|params| params.parse::<Value>().ok());
+    let params = params.unwrap_or_default();
+    let answer = Form(&params).fill(&mut stdin().lock(), &mut stderr());
+    // Where nobody can be asked any more, nobody has answered.
+    let answer = answer.unwrap_or_else(|_| json!({"action": "cancel"}));
+    Payload::of(&answer).map_err(|error| ErrorObject::new(-32603, error.to_string()))
+}
+
+/// What the server wants to know.
+struct Form<'a>(&'a Value);
+
+impl Form<'_> {
+    fn fill(&self, person: &mut dyn BufRead, screen: &mut dyn Write) -> io::Result<Value> {
+        let message = self.0["message"].as_str().unwrap_or("something");
+        writeln!(screen, "\nThe server asks: {}", in_line(message))?;
+        writeln!(screen, "(end of input, ctrl-D, cancels)")?;
+        let schema = &self.0["requestedSchema"];
+        let required = schema["required"].as_array();
+        let is_required =
+            |name: &str| required.is_some_and(|required| required.iter().any(|it| it == name));
+        let mut content = Map::new();
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let field = Field {
+                name,
+                schema: field,
+                is_required: is_required(name),
+            };
+            match field.fill(person, screen)? {
+                Filled::Cancelled => return Ok(json!({"action": "cancel"})),
+                Filled::With(value) => drop(content.insert(name.clone(), value)),
+                Filled::LeftOut => {}
+            }
+        }
+        write!(screen, "  Send this? [Y/n] ")?;
+        screen.flush()?;
+        Ok(match line(person)?.as_deref() {
+            None => json!({"action": "cancel"}),
+            Some("" | "y" | "Y" | "yes") => json!({"action": "accept", "content": content}),
+            Some(_) => json!({"action": "decline"}),
+        })
+    }
+}
+
+struct Field<'a> {
+    name: &'a str,
+    schema: &'a Value,
+    is_required: bool,
+}
+
+enum Filled {
+    Cancelled,
+    LeftOut,
+    With(Value),
+}
+
+impl Field<'_> {
+    /// Asks until the answer is one that the server can take.
+    fn fill(&self, person: &mut dyn BufRead, screen: &mut dyn Write) -> io::Result<Filled> {
+        let about = self.schema["description"].as_str();
+        let about = about.or(self.schema["title"].as_str());
+        let about = about.map(|about| format!(", {about}")).unwrap_or_default();
+        let default = self.schema.get("default");
+        let otherwise = match default {
+            Some(default) => format!(" [{default}]"),
+            None if self.is_required => String::new(),
+            None => " [none]".to_owned(),
+        };
+        let kind = self.kind();
+        let prompt = in_line(&format!("{} ({kind}){about}{otherwise}", self.name));
+        loop {
+            write!(screen, "  {prompt}: ")?;
+            screen.flush()?;
+            let Some(line) = line(person)? else {
+                return Ok(Filled::Cancelled);
+            };
+            match (line.as_str(), default) {
+                ("", Some(default)) => return Ok(Filled::With(default.clone())),
+                ("", None) if !self.is_required => return Ok(Filled::LeftOut),
+                (line, _) => match self.read(line) {
+                    Some(value) => return Ok(Filled::With(value)),
+                    None => writeln!(screen, "  This is not it: {}", in_line(&kind))?,
+                },
+            }
+        }
+    }
+
+    /// What it takes, in words.
+    fn kind(&self) -> String {
+        match (self.choices(), self.schema["type"].as_str()) {
+            (Some(choices), Some("array")) => format!("any of {}, with commas", choices.join(", ")),
+            (Some(choices), _) => format!("one of {}", choices.join(", ")),
+            (None, Some("boolean")) => "yes or no".to_owned(),
+            (None, Some("string") | None) => "text".to_owned(),
+            (None, Some(kind)) => kind.to_owned(),
+        }
+    }
+
+    /// What can be chosen from, if it is a choice: `enum`, or titled ones; of an array, those of its items.
+    fn choices(&self) -> Option<Vec<&str>> {
+        let schema = match self.schema.get("items") {
+            Some(items) => items,
+            None => self.schema,
+        };
+        let titled = schema.get("oneOf").or(schema.get("anyOf"));
+        let plain = schema.get("enum").and_then(Value::as_array);
+        let choices = match (plain, titled.and_then(Value::as_array)) {
+            (Some(plain), _) => plain.iter().filter_map(Value::as_str).collect(),
+            (None, Some(titled)) => titled
+                .iter()
+                .filter_map(|it| it["const"].as_str())
+                .collect(),
+            (None, None) => return None,
+        };
+        Some(choices)
+    }
+
+    /// What the person means, if it can be meant.
+    fn read(&self, line: &str) -> Option<Value> {
+        let word = line.trim();
+        match (self.choices(), self.schema["type"].as_str()) {
+            (Some(choices), Some("array")) => {
+                let mut words = word.split(',').map(str::trim);
+                let all: Vec<_> = words.clone().collect();
+                let is_fit = words.all(|word| choices.contains(&word));
+                is_fit.then(|| json!(all))
+            }
+            (Some(choices), _) => choices.contains(&word).then(|| json!(word)),
+            (None, Some("boolean")) => match word.to_ascii_lowercase().as_str() {
+                "y" | "yes" | "true" => Some(json!(true)),
+                "n" | "no" | "false" => Some(json!(false)),
+                _ => None,
+            },
+            (None, Some("integer")) => word.parse::<i64>().ok().map(Value::from),
+            (None, Some("number")) => {
+                let number = serde_json::from_str::<serde_json::Number>(word);
+                number.ok().map(Value::from)
+            }
+            (None, _) => Some(json!(line)),
+        }
+    }
+}
+
+/// What the person writes; nothing at the end of input.
+fn line(person: &mut dyn BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    let len = person.read_line(&mut line)?;
+    Ok((len > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(schema: &Value, lines: &str) -> (Value, String) {
+        let params = json!({"message": "Who?\x1b[2J", "requestedSchema": schema});
+        let mut screen = Vec::new();
+        let answer = Form(&params).fill(&mut lines.as_bytes(), &mut screen);
+        let screen = String::from_utf8(screen).expect("text");
+        (answer.expect("it can be asked"), screen)
+    }
+
+    #[test]
+    fn each_field_is_asked_for_until_it_fits() {
+        let schema = json!({
+            "properties": {
+                "age": {"type": "integer", "description": "in years"},
+                "colour": {"type": "string", "enum": ["red", "blue"]},
+                "likes": {"type": "array", "items": {"anyOf": [{"const": "a"}, {"const": "b"}]}},
+                "member": {"type": "boolean"},
+                "name": {"type": "string", "default": "Ada"},
+                "nick": {"type": "string"},
+            },
+            "required": ["age", "colour", "member"],
+        });
+        let lines = "\nold\n36\ngreen\nblue\na, b\nperhaps\nyes\n\n\n\n";
+        let (answer, screen) = filled(&schema, lines);
+        let content = json!({
+            "age": 36, "colour": "blue", "likes": ["a", "b"], "member": true, "name": "Ada",
+        });
+        assert_eq!(answer, json!({"action": "accept", "content": content}));
+        assert!(screen.contains("age (integer), in years: "), "{screen}");
+        assert!(screen.contains("colour (one of red, blue): "), "{screen}");
+        assert!(screen.contains("name (text) [\"Ada\"]: "), "{screen}");
+        assert_eq!(screen.matches("This is not it").count(), 4, "{screen}");
+        // A server writes only in its line.
+        assert!(!screen.contains('\x1b'), "{screen}");
+    }
+
+    #[test]
+    fn it_can_be_declined_and_cancelled() {
+        let schema = json!({"properties": {"name": {"type": "string"}}});
+        assert_eq!(filled(&schema, "Ada\nn\n").0["action"], "decline");
+        assert_eq!(filled(&schema, "Ada\n").0["action"], "cancel");
+        assert_eq!(filled(&schema, "").0["action"], "cancel");
+    }
+}

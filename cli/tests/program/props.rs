@@ -1,0 +1,288 @@
+//! What the tests of several commands need. Knows none of them.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+pub(crate) const EVERLINK: &str = env!("CARGO_BIN_EXE_everlink");
+
+/// Nothing takes so long, not even on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server with plain tools.
+pub(crate) const SERVER: [&str; 2] = [EVERLINK, "demo-server"];
+
+/// What the program says to these arguments, all of it, and how it ends.
+pub(crate) fn everlink(arguments: &[&str], server: &[&str]) -> Output {
+    let mut command = Command::new(EVERLINK);
+    command.args(arguments);
+    if !server.is_empty() {
+        command.arg("--").args(server);
+    }
+    command.output().expect("the program can be started")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits until it is so.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not in time");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A file that is not there at first, and not at the end.
+pub(crate) struct Note(pub(crate) PathBuf);
+
+impl Note {
+    pub(crate) fn new(name: &str) -> Note {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_file(&path);
+        Note(path)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().expect("it is text")
+    }
+
+    pub(crate) fn read(&self) -> String {
+        let bytes = fs::read(&self.0).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Which process wrote its number here, once it is whole.
+    pub(crate) fn pid(&self) -> Pid {
+        until("there is a process", || self.read().ends_with('\n'));
+        let last = self.read();
+        let last = last.lines().last().expect("a line");
+        Pid::from_raw(last.parse().expect("a number")).expect("a process")
+    }
+
+    /// The command of a server that writes down here which process it is.
+    pub(crate) fn server(&self) -> [String; 3] {
+        let path = self.path();
+        let script = format!("echo $$ >> '{path}'; exec '{EVERLINK}' demo-server");
+        ["sh".into(), "-c".into(), script]
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+pub(crate) fn is_there(pid: Pid) -> bool {
+    test_kill_process(pid).is_ok()
+}
+
+/// The program at work, line by line. Killed where it is left.
+pub(crate) struct Working {
+    pub(crate) process: Child,
+    lines: Receiver<String>,
+}
+
+impl Working {
+    /// Starts it and listens to its standard output.
+    pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(arguments: &[&str], server: &[S]) -> Working {
+        let mut process = Command::new(EVERLINK)
+            .args(arguments)
+            .arg("--")
+            .args(server)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it can be started");
+        let stdout = process.stdout.take().expect("it is piped");
+        let lines = lines_of(stdout);
+        Working { process, lines }
+    }
+
+    /// The next line with these words; those before it are of no interest.
+    pub(crate) fn line(&self, words: &str) -> String {
+        let mut heard = Vec::new();
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("nothing says `{words}`: {heard:#?}"));
+            if line.contains(words) {
+                return line;
+            }
+            heard.push(line);
+        }
+    }
+
+    /// All other lines until the end.
+    pub(crate) fn rest(&self) -> Vec<String> {
+        self.lines.iter().collect()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("it is there");
+    }
+
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().expect("it is ours") {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Lines as they come; what is no text is shown as well as it can be.
+fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        while stream.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
+            let text = String::from_utf8_lossy(&line);
+            if sender.send(text.trim_end().to_owned()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    lines
+}
+
+/// A terminal with the program at it, and a person in front.
+pub(crate) struct Terminal {
+    person: File,
+    process: Child,
+}
+
+impl Terminal {
+    /// Its standard input and error are the terminal; what it prints is read by a program.
+    pub(crate) fn start(command: &mut Command) -> Terminal {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&person).expect("it is ours");
+        unlockpt(&person).expect("it is ours");
+        let name = ptsname(&person, Vec::new()).expect("it has a name");
+        let flags = OFlags::RDWR | OFlags::NOCTTY;
+        let program = open(name.as_c_str(), flags, Mode::empty()).expect("it can be opened");
+        let stdin = program.try_clone().expect("a descriptor");
+        let process = command
+            .stdin(Stdio::from(stdin))
+            .stderr(Stdio::from(program))
+            .stdout(Stdio::piped())
+            .spawn();
+        // The command holds the program's end of the terminal: it must go for the end to be seen.
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        Terminal {
+            person: person.into(),
+            process: process.expect("it can be started"),
+        }
+    }
+
+    /// Reads until these words are on the screen.
+    pub(crate) fn shows(&mut self, words: &str) -> String {
+        let mut screen = Vec::new();
+        let mut byte = [0];
+        while !text(&screen).contains(words) {
+            let read = self.person.read(&mut byte);
+            let is_over = !matches!(read, Ok(1..));
+            assert!(!is_over, "`{words}` is not in {}", text(&screen));
+            screen.push(byte[0]);
+        }
+        text(&screen)
+    }
+
+    pub(crate) fn types(&mut self, line: &str) {
+        self.person
+            .write_all(line.as_bytes())
+            .expect("somebody reads");
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("it is there");
+    }
+
+    /// What else was on the screen, what was printed, and how it ended.
+    pub(crate) fn end(self) -> (String, Output) {
+        let (process, mut person) = (self.process, self.person);
+        let screen = thread::spawn(move || {
+            let mut screen = Vec::new();
+            // A terminal that nobody holds any more is an error to read.
+            let _ = person.read_to_end(&mut screen);
+            text(&screen)
+        });
+        let output = process.wait_with_output().expect("it ends");
+        (screen.join().expect("it is read"), output)
+    }
+}
+
+/// A server over HTTP that lets nobody in, and remembers how they asked.
+pub(crate) struct Bouncer {
+    pub(crate) url: String,
+    heads: Receiver<String>,
+}
+
+impl Bouncer {
+    pub(crate) fn start() -> Bouncer {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let address = listener.local_addr().expect("it has an address");
+        let (sender, heads) = channel();
+        thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                if sender.send(turn_away(socket)).is_err() {
+                    return;
+                }
+            }
+        });
+        let url = format!("http://{address}/mcp");
+        Bouncer { url, heads }
+    }
+
+    /// The head of the first request.
+    pub(crate) fn head(&self) -> String {
+        self.heads.recv_timeout(PATIENCE).expect("somebody came")
+    }
+}
+
+fn turn_away(socket: TcpStream) -> String {
+    let mut reader = BufReader::new(socket);
+    let (mut head, mut len) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).is_ok_and(|len| len > 2) {
+            if let Some((name, value)) = line.split_once(':') {
+                if name.eq_ignore_ascii_case("content-length") {
+                    len = value.trim().parse().unwrap_or(0);
+                }
+            }
+            head += &line;
+            continue;
+        }
+        break;
+    }
+    let mut body = vec![0; len];
+    let _ = reader.read_exact(&mut body);
+    let answer = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let _ = reader.into_inner().write_all(answer.as_bytes());
+    head
+}

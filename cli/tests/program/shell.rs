@@ -1,0 +1,171 @@
+//! The program as shells and readers see it: help, completions, the manual, what it says to those who ask for what cannot be meant.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::props::{EVERLINK, Note, SERVER, Terminal, everlink, text};
+
+/// All that people are to find.
+const COMMANDS: [&str; 8] = [
+    "call",
+    "completions",
+    "demo",
+    "guard",
+    "inspect",
+    "man",
+    "replay",
+    "watch",
+];
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let top = text(&everlink(&["--help"], &[]).stdout);
+    for command in COMMANDS {
+        assert!(top.contains(&format!("\n  {command} ")), "{command}: {top}");
+        for flag in ["-h", "--help"] {
+            let output = everlink(&[command, flag], &[]);
+            let help = text(&output.stdout);
+            assert!(output.status.success(), "{command} {flag}");
+            let (_, examples) = help.split_once("\nExamples:\n").expect(command);
+            assert!(
+                examples.contains(&format!("  everlink {command}")),
+                "{help}"
+            );
+        }
+    }
+}
+
+#[test]
+fn there_are_completions_for_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = everlink(&["completions", shell], &[]);
+        let script = text(&output.stdout);
+        assert!(output.status.success(), "{shell}");
+        for command in COMMANDS {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+        if shell == "bash" {
+            let note = Note::new("completions.bash");
+            fs::write(&note.0, &script).expect("there is room");
+            let checked = Command::new("bash").arg("-n").arg(&note.0).output();
+            let checked = checked.expect("there is a bash");
+            assert!(checked.status.success(), "{}", text(&checked.stderr));
+        }
+    }
+}
+
+#[test]
+fn the_manual_is_one_page_with_all_commands_and_their_options() {
+    let output = everlink(&["man"], &[]);
+    let page = text(&output.stdout);
+    assert!(output.status.success());
+    assert!(page.contains("\n.TH everlink 1 "), "{page}");
+    let sections: Vec<&str> = page.split("\n.SH ").collect();
+    for command in COMMANDS {
+        let title = format!("\"EVERLINK {}\"\n", command.to_uppercase());
+        let section = sections.iter().find(|section| section.starts_with(&title));
+        let section = section.unwrap_or_else(|| panic!("{command} is not in it"));
+        assert!(section.contains(".SS SYNOPSIS\n"), "{section}");
+        assert!(section.contains(".SS EXAMPLES\n"), "{section}");
+        if command == "guard" {
+            for option in ["listen", "status", "retries", "bearer\\-env", "cwd"] {
+                assert!(section.contains(&format!("\\-\\-{option}\\f")), "{section}");
+            }
+        }
+    }
+    assert!(!page.contains("demo\\-server"), "{page}");
+}
+
+#[test]
+fn who_asks_for_what_cannot_be_meant_is_told_what_to_do() {
+    let cases: [(&[&str], &[&str], &str); 16] = [
+        (&["guard"], &[], "`-- COMMAND ARGUMENTS...`"),
+        (&["call", "echo"], &[], "`--url URL`"),
+        (&["guard", "npx", "-y", "it"], &[], "after `--`"),
+        (&["watch", "--urk", "x"], &[], "'--url'"),
+        (&["inspect", "--url", "http://x"], &SERVER, "cannot be used"),
+        (&["inspect", "--url", "ftp://x/"], &[], "http://"),
+        // What is for the other kind of server is not silently forgotten.
+        (&["watch", "--header", "X-Key: 1"], &SERVER, "'--header"),
+        (&["watch", "--bearer-env", "PATH"], &SERVER, "'--bearer-env"),
+        (&["watch", "--cwd", "/", "--url", "http://x"], &[], "'--cwd"),
+        (
+            &["watch", "--env", "A=1", "--url", "http://x"],
+            &[],
+            "'--env",
+        ),
+        (&["call", "echo", "[1]"], &SERVER, "no JSON object"),
+        (
+            &["call", "echo", "--timeout", "-1"],
+            &SERVER,
+            "less than 0 seconds",
+        ),
+        (
+            &["call", "echo", "--total-timeout", "0"],
+            &SERVER,
+            "more than 0 seconds",
+        ),
+        (
+            &["call", "echo", "--keepalive", "soon"],
+            &SERVER,
+            "no number of seconds",
+        ),
+        (
+            &["inspect", "--header", "x", "--url", "http://x/"],
+            &[],
+            "Name: value",
+        ),
+        (
+            &["inspect", "--bearer-env", "NO_SUCH", "--url", "http://x/"],
+            &[],
+            "NO_SUCH",
+        ),
+    ];
+    for (arguments, server, hint) in cases {
+        let output = everlink(arguments, server);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(hint), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn whoever_stops_reading_has_read_enough() {
+    let commands: [&[&str]; 5] = [
+        &["man"],
+        &["completions", "zsh"],
+        &["inspect"],
+        &["call", "pid"],
+        &["watch"],
+    ];
+    for arguments in commands {
+        let mut command = Command::new(EVERLINK);
+        command.args(arguments);
+        if matches!(arguments[0], "inspect" | "call" | "watch") {
+            command.arg("--").args(SERVER);
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("it can be started");
+        drop(process.stdout.take());
+        let output = process.wait_with_output().expect("it ends");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+        assert_eq!(said, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    for (variable, is_coloured) in [("", true), ("1", false)] {
+        let mut command = Command::new(EVERLINK);
+        command
+            .args(["demo", "--seconds", "0"])
+            .env("NO_COLOR", variable);
+        let (screen, output) = Terminal::start(&mut command).end();
+        assert!(output.status.success(), "{screen}");
+        assert_eq!(screen.contains("\x1b[32m"), is_coloured, "{screen}");
+        assert!(screen.contains("is ready"), "{screen}");
+        assert!(!text(&output.stdout).contains('\x1b'));
+    }
+}
