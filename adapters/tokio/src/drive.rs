@@ -168,21 +168,21 @@ pub trait Handler: Send + Sync + 'static {
         &self,
         request: Request,
         context: everlink_handle::Context,
-    ) -> impl Future<Output = Result<impl Into<Response> + Send, ErrorObject>> + Send;
+    ) -> impl Future<Output = Result<Response, ErrorObject>> + Send;
 }
 
 impl<F, A, R> Handler for F
 where
     F: Fn(Request, everlink_handle::Context) -> A + Send + Sync + 'static,
     A: Future<Output = Result<R, ErrorObject>> + Send,
-    R: Into<Response> + Send,
+    R: Into<Response>,
 {
-    fn answer(
+    async fn answer(
         &self,
         request: Request,
         context: everlink_handle::Context,
-    ) -> impl Future<Output = Result<impl Into<Response> + Send, ErrorObject>> + Send {
-        self(request, context)
+    ) -> Result<Response, ErrorObject> {
+        self(request, context).await.map(Into::into)
     }
 }
 
@@ -199,6 +199,6 @@ async fn run(task: Task, handler: Arc<impl Handler>) {
         Poll::Pending => unwanted.as_mut().poll(cx).map(|()| None),
     });
     if let Some(outcome) = outcome.await {
-        answer.respond(outcome.map(Into::into));
+        answer.respond(outcome);
     }
 }
