@@ -161,13 +161,15 @@ impl Server {
         Err(ErrorObject::new(code::INVALID_PARAMS, text))
     }
 
-    /// S-VER-01: no such version here, but these.
+    /// S-VER-01: no such version here, but these. They are those that `server/discover` names: the client chooses one and asks again in the
+    /// same way, in which no version with a handshake can be had.
     pub(super) fn unsupported(&self, wanted: &str) -> ErrorObject {
         let text = quoting("version ", wanted, " is not spoken here");
         let mut buf = Vec::new();
         let mut data = Object::open(&mut buf);
-        let spoken = self.config.versions.iter().map(Version::as_str);
-        data.texts("supported", spoken);
+        let spoken = self.config.versions.iter();
+        let modern = spoken.filter(|version| version.era() == Era::Modern);
+        data.texts("supported", modern.map(Version::as_str));
         data.text("requested", &excerpt(wanted));
         data.close();
         let data = String::from_utf8(buf).ok();

@@ -48,7 +48,7 @@ pub use events::Events;
 pub use promise::{Gone, Pending};
 pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};
-pub use server::{Answer, AskError, Context, Service, ServiceOwner, Task};
+pub use server::{Answer, AskError, Context, Response, Service, ServiceOwner, Task};
 
 /// A number that no other link has, so that many links do not come back in step.
 fn chance() -> u64 {

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use everlink::client::{CallOptions, Event, FailureKind, Misuse, State};
 use everlink::protocol::{ServerCapabilities, code};
-use everlink::server::{self, Offer, Progress, Server};
+use everlink::server::{self, InputRequired, Offer, Progress, Server};
 use everlink::{
     Change, Config, Epoch, ErrorObject, ExitStatus, Input, Instant, Limit, List, Output, Payload,
+    Watch,
 };
 use everlink_handle::{CallError, Link, LinkOwner, Service, ServiceOwner, Task};
 use serde_json::json;
@@ -599,4 +600,73 @@ fn the_service_tells_when_it_is_over() {
     assert_eq!(world.service.state(), server::State::Closed);
     (_, world.host) = Service::new(server());
     now(closed).expect("it is over");
+}
+
+#[test]
+fn a_handler_can_answer_with_what_it_needs_first() {
+    let mut config = Config::child("handles", "1.0");
+    config.capabilities = config.capabilities.with_roots(false);
+    let mut world = World::with(config);
+    let mut events = world.link().events();
+    let call = world.link().call_tool("say", json!({}));
+    world.carry();
+    let input = InputRequired::new().and_ask("where", "roots/list", None);
+    world.tasks.remove(0).answer.require_input(input);
+    world.carry();
+    let mut heard = std::iter::from_fn(|| events.try_recv());
+    let ask = heard.find_map(|event| match &*event {
+        Event::Ask(ask) => Some(ask.ask),
+        _ => None,
+    });
+    let roots = r#"{"roots":[]}"#.parse().expect("it is JSON");
+    let answered = world.link().answer(ask.expect("the question"), Ok(roots));
+    world.carry();
+    now(answered)
+        .expect("the link is there")
+        .expect("it was asked");
+    let input = world.tasks[0].request.input.take();
+    let answers = input.and_then(|input| input.answers);
+    assert_eq!(
+        answers.expect("answers").as_str(),
+        r#"{"where":{"roots":[]}}"#
+    );
+    world.answer(Ok(text("here")));
+    assert_eq!(now(call).expect("a reply").text(), "here");
+}
+
+#[test]
+fn a_handler_that_asks_in_vain_says_what_its_client_would_have_to_declare() {
+    let mut world = World::new();
+    let call = world.link().call_tool("say", json!({}));
+    world.carry();
+    let asked = world.tasks[0].context.ask("roots/list", None);
+    world.carry();
+    let refused = now(asked).expect("the server is there");
+    world.answer(Err(refused.expect_err("roots were not declared").into()));
+    let CallError::Error(error) = now(call).expect_err("no result") else {
+        panic!("the server is alive");
+    };
+    assert_eq!(error.code, code::MISSING_REQUIRED_CLIENT_CAPABILITY);
+    let data = error.data.as_ref().expect("what is missing");
+    assert_eq!(data.as_str(), r#"{"requiredCapabilities":{"roots":{}}}"#);
+}
+
+#[test]
+fn a_handler_can_tell_all_clients_what_its_request_changed() {
+    let mut world = World::new();
+    drop(world.link().ready());
+    world.link().watch(Watch::lists());
+    let call = world.link().call_tool("say", json!({}));
+    world.carry();
+    let mut events = world.link().events();
+    let task = world.tasks.remove(0);
+    let published = task.context.service().publish(Change::List(List::Tools));
+    task.answer.give(Ok(text("done")));
+    world.carry();
+    now(published)
+        .expect("the server is there")
+        .expect("it is offered");
+    assert_eq!(now(call).expect("a reply").text(), "done");
+    let mut heard = std::iter::from_fn(|| events.try_recv());
+    assert!(heard.any(|event| matches!(*event, Event::Changed(Change::List(List::Tools)))));
 }

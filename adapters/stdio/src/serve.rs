@@ -7,14 +7,17 @@ use std::thread;
 use std::time::Duration;
 
 use everlink::server::{Config, Request, Server};
-use everlink::{ErrorObject, Input, Output, Payload, StreamId};
-use everlink_handle::{Context, Service, ServiceOwner};
+use everlink::{ErrorObject, Input, Output, StreamId};
+use everlink_handle::{Context, Response, Service, ServiceOwner};
 
 use crate::drive::Clock;
 use crate::system::Streams;
 use crate::workers::Workers;
 
 /// Serves the client at the standard streams of this process, with a function for its requests.
+///
+/// It returns a result ([`Payload`](everlink::Payload)), what it needs first ([`InputRequired`](everlink::server::InputRequired)), or a
+/// [`Response`] where it is now one and now the other.
 ///
 /// The function is called on a thread for each request that runs at the same time; a panic in it is answered with an error. From here on the
 /// standard streams are the server's own: what else reads standard input finds it empty, what else prints to standard output prints to
@@ -25,11 +28,12 @@ use crate::workers::Workers;
 /// # Errors
 ///
 /// When the system has no thread or descriptor left for it, or there are no standard streams.
-pub fn serve<F>(config: Config, function: F) -> io::Result<Service>
+pub fn serve<F, R>(config: Config, function: F) -> io::Result<Service>
 where
-    F: Fn(Request, Context) -> Result<Payload, ErrorObject> + Send + Sync + 'static,
+    F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
+    R: Into<Response>,
 {
-    serve_by::<Streams>(config, function)
+    serve_by::<Streams, _>(config, function)
 }
 
 /// Hands for the standard streams of this process.
@@ -49,9 +53,9 @@ pub(crate) trait Hands: Send + Sized + 'static {
     ) -> io::Result<()>;
 }
 
-pub(crate) fn serve_by<H: Hands>(
+pub(crate) fn serve_by<H: Hands, R: Into<Response>>(
     config: Config,
-    function: impl Fn(Request, Context) -> Result<Payload, ErrorObject> + Send + Sync + 'static,
+    function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
 ) -> io::Result<Service> {
     let most = config.limits.requests.max(1);
     let (service, owner) = Service::new(Server::new(config));

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use everlink::ErrorObject;
 use everlink::server::Request;
-use everlink::{ErrorObject, Payload};
-use everlink_handle::{Context, Task};
+use everlink_handle::{Context, Response, Task};
 
 /// As many threads are kept that have nothing to do.
 const SPARE: usize = 4;
@@ -17,7 +17,7 @@ pub(crate) struct Workers(Arc<Shop>);
 
 struct Shop {
     most: usize,
-    function: Box<dyn Fn(Request, Context) -> Result<Payload, ErrorObject> + Send + Sync>,
+    function: Box<dyn Fn(Request, Context) -> Result<Response, ErrorObject> + Send + Sync>,
     floor: Mutex<Floor>,
     news: Condvar,
 }
@@ -33,13 +33,13 @@ struct Floor {
 
 impl Workers {
     /// As many threads as this run the function at once; more tasks wait.
-    pub(crate) fn new(
+    pub(crate) fn new<R: Into<Response>>(
         most: usize,
-        function: impl Fn(Request, Context) -> Result<Payload, ErrorObject> + Send + Sync + 'static,
+        function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
     ) -> Workers {
         Workers(Arc::new(Shop {
             most,
-            function: Box::new(function),
+            function: Box::new(move |request, context| function(request, context).map(Into::into)),
             floor: Mutex::default(),
             news: Condvar::new(),
         }))
@@ -112,7 +112,7 @@ impl Shop {
         // What nobody wants any more by the time it is its turn is not begun.
         if !context.is_cancelled() {
             // A panic drops the answer, which tells the client that the server failed.
-            let run = AssertUnwindSafe(|| answer.give((self.function)(request, context)));
+            let run = AssertUnwindSafe(|| answer.respond((self.function)(request, context)));
             let _ = catch_unwind(run);
         }
     }

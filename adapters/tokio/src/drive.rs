@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use everlink::server::Request;
-use everlink::{Deadline, Epoch, ErrorObject, Input, Instant, Output, Payload, StreamId};
-use everlink_handle::{LinkOwner, ServiceOwner, Task};
+use everlink::{Deadline, Epoch, ErrorObject, Input, Instant, Output, StreamId};
+use everlink_handle::{LinkOwner, Response, ServiceOwner, Task};
 use tokio::runtime::Handle;
 use tokio::time::{Instant as Moment, Sleep, sleep_until};
 
@@ -156,7 +156,9 @@ pub(crate) fn clear(buf: &mut Vec<u8>) {
     buf.shrink_to(BUFFER);
 }
 
-/// What answers the requests of a server: an `async` function of the request and its context.
+/// What answers the requests of a server: an `async` function of the request and its context. It returns a result
+/// ([`Payload`](everlink::Payload)), what it needs first ([`InputRequired`](everlink::server::InputRequired)), or a [`Response`] where it is now
+/// one and now the other.
 ///
 /// It runs as a task of its own for each request, and is dropped where it waits when the answer is not wanted any more. Where it panics, the client
 /// is told that the server failed.
@@ -166,20 +168,21 @@ pub trait Handler: Send + Sync + 'static {
         &self,
         request: Request,
         context: everlink_handle::Context,
-    ) -> impl Future<Output = Result<Payload, ErrorObject>> + Send;
+    ) -> impl Future<Output = Result<Response, ErrorObject>> + Send;
 }
 
-impl<F, A> Handler for F
+impl<F, A, R> Handler for F
 where
     F: Fn(Request, everlink_handle::Context) -> A + Send + Sync + 'static,
-    A: Future<Output = Result<Payload, ErrorObject>> + Send,
+    A: Future<Output = Result<R, ErrorObject>> + Send,
+    R: Into<Response>,
 {
-    fn answer(
+    async fn answer(
         &self,
         request: Request,
         context: everlink_handle::Context,
-    ) -> impl Future<Output = Result<Payload, ErrorObject>> + Send {
-        self(request, context)
+    ) -> Result<Response, ErrorObject> {
+        self(request, context).await.map(Into::into)
     }
 }
 
@@ -196,6 +199,6 @@ async fn run(task: Task, handler: Arc<impl Handler>) {
         Poll::Pending => unwanted.as_mut().poll(cx).map(|()| None),
     });
     if let Some(outcome) = outcome.await {
-        answer.give(outcome);
+        answer.respond(outcome);
     }
 }

@@ -19,7 +19,8 @@ pub use drive::{Clock, Handler, Hands, drive};
 pub use everlink;
 pub use everlink_handle::{
     AskError, Asked, Call, CallError, Canceller, Context, Events, Gone, Guard, GuardOwner, Link,
-    LinkOwner, NotReady, Pending, Progress, Recorder, Service, Status, ToolResult, Upkeep,
+    LinkOwner, NotReady, Pending, Progress, Recorder, Response, Service, Status, ToolResult,
+    Upkeep,
 };
 
 pub use relay::{drive_relay, relay};

@@ -6,4 +6,4 @@ mod task;
 
 pub use owner::ServiceOwner;
 pub use service::Service;
-pub use task::{Answer, AskError, Context, Task};
+pub use task::{Answer, AskError, Context, Response, Task};

@@ -7,7 +7,7 @@ use std::task::Waker;
 use everlink::server::{Event, State};
 use everlink::{AskId, Deadline, Input, Instant, Output, Payload, RequestId, Server, StreamId};
 
-use super::service::{Conclusion, Desk, Errand};
+use super::service::{Conclusion, Desk, Errand, Service};
 use super::task::{AskError, Flag, Task, internal};
 use crate::mailbox::{Duty, Inbox};
 use crate::promise::{Promise, lock};
@@ -140,7 +140,8 @@ impl ServiceOwner {
         match event {
             Event::Request(request) => {
                 let id = request.request;
-                let (task, cancelled) = Task::new(request, self.inbox.mail());
+                let service = Service::of(Arc::clone(self.inbox.mail()), Arc::clone(&self.desk));
+                let (task, cancelled) = Task::new(request, service);
                 self.running.insert(id, cancelled);
                 return Some(task);
             }

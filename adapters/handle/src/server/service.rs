@@ -61,6 +61,15 @@ impl Service {
         (Service { mail, desk }, owner)
     }
 
+    /// The same server, for who has the parts of a handle to it.
+    pub(super) const fn of(mail: Arc<ServiceMail>, desk: Arc<Desk>) -> Service {
+        Service { mail, desk }
+    }
+
+    pub(super) const fn mail(&self) -> &Arc<ServiceMail> {
+        &self.mail
+    }
+
     /// Where the server stands.
     #[must_use]
     pub fn state(&self) -> State {

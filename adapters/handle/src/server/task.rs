@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use everlink::protocol::{LogLevel, code};
-use everlink::server::{InputRequired, Misuse, Progress, Request, Unanswered};
+use everlink::server::{InputRequired, Misuse, Progress, Request, Unanswered, missing_capability};
 use everlink::{ErrorObject, Payload, RequestId};
 
-use super::service::{Conclusion, Errand, ServiceMail};
-use crate::promise::{Pending, lock, promise, wait};
+use super::service::{Conclusion, Errand, Service, ServiceMail};
+use crate::promise::{Gone, Pending, lock, promise, wait};
 
 /// A request that the program is to answer.
 pub struct Task {
@@ -27,18 +27,18 @@ pub struct Task {
 
 impl Task {
     /// The task for this request, and what is raised when it is not wanted any more.
-    pub(super) fn new(request: Request, mail: &Arc<ServiceMail>) -> (Task, Arc<Flag>) {
+    pub(super) fn new(request: Request, service: Service) -> (Task, Arc<Flag>) {
         let cancelled = Arc::<Flag>::default();
         let task = Task {
-            context: Context {
-                request: request.request,
-                mail: Arc::clone(mail),
-                cancelled: Arc::clone(&cancelled),
-            },
             answer: Answer {
                 request: request.request,
-                mail: Arc::clone(mail),
+                mail: Arc::clone(service.mail()),
                 is_given: false,
+            },
+            context: Context {
+                request: request.request,
+                service,
+                cancelled: Arc::clone(&cancelled),
             },
             request,
         };
@@ -63,19 +63,22 @@ pub struct Answer {
 impl Answer {
     /// Answers.
     pub fn give(self, answer: Result<Payload, ErrorObject>) {
-        self.conclude(match answer {
-            Ok(result) => Conclusion::Respond(result),
-            Err(error) => Conclusion::Fail(error),
-        });
+        self.respond(answer.map(Response::Result));
     }
 
     /// Answers with what is needed of a modern client first, and forgets the request; see [`Server::require_input`](everlink::Server::require_input).
     pub fn require_input(self, input: InputRequired) {
-        self.conclude(Conclusion::Require(input));
+        self.respond(Ok(Response::Input(input)));
     }
 
-    fn conclude(mut self, conclusion: Conclusion) {
+    /// Answers with the one or the other.
+    pub fn respond(mut self, answer: Result<Response, ErrorObject>) {
         self.is_given = true;
+        let conclusion = match answer {
+            Ok(Response::Input(input)) => Conclusion::Require(input),
+            Ok(Response::Result(result)) => Conclusion::Respond(result),
+            Err(error) => Conclusion::Fail(error),
+        };
         self.mail.send(Errand::Conclude(self.request, conclusion));
     }
 }
@@ -96,39 +99,71 @@ impl fmt::Debug for Answer {
     }
 }
 
+/// What is said to a request, where that is no error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Response {
+    /// What is needed of a modern client first; the request is forgotten. See [`Server::require_input`](everlink::Server::require_input).
+    Input(InputRequired),
+    /// The result.
+    Result(Payload),
+}
+
+impl From<InputRequired> for Response {
+    fn from(input: InputRequired) -> Response {
+        Response::Input(input)
+    }
+}
+
+impl From<Payload> for Response {
+    fn from(result: Payload) -> Response {
+        Response::Result(result)
+    }
+}
+
 /// What a handler can do for its request while it runs.
 #[derive(Clone)]
 pub struct Context {
     request: RequestId,
-    mail: Arc<ServiceMail>,
+    service: Service,
     cancelled: Arc<Flag>,
 }
 
 impl Context {
+    /// The server that the request was made to: what a request changes can be published there.
+    #[must_use]
+    pub const fn service(&self) -> &Service {
+        &self.service
+    }
+
     /// Tells the client how far it is, if it asked to be told.
     pub fn progress(&self, progress: Progress) {
         let request = self.request;
         // A request that is over needs no progress.
-        self.mail
+        self.service
+            .mail()
             .verb(move |server, now| drop(server.progress(now, request, progress)));
     }
 
     /// Logs something for this request, if its client wants to hear of that.
     pub fn log(&self, level: LogLevel, logger: Option<&str>, data: Payload) {
         let (request, logger) = (self.request, logger.map(Box::<str>::from));
-        self.mail.verb(move |server, now| {
+        self.service.mail().verb(move |server, now| {
             drop(server.log(now, Some(request), level, logger.as_deref(), data));
         });
     }
 
     /// Asks the client something that is needed for the request.
+    ///
+    /// Where it has no answer, a handler that cannot do without passes that on: `context.ask(method, params).await??`. Its client is told what it
+    /// would have to declare, if that is the reason (S-META-09).
     pub fn ask(
         &self,
         method: impl Into<Cow<'static, str>>,
         params: Option<Payload>,
     ) -> Pending<Result<Payload, AskError>> {
         let (promise, pending) = promise();
-        self.mail.send(Errand::Ask {
+        self.service.mail().send(Errand::Ask {
             request: self.request,
             method: method.into(),
             params,
@@ -240,6 +275,24 @@ impl fmt::Display for AskError {
 }
 
 impl std::error::Error for AskError {}
+
+/// What the client of a request is told that cannot do without the answer.
+impl From<AskError> for ErrorObject {
+    fn from(error: AskError) -> ErrorObject {
+        let missing = match &error {
+            AskError::Misuse(Misuse::Unaskable { why, .. })
+            | AskError::Unanswered(Unanswered::Unaskable(why)) => why.missing(),
+            AskError::Misuse(_) | AskError::Unanswered(_) => None,
+        };
+        missing.map_or_else(|| internal(error.to_string()), missing_capability)
+    }
+}
+
+impl From<Gone> for ErrorObject {
+    fn from(gone: Gone) -> ErrorObject {
+        internal(gone.to_string())
+    }
+}
 
 /// The server is to blame.
 pub(super) fn internal(text: impl Into<String>) -> ErrorObject {

@@ -22,7 +22,7 @@ mod for_tests {
 
     use everlink::server::{self, Request};
     use everlink::{Config, ErrorObject, Payload};
-    use everlink_handle::{Context, Link, Service};
+    use everlink_handle::{Context, Link, Response, Service};
 
     /// As [`connect`](crate::connect), with these hands.
     ///
@@ -38,10 +38,11 @@ mod for_tests {
     /// # Errors
     ///
     /// As there.
-    pub fn serve<F>(config: server::Config, function: F) -> io::Result<Service>
+    pub fn serve<F, R>(config: server::Config, function: F) -> io::Result<Service>
     where
-        F: Fn(Request, Context) -> Result<Payload, ErrorObject> + Send + Sync + 'static,
+        F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
+        R: Into<Response>,
     {
-        crate::serve::serve_by::<super::Streams>(config, function)
+        crate::serve::serve_by::<super::Streams, _>(config, function)
     }
 }

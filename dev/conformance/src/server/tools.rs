@@ -1,0 +1,313 @@
+//! The tools, and what each of them does. Those that want something of their client first are in `rounds`, those that take their time in `tasks`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everlink::protocol::{ClientFeature, LogLevel};
+use everlink::server::{Progress, missing_capability};
+use everlink::{Change, ErrorObject, List};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::media::{picture, resource, sound};
+use super::resources::WATCHED;
+use super::rounds::{self, one_field, prompting};
+use super::tasks::{self, Tasks};
+use super::{Order, Said, payload, result, text};
+
+/// As long as a tool takes for each of its steps.
+const STEP: Duration = Duration::from_millis(50);
+
+pub(super) fn list() -> Value {
+    let plain = [
+        ("test_simple_text", "Says something"),
+        ("test_image_content", "Shows a picture"),
+        ("test_audio_content", "Plays a sound"),
+        ("test_embedded_resource", "Brings a resource along"),
+        (
+            "test_multiple_content_types",
+            "Says something, shows a picture and brings a resource along",
+        ),
+        ("test_tool_with_logging", "Logs what it does"),
+        ("test_tool_with_progress", "Tells how far it is"),
+        ("test_error_handling", "Fails, always"),
+        (
+            "test_reconnection",
+            "Lets go of its client, who comes back for the result",
+        ),
+        (
+            "test_elicitation_sep1034_defaults",
+            "Asks the user with a form that is filled in already",
+        ),
+        (
+            "test_elicitation_sep1330_enums",
+            "Asks the user to choose, in every way there is",
+        ),
+        ("test_missing_capability", "Needs a client with a model"),
+        (
+            "test_streaming_elicitation",
+            "Tells how far it is, and then asks the user",
+        ),
+        (
+            "test_logging_tool",
+            "Logs one line, for who wants to hear it",
+        ),
+        (
+            "test_trigger_tool_change",
+            "Says that the list of tools changed",
+        ),
+        (
+            "test_trigger_prompt_change",
+            "Says that the list of prompts changed",
+        ),
+        (
+            "test_trigger_resource_update",
+            "Says that the watched resource changed",
+        ),
+        (
+            "test_input_required_result_elicitation",
+            "Wants a name of the user first",
+        ),
+        (
+            "test_input_required_result_sampling",
+            "Wants some words of the client's model first",
+        ),
+        (
+            "test_input_required_result_list_roots",
+            "Wants the roots of the client first",
+        ),
+        (
+            "test_input_required_result_multiple_inputs",
+            "Wants all three first",
+        ),
+        (
+            "test_input_required_result_capabilities",
+            "Wants first whatever the client can give",
+        ),
+        (
+            "test_input_required_result_request_state",
+            "Wants a word of the user first",
+        ),
+        (
+            "test_input_required_result_tampered_state",
+            "Wants a word of the user first, for the question that it asked",
+        ),
+        (
+            "test_input_required_result_multi_round",
+            "Wants a name of the user first, and then a colour",
+        ),
+    ];
+    let plain = plain.map(|(name, description)| tool(name, description, json!({"type": "object"})));
+    let others = [
+        tool(
+            "test_sampling",
+            "Asks the client's model",
+            one_text("prompt"),
+        ),
+        tool("test_elicitation", "Asks the user", one_text("message")),
+        tool(
+            "test_repeated_argument",
+            "Says where it is, which the client repeats in a field",
+            repeated(),
+        ),
+        tool(
+            "json_schema_2020_12_tool",
+            "Takes arguments that it takes many words to describe",
+            wordy(),
+        ),
+    ];
+    let tools: Vec<_> = plain
+        .into_iter()
+        .chain(others)
+        .chain(tasks::list())
+        .collect();
+    json!({"tools": tools})
+}
+
+pub(super) fn tool(name: &str, description: &str, schema: Value) -> Value {
+    json!({"name": name, "description": description, "inputSchema": schema})
+}
+
+pub(super) async fn call(order: Order, tasks: &Arc<Tasks>) -> Said {
+    let context = &order.context;
+    match &*order.name {
+        "test_simple_text" => text("This is a simple text."),
+        "test_image_content" => result(json!({"content": [picture()]})),
+        "test_audio_content" => result(json!({"content": [sound()]})),
+        "test_embedded_resource" => {
+            let words = "This is what the resource holds.";
+            let resource = resource("test://embedded-resource", "text/plain", words);
+            result(json!({"content": [resource]}))
+        }
+        "test_multiple_content_types" => {
+            let words = json!({"type": "text", "text": "There is more than this:"});
+            let data = json!({"test": "data", "value": 123}).to_string();
+            let resource = resource("test://mixed-content-resource", "application/json", &data);
+            result(json!({"content": [words, picture(), resource]}))
+        }
+        "test_tool_with_logging" => {
+            log(&order, "It has begun.")?;
+            sleep(STEP).await;
+            log(&order, "It goes on.")?;
+            sleep(STEP).await;
+            log(&order, "It is done.")?;
+            text("It was logged.")
+        }
+        "test_tool_with_progress" => {
+            context.progress(Progress::new(0.0).of(100.0));
+            sleep(STEP).await;
+            context.progress(Progress::new(50.0).of(100.0));
+            sleep(STEP).await;
+            context.progress(Progress::new(100.0).of(100.0));
+            text("It is done.")
+        }
+        "test_error_handling" => {
+            let content = json!({"type": "text", "text": "This tool fails, always."});
+            result(json!({"content": [content], "isError": true}))
+        }
+        "test_reconnection" => {
+            // HANGUP
+            sleep(2 * STEP).await;
+            text("Here you are again.")
+        }
+        "test_sampling" => {
+            let prompt = prompting(order.argument("prompt"));
+            let answer = order.ask("sampling/createMessage", prompt).await?;
+            let words = answer["content"]["text"].as_str();
+            text(format!("LLM response: {}", words.unwrap_or_default()))
+        }
+        "test_elicitation" => {
+            let mut form = one_field(order.argument("message"), "username", "string");
+            form["requestedSchema"]["properties"]["email"] = json!({"type": "string"});
+            elicit(&order, form).await
+        }
+        "test_elicitation_sep1034_defaults" => elicit(&order, filled_in()).await,
+        "test_elicitation_sep1330_enums" => elicit(&order, choices()).await,
+        "test_missing_capability" => {
+            if !order.peer.capabilities.declares(ClientFeature::Sampling) {
+                return Err(missing_capability(ClientFeature::Sampling));
+            }
+            text("The client has a model.")
+        }
+        "test_streaming_elicitation" => {
+            context.progress(Progress::new(1.0).of(2.0));
+            elicit(&order, one_field("Shall it go on?", "ok", "boolean")).await
+        }
+        "test_logging_tool" => {
+            log(&order, "It was called.")?;
+            text("It was logged.")
+        }
+        "test_trigger_tool_change" => publish(&order, Change::List(List::Tools)).await,
+        "test_trigger_prompt_change" => publish(&order, Change::List(List::Prompts)).await,
+        "test_trigger_resource_update" => {
+            publish(
+                &order,
+                Change::Resource {
+                    uri: WATCHED.into(),
+                },
+            )
+            .await
+        }
+        "test_repeated_argument" => text(format!("It is in {}.", order.argument("region"))),
+        "json_schema_2020_12_tool" => text(order.arguments.to_string()),
+        name if tasks::is_one(name) => tasks::call(order, tasks).await,
+        _ => rounds::call(order).await,
+    }
+}
+
+fn log(order: &Order, words: &str) -> Result<(), ErrorObject> {
+    let words = payload(&words.into())?;
+    order
+        .context
+        .log(LogLevel::Info, Some("conformance"), words);
+    Ok(())
+}
+
+async fn elicit(order: &Order, form: Value) -> Said {
+    let answer = order.ask("elicitation/create", form).await?;
+    text(format!(
+        "The user says {}: {}",
+        answer["action"], answer["content"]
+    ))
+}
+
+async fn publish(order: &Order, change: Change) -> Said {
+    let published = order.context.service().publish(change).await?;
+    published.map_err(super::internal)?;
+    text("All who want to know are told.")
+}
+
+fn one_text(name: &str) -> Value {
+    json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]})
+}
+
+fn repeated() -> Value {
+    let region = json!({"type": "string", "x-mcp-header": "Region"});
+    json!({"type": "object", "properties": {"region": region}})
+}
+
+/// A schema with all that an implementation might lose on the way.
+fn wordy() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": {"address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }},
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"},
+            "email": {"type": "string"},
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": false,
+    })
+}
+
+/// A form with a default of every kind.
+fn filled_in() -> Value {
+    json!({"message": "Is this right?", "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "default": "John Doe"},
+            "age": {"type": "integer", "default": 30},
+            "score": {"type": "number", "default": 95.5},
+            "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+            "verified": {"type": "boolean", "default": true},
+        },
+    }})
+}
+
+/// A form with a choice of every kind.
+fn choices() -> Value {
+    let titled = |values: [(&str, &str); 3]| {
+        values.map(|(value, title)| json!({"const": value, "title": title}))
+    };
+    let options = ["option1", "option2", "option3"];
+    let single = [
+        ("value1", "The first"),
+        ("value2", "The second"),
+        ("value3", "The third"),
+    ];
+    json!({"message": "Which do you take?", "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "untitledSingle": {"type": "string", "enum": options},
+            "titledSingle": {"type": "string", "oneOf": titled(single)},
+            "legacyEnum": {
+                "type": "string",
+                "enum": ["opt1", "opt2", "opt3"],
+                "enumNames": ["The first", "The second", "The third"],
+            },
+            "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
+            "titledMulti": {"type": "array", "items": {"anyOf": titled(single)}},
+        },
+    }})
+}
