@@ -1,0 +1,53 @@
+//! What the client says when its server asks something. There is no person and no model here: a form is sent back as it was filled in
+//! beforehand, and a model says one thing.
+
+use everlink::client::Ask;
+use everlink::{ErrorObject, Payload};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The answer to a question.
+///
+/// # Errors
+///
+/// That there is none.
+pub fn answer(ask: &Ask) -> Result<Payload, ErrorObject> {
+    let answer = match &*ask.method {
+        "elicitation/create" => accept(ask.params.as_ref())?,
+        "roots/list" => json!({ "roots": [] }),
+        "sampling/createMessage" => json!({
+            "role": "assistant",
+            "content": { "type": "text", "text": "So be it." },
+            "model": "none",
+        }),
+        other => {
+            return Err(ErrorObject::new(
+                -32601,
+                format!("there is no `{other}` here"),
+            ));
+        }
+    };
+    Payload::of(&answer).map_err(|error| ErrorObject::new(-32603, error.to_string()))
+}
+
+/// A form, accepted as it is: each field has the value that it had by default, if it had one.
+fn accept(params: Option<&Payload>) -> Result<Value, ErrorObject> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Form {
+        requested_schema: Schema,
+    }
+    #[derive(Deserialize)]
+    struct Schema {
+        properties: Map<String, Value>,
+    }
+    let form = params.map(Payload::parse::<Form>);
+    let Some(Ok(form)) = form else {
+        return Err(ErrorObject::new(-32602, "this is no form"));
+    };
+    let fields = form.requested_schema.properties.into_iter();
+    let filled: Map<String, Value> = fields
+        .filter_map(|(name, mut field)| Some((name, field.get_mut("default")?.take())))
+        .collect();
+    Ok(json!({ "action": "accept", "content": filled }))
+}
