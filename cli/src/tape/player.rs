@@ -1,8 +1,7 @@
 //! Puts the lines of a recording to a machine that is set up in the same way, and gives what it tells. Writes nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
-use std::io::{BufReader, Lines};
+use std::iter;
 use std::path::Path;
 
 use everlink::client::{self, Client};
@@ -12,13 +11,14 @@ use everlink::{AskId, CallId, Epoch, Input, Instant, Output, Payload, StreamId};
 use everlink_tokio::{Asked, Upkeep};
 
 use super::line::{self, Bytes, Heard, Line, What, faults, list, request, response, wish};
-use super::recipe::{Recipe, Role};
+use super::recipe::{Lines, Recipe, Role};
+use super::veil::Seal;
 use super::{OURS, brief};
 use crate::Failure;
 
 /// A machine that lives again.
 pub(crate) struct Player {
-    lines: Lines<BufReader<File>>,
+    lines: Lines,
     /// How many lines were read.
     line: usize,
     machine: Machine,
@@ -43,6 +43,45 @@ struct Named {
     epochs: HashMap<u64, Epoch>,
     /// The sessions that were given to hosts in front.
     sessions: Vec<String>,
+    /// The states that were given to hosts in front, where they are others than then.
+    seals: Option<Seals>,
+}
+
+/// States that are sealed in another way than when it was recorded.
+#[derive(Default)]
+struct Seals {
+    /// The proof of each, by how it begins.
+    proofs: HashMap<Vec<u8>, Vec<u8>>,
+    given: HashMap<StreamId, Seal>,
+    heard: HashMap<StreamId, Seal>,
+}
+
+impl Seals {
+    /// Looks for states in what is given to a host.
+    fn give(&mut self, stream: StreamId, bytes: &[u8]) {
+        let seal = self.given.entry(stream).or_default();
+        for byte in bytes {
+            match seal.next(*byte) {
+                Some(0) => drop(self.proofs.insert(seal.begins().to_vec(), vec![*byte])),
+                Some(_) => self
+                    .proofs
+                    .entry(seal.begins().to_vec())
+                    .or_default()
+                    .push(*byte),
+                None => {}
+            }
+        }
+    }
+
+    /// Puts the proofs of now into what was heard of a host then.
+    fn hear(&mut self, stream: StreamId, bytes: &mut [u8]) {
+        let seal = self.heard.entry(stream).or_default();
+        for byte in bytes {
+            let at = seal.next(*byte);
+            let proof = at.and_then(|at| self.proofs.get(seal.begins())?.get(at));
+            *byte = *proof.unwrap_or(byte);
+        }
+    }
 }
 
 /// Something that was told again.
@@ -67,14 +106,17 @@ impl Player {
     pub(crate) fn open(path: &Path) -> Result<(Recipe, Player), Failure> {
         let (recipe, lines) = Recipe::read(path)?;
         let link = recipe.link()?;
+        let mut has_key = false;
         let machine = match &recipe.role {
             Role::Guard { .. } => {
-                // It stands at the end; where that is missing, what was sealed cannot be opened, and the difference is told.
-                let (_, lines) = Recipe::read(path)?;
-                let keys = lines.map_while(Result::ok);
-                let keys = keys.filter(|line| line.starts_with(r#"{"key":"#));
-                let key = keys.filter_map(|line| serde_json::from_str::<Line>(&line).ok()?.key);
-                let config = recipe.role.relay(link, key.last().unwrap_or_default());
+                // It stands at the end, if the recording has one.
+                let (_, mut lines) = Recipe::read(path)?;
+                let lines = iter::from_fn(|| lines.next().ok().flatten());
+                let keys = lines.filter(|line| line.starts_with(br#"{"key":"#));
+                let key = keys.filter_map(|line| serde_json::from_slice::<Line>(&line).ok()?.key);
+                let key = key.last();
+                has_key = key.is_some();
+                let config = recipe.role.relay(link, key.unwrap_or_default());
                 Machine::Relay(Box::new(Relay::new(config)))
             }
             Role::Call { .. } | Role::Demo | Role::Inspect | Role::Watch => {
@@ -85,7 +127,11 @@ impl Player {
             lines,
             line: 1,
             machine,
-            named: Named::default(),
+            named: Named {
+                // Without payloads, what was sealed is about something else, too.
+                seals: (recipe.redacted || !has_key).then(Seals::default),
+                ..Named::default()
+            },
             is_redacted: recipe.redacted,
             now: Instant::ZERO,
             expected: VecDeque::new(),
@@ -99,16 +145,11 @@ impl Player {
         mut self,
         mut tell: impl FnMut(Instant, &Played),
     ) -> Result<Verdict, Failure> {
-        while let Some(text) = self.lines.next() {
-            self.line += 1;
+        while let Some(text) = self.next()? {
             let line = self.line;
-            let text = text.map_err(|error| format!("line {line} cannot be read: {error}"))?;
-            let step = match serde_json::from_str(&text) {
+            let step = match serde_json::from_slice(&text) {
                 Ok(step) => step,
-                Err(_) if self.lines.next().is_none() => {
-                    self.verdict.breaks_off = true;
-                    break;
-                }
+                Err(_) if self.verdict.breaks_off => break,
                 Err(error) => {
                     return Err(format!("line {line} is no line of a recording: {error}").into());
                 }
@@ -120,12 +161,18 @@ impl Player {
                 return Ok(self.verdict);
             }
         }
-        if let Some((line, text)) = self.expected.pop_front() {
-            self.differs(format!(
-                "line {line}: what was told then was not told this time: {text}"
-            ));
-        }
+        // What is told is written down before the poll that told it.
+        self.verdict.breaks_off |= !self.expected.is_empty();
         Ok(self.verdict)
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        self.line += 1;
+        let line = self.line;
+        let text = self.lines.next();
+        let text = text.map_err(|error| format!("line {line} cannot be read: {error}"))?;
+        self.verdict.breaks_off |= text.as_ref().is_some_and(|text| !text.ends_with(b"\n"));
+        Ok(text)
     }
 
     fn differs(&mut self, how: String) {
@@ -150,10 +197,22 @@ impl Player {
         if let Some(text) = line.told {
             self.expected.push_back((self.line, text));
         }
-        for _ in 0..line.polled.unwrap_or_default() {
-            if let Some(played) = self.poll() {
-                self.compare(&played);
-                tell(self.now, &played);
+        if let Some(polls) = line.polled {
+            // A recording may say any number: where nothing comes out any more, nothing will.
+            for _ in 0..polls {
+                let Some(output) = self.poll() else {
+                    break;
+                };
+                if let Some(played) = output {
+                    self.compare(&played);
+                    tell(self.now, &played);
+                }
+            }
+            let left = self.expected.drain(..).next();
+            if let Some((line, text)) = left {
+                self.differs(format!(
+                    "line {line}: what was told then was not told this time: {text}"
+                ));
             }
         }
         Ok(())
@@ -161,7 +220,7 @@ impl Player {
 
     fn hear(&mut self, heard: Heard) -> Result<(), String> {
         let stream = StreamId::new(heard.stream);
-        let input = self.named.input(stream, heard.what);
+        let input = self.named.input(heard.in_front, stream, heard.what);
         match &mut self.machine {
             Machine::Relay(relay) if heard.in_front => relay.handle_downstream(self.now, input),
             Machine::Relay(relay) => {
@@ -186,12 +245,13 @@ impl Player {
         }
     }
 
-    fn poll(&mut self) -> Option<Played> {
+    /// What comes out, if anything does, and whether that is something told.
+    fn poll(&mut self) -> Option<Option<Played>> {
         let mut buf = Vec::new();
-        match &mut self.machine {
+        Some(match &mut self.machine {
             Machine::Link(client) => {
                 let output = client.poll_output(&mut buf)?;
-                self.named.learn(Side::Upstream, &output);
+                self.named.learn(Side::Upstream, &output, &buf);
                 match output {
                     Output::Event(event) => {
                         if let client::Event::Ask(ask) = &event {
@@ -204,13 +264,13 @@ impl Player {
             }
             Machine::Relay(relay) => {
                 let (side, output) = relay.poll_output(&mut buf)?;
-                self.named.learn(side, &output);
+                self.named.learn(side, &output, &buf);
                 match output {
                     Output::Event(event) => Some(Played::Relay(event)),
                     _ => None,
                 }
             }
-        }
+        })
     }
 
     fn compare(&mut self, played: &Played) {
@@ -237,16 +297,24 @@ impl Player {
 }
 
 impl Named {
-    fn learn<E>(&mut self, side: Side, output: &Output<E>) {
+    fn learn<E>(&mut self, side: Side, output: &Output<E>, written: &[u8]) {
         match output {
             Output::Open { epoch } if side == Side::Upstream => {
                 self.epochs.insert(epoch.number(), *epoch);
             }
-            Output::Response { head, .. } if side == Side::Downstream => {
+            Output::Response { stream, head, .. } if side == Side::Downstream => {
                 let id = head.fields.get(names::MCP_SESSION_ID);
                 self.sessions.extend(id.map(str::to_owned));
+                self.give(*stream, written);
             }
+            Output::Write { stream, .. } if side == Side::Downstream => self.give(*stream, written),
             _ => {}
+        }
+    }
+
+    fn give(&mut self, stream: StreamId, bytes: &[u8]) {
+        if let Some(seals) = &mut self.seals {
+            seals.give(stream, bytes);
         }
     }
 
@@ -258,12 +326,18 @@ impl Named {
         epoch.copied().ok_or_else(|| format!("epoch {number}"))
     }
 
-    fn input(&self, stream: StreamId, what: What) -> Input<'static> {
+    fn input(&mut self, in_front: bool, stream: StreamId, what: What) -> Input<'static> {
         match what {
-            What::Bytes(bytes) => Input::Bytes {
-                stream,
-                bytes: bytes.into_vec().into(),
-            },
+            What::Bytes(bytes) => {
+                let mut bytes = bytes.into_vec();
+                if let Some(seals) = self.seals.as_mut().filter(|_| in_front) {
+                    seals.hear(stream, &mut bytes);
+                }
+                Input::Bytes {
+                    stream,
+                    bytes: bytes.into(),
+                }
+            }
             What::End(lines) => Input::End {
                 stream,
                 faults: faults(lines).into(),

@@ -1,9 +1,11 @@
 //! What a recording does not say: texts become other texts of the same length, so that a machine that reads them does the same.
 //!
-//! Each byte becomes a letter that depends on all of the text before it and on a key of this process alone. So equal texts stay equal, one that
-//! begins another still does, and nobody can tell what they were. Knows no recording.
+//! Each byte becomes another of its kind, which depends on all of the text before it and on a key of this process alone. So equal texts stay
+//! equal, different ones different, one that begins another still does, what is broken stays broken, and nobody can tell what they were. Knows
+//! no recording.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 /// How texts are changed; the same for one process.
 #[derive(Clone)]
@@ -17,19 +19,18 @@ impl Cipher {
     /// A text that stands for this one.
     pub(super) fn text(&self, text: &str) -> String {
         let mut run = Run::default();
-        let letters = text.bytes().map(|byte| char::from(run.letter(self, byte)));
-        letters.collect()
+        let bytes = text.bytes().map(|byte| run.byte(self, byte)).collect();
+        String::from_utf8(bytes).unwrap_or_default()
     }
 
     /// Bytes that stand for these, with the same ends of lines.
     pub(super) fn lines(&self, bytes: &[u8]) -> Vec<u8> {
         let mut run = Run::default();
-        let masked = bytes.iter().map(|&byte| match byte {
-            b'\n' => {
+        let masked = bytes.iter().map(|&byte| {
+            if byte == b'\n' {
                 run = Run::default();
-                byte
             }
-            byte => run.letter(self, byte),
+            run.byte(self, byte)
         });
         masked.collect()
     }
@@ -45,27 +46,149 @@ pub(super) fn parts(address: &str) -> (&str, &str) {
     address.split_at(path)
 }
 
+const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
 /// How much of one text was changed.
-#[derive(Clone, Default)]
-struct Run(u64);
+#[derive(Clone, Copy, Default)]
+struct Run {
+    /// Of all before, if there was anything.
+    hash: Option<u64>,
+    last: u8,
+}
 
 impl Run {
-    fn next(&mut self, cipher: &Cipher, byte: u8) -> u64 {
-        self.0 = cipher.0.hash_one((self.0, byte));
-        self.0 >> 16
-    }
-
-    fn letter(&mut self, cipher: &Cipher, byte: u8) -> u8 {
-        // What can be in no text at all stays so.
-        if matches!(byte, 0xc0 | 0xc1 | 0xf5..) {
-            return byte;
+    /// What stands for the next byte of a text. Each kind keeps to itself: letters, digits, and in UTF-8 the first bytes and the others.
+    fn byte(&mut self, cipher: &Cipher, byte: u8) -> u8 {
+        let (last, is_first) = (self.last, self.hash.is_none());
+        self.last = byte;
+        let among = |low: u8, len: u8, key: u64| low + shuffled(byte - low, len, key);
+        match byte {
+            // What can be in no text, or only escaped, stays so.
+            ..=0x1f | 0x7f | 0xc0 | 0xc1 | 0xf5.. => byte,
+            // In JSON there are two ways to write these.
+            b'"' | b'\\' | b'/' => byte,
+            // A number is changed alike, whether it stands in a text or not.
+            b'-' if is_first => byte,
+            // No number begins with a zero.
+            b'0'..=b'9' if is_first => {
+                b'1' + shuffled((byte - b'0') % 9, 9, self.next(cipher, byte))
+            }
+            b'0'..=b'9' => among(b'0', 10, self.next(cipher, byte)),
+            b'a'..=b'z' => letter(byte - b'a', self.next(cipher, byte)),
+            b'A'..=b'Z' => letter(byte - b'A' + 26, self.next(cipher, byte)),
+            b' '..=b'~' => letter(byte % 52, self.next(cipher, byte)),
+            // After these, not every byte may follow.
+            0xe0 | 0xed | 0xf0 | 0xf4 => {
+                self.next(cipher, byte);
+                byte
+            }
+            0x80..=0xbf if matches!(last, 0xe0 | 0xed | 0xf0 | 0xf4) => {
+                among(byte & 0xf0, 16, self.next(cipher, byte))
+            }
+            0x80..=0xbf => among(0x80, 64, self.next(cipher, byte)),
+            0xc2..=0xdf => among(0xc2, 30, self.next(cipher, byte)),
+            0xe1..=0xec => among(0xe1, 12, self.next(cipher, byte)),
+            0xee | 0xef => among(0xee, 2, self.next(cipher, byte)),
+            0xf1..=0xf3 => among(0xf1, 3, self.next(cipher, byte)),
         }
-        b'a' + (self.next(cipher, byte) % 26) as u8
     }
 
-    /// Never a zero, which must not begin a number.
-    fn digit(&mut self, cipher: &Cipher, byte: u8) -> u8 {
-        b'1' + (self.next(cipher, byte) % 9) as u8
+    /// What stands for a byte where no text is: nothing that would make one of it.
+    fn litter(&mut self, cipher: &Cipher, byte: u8) -> u8 {
+        match byte {
+            b' '..=b'~' => letter(byte % 52, self.next(cipher, byte)),
+            byte => self.byte(cipher, byte),
+        }
+    }
+
+    /// What the byte after all those before is changed with.
+    fn next(&mut self, cipher: &Cipher, byte: u8) -> u64 {
+        let key = self.hash.unwrap_or_else(|| cipher.0.hash_one(()));
+        self.hash = Some(cipher.0.hash_one((key, byte)));
+        key >> 16
+    }
+}
+
+fn letter(number: u8, key: u64) -> u8 {
+    LETTERS[usize::from(shuffled(number, 52, key))]
+}
+
+/// Another number below `len`; no two become the same one.
+fn shuffled(number: u8, len: u8, key: u64) -> u8 {
+    fn have_common_part(a: u64, b: u64) -> bool {
+        if b == 0 {
+            a > 1
+        } else {
+            have_common_part(b, a % b)
+        }
+    }
+    let (number, len) = (u64::from(number), u64::from(len));
+    let mut factor = 1 + (key >> 8) % len;
+    while have_common_part(factor, len) {
+        factor = factor % len + 1;
+    }
+    ((number * factor + key % 251) % len) as u8
+}
+
+/// Where in an escape of JSON a text is.
+#[derive(Clone, Copy, Default)]
+enum Escape {
+    /// After the backslash.
+    Begun,
+    /// After so many digits of a number, which are these.
+    Digits([u8; 3], usize),
+    #[default]
+    Nowhere,
+}
+
+impl Escape {
+    /// What stands for the next byte of a text that may have escapes: escapes stay what they are, and those with numbers stay of one kind.
+    fn byte(&mut self, run: &mut Run, cipher: &Cipher, byte: u8) -> u8 {
+        let here = std::mem::take(self);
+        match here {
+            Escape::Nowhere => {
+                if byte == b'\\' {
+                    *self = Escape::Begun;
+                }
+                run.byte(cipher, byte)
+            }
+            Escape::Begun if byte == b'u' => {
+                *self = Escape::Digits([0; 3], 0);
+                byte
+            }
+            Escape::Begun if byte < b' ' || b"\"\\/bfnrt".contains(&byte) => byte,
+            Escape::Digits(mut digits, len) if byte.is_ascii_hexdigit() => {
+                let digit = char::from(byte).to_digit(16).unwrap_or_default() as u8;
+                let (low, choice) = like(&digits[..len], digit);
+                let other = low + shuffled(digit - low, choice, run.next(cipher, byte));
+                if let Some(place) = digits.get_mut(len) {
+                    *place = digit;
+                    *self = Escape::Digits(digits, len + 1);
+                }
+                b"0123456789abcdef"[usize::from(other)]
+            }
+            Escape::Digits(..) if byte < b' ' => byte,
+            // There is no such escape.
+            Escape::Begun | Escape::Digits(..) => b'x',
+        }
+    }
+}
+
+/// The digits, from which on and how many, that may stand for this one after these: the character stays as long as it is in UTF-8, a half of
+/// a pair stays one, and what must be escaped must be.
+fn like(before: &[u8], digit: u8) -> (u8, u8) {
+    match (before, digit) {
+        ([] | [0], 0) | ([], 0xd) => (digit, 1),
+        ([], 1..=0xc) => (1, 12),
+        ([], _) => (0xe, 2),
+        ([0], 1..=7) => (1, 7),
+        ([0, 0], 0 | 1) => (0, 2),
+        ([0, 0], 2..=7) => (2, 6),
+        ([0xd], 0..=7) => (0, 8),
+        ([0xd], 8..=0xb) => (8, 4),
+        ([0xd], _) => (0xc, 4),
+        ([0] | [0, 0], _) => (8, 8),
+        _ => (0, 16),
     }
 }
 
@@ -73,6 +196,8 @@ impl Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     All,
+    /// How a state begins that the machine has sealed for whoever gives it back, but not the proof in it.
+    Seal,
     /// Names of members, numbers and literals, but no texts.
     Shape,
     Nothing,
@@ -95,6 +220,7 @@ const SHOWN: &[(Shown, &[&str])] = &[
     (Shown::All, &["params", "progressToken"]),
     (Shown::All, &["params", "protocolVersion"]),
     (Shown::All, &["params", "requestId"]),
+    (Shown::Seal, &["params", "requestState"]),
     (Shown::All, &["params", "total"]),
     (
         Shown::Shape,
@@ -206,6 +332,53 @@ fn shown(way: &[&[u8]]) -> Shown {
 /// Deeper than so, nothing is shown.
 const DEEPEST: usize = 32;
 
+/// No longer name is a word.
+const LONGEST: usize = 64;
+
+/// Finds the states that a machine has sealed in what is carried: how one begins, and its proof.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seal {
+    begins: Vec<u8>,
+    proved: usize,
+}
+
+impl Seal {
+    const PREFIX: &[u8] = b"everlink.";
+    const PROOF: usize = 16;
+
+    /// Which byte of a proof this is, if it is of one.
+    pub(super) fn next(&mut self, byte: u8) -> Option<usize> {
+        if self.proved == Seal::PROOF {
+            *self = Seal::default();
+        }
+        if self.has_begun() {
+            self.proved += 1;
+            return Some(self.proved - 1);
+        }
+        let fits = match Seal::PREFIX.get(self.begins.len()) {
+            Some(expected) => *expected == byte,
+            // Two numbers, which are not long.
+            None => byte == b'.' || (byte.is_ascii_hexdigit() && self.begins.len() < 64),
+        };
+        if !fits {
+            self.begins.clear();
+        }
+        if fits || byte == Seal::PREFIX[0] {
+            self.begins.push(byte);
+        }
+        None
+    }
+
+    /// How the state begins whose proof is being read.
+    pub(super) fn begins(&self) -> &[u8] {
+        &self.begins
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begins.iter().filter(|byte| **byte == b'.').count() == 3
+    }
+}
+
 /// Changes JSON as it arrives, in pieces of any size.
 pub(super) struct Mask {
     cipher: Cipher,
@@ -216,6 +389,8 @@ pub(super) struct Mask {
     /// The name of the present member, as far as it was read.
     name: Vec<u8>,
     run: Run,
+    /// While the text is how a sealed state begins.
+    seal: Option<Seal>,
     shown: Shown,
 }
 
@@ -229,14 +404,14 @@ struct Around {
 enum Place {
     /// In the name of a member.
     Name {
-        is_escaped: bool,
+        escape: Escape,
         is_word: bool,
     },
     /// Before the name of a member.
     Names,
     Number,
     Text {
-        is_escaped: bool,
+        escape: Escape,
     },
     /// Before a value, or after one.
     Value,
@@ -257,6 +432,7 @@ impl Mask {
             place: Place::Value,
             name: Vec::new(),
             run: Run::default(),
+            seal: None,
             shown: Shown::Nothing,
         }
     }
@@ -274,40 +450,37 @@ impl Mask {
     /// The next byte of the text, as it is told.
     pub(super) fn byte(&mut self, byte: u8) -> u8 {
         match &mut self.place {
-            Place::Name {
-                is_escaped,
-                is_word,
-            } => {
-                if byte == b'"' && !*is_escaped {
-                    self.place = Place::Value;
-                    return byte;
-                }
-                *is_escaped = byte == b'\\' && !*is_escaped;
-                if self.name.len() < 64 {
+            Place::Name { escape, .. } | Place::Text { escape }
+                if byte == b'"' && !matches!(escape, Escape::Begun) =>
+            {
+                self.place = Place::Value;
+                byte
+            }
+            Place::Name { escape, is_word } => {
+                let mut other = escape.byte(&mut self.run, &self.cipher, byte);
+                let was_word = *is_word;
+                if self.name.len() < LONGEST {
                     self.name.push(byte);
+                    *is_word &= begins_word(&self.name);
                 } else {
                     *is_word = false;
                 }
-                *is_word &= begins_word(&self.name);
-                let letter = self.run.letter(&self.cipher, byte);
                 if *is_word || self.shows_names() {
-                    byte
-                } else {
-                    letter
-                }
-            }
-            Place::Text { is_escaped } => {
-                if byte == b'"' && !*is_escaped {
-                    self.place = Place::Value;
                     return byte;
                 }
-                *is_escaped = byte == b'\\' && !*is_escaped;
-                let letter = self.run.letter(&self.cipher, byte);
-                if self.shown == Shown::All {
-                    byte
-                } else {
-                    letter
+                if was_word && self.turns_word(other) {
+                    other ^= 0x20;
                 }
+                other
+            }
+            Place::Text { escape } => {
+                let other = escape.byte(&mut self.run, &self.cipher, byte);
+                let is_shown = match self.shown {
+                    Shown::All => true,
+                    Shown::Nothing | Shown::Shape => false,
+                    Shown::Seal => self.begins_seal(byte),
+                };
+                if is_shown { byte } else { other }
             }
             Place::Number if matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') => {
                 self.of_number(byte)
@@ -325,7 +498,7 @@ impl Mask {
                     }
                     // It was no literal at all.
                     *len = usize::MAX / 2;
-                    return self.run.letter(&self.cipher, byte);
+                    return self.run.litter(&self.cipher, byte);
                 }
                 self.place = Place::Value;
                 self.between(byte)
@@ -353,13 +526,14 @@ impl Mask {
                 self.name.clear();
                 self.run = Run::default();
                 self.place = Place::Name {
-                    is_escaped: false,
+                    escape: Escape::Nowhere,
                     is_word: self.deeper == 0,
                 };
             }
             b'"' => {
                 self.begin();
-                self.place = Place::Text { is_escaped: false };
+                let escape = Escape::Nowhere;
+                self.place = Place::Text { escape };
             }
             b'-' | b'0'..=b'9' => {
                 self.begin();
@@ -373,24 +547,26 @@ impl Mask {
                 }
             }
             // It is no JSON.
-            byte => return self.run.letter(&self.cipher, byte),
+            byte => return self.run.litter(&self.cipher, byte),
         }
         byte
     }
 
     fn of_number(&mut self, byte: u8) -> u8 {
-        let digit = self.run.digit(&self.cipher, byte);
-        let is_hidden = self.shown == Shown::Nothing && byte.is_ascii_digit();
-        if is_hidden { digit } else { byte }
+        if byte.is_ascii_digit() && !self.shows_form() {
+            self.run.byte(&self.cipher, byte)
+        } else {
+            byte
+        }
     }
 
     fn word(&mut self, byte: u8) -> u8 {
         self.begin();
-        let (literal, stands): (&'static [u8], &'static [u8]) = match (byte, self.shown) {
-            (b't', Shown::Nothing) => (b"true", b"null"),
-            (b't', _) => (b"true", b"true"),
-            (b'f', Shown::Nothing) => (b"false", b"null "),
-            (b'f', _) => (b"false", b"false"),
+        let (literal, stands): (&'static [u8], &'static [u8]) = match (byte, self.shows_form()) {
+            (b't', false) => (b"true", b"null"),
+            (b't', true) => (b"true", b"true"),
+            (b'f', false) => (b"false", b"null "),
+            (b'f', true) => (b"false", b"false"),
             (b'n', _) => (b"null", b"null"),
             _ => (b"", b""),
         };
@@ -402,13 +578,40 @@ impl Mask {
         stands
             .first()
             .copied()
-            .unwrap_or_else(|| self.run.letter(&self.cipher, byte))
+            .unwrap_or_else(|| self.run.litter(&self.cipher, byte))
     }
 
     /// A value begins: how much of it is shown depends on where it is.
     fn begin(&mut self) {
         self.run = Run::default();
+        self.seal = Some(Seal::default());
         self.shown = self.shown_here();
+    }
+
+    /// Whether the text up to this byte is how a sealed state begins.
+    fn begins_seal(&mut self, byte: u8) -> bool {
+        let is_so = self.seal.as_mut().is_some_and(|seal| {
+            let len = seal.begins.len();
+            seal.next(byte).is_none() && seal.begins.len() > len
+        });
+        if !is_so {
+            self.seal = None;
+        }
+        is_so
+    }
+
+    /// Whether numbers and literals are shown.
+    fn shows_form(&self) -> bool {
+        matches!(self.shown, Shown::All | Shown::Shape)
+    }
+
+    /// Whether the name, which has left the words with its last byte, would come back to them with this one.
+    fn turns_word(&self, last: u8) -> bool {
+        let mut name = self.name.clone();
+        if let Some(place) = name.last_mut() {
+            *place = last;
+        }
+        begins_word(&name)
     }
 
     fn shown_here(&self) -> Shown {
@@ -418,7 +621,7 @@ impl Mask {
         let Some(last) = self.around.last() else {
             return Shown::Nothing;
         };
-        if last.shown != Shown::Nothing {
+        if matches!(last.shown, Shown::All | Shown::Shape) {
             return last.shown;
         }
         let names = self
@@ -441,7 +644,7 @@ impl Mask {
             )
         };
         let last = self.around.last().filter(|_| self.deeper == 0);
-        last.is_some_and(|last| last.shown != Shown::Nothing || is_asked(last))
+        last.is_some_and(|last| matches!(last.shown, Shown::All | Shown::Shape) || is_asked(last))
     }
 
     fn enter(&mut self, is_object: bool) {
@@ -481,11 +684,22 @@ impl Mask {
 pub(super) struct EventMask {
     mask: Mask,
     hides_messages: bool,
-    is_endpoint: bool,
+    /// Where the server is, which is known anyway.
+    origin: Arc<str>,
+    about: About,
     line: Line,
     /// The last byte was a carriage return: a line feed after it ends the same line.
     is_halfway: bool,
     run: Run,
+}
+
+/// What the data of an event is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    Address,
+    Message,
+    /// Its name may come after its data. An address does not look like a message.
+    Unknown,
 }
 
 /// Where in a line.
@@ -495,34 +709,27 @@ enum Line {
     Value(Field),
 }
 
-#[derive(Clone)]
 enum Field {
-    /// How much of an address was there.
-    Address(Address),
+    /// After so much of the origin, while it is the one that is known.
+    Address(Option<usize>),
     Data,
     /// The name of an event, as far as it was read.
     Event(Vec<u8>),
     Other,
-    /// `retry`, or no field at all.
     Plain,
 }
 
-#[derive(Clone, Copy)]
-enum Address {
-    Nothing,
-    /// In `scheme://host`, after so many slashes.
-    Origin {
-        slashes: u8,
-    },
-    Path,
-}
+/// The fields of an event, and the events, that there are.
+const FIELDS: [&str; 4] = ["data", "event", "id", "retry"];
+const EVENTS: [&str; 2] = ["endpoint", "message"];
 
 impl EventMask {
-    pub(super) fn new(cipher: &Cipher, hides_messages: bool) -> EventMask {
+    pub(super) fn new(cipher: &Cipher, origin: &Arc<str>, hides_messages: bool) -> EventMask {
         EventMask {
             mask: Mask::new(cipher),
             hides_messages,
-            is_endpoint: false,
+            origin: Arc::clone(origin),
+            about: About::Unknown,
             line: Line::Field(Vec::new()),
             is_halfway: false,
             run: Run::default(),
@@ -544,7 +751,6 @@ impl EventMask {
         match &mut self.line {
             Line::Field(name) if byte == b':' => {
                 let field = match name.as_slice() {
-                    b"data" if self.is_endpoint => Field::Address(Address::Nothing),
                     b"data" => Field::Data,
                     b"event" => Field::Event(Vec::new()),
                     b"retry" => Field::Plain,
@@ -554,52 +760,80 @@ impl EventMask {
                 self.line = Line::Value(field);
                 byte
             }
+            // A mark of UTF-8 at the beginning is no part of the name.
+            Line::Field(name) if name.is_empty() && matches!(byte, 0xef | 0xbb | 0xbf) => byte,
             Line::Field(name) => {
-                // No longer name is known, and a comment has none.
-                if name.len() < 8 {
-                    name.push(byte);
-                }
-                byte
+                let is_known = push(name, byte, &FIELDS);
+                self.shown_if(is_known || !hides, byte)
             }
-            Line::Value(Field::Address(address)) => {
-                *address = match (*address, byte) {
-                    (Address::Nothing, b' ') => Address::Nothing,
-                    (Address::Nothing | Address::Origin { slashes: 2 }, b'/') | (_, b'?') => {
-                        Address::Path
-                    }
-                    (Address::Nothing, _) => Address::Origin { slashes: 0 },
-                    (Address::Origin { slashes }, b'/') => Address::Origin {
-                        slashes: slashes + 1,
-                    },
-                    (address, _) => address,
-                };
-                let letter = self.run.letter(&self.mask.cipher, byte);
-                let is_hidden = matches!(address, Address::Path) && byte.is_ascii_alphanumeric();
-                if is_hidden { letter } else { byte }
+            Line::Value(Field::Data) => self.data(byte),
+            Line::Value(Field::Address(known)) => {
+                let next = known.filter(|at| self.origin.as_bytes().get(*at) == Some(&byte));
+                *known = next.map(|at| at + 1);
+                let is_shown = next.is_some() || !(byte.is_ascii_alphanumeric() || byte == b'%');
+                self.shown_if(is_shown, byte)
             }
-            Line::Value(Field::Data) if hides => self.mask.byte(byte),
-            Line::Value(Field::Event(name)) => {
-                if name.len() < 16 && (byte != b' ' || !name.is_empty()) {
-                    name.push(byte);
-                }
-                byte
+            Line::Value(Field::Event(name)) if byte != b' ' || !name.is_empty() => {
+                let is_known = push(name, byte, &EVENTS);
+                self.shown_if(is_known || !hides, byte)
             }
-            Line::Value(Field::Other) if hides && byte != b' ' => {
-                self.run.letter(&self.mask.cipher, byte)
-            }
-            Line::Value(Field::Data | Field::Other | Field::Plain) => byte,
+            Line::Value(Field::Other) => self.shown_if(!hides || byte == b' ', byte),
+            Line::Value(Field::Event(_) | Field::Plain) => byte,
         }
     }
 
+    fn data(&mut self, byte: u8) -> u8 {
+        if byte == b' ' && self.about != About::Message {
+            return byte;
+        }
+        if self.about == About::Unknown {
+            let is_address = byte.is_ascii_alphabetic() || b"/?.".contains(&byte);
+            self.about = if is_address {
+                About::Address
+            } else {
+                About::Message
+            };
+        }
+        if self.about == About::Address {
+            self.line = Line::Value(Field::Address(Some(0)));
+            return self.byte(byte);
+        }
+        if self.hides_messages {
+            self.mask.byte(byte)
+        } else {
+            byte
+        }
+    }
+
+    fn shown_if(&mut self, is_shown: bool, byte: u8) -> u8 {
+        let other = self.run.litter(&self.mask.cipher, byte);
+        if is_shown { byte } else { other }
+    }
+
     fn end_line(&mut self) {
+        self.run = Run::default();
         match std::mem::replace(&mut self.line, Line::Field(Vec::new())) {
             // An empty line ends an event.
             Line::Field(name) if name.is_empty() => {
                 self.mask.end();
-                self.is_endpoint = false;
+                self.about = About::Unknown;
             }
-            Line::Value(Field::Event(name)) => self.is_endpoint = name == b"endpoint",
+            Line::Value(Field::Event(name)) => {
+                self.about = match name.as_slice() {
+                    b"endpoint" => About::Address,
+                    _ => About::Message,
+                };
+            }
             Line::Field(_) | Line::Value(_) => {}
         }
     }
+}
+
+/// Whether a name is, or may become, one of these with this byte.
+fn push(name: &mut Vec<u8>, byte: u8, known: &[&str]) -> bool {
+    // No longer one is known.
+    if name.len() < 16 {
+        name.push(byte);
+    }
+    known.iter().any(|known| known.as_bytes().starts_with(name))
 }

@@ -4,3 +4,4 @@
 mod call;
 mod demo;
 mod guard;
+mod record;
