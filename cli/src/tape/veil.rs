@@ -201,27 +201,29 @@ enum Shown {
     /// Names of members, numbers and literals, but no texts.
     Shape,
     Nothing,
+    /// Texts, as far as they are words of the protocol or its versions, numbers and literals.
+    Word,
 }
 
 /// What a machine reads of messages, beside their form: the way to it, from the message down. Arrays are not counted; `**` stands for any way,
 /// `*` for one member of any name.
 const SHOWN: &[(Shown, &[&str])] = &[
-    (Shown::All, &["jsonrpc"]),
-    (Shown::All, &["id"]),
+    (Shown::Word, &["jsonrpc"]),
+    (Shown::Shape, &["id"]),
     (Shown::All, &["method"]),
-    (Shown::All, &["error", "code"]),
-    (Shown::All, &["error", "data", "requested"]),
-    (Shown::All, &["error", "data", "supported"]),
+    (Shown::Shape, &["error", "code"]),
+    (Shown::Word, &["error", "data", "requested"]),
+    (Shown::Word, &["error", "data", "supported"]),
     (Shown::Shape, &["error", "data", "requiredCapabilities"]),
     (Shown::Shape, &["params", "capabilities"]),
-    (Shown::All, &["params", "level"]),
+    (Shown::Word, &["params", "level"]),
     (Shown::Shape, &["params", "notifications"]),
-    (Shown::All, &["params", "progress"]),
-    (Shown::All, &["params", "progressToken"]),
-    (Shown::All, &["params", "protocolVersion"]),
-    (Shown::All, &["params", "requestId"]),
+    (Shown::Shape, &["params", "progress"]),
+    (Shown::Shape, &["params", "progressToken"]),
+    (Shown::Word, &["params", "protocolVersion"]),
+    (Shown::Shape, &["params", "requestId"]),
     (Shown::Seal, &["params", "requestState"]),
-    (Shown::All, &["params", "total"]),
+    (Shown::Shape, &["params", "total"]),
     (
         Shown::Shape,
         &[
@@ -231,36 +233,36 @@ const SHOWN: &[(Shown, &[&str])] = &[
         ],
     ),
     (
-        Shown::All,
+        Shown::Word,
         &["params", "_meta", "io.modelcontextprotocol/logLevel"],
     ),
     (
-        Shown::All,
+        Shown::Word,
         &["params", "_meta", "io.modelcontextprotocol/protocolVersion"],
     ),
     (
-        Shown::All,
+        Shown::Shape,
         &["params", "_meta", "io.modelcontextprotocol/subscriptionId"],
     ),
-    (Shown::All, &["params", "_meta", "progressToken"]),
-    (Shown::All, &["result", "cacheScope"]),
+    (Shown::Shape, &["params", "_meta", "progressToken"]),
+    (Shown::Word, &["result", "cacheScope"]),
     (Shown::Shape, &["result", "capabilities"]),
     (Shown::All, &["result", "inputRequests", "*", "method"]),
-    (Shown::All, &["result", "isError"]),
-    (Shown::All, &["result", "protocolVersion"]),
-    (Shown::All, &["result", "resultType"]),
-    (Shown::All, &["result", "supportedVersions"]),
+    (Shown::Shape, &["result", "isError"]),
+    (Shown::Word, &["result", "protocolVersion"]),
+    (Shown::Word, &["result", "resultType"]),
+    (Shown::Word, &["result", "supportedVersions"]),
     (
-        Shown::All,
+        Shown::Word,
         &["result", "tools", "inputSchema", "**", "type"],
     ),
     (
         Shown::All,
         &["result", "tools", "inputSchema", "**", "x-mcp-header"],
     ),
-    (Shown::All, &["result", "ttlMs"]),
+    (Shown::Shape, &["result", "ttlMs"]),
     (
-        Shown::All,
+        Shown::Shape,
         &["result", "_meta", "io.modelcontextprotocol/subscriptionId"],
     ),
 ];
@@ -305,6 +307,30 @@ const WORDS: &[&str] = &[
     "uri",
     "uriTemplate",
     "version",
+];
+
+/// Texts that say nothing about anybody, where the machine reads some.
+const VALUES: &[&str] = &[
+    "alert",
+    "array",
+    "boolean",
+    "complete",
+    "critical",
+    "debug",
+    "emergency",
+    "error",
+    "info",
+    "input_required",
+    "integer",
+    "notice",
+    "null",
+    "number",
+    "object",
+    "private",
+    "public",
+    "string",
+    "task",
+    "warning",
 ];
 
 /// Whether a name that begins like this is, or may become, one of the words of the protocol.
@@ -389,6 +415,8 @@ pub(super) struct Mask {
     /// The name of the present member, as far as it was read.
     name: Vec<u8>,
     run: Run,
+    /// The present text, as far as it was read, where it may be a word.
+    text: Vec<u8>,
     /// While the text is how a sealed state begins.
     seal: Option<Seal>,
     shown: Shown,
@@ -432,6 +460,7 @@ impl Mask {
             place: Place::Value,
             name: Vec::new(),
             run: Run::default(),
+            text: Vec::new(),
             seal: None,
             shown: Shown::Nothing,
         }
@@ -479,6 +508,7 @@ impl Mask {
                     Shown::All => true,
                     Shown::Nothing | Shown::Shape => false,
                     Shown::Seal => self.begins_seal(byte),
+                    Shown::Word => self.begins_value(byte),
                 };
                 if is_shown { byte } else { other }
             }
@@ -587,7 +617,19 @@ impl Mask {
     fn begin(&mut self) {
         self.run = Run::default();
         self.seal = Some(Seal::default());
+        self.text.clear();
         self.shown = self.shown_here();
+    }
+
+    /// Whether the text up to this byte is, or may become, one that says nothing about anybody.
+    fn begins_value(&mut self, byte: u8) -> bool {
+        if self.text.len() < LONGEST {
+            self.text.push(byte);
+        }
+        let text = &self.text;
+        let is_version = text.iter().all(|byte| b"0123456789-.".contains(byte));
+        let mut values = VALUES.iter().map(|value| value.as_bytes());
+        is_version || values.any(|value| value.starts_with(text))
     }
 
     /// Whether the text up to this byte is how a sealed state begins.
@@ -604,7 +646,7 @@ impl Mask {
 
     /// Whether numbers and literals are shown.
     fn shows_form(&self) -> bool {
-        matches!(self.shown, Shown::All | Shown::Shape)
+        matches!(self.shown, Shown::All | Shown::Shape | Shown::Word)
     }
 
     /// Whether the name, which has left the words with its last byte, would come back to them with this one.
@@ -623,7 +665,8 @@ impl Mask {
         let Some(last) = self.around.last() else {
             return Shown::Nothing;
         };
-        if matches!(last.shown, Shown::All | Shown::Shape) {
+        // Where texts are shown, a list of them is. An object is something else: a property may have the name of anything.
+        if last.shown == Shown::Shape || !last.is_object {
             return last.shown;
         }
         let names = self
@@ -631,9 +674,7 @@ impl Mask {
             .iter()
             .filter_map(|around| around.name.as_deref());
         let mut way: Vec<&[u8]> = names.collect();
-        if last.is_object {
-            way.push(&self.name);
-        }
+        way.push(&self.name);
         shown(&way)
     }
 
@@ -646,7 +687,7 @@ impl Mask {
             )
         };
         let last = self.around.last().filter(|_| self.deeper == 0);
-        last.is_some_and(|last| matches!(last.shown, Shown::All | Shown::Shape) || is_asked(last))
+        last.is_some_and(|last| last.shown == Shown::Shape || is_asked(last))
     }
 
     fn enter(&mut self, is_object: bool) {
@@ -1072,6 +1113,22 @@ mod tests {
                 "{other}"
             );
         }
+    }
+
+    #[test]
+    fn where_words_are_shown_nothing_else_is() {
+        let cipher = Cipher::new();
+        for json in [
+            r#"{"jsonrpc":"2.0","id":"sesame","params":{"level":"sesame","progress":"sesame","_meta":{"progressToken":"sesame"}}}"#,
+            r#"{"result":{"resultType":["sesame",{"sesame":"sesame"}],"protocolVersion":"2025-sesame","ttlMs":"sesame"}}"#,
+            r#"{"result":{"tools":[{"inputSchema":{"properties":{"type":{"description":"sesame","sesame":["sesame"]}}}}]}}"#,
+            r#"{"error":{"code":"sesame","data":{"supported":["sesame"],"requested":{"sesame":1}}}}"#,
+        ] {
+            let other = String::from_utf8(masked(&cipher, json.as_bytes())).expect("it is text");
+            assert!(!other.contains("sesame"), "{other}");
+        }
+        let shown = r#"{"jsonrpc":"2.0","id":17,"result":{"resultType":"input_required","isError":true,"protocolVersion":"2025-11-25","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":false}},"tools":[{"inputSchema":{"type":["object","null"],"properties":{"type":{"type":"string","x-mcp-header":"Kind"}}}}]}}"#;
+        assert_eq!(masked(&cipher, shown.as_bytes()), shown.as_bytes());
     }
 
     #[test]
