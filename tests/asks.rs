@@ -8,6 +8,8 @@
 mod eras;
 mod world;
 
+use core::time::Duration;
+
 use everlink::client::{Blame, Event, FailureKind, Misuse, Outcome, State, Withdrawn};
 use everlink::protocol::{ClientCapabilities, ClientFeature, code};
 use everlink::wire::ErrorObject;
@@ -15,7 +17,7 @@ use everlink::{AskId, CallId, Config, List};
 use serde_json::{Value, json};
 
 use eras::{BOTH, answering, form, input_required, legacy, ready};
-use world::{Act, Peer, World, ask, config, dies, notify, payload, reply, seconds};
+use world::{Act, Peer, World, ask, config, dies, discovered, notify, payload, reply, seconds};
 
 fn withdrawn(world: &World) -> Vec<(AskId, Withdrawn)> {
     world.picked(|event| match event {
@@ -365,6 +367,27 @@ fn s_cap_04_every_modern_request_declares_what_can_be_asked() {
         let all = json!({"elicitation": {"form": {}}, "roots": {}, "sampling": {}});
         assert_eq!(*declared, all, "{request}");
     }
+    world.finish();
+}
+
+/// It is never too late to declare something to a modern server: not even while it is being found out that it is one.
+#[test]
+fn s_cap_04_what_is_declared_in_the_handshake_goes_with_the_first_request() {
+    let mut world = World::new(config()).served_by(|_| {
+        Peer::modern().on("server/discover", |request| {
+            let result = discovered(json!({"tools": {}}));
+            vec![reply(request, result).after(Duration::from_millis(100))]
+        })
+    });
+    world.connect();
+    world.until_state(State::Handshaking);
+    let capable = ClientCapabilities::default().with_sampling();
+    world.verb(|link, now| link.declare(now, capable));
+    let call = world.tool("add");
+    world.until_done(call);
+    let asked = world.said("tools/call");
+    let declared = &asked[0]["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    assert_eq!(*declared, json!({"sampling": {}}));
     world.finish();
 }
 

@@ -158,7 +158,7 @@ pub(crate) enum Command {
     /// Tell a recording again, which another command has made with --record
     ///
     /// Runs the link itself again, in no time and without any server, and prints what it told. Exit status: 0 if that is the same as then, 1 if it
-    /// is not.
+    /// is not, 4 if the file is no recording that can be read.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
     /// Show the life of a link and the changes of its server as they happen

@@ -64,6 +64,12 @@ impl Client {
             capabilities: terms.capabilities,
             instructions: terms.instructions,
         });
+        if terms.version.era() == Era::Modern {
+            // What was declared in the meantime goes with the first request; a legacy server heard what it hears.
+            if let Some(capabilities) = self.to_declare.take() {
+                self.config.capabilities = *capabilities;
+            }
+        }
         self.speak(terms.version);
         if terms.version.era() == Era::Legacy && !is_revived {
             self.frames.push(Frame::Initialized);

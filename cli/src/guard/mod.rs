@@ -64,10 +64,6 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     if let Some(window) = window {
         tokio::spawn(window.show(guard.clone()));
     }
-    if door.is_some() {
-        // Whoever listens is there before anybody comes: so is the server, and if it cannot be, that is told now.
-        guard.connect();
-    }
     let listening = door.map(|door| tokio::spawn(door.listen(guard.clone())));
     tokio::select! {
         _ = guard.closed() => {}

@@ -18,6 +18,9 @@ pub(crate) use recipe::{Front, Role};
 /// What stands before the number of a session that the machine itself has given out.
 const OURS: &str = "session-";
 
+/// What stands for the path that is served in front, which may be a secret.
+const SERVED: &str = "/mcp";
+
 /// What kind of event it is, without anything that anybody said.
 fn brief(event: &impl Debug) -> String {
     /// Takes no more than two names.

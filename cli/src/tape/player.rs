@@ -1,8 +1,7 @@
 //! Puts the lines of a recording to a machine that is set up in the same way, and gives what it tells. Writes nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
-use std::io::{BufReader, Lines};
+use std::iter;
 use std::path::Path;
 
 use everlink::client::{self, Client};
@@ -12,13 +11,14 @@ use everlink::{AskId, CallId, Epoch, Input, Instant, Output, Payload, StreamId};
 use everlink_tokio::{Asked, Upkeep};
 
 use super::line::{self, Bytes, Heard, Line, What, faults, list, request, response, wish};
-use super::recipe::{Recipe, Role};
+use super::recipe::{Lines, Recipe, Role};
+use super::veil::Seal;
 use super::{OURS, brief};
 use crate::Failure;
 
 /// A machine that lives again.
 pub(crate) struct Player {
-    lines: Lines<BufReader<File>>,
+    lines: Lines,
     /// How many lines were read.
     line: usize,
     machine: Machine,
@@ -43,6 +43,45 @@ struct Named {
     epochs: HashMap<u64, Epoch>,
     /// The sessions that were given to hosts in front.
     sessions: Vec<String>,
+    /// The states that were given to hosts in front, where they are others than then.
+    seals: Option<Seals>,
+}
+
+/// States that are sealed in another way than when it was recorded.
+#[derive(Default)]
+struct Seals {
+    /// The proof of each, by how it begins.
+    proofs: HashMap<Vec<u8>, Vec<u8>>,
+    given: HashMap<StreamId, Seal>,
+    heard: HashMap<StreamId, Seal>,
+}
+
+impl Seals {
+    /// Looks for states in what is given to a host.
+    fn give(&mut self, stream: StreamId, bytes: &[u8]) {
+        let seal = self.given.entry(stream).or_default();
+        for byte in bytes {
+            match seal.next(*byte) {
+                Some(0) => drop(self.proofs.insert(seal.begins().to_vec(), vec![*byte])),
+                Some(_) => self
+                    .proofs
+                    .entry(seal.begins().to_vec())
+                    .or_default()
+                    .push(*byte),
+                None => {}
+            }
+        }
+    }
+
+    /// Puts the proofs of now into what was heard of a host then.
+    fn hear(&mut self, stream: StreamId, bytes: &mut [u8]) {
+        let seal = self.heard.entry(stream).or_default();
+        for byte in bytes {
+            let at = seal.next(*byte);
+            let proof = at.and_then(|at| self.proofs.get(seal.begins())?.get(at));
+            *byte = *proof.unwrap_or(byte);
+        }
+    }
 }
 
 /// Something that was told again.
@@ -67,14 +106,17 @@ impl Player {
     pub(crate) fn open(path: &Path) -> Result<(Recipe, Player), Failure> {
         let (recipe, lines) = Recipe::read(path)?;
         let link = recipe.link()?;
+        let mut has_key = false;
         let machine = match &recipe.role {
             Role::Guard { .. } => {
-                // It stands at the end; where that is missing, what was sealed cannot be opened, and the difference is told.
-                let (_, lines) = Recipe::read(path)?;
-                let keys = lines.map_while(Result::ok);
-                let keys = keys.filter(|line| line.starts_with(r#"{"key":"#));
-                let key = keys.filter_map(|line| serde_json::from_str::<Line>(&line).ok()?.key);
-                let config = recipe.role.relay(link, key.last().unwrap_or_default());
+                // It stands at the end, if the recording has one.
+                let (_, mut lines) = Recipe::read(path)?;
+                let lines = iter::from_fn(|| lines.next().ok().flatten());
+                let keys = lines.filter(|line| line.starts_with(br#"{"key":"#));
+                let key = keys.filter_map(|line| serde_json::from_slice::<Line>(&line).ok()?.key);
+                let key = key.last();
+                has_key = key.is_some();
+                let config = recipe.role.relay(link, key.unwrap_or_default());
                 Machine::Relay(Box::new(Relay::new(config)))
             }
             Role::Call { .. } | Role::Demo | Role::Inspect | Role::Watch => {
@@ -85,7 +127,11 @@ impl Player {
             lines,
             line: 1,
             machine,
-            named: Named::default(),
+            named: Named {
+                // Without payloads, what was sealed is about something else, too.
+                seals: (recipe.redacted || !has_key).then(Seals::default),
+                ..Named::default()
+            },
             is_redacted: recipe.redacted,
             now: Instant::ZERO,
             expected: VecDeque::new(),
@@ -99,16 +145,11 @@ impl Player {
         mut self,
         mut tell: impl FnMut(Instant, &Played),
     ) -> Result<Verdict, Failure> {
-        while let Some(text) = self.lines.next() {
-            self.line += 1;
+        while let Some(text) = self.next()? {
             let line = self.line;
-            let text = text.map_err(|error| format!("line {line} cannot be read: {error}"))?;
-            let step = match serde_json::from_str(&text) {
+            let step = match serde_json::from_slice(&text) {
                 Ok(step) => step,
-                Err(_) if self.lines.next().is_none() => {
-                    self.verdict.breaks_off = true;
-                    break;
-                }
+                Err(_) if self.verdict.breaks_off => break,
                 Err(error) => {
                     return Err(format!("line {line} is no line of a recording: {error}").into());
                 }
@@ -120,12 +161,18 @@ impl Player {
                 return Ok(self.verdict);
             }
         }
-        if let Some((line, text)) = self.expected.pop_front() {
-            self.differs(format!(
-                "line {line}: what was told then was not told this time: {text}"
-            ));
-        }
+        // What is told is written down before the poll that told it.
+        self.verdict.breaks_off |= !self.expected.is_empty();
         Ok(self.verdict)
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        self.line += 1;
+        let line = self.line;
+        let text = self.lines.next();
+        let text = text.map_err(|error| format!("line {line} cannot be read: {error}"))?;
+        self.verdict.breaks_off |= text.as_ref().is_some_and(|text| !text.ends_with(b"\n"));
+        Ok(text)
     }
 
     fn differs(&mut self, how: String) {
@@ -150,10 +197,22 @@ impl Player {
         if let Some(text) = line.told {
             self.expected.push_back((self.line, text));
         }
-        for _ in 0..line.polled.unwrap_or_default() {
-            if let Some(played) = self.poll() {
-                self.compare(&played);
-                tell(self.now, &played);
+        if let Some(polls) = line.polled {
+            // A recording may say any number: where nothing comes out any more, nothing will.
+            for _ in 0..polls {
+                let Some(output) = self.poll() else {
+                    break;
+                };
+                if let Some(played) = output {
+                    self.compare(&played);
+                    tell(self.now, &played);
+                }
+            }
+            let left = self.expected.drain(..).next();
+            if let Some((line, text)) = left {
+                self.differs(format!(
+                    "line {line}: what was told then was not told this time: {text}"
+                ));
             }
         }
         Ok(())
@@ -161,7 +220,7 @@ impl Player {
 
     fn hear(&mut self, heard: Heard) -> Result<(), String> {
         let stream = StreamId::new(heard.stream);
-        let input = self.named.input(stream, heard.what);
+        let input = self.named.input(heard.in_front, stream, heard.what);
         match &mut self.machine {
             Machine::Relay(relay) if heard.in_front => relay.handle_downstream(self.now, input),
             Machine::Relay(relay) => {
@@ -186,12 +245,13 @@ impl Player {
         }
     }
 
-    fn poll(&mut self) -> Option<Played> {
+    /// What comes out, if anything does, and whether that is something told.
+    fn poll(&mut self) -> Option<Option<Played>> {
         let mut buf = Vec::new();
-        match &mut self.machine {
+        Some(match &mut self.machine {
             Machine::Link(client) => {
                 let output = client.poll_output(&mut buf)?;
-                self.named.learn(Side::Upstream, &output);
+                self.named.learn(Side::Upstream, &output, &buf);
                 match output {
                     Output::Event(event) => {
                         if let client::Event::Ask(ask) = &event {
@@ -204,13 +264,13 @@ impl Player {
             }
             Machine::Relay(relay) => {
                 let (side, output) = relay.poll_output(&mut buf)?;
-                self.named.learn(side, &output);
+                self.named.learn(side, &output, &buf);
                 match output {
                     Output::Event(event) => Some(Played::Relay(event)),
                     _ => None,
                 }
             }
-        }
+        })
     }
 
     fn compare(&mut self, played: &Played) {
@@ -237,16 +297,24 @@ impl Player {
 }
 
 impl Named {
-    fn learn<E>(&mut self, side: Side, output: &Output<E>) {
+    fn learn<E>(&mut self, side: Side, output: &Output<E>, written: &[u8]) {
         match output {
             Output::Open { epoch } if side == Side::Upstream => {
                 self.epochs.insert(epoch.number(), *epoch);
             }
-            Output::Response { head, .. } if side == Side::Downstream => {
+            Output::Response { stream, head, .. } if side == Side::Downstream => {
                 let id = head.fields.get(names::MCP_SESSION_ID);
                 self.sessions.extend(id.map(str::to_owned));
+                self.give(*stream, written);
             }
+            Output::Write { stream, .. } if side == Side::Downstream => self.give(*stream, written),
             _ => {}
+        }
+    }
+
+    fn give(&mut self, stream: StreamId, bytes: &[u8]) {
+        if let Some(seals) = &mut self.seals {
+            seals.give(stream, bytes);
         }
     }
 
@@ -258,12 +326,18 @@ impl Named {
         epoch.copied().ok_or_else(|| format!("epoch {number}"))
     }
 
-    fn input(&self, stream: StreamId, what: What) -> Input<'static> {
+    fn input(&mut self, in_front: bool, stream: StreamId, what: What) -> Input<'static> {
         match what {
-            What::Bytes(bytes) => Input::Bytes {
-                stream,
-                bytes: bytes.into_vec().into(),
-            },
+            What::Bytes(bytes) => {
+                let mut bytes = bytes.into_vec();
+                if let Some(seals) = self.seals.as_mut().filter(|_| in_front) {
+                    seals.hear(stream, &mut bytes);
+                }
+                Input::Bytes {
+                    stream,
+                    bytes: bytes.into(),
+                }
+            }
             What::End(lines) => Input::End {
                 stream,
                 faults: faults(lines).into(),
@@ -371,5 +445,383 @@ impl Named {
             line::Asked::Wake => Upkeep::Wake,
         };
         Ok(Asked::Upkeep(upkeep))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use everlink::client::{CallOptions, Event};
+    use everlink::{ErrorObject, ExitStatus, Fault, FaultKind, List};
+    use everlink_tokio::{Events, Link, LinkOwner};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::args::{Era, Manner, Recording};
+
+    /// Lines that are of no use, or of little.
+    const NOISE: &[&[u8]] = &[
+        b"open sesame",
+        b"",
+        b"[]",
+        b"[1]",
+        b"true",
+        b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}",
+        br#"{"jsonrpc":"2.0","method":"notifications/x","params":{"open sesame":["open sesame",41.5,true,{"id":1}]}}"#,
+        br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"open sesame","data":{"open sesame":0}}}"#,
+        br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"open sesame","data":1}}"#,
+        br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+        br#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"open sesame"}}"#,
+        br#"{"jsonrpc":"2.0","id":"open","result":{"open sesame":1}}"#,
+        br#"{"jsonrpc":"2.0","id":77,"error":{"code":-32000,"message":"open sesame","data":"open sesame"}}"#,
+        br#"{"jsonrpc":"2.0","id":"a","method":"roots/list","params":{"open sesame":"\u00e9\ud83e\uddde"}}"#,
+        b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{\"a\":\"open\tsesame\"}}",
+        b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{\"a\":\"open sesame \xe9\"}}",
+        br#"{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xopen sesame"}}"#,
+        br#"{"jsonrpc":"2.0","method":"notifications/x","params":"open sesame"}"#,
+        br#"{"jsonrpc":"2.0","method":"notifications/x","params":{"open sesame"#,
+        br#"[{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"open sesame"}}]"#,
+    ];
+
+    /// A link that is recorded, and a server of few words.
+    struct World {
+        link: Link,
+        events: Events<Event>,
+        owner: LinkOwner,
+        path: PathBuf,
+        now: Instant,
+        /// In pieces of this size what the server says arrives.
+        piece: usize,
+        epoch: Epoch,
+        buf: Vec<u8>,
+    }
+
+    impl World {
+        fn new(name: &str, era: Era, redact: bool, piece: usize) -> World {
+            let name = format!(
+                "everlink-tape-{}-{name}-{era:?}-{redact}-{piece}",
+                std::process::id()
+            );
+            let path = std::env::temp_dir().join(name);
+            let manner = Manner {
+                era,
+                ..Manner::default()
+            };
+            let role = Role::Call { is_person: true };
+            let (link, mut owner) = Link::new(role.link(None, &manner).expect("it is a child"));
+            let recording = Recording {
+                record: Some(path.clone()),
+                redact,
+            };
+            let seed = owner.client().config().seed;
+            let scribe = role.record(None, &manner, seed, None, &recording);
+            owner.record(scribe.expect("there is room").expect("it is wanted"));
+            World {
+                events: link.events(),
+                link,
+                owner,
+                path,
+                now: Instant::ZERO,
+                piece,
+                epoch: Epoch::NONE,
+                buf: Vec::new(),
+            }
+        }
+
+        /// Goes on until nothing is to be done.
+        fn carry(&mut self) {
+            loop {
+                self.now = self.now + Duration::from_millis(1);
+                self.owner.serve(self.now);
+                let mut is_quiet = true;
+                while let Some(output) = self.owner.poll_output(&mut self.buf) {
+                    is_quiet = false;
+                    match output {
+                        Output::Open { epoch } => {
+                            self.epoch = epoch;
+                            self.owner.handle(self.now, epoch, Input::Opened);
+                        }
+                        Output::Write { epoch, len, .. } => {
+                            self.owner.handle(self.now, epoch, Input::sent(len));
+                            let lines = std::mem::take(&mut self.buf);
+                            for line in lines.split(|byte| *byte == b'\n') {
+                                if let Ok(request) = serde_json::from_slice(line) {
+                                    self.answer(&request);
+                                }
+                            }
+                        }
+                        Output::CloseWrite { .. } | Output::Kill { .. } => self.die(0),
+                        _ => {}
+                    }
+                }
+                while let Some(event) = self.events.try_recv() {
+                    if let Event::Ask(ask) = &*event {
+                        is_quiet = false;
+                        let answer = json!({"action": "accept", "content": {"open sesame": true}});
+                        drop(self.link.answer(
+                            ask.ask,
+                            Payload::of(&answer).map_err(|_| ErrorObject::new(0, "")),
+                        ));
+                    }
+                }
+                if is_quiet {
+                    return;
+                }
+            }
+        }
+
+        fn die(&mut self, code: i32) {
+            let fault = Fault::with_detail(FaultKind::Read, "open sesame");
+            let last_words = "open sesame, for ever\n\u{e9}\n";
+            self.owner
+                .handle(self.now, self.epoch, Input::stderr(last_words.as_bytes()));
+            self.owner
+                .handle(self.now, self.epoch, Input::end(&[fault]));
+            self.owner
+                .handle(self.now, self.epoch, Input::exited(ExitStatus::Code(code)));
+        }
+
+        fn say(&mut self, line: &[u8]) {
+            let line = [line, b"\n"].concat();
+            for piece in line.chunks(self.piece) {
+                self.owner.handle(self.now, self.epoch, Input::bytes(piece));
+            }
+        }
+
+        fn answer(&mut self, request: &Value) {
+            let params = &request["params"];
+            let answer = match request["method"].as_str().unwrap_or_default() {
+                "initialize" => json!({"result": {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {"listChanged": true}, "logging": {}, "resources": {"subscribe": true}},
+                    "serverInfo": {"name": "open sesame", "version": "open sesame"},
+                    "instructions": "open sesame",
+                }}),
+                "server/discover" => json!({"result": {
+                    "resultType": "complete",
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": {"tools": {}},
+                    "ttlMs": 0,
+                    "cacheScope": "private",
+                    "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "open sesame", "version": "1"}},
+                }}),
+                "tools/list" => {
+                    let page = params["cursor"]
+                        .as_str()
+                        .map_or(0, |cursor| cursor.len() - 11);
+                    let tool = |number: usize| {
+                        json!({"name": format!("open sesame {page} {number}"), "inputSchema": {
+                            "type": "object",
+                            "properties": {"open sesame": {"type": "string", "x-mcp-header": "Sesame"}},
+                        }})
+                    };
+                    let mut result = json!({"tools": [tool(1), tool(2)], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
+                    if page < 3 {
+                        result["nextCursor"] =
+                            json!(format!("open sesame{}", "\"".repeat(page + 1)));
+                    }
+                    json!({"result": result})
+                }
+                "tools/call" => {
+                    for line in NOISE {
+                        self.say(line);
+                    }
+                    let token = &params["_meta"]["progressToken"];
+                    for progress in [1.0, 2.5] {
+                        let params = json!({"progressToken": token, "progress": progress, "total": 3, "message": "open sesame"});
+                        self.say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).to_string().as_bytes());
+                    }
+                    let question = json!({"message": "open sesame", "requestedSchema": {"type": "object", "properties": {}}});
+                    let question = json!({"method": "elicitation/create", "params": question});
+                    match params["name"].as_str().unwrap_or_default() {
+                        "open sesame asks"
+                            if params["_meta"]["io.modelcontextprotocol/protocolVersion"]
+                                .is_string() =>
+                        {
+                            if params["inputResponses"].is_object() {
+                                json!({"result": {"resultType": "complete", "content": []}})
+                            } else {
+                                json!({"result": {
+                                    "resultType": "input_required",
+                                    "inputRequests": {"who?": question},
+                                    "requestState": "open sesame",
+                                }})
+                            }
+                        }
+                        "open sesame asks" => {
+                            let mut question = question;
+                            question["jsonrpc"] = json!("2.0");
+                            question["id"] = json!("q-1");
+                            self.say(question.to_string().as_bytes());
+                            json!({"result": {"content": [{"type": "text", "text": "open sesame"}]}})
+                        }
+                        "open sesame dies" => {
+                            self.owner.handle(
+                                self.now,
+                                self.epoch,
+                                Input::bytes(&b"{\"open sesame"[..]),
+                            );
+                            return self.die(70);
+                        }
+                        "open sesame is slow" => return,
+                        "open sesame fails" => {
+                            json!({"error": {"code": -32001, "message": "open sesame", "data": {"open sesame": 1}}})
+                        }
+                        _ => {
+                            json!({"result": {"content": [{"type": "text", "text": "open sesame \u{e9}"}], "isError": true, "resultType": "complete"}})
+                        }
+                    }
+                }
+                _ if request["id"].is_null() || request["method"].is_null() => return,
+                _ => json!({"result": {"resultType": "complete"}}),
+            };
+            let mut answer = answer;
+            answer["jsonrpc"] = json!("2.0");
+            answer["id"] = request["id"].clone();
+            self.say(answer.to_string().as_bytes());
+        }
+
+        /// Lives all of it, and gives the recording.
+        fn live(mut self) -> Vec<u8> {
+            let again = self.link.with(CallOptions::new().idempotent());
+            drop(self.link.ready());
+            self.carry();
+            let mut calls = Vec::new();
+            let list = self.link.list(List::Tools);
+            self.carry();
+            for name in [
+                "open sesame",
+                "open sesame asks",
+                "open sesame fails",
+                "open sesame dies",
+            ] {
+                calls.push(
+                    self.link
+                        .call_tool(name, json!({"open sesame": [1, "é", null]})),
+                );
+                self.carry();
+                self.now = self.now + Duration::from_secs(10);
+                self.carry();
+            }
+            let slow = again.call_tool("open sesame is slow", json!({}));
+            self.carry();
+            slow.canceller().cancel("open sesame");
+            self.carry();
+            self.link.reconnect("open sesame");
+            self.carry();
+            drop(self.link.notify("notifications/roots/list_changed", None));
+            self.carry();
+            drop(self.link.shutdown());
+            self.carry();
+            assert!(self.owner.is_closed());
+            drop((list, calls, slow));
+            let World { owner, path, .. } = self;
+            drop(owner);
+            let tape = fs::read(&path).expect("it is there");
+            fs::remove_file(path).expect("it is there");
+            tape
+        }
+    }
+
+    fn play(name: &str, tape: &[u8]) -> Result<(Vec<String>, Verdict), String> {
+        let name = format!("everlink-play-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, tape).expect("there is room");
+        let player = Player::open(&path);
+        fs::remove_file(path).expect("it is there");
+        let (_, player) = player.map_err(|error| error.to_string())?;
+        let mut told = Vec::new();
+        let verdict = player.play(|at, played| {
+            let text = match played {
+                Played::Link(event) => event.to_string(),
+                Played::Relay(event) => event.to_string(),
+            };
+            told.push(format!("{} {text}", at.as_nanos()));
+        });
+        Ok((told, verdict.map_err(|error| error.to_string())?))
+    }
+
+    #[test]
+    fn whatever_a_server_says_is_told_again_in_any_pieces() {
+        for era in [Era::Legacy, Era::Modern] {
+            for redact in [false, true] {
+                for piece in [1, 7, usize::MAX] {
+                    let tape = World::new("any", era, redact, piece).live();
+                    let name = format!("{era:?}-{redact}-{piece}");
+                    let (told, verdict) = play(&name, &tape).expect("it can be played");
+                    assert_eq!(verdict.difference, None, "{name}: {told:#?}");
+                    assert!(!verdict.breaks_off);
+                    assert!(told.len() > 30, "{told:#?}");
+                    let text = String::from_utf8(tape).expect("it is text");
+                    let says = text.lines().find(|line| line.contains("sesame"));
+                    assert_eq!(says.is_some(), !redact, "{says:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn wherever_a_recording_breaks_off_it_is_told_until_there() {
+        let tape = World::new("cut", Era::Legacy, false, usize::MAX).live();
+        let (told, _) = play("whole", &tape).expect("it can be played");
+        let first = tape.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+        for end in (first..tape.len())
+            .step_by(97)
+            .chain(tape.len() - 40..tape.len())
+        {
+            let (part, verdict) = play("part", &tape[..end]).expect("it can be played");
+            assert_eq!(verdict.difference, None, "{end}");
+            assert!(verdict.breaks_off || tape[end - 1] == b'\n', "{end}");
+            assert!(told.starts_with(&part), "{end}: {part:#?}");
+        }
+        // In the middle of a letter, too.
+        let letter = tape
+            .iter()
+            .position(|byte| *byte == 0xc3)
+            .expect("one that is two bytes long");
+        let (_, verdict) = play("letter", &tape[..=letter]).expect("it can be played");
+        assert!(verdict.breaks_off && verdict.difference.is_none());
+    }
+
+    #[test]
+    fn what_was_changed_since_is_noticed() {
+        let tape = World::new("changed", Era::Modern, false, usize::MAX).live();
+        let tape = String::from_utf8(tape).expect("it is text");
+        let change = |from: &str, to: &str| {
+            assert!(tape.contains(from), "{from}");
+            play("changed", tape.replacen(from, to, 1).as_bytes())
+        };
+        for (from, to) in [
+            ("is ready", "is not ready"),
+            (
+                r#"{"told":"opening epoch 1"}"#,
+                r#"{"told":"opening epoch 1"}{"told":"closed"}"#,
+            ),
+            (r#"{"exited":{"code":70}}"#, r#"{"exited":{"code":71}}"#),
+            ("\n{\"told\":\"closed\"}", ""),
+            (
+                r#"{"told":"closed"}"#,
+                "{\"told\":\"closed\"}\n{\"told\":\"closed\"}",
+            ),
+            (r#""heard":{"epoch":1,"#, r#""heard":{"epoch":9,"#),
+        ] {
+            match change(from, to) {
+                Ok((_, verdict)) => assert!(verdict.difference.is_some(), "{from}"),
+                Err(error) => assert!(error.contains("line "), "{error}"),
+            }
+        }
+        // Any number of polls is over in no time.
+        let (_, verdict) = change(r#"{"polled":1}"#, r#"{"polled":18446744073709551615}"#)
+            .expect("it can be played");
+        assert_eq!(verdict.difference, None);
+        let error =
+            change(r#""timed":true"#, r#""untold":true"#).expect_err("there is no such thing");
+        assert!(error.contains("is no line of a recording"), "{error}");
+        let error =
+            change(r#""format":1,"#, r#""format":2,"new":{},"#).expect_err("it is another form");
+        assert!(error.contains("form 2"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! How the machine of each command is set up: once when it runs, and once more when its recording is told again. Knows no transport.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use everlink::server::{Allowed, Http};
 use everlink::{Config, Watch, relay};
 use serde::{Deserialize, Serialize};
 
+use super::SERVED;
 use super::scribe::{Scribe, origin};
 use crate::args::{Manner, Recording};
 use crate::{Failure, demo, usage};
@@ -25,11 +26,29 @@ pub(crate) struct Recipe {
     format: u32,
     pub(crate) role: Role,
     /// The address of the server without its path, which may be a secret; nothing for a child.
-    url: Option<String>,
+    pub(super) url: Option<String>,
     manner: Manner,
     seed: u64,
     /// Payloads were left out.
     pub(crate) redacted: bool,
+}
+
+/// What the first line says in every form.
+#[derive(Deserialize)]
+struct Form {
+    everlink: String,
+    format: u32,
+}
+
+/// The lines of a recording, each with its end, as bytes: where it breaks off, that can be in the middle of a letter.
+pub(super) struct Lines(BufReader<File>);
+
+impl Lines {
+    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let len = self.0.read_until(b'\n', &mut line)?;
+        Ok((len > 0).then_some(line))
+    }
 }
 
 /// Which command it is, and what its machine depends on beside its options.
@@ -103,7 +122,7 @@ impl Role {
 
     /// Begins a recording, if one is wanted, of a link that was set up with this seed.
     pub(crate) fn record(
-        self,
+        mut self,
         url: Option<&str>,
         manner: &Manner,
         seed: u64,
@@ -112,6 +131,12 @@ impl Role {
     ) -> Result<Option<Scribe>, Failure> {
         let Some(path) = &recording.record else {
             return Ok(None);
+        };
+        let served = match &mut self {
+            Role::Guard { front: Some(front) } => {
+                Some(std::mem::replace(&mut front.path, SERVED.to_owned()))
+            }
+            _ => None,
         };
         let recipe = Recipe {
             everlink: env!("CARGO_PKG_VERSION").to_owned(),
@@ -122,7 +147,7 @@ impl Role {
             seed,
             redacted: recording.redact,
         };
-        let scribe = Scribe::begin(path, &recipe, key);
+        let scribe = Scribe::begin(path, &recipe, key, served);
         let scribe = scribe
             .map_err(|error| format!("--record {}: cannot be written: {error}", path.display()))?;
         Ok(Some(scribe))
@@ -131,22 +156,23 @@ impl Role {
 
 impl Recipe {
     /// Reads the first line of a recording, and gives the rest.
-    pub(crate) fn read(path: &Path) -> Result<(Recipe, Lines<BufReader<File>>), Failure> {
+    pub(super) fn read(path: &Path) -> Result<(Recipe, Lines), Failure> {
         let name = path.display();
-        let file = File::open(path).map_err(|error| format!("{name}: cannot be read: {error}"))?;
-        let mut lines = BufReader::new(file).lines();
-        let first = lines.next().transpose();
-        let first = first.map_err(|error| format!("{name}: cannot be read: {error}"))?;
-        let recipe: Recipe = serde_json::from_str(first.as_deref().unwrap_or_default())
-            .map_err(|_| format!("{name}: this is no recording of everlink"))?;
-        if recipe.format != FORMAT {
-            let (format, version) = (recipe.format, &recipe.everlink);
+        let unread = |error: io::Error| format!("{name}: cannot be read: {error}");
+        let mut lines = Lines(BufReader::new(File::open(path).map_err(unread)?));
+        let first = lines.next().map_err(unread)?.unwrap_or_default();
+        let unknown = || format!("{name}: this is no recording of everlink");
+        // One in another form may say other things of how the machine was set up.
+        let form: Form = serde_json::from_slice(&first).map_err(|_| unknown())?;
+        if form.format != FORMAT {
+            let (format, version) = (form.format, &form.everlink);
             return Err(format!(
                 "{name}: a recording of everlink {version} in the form {format}; this is everlink {}, which reads {FORMAT}",
                 env!("CARGO_PKG_VERSION")
             )
             .into());
         }
+        let recipe = serde_json::from_slice(&first).map_err(|_| unknown())?;
         Ok((recipe, lines))
     }
 

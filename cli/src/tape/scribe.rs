@@ -1,10 +1,11 @@
 //! Writes down every step of a machine, without the secrets. Decides nothing about what the machine does.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use everlink::http::{Fields, names};
 use everlink::relay::{self, Side};
@@ -17,7 +18,7 @@ use serde_json::value::RawValue;
 use super::line::{self, Bytes, ErrorLine, Exit, FaultLine, Heard, Line, Options, What};
 use super::recipe::Recipe;
 use super::veil::{Cipher, EventMask, Mask, parts};
-use super::{OURS, brief};
+use super::{OURS, SERVED, brief};
 
 /// Fields that a machine reads, with values that are nobody's secret.
 const PLAIN: [&str; 9] = [
@@ -41,6 +42,10 @@ pub(crate) struct Scribe {
     /// What seals something for the host in front, if there is one.
     key: Option<[u8; 16]>,
     cipher: Cipher,
+    /// Where the server is, without its path.
+    origin: Arc<str>,
+    /// What is served in front.
+    served: Option<String>,
     masks: HashMap<(bool, Epoch, StreamId), StreamMask>,
     /// The sessions that the machine gave to hosts in front.
     issued: Vec<String>,
@@ -56,16 +61,22 @@ enum StreamMask {
 
 impl Scribe {
     /// Begins a recording in this file. One that is there already is replaced.
-    pub(super) fn begin(path: &Path, recipe: &Recipe, key: Option<[u8; 16]>) -> io::Result<Scribe> {
-        let mut how = OpenOptions::new();
-        // What a server said is for nobody else.
-        let how = how.write(true).create(true).truncate(true).mode(0o600);
+    ///
+    /// What seals something for the host in front is `key`, and what is served there `served`, if there is one.
+    pub(super) fn begin(
+        path: &Path,
+        recipe: &Recipe,
+        key: Option<[u8; 16]>,
+        served: Option<String>,
+    ) -> io::Result<Scribe> {
         let mut scribe = Scribe {
             path: path.to_owned(),
-            file: Some(BufWriter::new(how.open(path)?)),
+            file: Some(BufWriter::new(private(path)?)),
             hides_payloads: recipe.redacted,
             key,
             cipher: Cipher::new(),
+            origin: recipe.url.as_deref().unwrap_or_default().into(),
+            served,
             masks: HashMap::new(),
             issued: Vec::new(),
             polls: 0,
@@ -185,10 +196,12 @@ impl Scribe {
             Input::Request { stream, head } => {
                 self.masks
                     .insert((in_front, epoch, *stream), self.mask_of_body(&head.fields));
+                let path = head.target.split('?').next();
+                let is_served = path == self.served.as_deref();
                 What::Request {
                     verb: head.verb.as_str().to_owned(),
-                    // A query can be anything.
-                    path: head.target.split('?').next().unwrap_or_default().to_owned(),
+                    // An address can be anything.
+                    path: if is_served { SERVED } else { "/" }.to_owned(),
                     fields: self.fields(in_front, &head.fields),
                 }
             }
@@ -225,7 +238,11 @@ impl Scribe {
             .to_ascii_lowercase()
             .starts_with("text/event-stream");
         if is_events {
-            StreamMask::Events(EventMask::new(&self.cipher, self.hides_payloads))
+            StreamMask::Events(EventMask::new(
+                &self.cipher,
+                &self.origin,
+                self.hides_payloads,
+            ))
         } else {
             StreamMask::Body(Mask::new(&self.cipher))
         }
@@ -398,6 +415,18 @@ impl Scribe {
             },
         );
     }
+}
+
+/// A new file that nobody else can read: what a server said is for nobody else.
+fn private(path: &Path) -> io::Result<File> {
+    let mut how = OpenOptions::new();
+    let how = how.write(true).create(true).truncate(true).mode(0o600);
+    let file = how.open(path)?;
+    // One that was there may be open to others. Something else than a file, such as a pipe, is left as it is.
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
 }
 
 /// The origin of an address, without the name and password of anybody.

@@ -205,15 +205,25 @@ fn a_person_who_tries_it_out_is_told_what_it_is_for() {
     assert_eq!(output.status.code(), Some(0), "{screen}");
 }
 
+/// A server learns in its handshake what can be asked of the host, so that comes after the host.
 #[tokio::test]
-async fn who_listens_has_a_server_before_anybody_comes() {
+async fn a_server_is_started_for_the_first_host_that_comes() {
     let mut guard = Running::start(
         &["--listen", "http://127.0.0.1:0/mcp"],
         &SERVER.map(PathBuf::from),
     );
-    guard.told("listening");
-    guard.hears("upstream", "epoch 1 is ready");
+    let url = guard.told("listening");
+    let host = Config::http("host", "1.0", &url).expect("an address");
+    let host = http::connect(host).expect("a runtime");
+    pid(&host).await;
+    host.shutdown().await.expect("it is driven");
     assert_eq!(guard.terminate().code(), Some(0));
+    let told = guard.rest();
+    let place = |words: &str| {
+        let is_it = |fact: &Value| fact["event"].as_str().is_some_and(|it| it.contains(words));
+        told.iter().position(is_it).expect("it is told")
+    };
+    assert!(place("met host") < place("opening epoch 1"), "{told:?}");
 }
 
 #[tokio::test]
@@ -471,16 +481,6 @@ impl Running {
 
     fn ended(&mut self) -> ExitStatus {
         ended(&mut self.process)
-    }
-
-    /// Waits until this is told of this side.
-    fn hears(&self, side: &str, words: &str) {
-        loop {
-            let fact = self.told.recv_timeout(PATIENCE).expect("it is told");
-            if fact["side"] == side && fact["event"].as_str().is_some_and(|it| it.contains(words)) {
-                return;
-            }
-        }
     }
 
     /// All else that it told until its end.

@@ -7,5 +7,6 @@ mod demo;
 mod guard;
 mod inspect;
 mod props;
+mod record;
 mod shell;
 mod watch;
