@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::line::{self, Bytes, ErrorLine, Exit, FaultLine, Heard, Line, Options, What};
 use super::recipe::Recipe;
-use super::veil::{Cipher, EventMask, Mask, parts};
+use super::veil::{Cipher, EventMask, Mask};
 use super::{OURS, SERVED, brief};
 
 /// Fields that a machine reads, with values that are nobody's secret.
@@ -427,6 +427,16 @@ fn private(path: &Path) -> io::Result<File> {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
+}
+
+/// An address as its origin, which is empty where it has none, and all that follows.
+fn parts(address: &str) -> (&str, &str) {
+    let host = address.find("://").map(|at| at + 3);
+    let path = host.map_or(0, |host| {
+        let rest = &address[host..];
+        host + rest.find(['/', '?', '#']).unwrap_or(rest.len())
+    });
+    address.split_at(path)
 }
 
 /// The origin of an address, without the name and password of anybody.

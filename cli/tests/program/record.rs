@@ -101,20 +101,25 @@ async fn what_hosts_over_http_see_is_told_again_of_both_ends() {
 #[test]
 fn the_other_commands_can_be_recorded_too() {
     let server = ["--", EVERLINK, "demo-server"];
-    let commands: [(&str, &[&str], i32); 6] = [
-        ("inspect", &["inspect"], 0),
-        ("call", &["call", "echo", r#"{"message":"open sesame"}"#], 0),
-        ("call-error", &["call", "no_such_tool"], 3),
-        ("call-killed", &["call", "die", r#"{"how":"kill"}"#], 5),
+    let commands: [(&str, &[&str], &[i32]); 6] = [
+        ("inspect", &["inspect"], &[0]),
+        (
+            "call",
+            &["call", "echo", r#"{"message":"open sesame"}"#],
+            &[0],
+        ),
+        ("call-error", &["call", "no_such_tool"], &[3]),
+        ("call-killed", &["call", "die", r#"{"how":"kill"}"#], &[5]),
         (
             "call-late",
             &["call", "sleep", r#"{"ms":600000}"#, "--timeout", "0.05"],
-            5,
+            // On a busy machine, it was not even sent by then.
+            &[4, 5],
         ),
-        ("demo", &["demo", "--seconds", "2", "--seed", "3"], 0),
+        ("demo", &["demo", "--seconds", "2", "--seed", "3"], &[0]),
     ];
     for redact in [false, true] {
-        for (name, arguments, code) in commands {
+        for (name, arguments, codes) in commands {
             let tape = Tape::new(&format!("command-{name}-{redact}"));
             let mut command = Command::new(EVERLINK);
             command.args(arguments).args(tape.record());
@@ -122,7 +127,9 @@ fn the_other_commands_can_be_recorded_too() {
             let is_demo = name == "demo";
             command.args(server.iter().filter(|_| !is_demo));
             let output = command.output().expect("it runs");
-            assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+            let ended = output.status.code();
+            let is_fine = ended.is_some_and(|code| codes.contains(&code));
+            assert!(is_fine, "{name}: {ended:?}, {}", text(&output.stderr));
             let again = tape.replay(&[]);
             assert!(again.status.success(), "{name}: {}", text(&again.stderr));
             if redact {
