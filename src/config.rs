@@ -122,6 +122,9 @@ pub struct Http {
     /// Whether a legacy server is asked for a stream of what it says by itself. Yes; not for servers that serve one request at a
     /// time.
     pub listens: bool,
+    /// How long calls wait for that stream at the beginning of a life, since many servers drop what they ask by themselves while nobody
+    /// listens. 1 s: most say at once whether there is one; a few say nothing until there is something on it.
+    pub listen_patience: Duration,
     /// Whether a server that does not know the present transport is looked for behind the one of 2024-11-05. Yes.
     pub falls_back: bool,
     /// How long that one may take to say where messages go. 10 s.
@@ -157,6 +160,7 @@ impl Http {
         Http {
             url,
             listens: true,
+            listen_patience: seconds(1),
             falls_back: true,
             endpoint_timeout: seconds(10),
             resume_after: seconds(1),

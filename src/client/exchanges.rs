@@ -154,11 +154,11 @@ impl Client {
     }
 
     /// Begins an exchange without a message.
-    pub(super) fn begin_now(&mut self, exchange: Exchange) {
-        if let Some(web) = &mut self.web {
-            let stream = web.exchanges.add(exchange);
-            web.exchanges.begin_soon(stream);
-        }
+    pub(super) fn begin_now(&mut self, exchange: Exchange) -> Option<StreamId> {
+        let web = self.web.as_mut()?;
+        let stream = web.exchanges.add(exchange);
+        web.exchanges.begin_soon(stream);
+        Some(stream)
     }
 
     /// The same, after a while.
@@ -260,6 +260,7 @@ impl Client {
 
     /// Whoever waited for this exchange goes on; not yet for the end of the handshake, if that is to be said again.
     fn pass(&mut self, stream: StreamId, is_said: bool, is_accepted: bool) {
+        self.listens_by(stream);
         let Some(web) = &mut self.web else {
             return;
         };

@@ -149,6 +149,8 @@ enum Timer {
     Handshake,
     /// The grace of a rung is over.
     Ladder,
+    /// The stream of what a server says by itself was waited for for long enough.
+    Listen,
     /// The handshake takes long.
     Notice,
     /// The transport takes too long to open.
@@ -183,6 +185,7 @@ impl Timer {
             | Timer::Drain
             | Timer::Endpoint
             | Timer::Handshake
+            | Timer::Listen
             | Timer::Notice
             | Timer::Open
             | Timer::Pause
@@ -297,6 +300,7 @@ impl Client {
                     Timer::Exchange(stream) => link.exchange_due(stream),
                     Timer::Handshake => link.down(Cause::HandshakeTimedOut),
                     Timer::Ladder => link.climb(),
+                    Timer::Listen => link.stop_waiting_to_listen(),
                     Timer::Notice => link.notice(),
                     Timer::Open => link.down(Cause::OpenTimedOut),
                     Timer::Pause => link.pause_over(),
@@ -346,7 +350,7 @@ impl Client {
             Timer::Attempt => Wake::Backoff,
             Timer::Call(_) => Wake::Call,
             Timer::Auth | Timer::Pause => Wake::Auth,
-            Timer::Exchange(_) => Wake::Exchange,
+            Timer::Exchange(_) | Timer::Listen => Wake::Exchange,
             Timer::Endpoint | Timer::Handshake | Timer::Notice | Timer::Probe => Wake::Handshake,
             Timer::Drain | Timer::Ladder => Wake::Close,
             Timer::Open => Wake::Open,

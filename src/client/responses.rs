@@ -30,6 +30,7 @@ impl Client {
         }
         exchange.status = Some(status);
         let unread = exchange.under_way;
+        self.listens_by(stream);
         self.exchange_sent(stream, unread);
         self.timers.disarm(Timer::Exchange(stream));
         // A server that only fails is no sign of life.

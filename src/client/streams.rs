@@ -194,21 +194,41 @@ impl Client {
         }
     }
 
-    /// The handshake is over on both sides: a legacy server may say something by itself (S-LHTTP-13).
+    /// The handshake is over on both sides: a legacy server may say something by itself (S-LHTTP-13). Servers in use drop what they
+    /// ask by themselves while nobody listens, and then wait for the answer: so nothing is said before they can be heard.
     pub(super) fn gate_opened(&mut self) {
         let is_legacy = self.voice.version().era() == Era::Legacy;
-        let listens = self.config.http.as_ref().is_some_and(|http| http.listens);
-        let Some(web) = &mut self.web else {
+        let (Some(web), Some(http)) = (&mut self.web, &self.config.http) else {
             return;
         };
         if is_legacy
             && web.is_streamable()
             && web.listen != Listen::On
-            && listens
+            && http.listens
             && self.state == State::Ready
         {
             web.listen = Listen::On;
-            self.begin_now(Exchange::new(Purpose::Listen, Load::None));
+            let patience = http.listen_patience;
+            let stream = self.begin_now(Exchange::new(Purpose::Listen, Load::None));
+            if let Some(web) = self.web.as_mut().filter(|_| !patience.is_zero()) {
+                web.ear = stream;
+                self.arm_in(Timer::Listen, patience);
+            }
+        }
+    }
+
+    /// This exchange has a response, or will have none: if it was waited for, that is over.
+    pub(super) fn listens_by(&mut self, stream: StreamId) {
+        if self.web.as_ref().is_some_and(|web| web.ear == Some(stream)) {
+            self.timers.disarm(Timer::Listen);
+            self.stop_waiting_to_listen();
+        }
+    }
+
+    /// There are servers that answer only when they have something to say.
+    pub(super) fn stop_waiting_to_listen(&mut self) {
+        if let Some(web) = &mut self.web {
+            web.ear = None;
         }
     }
 

@@ -73,7 +73,7 @@ fn s_s2c_06_a_question_outlives_the_stream_that_carried_it() {
     config.dialect = everlink::Dialect::Legacy;
     let mut web = Web::new(config);
     web.connect();
-    web.agree_legacy("2025-11-25", Some("s-1"));
+    web.agree_with_news("2025-11-25", Some("s-1"));
     let listen = web.begun(Verb::Get);
     web.stream(listen.stream);
     web.event(

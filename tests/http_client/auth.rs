@@ -170,7 +170,7 @@ fn s_auth_08_every_kind_of_exchange_may_be_turned_away() {
         settings.dialect = Dialect::Legacy;
         let mut web = Web::new(settings);
         web.connect();
-        web.agree_legacy(version, Some("s-1"));
+        web.agree_with_news(version, Some("s-1"));
         let listen = web.begun(Verb::Get);
         web.status(listen.stream, 401);
         assert_eq!(web.client.state(), State::Ready);

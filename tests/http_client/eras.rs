@@ -284,6 +284,7 @@ fn s_life_04_nothing_else_is_sent_before_the_handshake_is_over() {
     let done = web.posted("notifications/initialized");
     assert_eq!(web.unseen(), 0);
     web.status(done.stream, 202);
+    web.no_news();
     let post = web.posted("tools/call");
     web.reply_with(&post, json!({"content": []}));
     assert!(web.reply(call).is_ok());

@@ -303,7 +303,7 @@ fn f_045_a_hundred_thousand_attempts_are_no_deeper_than_one() {
     config.policy.keepalive = None;
     let mut web = Web::new(config);
     web.connect();
-    web.agree_legacy("2025-11-25", Some("s-1"));
+    web.agree_with_news("2025-11-25", Some("s-1"));
     for _ in 0..100_000 {
         let get = web.begun(Verb::Get);
         web.stream(get.stream);

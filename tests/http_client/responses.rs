@@ -109,6 +109,7 @@ fn a_server_restart_under_many_calls_is_one_handshake_and_every_call_has_one_out
         "nothing overtakes the end of the handshake"
     );
     web.status(post.stream, 202);
+    web.no_news();
     while let Some(post) = web.find(|begun| begun.verb == Verb::Post && begun.body["id"].is_u64()) {
         assert_eq!(post.field("mcp-session-id"), Some("s-2"));
         web.json(

@@ -2,10 +2,12 @@
 
 use crate::web;
 
+use core::time::Duration;
+
 use everlink::client::{Cause, Delivery, Event, FailureKind, State};
 use everlink::http::Verb;
 use everlink::protocol::LogLevel;
-use everlink::{Change, Dialect, FaultKind, List, Watch};
+use everlink::{Change, Dialect, FaultKind, List, StreamId, Watch};
 use serde_json::json;
 use web::{
     LEGACY, Web, config, error, every_chunking, introduction, notification, result, seconds,
@@ -26,6 +28,7 @@ fn agree_again(web: &mut Web, session: &str) {
     assert_eq!(post.field("mcp-session-id"), Some(session));
     web.status(post.stream, 202);
     assert_eq!(web.client.state(), State::Ready);
+    web.no_news();
 }
 
 #[test]
@@ -122,6 +125,7 @@ fn s_life_12_the_next_session_knows_nothing_of_the_last_one() {
     web.respond(post.stream, 200, &fields, &result(&post, other).to_string());
     let post = web.posted("notifications/initialized");
     web.status(post.stream, 202);
+    web.no_news();
     agree_on_watch(&mut web, "s-2");
     let session = web.client.session().expect("ready");
     assert_eq!(session.version.as_str(), "2025-06-18");
@@ -212,7 +216,7 @@ fn s_lhttp_13_the_stream_of_what_a_server_says_by_itself_is_asked_for() {
             web.all.iter().all(|begun| begun.verb != Verb::Get),
             "not before the handshake"
         );
-        web.agree_legacy(version, Some("s-1"));
+        web.agree_with_news(version, Some("s-1"));
         let listen = web.begun(Verb::Get);
         assert_eq!(listen.target, web::URL);
         assert_eq!(listen.field("accept"), Some("text/event-stream"));
@@ -244,6 +248,66 @@ fn s_lhttp_13_a_server_without_such_a_stream_is_not_asked_again() {
     assert_eq!(web.client.state(), State::Ready);
     web.pass(seconds(25));
     assert!(web.find(|begun| begun.verb == Verb::Get).is_none());
+}
+
+/// S-LHTTP-13, S-LHTTP-15: servers drop what they ask by themselves while nobody listens, so whatever becomes of the stream is waited for.
+#[test]
+fn s_lhttp_13_nothing_is_called_before_the_server_can_be_heard() {
+    let fates: [fn(&mut Web, StreamId); 4] = [
+        |web, listen| web.stream(listen),
+        |web, listen| web.status(listen, 405),
+        |web, listen| web.status(listen, 503),
+        |web, listen| web.fail(listen, FaultKind::Reset),
+    ];
+    for decide in fates {
+        let mut web = Web::legacy_with_news();
+        let listen = web.begun(Verb::Get);
+        web.call("tools/call", json!({"name": "add"}));
+        web.pass(Duration::from_millis(900));
+        assert!(web.carrying("tools/call").is_empty());
+        decide(&mut web, listen.stream);
+        web.posted("tools/call");
+        assert_eq!(web.client.state(), State::Ready);
+    }
+}
+
+/// S-LHTTP-13: some servers say nothing on it, not even that it is there, until there is something to say.
+#[test]
+fn s_lhttp_13_a_stream_that_is_silent_from_the_start_is_waited_for_for_a_second_and_not_given_up() {
+    let mut web = Web::legacy_with_news();
+    let listen = web.begun(Verb::Get);
+    web.call("tools/call", json!({"name": "add"}));
+    web.pass(seconds(1));
+    web.posted("tools/call");
+    assert!(web.aborted.is_empty());
+    web.stream(listen.stream);
+    web.event(listen.stream, None, &web::question("p", "ping", &json!({})));
+    assert!(web.find(|begun| begun.body["id"] == "p").is_some());
+
+    let mut settings = config();
+    settings.dialect = Dialect::Legacy;
+    if let Some(http) = &mut settings.http {
+        http.listen_patience = Duration::ZERO;
+    }
+    let mut web = Web::new(settings);
+    web.connect();
+    web.agree_with_news("2025-11-25", Some("s-1"));
+    web.begun(Verb::Get);
+    web.call("tools/call", json!({"name": "add"}));
+    web.posted("tools/call");
+}
+
+/// S-LHTTP-13: a stream that ends later is asked for again while calls go on.
+#[test]
+fn s_lhttp_13_a_stream_that_ended_is_not_waited_for() {
+    let mut web = Web::legacy_with_news();
+    let listen = web.begun(Verb::Get);
+    web.stream(listen.stream);
+    web.end(listen.stream);
+    web.pass(seconds(2));
+    web.begun(Verb::Get);
+    web.call("tools/call", json!({"name": "add"}));
+    web.posted("tools/call");
 }
 
 /// S-SESS-06: any request that names a session shows that it is over.

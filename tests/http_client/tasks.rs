@@ -16,6 +16,13 @@ const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// A link that declares this to a server of 2025-11-25 that has tasks of these kinds.
 fn legacy(declared: ClientCapabilities, tasks: &Value) -> Web {
+    let mut web = legacy_with_news(declared, tasks);
+    web.no_news();
+    web
+}
+
+/// The same, and what becomes of the request for the stream of news is not decided.
+fn legacy_with_news(declared: ClientCapabilities, tasks: &Value) -> Web {
     let mut settings = config();
     settings.dialect = Dialect::Legacy;
     settings.capabilities = declared;
@@ -205,7 +212,7 @@ fn s_ltask_05_06_the_outcome_of_a_task_passes_untouched() {
 /// S-LTASK-11: on the stream of news, and on that of any other call.
 #[test]
 fn s_ltask_11_what_is_about_a_task_may_come_on_any_stream() {
-    let mut web = legacy(
+    let mut web = legacy_with_news(
         ClientCapabilities::default().with_roots(false),
         &all_tasks(),
     );

@@ -54,6 +54,8 @@ pub(super) struct Web {
     pub(super) gate: Option<StreamId>,
     /// The server took that message, so that its session is good for more than a handshake.
     pub(super) is_introduced: bool,
+    /// The stream that all messages wait for then: what the server says by itself is to be heard from the first call on.
+    pub(super) ear: Option<StreamId>,
     /// What is being chosen, by the exchanges that carry the choices: another choice of the same waits.
     pub(super) choosing: BTreeMap<StreamId, Box<str>>,
     pub(super) auth: Auth,
@@ -128,6 +130,7 @@ impl Web {
             is_known_old: false,
             gate: None,
             is_introduced: false,
+            ear: None,
             choosing: BTreeMap::new(),
             auth: Auth::default(),
             paused_until: None,
@@ -149,6 +152,7 @@ impl Web {
         self.carrier = Carrier::Streamable;
         self.gate = None;
         self.is_introduced = false;
+        self.ear = None;
         self.choosing.clear();
         self.auth.is_pending = false;
         self.paused_until = None;
@@ -175,6 +179,7 @@ impl Web {
             && !self.auth.is_pending
             && !self.is_session_over
             && self.gate.is_none()
+            && self.ear.is_none()
             && self.paused_until.is_none()
     }
 

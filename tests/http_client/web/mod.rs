@@ -189,7 +189,7 @@ impl Web {
         config.dialect = everlink::Dialect::Legacy;
         let mut web = Web::new(config);
         web.connect();
-        web.agree_legacy("2025-11-25", Some("s-1"));
+        web.agree_with_news("2025-11-25", Some("s-1"));
         web
     }
 
@@ -198,9 +198,6 @@ impl Web {
         let mut web = Web::new(config);
         web.connect();
         web.agree_legacy(version, Some("s-1"));
-        if let Some(listen) = web.find(|begun| begun.verb == Verb::Get) {
-            web.status(listen.stream, 405);
-        }
         web
     }
 
@@ -227,8 +224,21 @@ impl Web {
         }
     }
 
-    /// Answers the legacy handshake to its end.
+    /// Answers the legacy handshake to its end, for a server that has no stream of news.
     pub(crate) fn agree_legacy(&mut self, version: &str, session: Option<&str>) {
+        self.agree_with_news(version, session);
+        self.no_news();
+    }
+
+    /// Refuses the stream of news, if it was asked for: calls go on without it.
+    pub(crate) fn no_news(&mut self) {
+        if let Some(listen) = self.find(|begun| begun.verb == Verb::Get) {
+            self.status(listen.stream, 405);
+        }
+    }
+
+    /// The same, and what becomes of the request for the stream of news is not decided.
+    pub(crate) fn agree_with_news(&mut self, version: &str, session: Option<&str>) {
         let post = self.posted("initialize");
         let mut fields = vec![("content-type", "application/json")];
         fields.extend(session.map(|id| ("Mcp-Session-Id", id)));
