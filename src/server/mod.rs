@@ -423,8 +423,19 @@ impl Server {
         method: impl Into<Cow<'static, str>>,
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
-        let method = method.into();
-        self.act(now, |server| server.ask_for(request, method, params))
+        self.ask_by(now, request, None, method.into(), params)
+    }
+
+    /// The same, by this key where a modern client is asked and no other question of the request has it.
+    pub(crate) fn ask_by(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        key: Option<Box<str>>,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+    ) -> Result<AskId, Misuse> {
+        self.act(now, |server| server.ask_for(request, key, method, params))
     }
 
     /// Asks the legacy client of a byte stream something that no request needs. A modern client cannot be asked so, nor one of many over
