@@ -402,6 +402,17 @@ impl Server {
     ) -> Result<(), Misuse> {
         self.act(now, |server| server.progressed(request, progress))
     }
+
+    /// Ends the exchange on which the client of a request waits, without the answer: the client comes back for that, after as long as
+    /// [`Http::retry`] says (S-LHTTP-09). It spares a connection where something takes long. Where the client could not come back it stays:
+    /// on a byte stream, outside of sessions, in versions before 2025-11-25, and where nothing is held to be said again.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such request (any more).
+    pub fn hang_up(&mut self, now: Instant, request: RequestId) -> Result<(), Misuse> {
+        self.act(now, |server| server.hang_up_on(request))
+    }
 }
 
 /// # The verbs of the application: questions
