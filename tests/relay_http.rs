@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use site::{Ask, Session, initialize, modern, seconds};
 
-/// A relay, the clients in front of it, and a legacy server behind that answers what it must and calls of tools when it is told to.
+/// A relay, the clients in front of it, and a server behind, a legacy one unless told otherwise, that answers what it must and calls of tools
+/// when it is told to.
 struct Front {
     relay: Relay,
     now: Instant,
@@ -27,6 +28,7 @@ struct Front {
     /// The present life of the server behind, and what it was told.
     epoch: Epoch,
     told: Vec<Value>,
+    is_modern: bool,
 }
 
 struct Exchange {
@@ -54,6 +56,15 @@ impl Front {
             last_stream: 0,
             epoch: Epoch::FIRST,
             told: Vec::new(),
+            is_modern: false,
+        }
+    }
+
+    /// With a modern server behind.
+    fn before_modern() -> Front {
+        Front {
+            is_modern: true,
+            ..Front::new()
         }
     }
 
@@ -126,6 +137,25 @@ impl Front {
     fn told(&self, method: &str) -> Vec<&Value> {
         let told = self.told.iter();
         told.filter(|message| message["method"] == method).collect()
+    }
+
+    /// The parameters of the newest call of a tool, and its id there.
+    fn called(&self) -> (Value, Value) {
+        let calls = self.told("tools/call");
+        let newest = calls.last().expect("a call");
+        (newest["params"].clone(), newest["id"].clone())
+    }
+
+    /// What a modern client in front was answered.
+    fn result(&self, stream: StreamId) -> Value {
+        let answer: Value = serde_json::from_str(self.text(stream)).expect("an answer");
+        answer["result"].clone()
+    }
+
+    /// The server behind answers the newest call.
+    fn reply(&mut self, result: Value) {
+        let id = self.called().1;
+        self.say(json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
     /// What it was answered to its question with this id.
@@ -248,9 +278,16 @@ impl Front {
         }
     }
 
-    /// What a legacy server answers by itself.
+    /// What a server answers by itself.
     fn answer(&mut self, epoch: Epoch, message: &Value) {
         let outcome = match message["method"].as_str() {
+            Some("server/discover") if self.is_modern => json!({"result": {
+                "resultType": "complete",
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }}),
             Some("initialize") => json!({"result": {
                 "protocolVersion": "2025-11-25",
                 "capabilities": {"tools": {"listChanged": true}, "logging": {}},
@@ -369,6 +406,119 @@ fn nobody_hears_what_is_logged_for_another() {
         front.text(stream).contains("list_changed"),
         "this is for all"
     );
+    front.finish();
+}
+
+/// A modern server logs for requests alone, so with one client there is nobody else whom it could be about.
+#[test]
+fn the_only_client_hears_what_a_modern_server_logs() {
+    let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+        "level": "error", "data": "ann's own",
+    }});
+    for is_alone in [true, false] {
+        let mut front = Front::before_modern();
+        let (ann, eve) = (front.session("ann"), front.session("eve"));
+        let call = |session: &Session| session.post(1, "tools/call", json!({"name": "x"}));
+        let hers = front.send(&call(&ann));
+        let mut others = vec![front.send(&eve.get())];
+        if !is_alone {
+            others.push(front.send(&call(&eve)));
+        }
+        front.say(log.clone());
+        assert_eq!(front.text(hers).contains("ann's own"), is_alone);
+        for other in others {
+            assert!(!front.text(other).contains("ann's own"));
+        }
+        front.finish();
+    }
+}
+
+/// S-META-08: what one client can be asked says nothing of the others, nor of its own next request.
+#[test]
+fn each_request_declares_what_its_own_client_can_be_asked() {
+    const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    let mut front = Front::before_modern();
+    front.session("bob"); // who can be asked much
+    for declared in [
+        json!({"sampling": {}}),
+        json!({}),
+        json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}),
+    ] {
+        let params = json!({"name": "x", "_meta": {CAPABILITIES: declared}});
+        front.send(&modern(1, "tools/call", params).by(Some("ann")));
+        assert_eq!(front.called().0["_meta"][CAPABILITIES], declared);
+    }
+    front.finish();
+}
+
+/// A question is called in front what the server behind calls it, unless that could be mistaken, and its answer finds back.
+#[test]
+fn a_question_keeps_its_name() {
+    let mut front = Front::before_modern();
+    let asked = front.send(&call("ann"));
+    let form = json!({"method": "elicitation/create", "params": {
+        "message": "?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }});
+    let questions = json!({"name": form, "1": form, "2": form});
+    front.reply(json!({"resultType": "input_required", "inputRequests": questions}));
+    let result = front.result(asked);
+    let put = result["inputRequests"].as_object().expect("questions");
+    assert_eq!(put.len(), 3, "{put:?}");
+    assert_eq!(put["name"], form);
+    let answers: Value = put
+        .keys()
+        .map(|key| {
+            (
+                key.clone(),
+                json!({"action": "accept", "content": {"key": key}}),
+            )
+        })
+        .collect();
+    let params = json!({
+        "name": "ann",
+        "inputResponses": answers,
+        "requestState": result["requestState"],
+    });
+    front.send(&modern(2, "tools/call", params).by(Some("ann")));
+    let told = &front.called().0["inputResponses"];
+    assert_eq!(told["name"]["content"]["key"], "name");
+    let keys: Vec<_> = told.as_object().expect("answers").keys().collect();
+    assert_eq!(keys, ["1", "2", "name"]);
+    front.finish();
+}
+
+/// S-MRTR-17: what a client brings along unasked is for the server behind to judge. What that asks then is another round.
+#[test]
+fn answers_that_nobody_asked_for_reach_the_server_behind() {
+    let params = json!({
+        "name": "ann",
+        "inputResponses": {"made": {"action": "accept"}},
+        "requestState": "up",
+    });
+    let unasked = modern(1, "tools/call", params).by(Some("ann"));
+    let mut front = Front::before_modern();
+    let sent = front.send(&unasked);
+    let (told, _) = front.called();
+    assert_eq!(
+        told["inputResponses"],
+        json!({"made": {"action": "accept"}})
+    );
+    assert_eq!(told["requestState"], "up");
+    front.reply(json!({"resultType": "input_required", "requestState": "mine"}));
+    let (told, _) = front.called();
+    assert_eq!(told["requestState"], "mine");
+    assert_eq!(told.get("inputResponses"), None);
+    front.reply(json!({"resultType": "complete", "content": []}));
+    assert_eq!(front.result(sent)["resultType"], "complete");
+    front.finish();
+
+    // A legacy one knows no such thing.
+    let mut front = Front::new();
+    front.send(&unasked);
+    let (told, _) = front.called();
+    assert_eq!(told.get("inputResponses"), None);
+    assert_eq!(told.get("requestState"), None);
     front.finish();
 }
 

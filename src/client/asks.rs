@@ -70,6 +70,10 @@ impl Asks {
         ask
     }
 
+    pub(super) fn get(&self, ask: AskId) -> Option<&Open> {
+        self.open.get(&ask)
+    }
+
     pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
         let open = self.open.remove(&ask)?;
         if let Origin::Request(id) = &open.origin {

@@ -10,7 +10,7 @@ use super::clock::Clock;
 use super::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::config::Limit;
 use crate::id::CallId;
-use crate::protocol::{Method, Repeat, method};
+use crate::protocol::{ClientCapabilities, Method, Repeat, method};
 use crate::time::Instant;
 use crate::watch::List;
 use crate::wire::{Payload, object};
@@ -66,6 +66,23 @@ impl CallOptions {
     }
 }
 
+/// For whom a call is made, where that is not the application itself but a client of its own (a relay has such).
+#[derive(Debug)]
+pub(crate) struct Behalf {
+    /// What that client can be asked.
+    pub(crate) declared: ClientCapabilities,
+    /// What it says to have been asked, with its answers: an object.
+    pub(crate) answers: Option<Payload>,
+    /// The state that it gives back: a text.
+    pub(crate) state: Option<Payload>,
+}
+
+impl Behalf {
+    fn bytes(&self) -> usize {
+        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref())
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) method: Cow<'static, str>,
@@ -75,6 +92,8 @@ pub(super) struct Call {
     pub(super) params: Option<Payload>,
     /// The caller's `_meta`.
     pub(super) meta: Option<Payload>,
+    /// For whom it is, if not for the application.
+    pub(super) behalf: Option<Box<Behalf>>,
     pub(super) options: CallOptions,
     pub(super) phase: Phase,
     pub(super) round: Round,
@@ -126,6 +145,7 @@ impl Call {
             facts,
             params,
             meta,
+            behalf: None,
             options,
             phase: Phase::Waiting,
             round: Round::default(),
@@ -162,8 +182,9 @@ impl Call {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let len = |payload: &Option<Payload>| payload.as_ref().map_or(0, |p| p.as_str().len());
-        self.method.len() + len(&self.params) + len(&self.meta)
+        let behalf = self.behalf.as_ref().map_or(0, |behalf| behalf.bytes());
+        let params = payload_bytes(self.params.as_ref()) + payload_bytes(self.meta.as_ref());
+        self.method.len() + params + behalf
     }
 
     pub(super) fn may_repeat(&self) -> bool {
@@ -212,6 +233,10 @@ impl Call {
         let params = self.params.as_ref().map_or("{}", Payload::as_str);
         matches!(object::member(params, "task"), Ok(Some(_)))
     }
+}
+
+fn payload_bytes(payload: Option<&Payload>) -> usize {
+    payload.map_or(0, |payload| payload.as_str().len())
 }
 
 #[derive(Debug)]

@@ -6,13 +6,13 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::calls::Call;
+use super::calls::{Behalf, Call};
 use super::catalog::Cursor;
 use super::errand::id_of;
 use crate::config::Config;
 use crate::filter;
 use crate::protocol::method::names;
-use crate::protocol::{Era, LogLevel, Version, meta, round};
+use crate::protocol::{ClientCapabilities, Era, LogLevel, Version, meta, round};
 use crate::watch::{List, Watch};
 use crate::wire::encode::{self, Object};
 use crate::wire::{ErrorObject, Id, Payload};
@@ -227,6 +227,8 @@ impl Frames {
 pub(super) struct Voice {
     version: Version,
     client: String,
+    /// From which level on log messages are wanted.
+    logs: Option<LogLevel>,
     /// Modern: the members that every `_meta` has (S-META-01, S-META-02), as an object.
     meta: Option<String>,
 }
@@ -236,11 +238,12 @@ impl Voice {
         let client = serde_json::to_string(&config.client).unwrap_or_else(|_| "{}".into());
         let meta = match version.era() {
             Era::Legacy => None,
-            Era::Modern => Some(meta_for(config, version, logs, &client)),
+            Era::Modern => Some(meta_for(&config.capabilities, version, logs, &client)),
         };
         Voice {
             version,
             client,
+            logs,
             meta,
         }
     }
@@ -254,9 +257,12 @@ impl Voice {
     pub(super) fn call(&self, buf: &mut Vec<u8>, wire: u64, call: &Call) {
         encode::request(buf, &id_of(wire), &call.method, |params| {
             let progress = (!call.options.no_progress).then_some(wire);
-            self.meta(params, progress, call.meta.as_ref());
+            let behalf = call.behalf.as_deref();
+            self.meta(params, progress, call.meta.as_ref(), behalf);
             if call.round.number > 0 {
                 write_round(params, &call.round.answers, call.round.state.as_ref());
+            } else if let Some(behalf) = behalf.filter(|_| self.version.era() == Era::Modern) {
+                write_supplied(params, behalf);
             }
             if let Some(rest) = &call.params {
                 params.splice(rest.as_str());
@@ -339,18 +345,31 @@ impl Voice {
         fill: impl FnOnce(&mut Object<'_>),
     ) {
         encode::request(buf, &id_of(wire), method, |params| {
-            self.meta(params, None, None);
+            self.meta(params, None, None, None);
             fill(params);
         });
     }
 
-    fn meta(&self, params: &mut Object<'_>, progress: Option<u64>, theirs: Option<&Payload>) {
+    fn meta(
+        &self,
+        params: &mut Object<'_>,
+        progress: Option<u64>,
+        theirs: Option<&Payload>,
+        behalf: Option<&Behalf>,
+    ) {
         if self.meta.is_none() && progress.is_none() && theirs.is_none() {
             return;
         }
         params.object("_meta", |members| {
-            if let Some(ours) = &self.meta {
-                members.splice(ours);
+            match (&self.meta, behalf) {
+                (Some(_), Some(behalf)) => {
+                    let declared = &behalf.declared;
+                    members.splice(&meta_for(declared, self.version, self.logs, &self.client));
+                }
+                (Some(ours), None) => {
+                    members.splice(ours);
+                }
+                (None, _) => {}
             }
             if let Some(wire) = progress {
                 members.id(meta::PROGRESS_TOKEN, &id_of(wire));
@@ -362,10 +381,15 @@ impl Voice {
     }
 }
 
-fn meta_for(config: &Config, version: Version, logs: Option<LogLevel>, client: &str) -> String {
+fn meta_for(
+    declared: &ClientCapabilities,
+    version: Version,
+    logs: Option<LogLevel>,
+    client: &str,
+) -> String {
     let mut buf = Vec::new();
     let mut members = Object::open(&mut buf);
-    let capabilities = config.capabilities.write_for(version);
+    let capabilities = declared.write_for(version);
     members
         .text(meta::PROTOCOL_VERSION, version.as_str())
         .raw(meta::CLIENT_CAPABILITIES, &capabilities)
@@ -375,6 +399,16 @@ fn meta_for(config: &Config, version: Version, logs: Option<LogLevel>, client: &
     }
     members.close();
     String::from_utf8(buf).unwrap_or_default()
+}
+
+/// What the client on whose behalf a call is made brings along by itself.
+fn write_supplied(params: &mut Object<'_>, behalf: &Behalf) {
+    if let Some(answers) = &behalf.answers {
+        params.raw(round::INPUT_RESPONSES, answers.as_str());
+    }
+    if let Some(state) = &behalf.state {
+        params.raw(round::REQUEST_STATE, state.as_str());
+    }
 }
 
 fn write_round(

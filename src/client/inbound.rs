@@ -265,11 +265,11 @@ impl Client {
             Some(round::INPUT_REQUIRED) if facts.is_some_and(|facts| facts.may_need_input) => {
                 self.input_required(id, &head);
             }
-            Some(round::TASK) if self.expects_task(facts) => {
+            Some(round::TASK) if self.expects_task(id, facts) => {
                 self.settle(id, Outcome::Reply(Payload::from(result)));
             }
             // S-RPC-22: an extension that both ends have may have types of its own.
-            Some(kind) if kind != round::INPUT_REQUIRED && self.shares_an_extension() => {
+            Some(kind) if kind != round::INPUT_REQUIRED && self.shares_an_extension(id) => {
                 self.settle(id, Outcome::Reply(Payload::from(result)));
             }
             // S-RPC-20, S-MRTR-03
@@ -292,17 +292,15 @@ impl Client {
             && call.is_some_and(|c| c.method == names::TOOLS_CALL && !c.has_new_schema)
     }
 
-    fn expects_task(&self, facts: Option<&method::Method>) -> bool {
+    fn expects_task(&self, id: CallId, facts: Option<&method::Method>) -> bool {
+        let declared = self.declared_for(id);
         facts.is_some_and(|facts| facts.name == names::TOOLS_CALL)
-            && self
-                .config
-                .capabilities
-                .declares(ClientFeature::TasksExtension)
+            && declared.declares(ClientFeature::TasksExtension)
     }
 
     /// Whether both ends declare extensions that are not known here.
-    fn shares_an_extension(&self) -> bool {
-        let ours = self.config.capabilities.has_strange_extension();
+    fn shares_an_extension(&self, id: CallId) -> bool {
+        let ours = self.declared_for(id).has_strange_extension();
         let session = self.session.as_ref();
         ours && session.is_some_and(|session| session.capabilities.has_strange_extension())
     }

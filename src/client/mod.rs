@@ -49,6 +49,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+pub(crate) use calls::Behalf;
 pub use calls::CallOptions;
 pub use catalog::Listing;
 pub use event::{Ask, Challenge, Event, Outcome, Session, Withdrawn};
@@ -440,14 +441,28 @@ impl Client {
         params: Option<Payload>,
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
-        let method = method.into();
+        self.call_for(now, method.into(), params, options, None)
+    }
+
+    /// The same on behalf of somebody else, who declares what it can be asked itself. In the legacy era all is declared once, in the
+    /// handshake.
+    pub(crate) fn call_for(
+        &mut self,
+        now: Instant,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+        options: CallOptions,
+        behalf: Option<Box<Behalf>>,
+    ) -> Result<CallId, Misuse> {
         let facts = check_kind(&method, Kind::Request)?;
         self.act(now, |link| {
             let has_rounds = facts.is_some_and(|facts| facts.may_need_input);
             let split = params.map(|params| split_meta(params, has_rounds));
             let split = split.transpose()?.unwrap_or_default();
             let clock = Clock::new(link.now, &options, &link.config.policy);
-            link.accept(Call::new(method, facts, split, options, clock))
+            let mut call = Call::new(method, facts, split, options, clock);
+            call.behalf = behalf;
+            link.accept(call)
         })
     }
 

@@ -17,7 +17,7 @@ use super::inbound::ResultHead;
 use super::{Client, Timer};
 use crate::id::{AskId, CallId};
 use crate::protocol::method::names;
-use crate::protocol::{Era, Version, code, method};
+use crate::protocol::{ClientCapabilities, Era, Version, code, method};
 use crate::wire::{ErrorObject, Id, Payload, object};
 
 /// Answers that may wait for a server that does not read them.
@@ -111,7 +111,7 @@ impl Client {
             .as_ref()
             .map_or(Version::LATEST_MODERN, |s| s.version);
         for question in &questions {
-            let declared = &self.config.capabilities;
+            let declared = self.declared_for(id);
             let admitted = asks::admit(declared, version, &question.method, question.params);
             if let Err(error) = admitted {
                 let why = format!("it asks what it may not: {}", error.message);
@@ -124,6 +124,21 @@ impl Client {
             self.ask(origin, &question.method, question.params);
         }
         self.go_on_if_answered(id);
+    }
+
+    /// What a modern server calls the answer to its question.
+    pub(crate) fn key_of(&self, ask: AskId) -> Option<&str> {
+        match &self.asks.get(ask)?.origin {
+            Origin::Request(_) => None,
+            Origin::Round(_, key) => Some(key),
+        }
+    }
+
+    /// What the client of a call can be asked: ours, or the one on whose behalf it is made.
+    pub(super) fn declared_for(&self, call: CallId) -> &ClientCapabilities {
+        let call = self.calls.call(call);
+        let behalf = call.and_then(|call| call.behalf.as_deref());
+        behalf.map_or(&self.config.capabilities, |behalf| &behalf.declared)
     }
 
     fn ask(&mut self, origin: Origin, name: &str, params: Option<&RawValue>) {

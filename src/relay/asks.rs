@@ -9,7 +9,7 @@ use super::Relay;
 use super::bridge::{Carried, Errand};
 use crate::client;
 use crate::id::{AskId, RequestId};
-use crate::protocol::{code, question};
+use crate::protocol::{Era, code, question};
 use crate::server::{self, Caller, Unanswered};
 use crate::wire::{ErrorObject, Payload};
 
@@ -89,7 +89,12 @@ impl Relay {
             return self.answer(ask.ask, Err(unanswered(&Unanswered::RequestOver)));
         };
         let request = carried.request;
-        match self.server.ask(self.now, request, ask.method, ask.params) {
+        // In front it has the name that the server behind gave it.
+        let key = self.client.key_of(ask.ask).map(Into::into);
+        let asked = self
+            .server
+            .ask_by(self.now, request, key, ask.method, ask.params);
+        match asked {
             Ok(in_front) => self.asks.put(ask.ask, in_front, None),
             Err(misuse) => self.answer(ask.ask, Err(unaskable(&misuse))),
         }
@@ -158,6 +163,20 @@ impl Relay {
         let by_presence = |carried: &&Carried| self.server.is_away(carried.request);
         let likeliest = carried.min_by_key(by_presence)?;
         Some((likeliest.request, likeliest.caller.clone()))
+    }
+
+    /// The request for which a modern server behind logs something without saying so: it logs for requests alone, so this is the newest
+    /// that wants to hear of it, if all that is carried is of one client in front.
+    pub(super) fn logging(&self) -> Option<RequestId> {
+        let session = self.client.session()?;
+        if session.version.era() == Era::Legacy || !self.is_meant_for_one(None) {
+            return None;
+        }
+        let mut newest = self.calls.values().rev();
+        newest.find_map(|call| match self.errands.get(call)? {
+            Errand::Request(carried) => carried.wants_logs.then_some(carried.request),
+            Errand::Compare(_) => None,
+        })
     }
 
     /// Whether all that is carried is of one client in front: of this one, if one is named.

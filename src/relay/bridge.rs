@@ -1,12 +1,13 @@
 //! What happens on one side becomes what is done on the other: every event of either machine comes through here, and every
 //! request and its reply.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Event, Relay, lists, words};
-use crate::client::{self, Delivery, FailureKind, Outcome};
+use crate::client::{self, Behalf, Delivery, FailureKind, Outcome};
 use crate::id::{CallId, RequestId};
 use crate::protocol::method::names;
 use crate::protocol::{Era, code, round};
@@ -33,6 +34,8 @@ pub(super) struct Carried {
     pub(super) peer: Arc<Peer>,
     /// Whether the protocol lets it wait for input.
     pub(super) may_wait: bool,
+    /// Whether its client hears log messages that are made for it.
+    pub(super) wants_logs: bool,
     is_tool_call: bool,
     /// The list that it reads, and whether from its beginning.
     list: Option<(List, bool)>,
@@ -77,6 +80,7 @@ impl Relay {
         let carried = Carried {
             request: request.request,
             may_wait: crate::protocol::method::find(&method).is_some_and(|m| m.may_need_input),
+            wants_logs: request.log_level.is_some() || request.peer.version.era() == Era::Legacy,
             peer: request.peer,
             caller: request.caller,
             is_tool_call: method == names::TOOLS_CALL,
@@ -87,15 +91,20 @@ impl Relay {
                 (list, is_first)
             }),
         };
-        // The rounds of a request are the server end's; what is left was made up, or is of another relay.
-        if request.input.is_some() {
-            let text = "the state or the answers of the request were not asked for here";
-            let error = words::error(code::INVALID_PARAMS, text, Delivery::NotSent);
-            let _ = self.server.fail(self.now, carried.request, error);
-            return;
-        }
-        let options = self.config.calls;
-        match self.client.call(self.now, method, request.params, options) {
+        // The rounds of a request are the server end's. What is left was not asked for here: the server behind knows what to make of it.
+        let input = request.input;
+        let behalf = Behalf {
+            declared: carried.peer.capabilities.clone(),
+            state: input
+                .as_ref()
+                .and_then(|input| Payload::of(input.state.as_ref()?).ok()),
+            answers: input.and_then(|input| input.answers),
+        };
+        let (options, behalf) = (self.config.calls, Some(Box::new(behalf)));
+        let call = self
+            .client
+            .call_for(self.now, method, request.params, options, behalf);
+        match call {
             Ok(call) => {
                 self.calls.insert(carried.request, call);
                 self.errands.insert(call, Errand::Request(carried));
@@ -191,8 +200,10 @@ impl Relay {
                     Some(Errand::Request(carried)) => Some(carried.request),
                     Some(Errand::Compare(_)) | None => None,
                 });
-                let logger = logger.as_deref();
-                if request.is_some() || self.may_tell_all() {
+                let (is_for_all, logger) = (self.may_tell_all(), logger.as_deref());
+                let guess = call.is_none() && !is_for_all;
+                let request = request.or_else(|| guess.then(|| self.logging()).flatten());
+                if request.is_some() || is_for_all {
                     let _ = self.server.log(self.now, request, level, logger, data);
                 }
             }

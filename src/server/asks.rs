@@ -1,8 +1,9 @@
 //! Questions to clients that have no outcome yet. Sees no frames and no time.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::origin::{Lane, SessionKey};
@@ -17,6 +18,8 @@ pub(super) struct Open {
     pub(super) session: Option<SessionKey>,
     /// The way that it takes to it.
     pub(super) lane: Lane,
+    /// What its answer is called in the next round, if not by its number.
+    pub(super) key: Option<Box<str>>,
     pub(super) method: Cow<'static, str>,
     pub(super) params: Option<Payload>,
     pub(super) place: Place,
@@ -46,7 +49,8 @@ impl Open {
             .params
             .as_ref()
             .map_or(0, |params| params.as_str().len());
-        self.method.len() + params
+        let key = self.key.as_ref().map_or(0, |key| key.len());
+        self.method.len() + key + params
     }
 }
 
@@ -73,6 +77,17 @@ impl Asks {
 
     pub(super) fn get(&self, ask: AskId) -> Option<&Open> {
         self.open.get(&ask)
+    }
+
+    /// What the answer to a question is called in the next round.
+    pub(super) fn key(&self, ask: AskId) -> Cow<'_, str> {
+        let given = self.open.get(&ask).and_then(|open| open.key.as_deref());
+        given.map_or_else(|| Cow::Owned(ask.number().to_string()), Cow::Borrowed)
+    }
+
+    /// The one of these questions that has this key.
+    pub(super) fn by_key(&self, asked: &[AskId], key: &str) -> Option<AskId> {
+        asked.iter().copied().find(|ask| self.key(*ask) == key)
     }
 
     pub(super) fn get_mut(&mut self, ask: AskId) -> Option<&mut Open> {
@@ -149,13 +164,7 @@ pub(super) fn id(ask: AskId) -> Id {
     Id::Number(i64::try_from(ask.number()).unwrap_or(i64::MAX))
 }
 
-/// The key of a question in the place of a result.
-pub(super) fn key(ask: AskId) -> String {
-    ask.number().to_string()
-}
-
-/// The question that has this key, if any ever had.
-pub(super) fn by_key(text: &str) -> Option<AskId> {
-    let ask = AskId::from_number(text.parse().ok()?);
-    (key(ask) == text).then_some(ask)
+/// Whether a key could be that of a question that has none but its number.
+pub(super) fn is_number(key: &str) -> bool {
+    key.bytes().all(|byte| byte.is_ascii_digit())
 }

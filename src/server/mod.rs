@@ -402,6 +402,17 @@ impl Server {
     ) -> Result<(), Misuse> {
         self.act(now, |server| server.progressed(request, progress))
     }
+
+    /// Ends the exchange on which the client of a request waits, without the answer: the client comes back for that, after as long as
+    /// [`Http::retry`] says (S-LHTTP-09). It spares a connection where something takes long. Where the client could not come back it stays:
+    /// on a byte stream, outside of sessions, in versions before 2025-11-25, and where nothing is held to be said again.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such request (any more).
+    pub fn hang_up(&mut self, now: Instant, request: RequestId) -> Result<(), Misuse> {
+        self.act(now, |server| server.hang_up_on(request))
+    }
 }
 
 /// # The verbs of the application: questions
@@ -423,8 +434,19 @@ impl Server {
         method: impl Into<Cow<'static, str>>,
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
-        let method = method.into();
-        self.act(now, |server| server.ask_for(request, method, params))
+        self.ask_by(now, request, None, method.into(), params)
+    }
+
+    /// The same, by this key where a modern client is asked and no other question of the request has it.
+    pub(crate) fn ask_by(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        key: Option<Box<str>>,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+    ) -> Result<AskId, Misuse> {
+        self.act(now, |server| server.ask_for(request, key, method, params))
     }
 
     /// Asks the legacy client of a byte stream something that no request needs. A modern client cannot be asked so, nor one of many over

@@ -2,6 +2,7 @@
 //! One thing to the application, two on the wire: requests to a legacy client, and rounds of a modern request.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use serde_json::value::RawValue;
@@ -23,11 +24,15 @@ impl Server {
     pub(super) fn ask_for(
         &mut self,
         request: RequestId,
+        key: Option<Box<str>>,
         method: Cow<'static, str>,
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
         let entry = self.open_request(request)?;
         check_question(entry, &method, params.as_ref())?;
+        // Each has one of its own.
+        let key =
+            key.filter(|key| !asks::is_number(key) && self.asks.by_key(&entry.asks, key).is_none());
         let era = entry.arrival.peer.version.era();
         let session = entry.arrival.session;
         let lane = self.lane_for_more(&entry.arrival);
@@ -48,6 +53,7 @@ impl Server {
             request: Some(request),
             session,
             lane,
+            key,
             method,
             params,
             place,
@@ -80,6 +86,7 @@ impl Server {
             request: None,
             session: Some(session),
             lane: session.lane(),
+            key: None,
             method,
             params,
             place: Place::Wire(false),
@@ -174,7 +181,7 @@ impl Server {
         let state = self.seal.state(request, entry.round + 1, entry.subject);
         let questions = entry.asks.iter().filter_map(|ask| {
             let open = self.asks.get(*ask)?;
-            Some((asks::key(*ask), &*open.method, open.params.as_ref()))
+            Some((self.asks.key(*ask), &*open.method, open.params.as_ref()))
         });
         let id = &entry.arrival.wire.id;
         self.voice.questions(buf, id, questions, Some(&state));
@@ -231,7 +238,7 @@ impl Server {
         let mut given: Vec<(AskId, Payload)> = Vec::new();
         let mut is_readable = true;
         object::members(answers.map_or("{}", RawValue::get), |key, value| {
-            let Some(ask) = asks::by_key(&key).filter(|ask| asked.contains(ask)) else {
+            let Some(ask) = self.asks.by_key(asked, &key) else {
                 return;
             };
             let answer = Payload::from(value);

@@ -2,7 +2,7 @@
 
 use crate::site;
 
-use everlink::server::{Http, MemoryEvents, Replay};
+use everlink::server::{Http, MemoryEvents, Progress, Replay};
 use everlink::{Change, List};
 use serde_json::{Value, json};
 use site::{Ask, NOTHING, Session, Site, config, over, seconds};
@@ -130,6 +130,78 @@ fn s_lhttp_09_a_connection_may_close_before_its_stream_ends() {
     site.respond(request, json!({"content": []}));
     assert_eq!(site.result(second)["content"], json!([]));
     assert!(site.cancellations().is_empty());
+    site.finish();
+}
+
+/// S-LHTTP-09: the server may close it, too, once what there was to say is said; and only where its client can come back.
+#[test]
+fn s_lhttp_09_a_server_may_hang_up_and_answer_who_comes_back() {
+    for version in STREAMABLE {
+        for when in ["at once", "later", "after a word", "in one breath with it"] {
+            let mut site = Site::new(config());
+            let session = site.session(version);
+            site.hangs_up_at_once = when == "at once";
+            let (stream, request) = site.taken(curious(&session, 1));
+            match when {
+                "at once" => {}
+                "later" => site.hang_up(request),
+                "after a word" => {
+                    site.progress(request, 1.0);
+                    site.hang_up(request);
+                }
+                _ => site.verb(|server, now| {
+                    let progress = Progress::new(1.0);
+                    server.progress(now, request, progress).expect("it is open");
+                    server.hang_up(now, request).expect("it is open");
+                }),
+            }
+            let can_come_back = version == "2025-11-25";
+            assert_eq!(site.is_over(stream), can_come_back, "{version}, {when}");
+            assert!(!site.exchange(stream).is_aborted());
+            site.progress(request, 2.0);
+            if can_come_back {
+                let back = site.last_event_id(stream);
+                let back = site.send(session.resume(&back));
+                assert_eq!(site.said(back, PROGRESS).len(), 1);
+                site.hang_up(request);
+                assert!(site.is_over(back), "once more");
+                site.respond(request, json!({"content": []}));
+                let again = site.last_event_id(back);
+                let again = site.send(session.resume(&again));
+                assert_eq!(site.result(again)["content"], json!([]));
+                assert!(site.is_over(again));
+            } else {
+                site.respond(request, json!({"content": []}));
+                assert_eq!(site.result(stream)["content"], json!([]));
+            }
+            site.finish();
+        }
+    }
+}
+
+#[test]
+fn a_server_hangs_up_on_nobody_who_could_not_come_back() {
+    let mut http = Http::new();
+    http.replay = Replay::new(0, 0);
+    let mut site = Site::new(over(http));
+    let session = site.session("2025-11-25");
+    let (nothing_held, request) = site.taken(curious(&session, 1));
+    site.hang_up(request);
+    assert!(!site.is_over(nothing_held));
+    site.respond(request, json!({"content": []}));
+    site.finish();
+
+    let mut site = Site::new(config());
+    let session = site.session("2025-11-25");
+    let json_alone = curious(&session, 1).with("accept", "application/json");
+    let sessionless = site::modern(2, "tools/call", json!({"name": "slow"}));
+    for ask in [json_alone, sessionless] {
+        let (stream, request) = site.taken(ask);
+        site.hang_up(request);
+        assert!(!site.is_over(stream));
+        site.respond(request, json!({"content": []}));
+        assert_eq!(site.result(stream)["content"], json!([]));
+    }
     site.finish();
 }
 

@@ -58,6 +58,8 @@ pub(super) struct Exchange {
     pub(super) fields: Fields<'static>,
     /// Whether it is a stream of events, and its head is out.
     pub(super) has_begun: bool,
+    /// It ends as soon as what waits is written, and its client comes back for the rest.
+    pub(super) hangs_up: bool,
     /// How often in a row it was found that its client had read nothing of what is under way.
     pub(super) stuck: u32,
 }
@@ -71,6 +73,7 @@ impl Exchange {
             status: None,
             fields: Fields::new(),
             has_begun: false,
+            hangs_up: false,
             stuck: 0,
         }
     }

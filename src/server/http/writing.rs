@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use super::super::Server;
 use super::super::event::{Event, State};
 use super::super::frame::{Answer, Frame, Signal};
+use super::super::misuse::Misuse;
 use super::super::origin::{Lane, SessionKey};
 use super::super::reply::Verdict;
 use super::super::requests::{Arrival, Phase};
 use super::ladder::{self, Blame, JSON, Refusal};
 use super::session::{STANDALONE, event_id};
 use crate::http::{ResponseHead, names};
-use crate::id::{Epoch, StreamId};
+use crate::id::{Epoch, RequestId, StreamId};
 use crate::io::Output;
 use crate::protocol::{Version, code};
 use crate::wire::sse;
@@ -29,7 +30,7 @@ impl Server {
         let exchanges = &self.http.as_ref()?.exchanges;
         let stream = exchanges.carrier(lane)?;
         let exchange = exchanges.get(stream)?;
-        let had_begun = exchange.has_begun;
+        let (had_begun, hangs_up) = (exchange.has_begun, exchange.hangs_up);
         let takes_json = exchange.takes.json;
         let status = (!had_begun && frame.is_answer()).then(|| self.status_of(stream, &frame));
         // A refusal is told by its status, whatever else is accepted (S-HTTP-27).
@@ -49,6 +50,7 @@ impl Server {
         let len = buf.len() - start;
         self.wrote(lane, len);
         let is_last = is_json || self.lanes.is_done(lane);
+        let hangs_up = hangs_up && !is_last && self.lanes.is_empty(lane);
         let epoch = Epoch::FIRST;
         let output = if had_begun {
             Output::Write { epoch, stream, len }
@@ -58,11 +60,13 @@ impl Server {
                 stream,
                 head: self.head(stream, status, is_json),
                 len,
-                is_whole: is_last,
+                is_whole: is_last || hangs_up,
             }
         };
         if is_last {
             self.finish(stream, lane, had_begun);
+        } else if hangs_up {
+            self.let_go(stream, lane, had_begun);
         } else {
             self.arm_pulse(stream);
         }
@@ -86,6 +90,41 @@ impl Server {
             fields.extend(Refusal::busy("").fields);
         }
         Box::new(ResponseHead::new(status).with_fields(fields))
+    }
+
+    /// S-LHTTP-09: a request goes on without the exchange on which it waits for its answer, where its client can come back for that: in a session,
+    /// and knowing from which event on.
+    pub(in crate::server) fn hang_up_on(&mut self, request: RequestId) -> Result<(), Misuse> {
+        let arrival = &self.open_request(request)?.arrival;
+        let lane = arrival.lane;
+        let is_primed = arrival.session.is_some()
+            && arrival.peer.version >= Version::V2025_11_25
+            && self.has_replay();
+        let exchanges = self.http.as_mut().map(|http| &mut http.exchanges);
+        let Some(exchanges) = exchanges.filter(|_| is_primed) else {
+            return Ok(());
+        };
+        let stream = exchanges.carrier(lane);
+        let exchange = stream.and_then(|stream| Some((stream, exchanges.get_mut(stream)?)));
+        // One that takes nothing but JSON is told of no event.
+        if let Some((stream, exchange)) = exchange.filter(|(_, exchange)| exchange.takes.sse) {
+            if exchange.has_begun && self.lanes.is_empty(lane) {
+                self.let_go(stream, lane, true);
+            } else {
+                exchange.hangs_up = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// An exchange ends, and the way that it carried goes on without it.
+    fn let_go(&mut self, stream: StreamId, lane: Lane, had_begun: bool) {
+        if had_begun {
+            self.end_exchange(stream);
+        } else {
+            self.retire(stream);
+        }
+        self.lanes.detach(lane);
     }
 
     /// All was said on an exchange (S-HTTP-15).

@@ -111,6 +111,8 @@ pub(crate) struct Site {
     events: Vec<(Instant, Event)>,
     /// Requests that the application was given, and whether they were taken back.
     requests: BTreeMap<RequestId, bool>,
+    /// The application lets go of the client of each request as soon as it hears of it.
+    pub(crate) hangs_up_at_once: bool,
     is_closed: bool,
     steps: u32,
     /// All that passed, for people.
@@ -133,6 +135,7 @@ impl Site {
             exchanges: BTreeMap::new(),
             events: Vec::new(),
             requests: BTreeMap::new(),
+            hangs_up_at_once: false,
             is_closed: false,
             steps: 0,
             transcript: Vec::new(),
@@ -293,6 +296,13 @@ impl Site {
     pub(crate) fn progress(&mut self, request: RequestId, progress: f64) {
         let done = self.verb(|server, now| server.progress(now, request, Progress::new(progress)));
         done.expect("the server takes the progress");
+    }
+
+    /// Lets go of the client of a request.
+    #[track_caller]
+    pub(crate) fn hang_up(&mut self, request: RequestId) {
+        let done = self.verb(|server, now| server.hang_up(now, request));
+        done.expect("the request is open");
     }
 
     /// Asks the client something for a request.
@@ -460,6 +470,10 @@ impl Site {
             Event::Request(request) => {
                 let known = self.requests.insert(request.request, false);
                 assert!(known.is_none(), "{} arrived twice", request.request);
+                if self.hangs_up_at_once {
+                    let done = self.server.hang_up(self.now, request.request);
+                    done.expect("the request is open");
+                }
             }
             Event::Cancelled { request, .. } => match self.requests.insert(*request, true) {
                 Some(false) => {}

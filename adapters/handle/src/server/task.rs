@@ -153,6 +153,13 @@ impl Context {
         });
     }
 
+    /// Lets go of a client that can come back for the answer; see [`Server::hang_up`](everlink::Server::hang_up).
+    pub fn hang_up(&self) {
+        let request = self.request;
+        let mail = self.service.mail();
+        mail.verb(move |server, now| drop(server.hang_up(now, request)));
+    }
+
     /// Asks the client something that is needed for the request.
     ///
     /// Where it has no answer, a handler that cannot do without passes that on: `context.ask(method, params).await??`. Its client is told what it

@@ -166,7 +166,7 @@ pub(super) async fn call(order: Order, tasks: &Arc<Tasks>) -> Said {
             result(json!({"content": [content], "isError": true}))
         }
         "test_reconnection" => {
-            // HANGUP
+            context.hang_up();
             sleep(2 * STEP).await;
             text("Here you are again.")
         }
