@@ -45,7 +45,7 @@ pub use asked::{Asked, Upkeep};
 pub use backlog::Backlog;
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
 pub use events::Events;
-pub use promise::{Gone, Pending};
+pub use promise::{Gone, Pending, wait};
 pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};
 pub use server::{Answer, AskError, Context, Response, Service, ServiceOwner, Task};

@@ -150,8 +150,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks this thread until the future is there.
-pub(crate) fn wait<F: Future>(future: F) -> F::Output {
+/// Blocks this thread until the future is there: several calls joined into one, or steps that are written once for threads and tasks.
+///
+/// It runs no runtime: whatever needs one must have its own.
+pub fn wait<F: Future>(future: F) -> F::Output {
     let sleeper = Arc::new(Sleeper {
         thread: thread::current(),
         is_woken: AtomicBool::new(false),

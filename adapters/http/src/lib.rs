@@ -37,7 +37,7 @@ use ureq::tls::TlsConfig;
 use ureq::{Agent, Proxy};
 
 pub use everlink_handle::{
-    Call, CallError, Canceller, Events, Gone, Link, NotReady, Pending, Progress, ToolResult,
+    Call, CallError, Canceller, Events, Gone, Link, NotReady, Pending, Progress, ToolResult, wait,
 };
 /// How secure channels are set up: which roots are trusted, which certificate is shown.
 pub use ureq::tls;

@@ -53,7 +53,7 @@ use windows as system;
 pub use drive::connect;
 pub use everlink_handle::{
     Answer, AskError, Call, CallError, Canceller, Context, Events, Gone, Link, NotReady, Pending,
-    Progress, Response, Service, Task, ToolResult,
+    Progress, Response, Service, Task, ToolResult, wait,
 };
 pub use serve::{secret, serve};
 pub use system::{own, tree};

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: the table of all that must hold. Knows no test itself.
 
+use crate::conformance;
 use crate::coverage;
 use crate::dependencies;
 use crate::footprint;
@@ -32,6 +33,7 @@ const STEPS: &[Step] = &[
     ("the core without an operating system", bare),
     ("the footprint of a small program", footprint::check),
     ("packages by themselves", by_themselves),
+    ("judged by the public conformance suite", conformance::check),
 ];
 
 pub(crate) fn run() -> Result<(), String> {
