@@ -21,7 +21,7 @@ mod for_tests {
     use std::process::Command;
 
     use everlink::server::{self, Request};
-    use everlink::{Config, ErrorObject, Payload};
+    use everlink::{Config, ErrorObject};
     use everlink_handle::{Context, Link, Response, Service};
 
     /// As [`connect`](crate::connect), with these hands.
