@@ -388,6 +388,22 @@ fn a_question_for_one_who_left_goes_to_nobody() {
     front.finish();
 }
 
+/// But not for ever: after a while, nothing is asked any more for those who left, and those who are there can be asked again.
+#[test]
+fn those_who_left_are_forgotten_after_a_while() {
+    let mut front = Front::new();
+    front.session("bob");
+    for name in ["ann", "eve"] {
+        let called = front.send(&call(name));
+        front.leave(called);
+    }
+    front.pass(seconds(61));
+    let dan = front.send(&call("dan"));
+    front.ask_for_ann();
+    assert!(front.text(dan).contains("your number"));
+    front.finish();
+}
+
 /// What the server behind logs for one is not told to the others.
 #[test]
 fn nobody_hears_what_is_logged_for_another() {

@@ -1,9 +1,10 @@
 //! Questions of the server behind: for which request of the client in front each is put, and how its answer comes back.
 
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::ToString;
+use core::time::Duration;
 
 use super::Relay;
 use super::bridge::{Carried, Errand};
@@ -11,6 +12,7 @@ use crate::client;
 use crate::id::{AskId, RequestId};
 use crate::protocol::{Era, code, question};
 use crate::server::{self, Caller, Unanswered};
+use crate::time::Instant;
 use crate::wire::{ErrorObject, Payload};
 
 /// The questions that are carried, by what each is called on either side.
@@ -20,9 +22,12 @@ pub(super) struct Asks {
     in_front: BTreeMap<AskId, AskId>,
     /// Those that wait for a request for which the client in front can be asked.
     waiting: VecDeque<Waiting>,
-    /// Whose calls ended without a reply in this life of the server behind: a question may still be for one of these.
-    left: BTreeSet<Caller>,
+    /// Whose calls ended without a reply in this life of the server behind, and until when a question may still be for one of these.
+    left: BTreeMap<Caller, Instant>,
 }
+
+/// So long, a server may still ask something for a call that it was told to be over, or that took too long.
+const LINGERING: Duration = Duration::from_secs(60);
 
 /// A question that is not put yet.
 #[derive(Debug)]
@@ -56,10 +61,13 @@ impl Asks {
     }
 
     /// A call of this client ended without a reply.
-    pub(super) fn left(&mut self, caller: Caller) {
-        // That there are several is all that matters.
-        if self.left.len() < 2 {
-            self.left.insert(caller);
+    pub(super) fn left(&mut self, now: Instant, caller: Caller) {
+        self.left.insert(caller, now + LINGERING);
+        // Whether there are several is all that matters: the last two say that.
+        if self.left.len() > 2 {
+            let first = self.left.iter().min_by_key(|(_, until)| **until);
+            let first = first.map(|(caller, _)| caller.clone());
+            first.map(|caller| self.left.remove(&caller));
         }
     }
 
@@ -188,10 +196,11 @@ impl Relay {
         let Some(first) = callers.next() else {
             return false;
         };
-        let mut left = self.asks.left.iter();
+        let left = self.asks.left.iter();
+        let mut left = left.filter(|(_, until)| **until > self.now);
         only.is_none_or(|only| only == first)
             && callers.all(|caller| caller == first)
-            && left.all(|caller| caller == first)
+            && left.all(|(caller, _)| caller == first)
     }
 
     pub(super) fn answered(&mut self, in_front: AskId, outcome: Result<Payload, Unanswered>) {

@@ -126,7 +126,7 @@ impl Relay {
             return;
         };
         if let Some(Errand::Request(carried)) = self.errands.remove(&call) {
-            self.asks.left(carried.caller);
+            self.asks.left(self.now, carried.caller);
         }
         let reason = match why {
             server::Cancelled::Anew => Some("the client began anew"),
@@ -293,7 +293,7 @@ impl Relay {
                 None
             }
             Outcome::Failed(failure) => {
-                self.asks.left(carried.caller.clone());
+                self.asks.left(self.now, carried.caller.clone());
                 if let FailureKind::NotOffered { .. } = failure.kind {
                     let text = self.cut(&words::story(&failure, true));
                     let error = words::error(code::METHOD_NOT_FOUND, text, failure.delivery);
