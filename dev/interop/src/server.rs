@@ -26,6 +26,9 @@ const NOTE: &str = "interop://note";
 /// How long the slow tool takes: longer than anybody waits.
 const LONG: Duration = Duration::from_secs(60);
 
+/// How long a step takes.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -142,7 +145,6 @@ async fn answer(
             };
             json!({"content": [{"type": "text", "text": text}], "isError": is_error})
         }
-        // Some clients of the old days set a level whether there are logs or not.
         method => {
             let text = format!("{method} is not served here");
             return Err(ErrorObject::new(code::METHOD_NOT_FOUND, text));
@@ -172,6 +174,8 @@ async fn run_tool(
         "progress" => {
             for step in 1..=3 {
                 context.progress(Progress::new(step.into()).of(3.0));
+                // What follows at once would take its place.
+                sleep(PAUSE).await;
             }
             "three steps".to_owned()
         }
