@@ -230,10 +230,10 @@ pub struct Policy {
     /// How long a transport may take to open. 30 s: longer than any DNS and TCP timeout in use.
     pub open_timeout: Duration,
     /// How long a server on a byte stream may be silent to the modern probe before it is spoken to in legacy.
-    /// 1 s: some servers in use never answer it, die of the next message, and must be started anew, which
-    /// a person waits for. To be too early costs little: a modern server that only started slowly finds both
-    /// in its pipe, and either says that it is modern, or is spoken to as such in its next life. At most half of
-    /// the time for the handshake. Over HTTP it is [`Http::probe_timeout`].
+    /// 1.5 s: some servers in use never answer it, die of the next message, and must be started anew, which
+    /// a person waits for; most modern ones start sooner. To be too early costs little: a modern server that only
+    /// started slowly finds both in its pipe, and either says that it is modern, or is spoken to as such in its next
+    /// life. At most half of the time for the handshake. Over HTTP it is [`Http::probe_timeout`].
     pub probe_timeout: Duration,
     /// After how long of handshaking an [`Event::Slow`](crate::client::Event::Slow) says so, again and
     /// again. 10 s: about when a person starts to wonder.
@@ -280,7 +280,7 @@ impl Policy {
     pub fn interactive() -> Policy {
         Policy {
             open_timeout: seconds(30),
-            probe_timeout: seconds(1),
+            probe_timeout: millis(1_500),
             handshake_notice: seconds(10),
             handshake_timeout: seconds(120),
             call_idle: Limit::After(seconds(60)),

@@ -197,7 +197,11 @@ fn f_055_a_server_that_dies_after_the_probe_is_ready_within_three_seconds() {
                 vec![reply(request, result).after(start)]
             });
             // The one that is killed by what it reads has started before it reads.
-            if life == 1 { Peer::dies_on_probe() } else { slow }
+            if life == 1 {
+                Peer::dies_on_probe()
+            } else {
+                slow
+            }
         });
         world.until_ready();
         assert_eq!(world.life(), 2);

@@ -11,7 +11,7 @@ const transports = {
 };
 
 await meet(async () => {
-  const isModern = asked.era === "modern";
+  const isModern = asked.era !== "legacy";
   const options = { capabilities: { elicitation: {} }, versionNegotiation: { mode: isModern ? "auto" : "legacy" } };
   const client = new Client({ name: "interop", version: "1.0" }, options);
   const [touched, grown] = [signal(), signal()];

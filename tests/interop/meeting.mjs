@@ -1,7 +1,7 @@
 // What clients of every SDK for Node do with our server, step by step. Knows no SDK.
 //
 // A script makes a `connect` of its SDK and hands it to `meet`. Its arguments are MODULES TRANSPORT ERA STEPS PROGRAM [PORT]: where the SDK is
-// installed, stdio, http or sse, legacy or modern, the steps, our server, and where it is to listen. Each step is told by a line of JSON.
+// installed, stdio, http or sse, legacy or automatic, the steps, our server, and where it is to listen. Each step is told by a line of JSON.
 
 import { spawn } from "node:child_process";
 import { createRequire } from "node:module";
@@ -84,7 +84,6 @@ export async function meet(connect) {
   const all = {
     async handshake() {
       visit = await connect();
-      return visit.version;
     },
     async list() {
       expect((await visit.names()).includes("echo"), "`echo` is not in the list");
@@ -137,7 +136,7 @@ export async function meet(connect) {
   for (const step of steps.split(",")) {
     let ok = true;
     const note = await within(all[step]()).catch((error) => ((ok = false), String(error)));
-    console.log(JSON.stringify({ step, ok, note: note ?? "" }));
+    console.log(JSON.stringify({ step, ok, note: note ?? "", version: visit?.version }));
   }
   await within(visit.close()).catch(() => {});
   listener?.process.kill("SIGKILL");

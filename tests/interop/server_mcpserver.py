@@ -8,6 +8,7 @@ import anyio
 import mcp_types as types
 from mcp.server import MCPServer, NotificationOptions
 from mcp.server.mcpserver import Context, Elicit, Resolve
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
@@ -49,7 +50,7 @@ async def echo(message: str) -> str:
 
 @server.tool()
 async def fail() -> str:
-    raise ValueError("this never works")
+    raise ToolError("this never works")
 
 
 @server.tool()

@@ -230,8 +230,16 @@ fn tools(grown: &BTreeSet<&'static str>) -> Value {
     let plain = |name: &str, about: &str| tool(name, about, json!({}));
     let kinds = ["elicitation", "roots", "sampling"];
     let mut tools = vec![
-        tool("ask", "Asks for a name", json!({"by": {"type": "string", "enum": kinds}})),
-        tool("echo", "Says the same", json!({"message": {"type": "string"}})),
+        tool(
+            "ask",
+            "Asks for a name",
+            json!({"by": {"type": "string", "enum": kinds}}),
+        ),
+        tool(
+            "echo",
+            "Says the same",
+            json!({"message": {"type": "string"}}),
+        ),
         plain("fail", "Never works"),
         plain("grow", "Adds a tool"),
         plain("noted", "Says how many calls of `slow` were cancelled"),

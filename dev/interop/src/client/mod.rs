@@ -1,11 +1,12 @@
 //! A client that meets a server of somebody else, step by step:
 //!
 //! ```text
-//! interop-client SERVER ERA STEP[,STEP]... [--url URL] -- COMMAND [ARGUMENT]...
+//! interop-client SERVER MANNER STEP[,STEP]... [--url URL] -- COMMAND [ARGUMENT]...
 //! ```
 //!
-//! SERVER says whose tools are there: `ours` (a script of ours on an SDK), `everything`, `files DIRECTORY` or `memory`. Without a URL the command
-//! speaks on its standard streams; with one it is started here, too, and found there.
+//! SERVER says whose tools are there: `ours` (a script of ours on an SDK), `everything`, `files=DIRECTORY` or `memory`. MANNER is which era to
+//! speak: `legacy`, or `automatic`, or `patient`, which is the same with so much time for the probe that no load of the machine decides. Without a
+//! URL the command speaks on its standard streams; with one it is started here, too, and found there.
 //!
 //! Each step is told by a line of JSON. It owns the order; `peer` is how the server is reached and killed, `repertoire` what is called there,
 //! `ear` what is heard of the link, `steps` what must come of it.
@@ -53,7 +54,7 @@ pub fn main() -> ExitCode {
 /// Whether all steps went well.
 async fn run(mut words: impl Iterator<Item = String>) -> Result<bool, Failure> {
     let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
-    let (server, era, steps) = (next("SERVER")?, next("ERA")?, next("STEPS")?);
+    let (server, manner, steps) = (next("SERVER")?, next("MANNER")?, next("STEPS")?);
     let repertoire = Repertoire::of(&server)?;
     let url = match next("COMMAND")?.as_str() {
         "--url" => {
@@ -64,13 +65,7 @@ async fn run(mut words: impl Iterator<Item = String>) -> Result<bool, Failure> {
         _ => None,
     };
     let peer = Peer::start(url, words.collect()).await?;
-    let mut meeting = Meeting::begin(peer, repertoire, |config: &mut Config| {
-        config.dialect = match era.as_str() {
-            "legacy" => Dialect::Legacy,
-            "modern" => Dialect::Modern,
-            _ => Dialect::Automatic,
-        };
-    })?;
+    let mut meeting = Meeting::begin(peer, repertoire, |config| shape(config, &manner))?;
     let mut is_well = true;
     for step in steps.split(',') {
         let outcome = timeout(DEADLINE, meeting.step(step)).await;
@@ -81,9 +76,24 @@ async fn run(mut words: impl Iterator<Item = String>) -> Result<bool, Failure> {
         };
         is_well &= ok;
         let after = meeting.ready_after().filter(|_| step == "handshake");
-        let line = json!({"step": step, "ok": ok, "note": note, "ready_after_ms": after});
+        let version = meeting.version();
+        let line = json!({"step": step, "ok": ok, "note": note, "ready_after_ms": after, "version": version});
         println!("{line}");
     }
     timeout(DEADLINE, meeting.end()).await?;
     Ok(is_well)
+}
+
+/// Makes a link behave in this manner.
+fn shape(config: &mut Config, manner: &str) {
+    config.dialect = match manner {
+        "legacy" => Dialect::Legacy,
+        _ => Dialect::Automatic,
+    };
+    if manner == "patient" {
+        config.policy.probe_timeout = DEADLINE;
+        if let Some(http) = &mut config.http {
+            http.probe_timeout = DEADLINE;
+        }
+    }
 }

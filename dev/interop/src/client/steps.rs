@@ -59,6 +59,12 @@ impl Meeting {
         self.ready_after.map(|after| after.as_millis())
     }
 
+    /// What is agreed on at present.
+    pub(super) fn version(&self) -> Option<String> {
+        let session = self.link.session();
+        session.map(|session| session.version.to_string())
+    }
+
     pub(super) async fn step(&mut self, step: &str) -> Outcome {
         match step {
             "handshake" => self.handshake().await,
@@ -81,15 +87,18 @@ impl Meeting {
     }
 
     async fn handshake(&mut self) -> Outcome {
-        let session = self.link.ready().await??;
+        self.link.ready().await??;
         self.ready_after = Some(self.began.elapsed());
-        Ok(session.version.to_string())
+        Ok(String::new())
     }
 
     async fn list(&self) -> Outcome {
         let tools = self.link.list_tools().await?;
         let wanted = format!("\"{}\"", self.repertoire.call.tool);
-        let is_there = tools.items.iter().any(|tool| tool.as_str().contains(&wanted));
+        let is_there = tools
+            .items
+            .iter()
+            .any(|tool| tool.as_str().contains(&wanted));
         expect(is_there, || format!("{wanted} is not in the list"))
     }
 
@@ -173,7 +182,10 @@ impl Meeting {
         self.good(piece).await?;
         hear(&mut events, |event| told(event, &Change::List(*list))).await?;
         let listing = self.link.list(*list).await?;
-        let is_there = listing.items.iter().any(|item| item.as_str().contains(name));
+        let is_there = listing
+            .items
+            .iter()
+            .any(|item| item.as_str().contains(name));
         expect(is_there, || format!("{name} is not in the list"))
     }
 
@@ -200,8 +212,8 @@ impl Meeting {
             Ok(result) => return Err(format!("it has a result: {}", result.text()).into()),
             Err(error) => error.to_string(),
         };
-        let is_told = told.contains("may have run")
-            && (!self.peer.is_child() || told.contains("SIGKILL"));
+        let is_told =
+            told.contains("may have run") && (!self.peer.is_child() || told.contains("SIGKILL"));
         expect(is_told, || told.clone())?;
         self.call().await?;
         Ok(told)
