@@ -20,24 +20,24 @@ pub(super) async fn hear<T>(
     }
 }
 
-/// Answers whatever the server asks, until the link is closed.
-pub(super) fn answer_questions(link: &Link) {
-    let (link, mut events) = (link.clone(), link.events());
+/// Answers whatever the server asks, until the link is closed. `home` is the directory of whoever is asked.
+pub(super) fn answer_questions(link: &Link, home: &str) {
+    let (link, mut events, home) = (link.clone(), link.events(), home.to_owned());
     tokio::spawn(async move {
         while let Some(event) = events.recv().await {
             if let Event::Ask(ask) = &*event {
                 // The question may have been withdrawn by now.
-                drop(link.answer(ask.ask, answer(ask)).await);
+                drop(link.answer(ask.ask, answer(ask, &home)).await);
             }
         }
     });
 }
 
 /// Whoever is asked is called Ada.
-fn answer(ask: &Ask) -> Result<Payload, ErrorObject> {
+fn answer(ask: &Ask, home: &str) -> Result<Payload, ErrorObject> {
     let answer = match &*ask.method {
         "elicitation/create" => json!({"action": "accept", "content": {"name": "Ada"}}),
-        "roots/list" => json!({"roots": [{"uri": "file:///home/ada", "name": "Ada"}]}),
+        "roots/list" => json!({"roots": [{"uri": format!("file://{home}"), "name": "Ada"}]}),
         _ => {
             let words = json!({"type": "text", "text": "Ada"});
             json!({"role": "assistant", "model": "a friend", "content": words})

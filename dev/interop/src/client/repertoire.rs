@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use super::Failure;
 
+const HOME: &str = "/home/ada";
+
 /// A tool, its arguments, and what the text of its result contains.
 pub(super) struct Piece {
     pub(super) tool: &'static str,
@@ -26,6 +28,8 @@ impl Piece {
 
 /// What a server can be asked to do. Where it has no tool for a step, it is not asked for that step.
 pub(super) struct Repertoire {
+    /// The directory that servers are told of that ask for one.
+    pub(super) home: String,
     pub(super) call: Piece,
     pub(super) error: Piece,
     /// It reports three steps.
@@ -64,6 +68,7 @@ impl Repertoire {
 fn ours() -> Repertoire {
     let plain = |tool, says| Piece::new(tool, json!({}), says);
     Repertoire {
+        home: HOME.to_owned(),
         call: Piece::new("echo", json!({"message": "hello"}), "Echo: hello"),
         error: plain("fail", "this never works"),
         progress: Some(plain("progress", "three steps")),
@@ -82,6 +87,7 @@ fn everything() -> Repertoire {
     };
     let file = json!({"name": "interop.gz", "data": "data:text/plain,hello", "outputType": "resourceLink"});
     Repertoire {
+        home: HOME.to_owned(),
         call: Piece::new("echo", json!({"message": "hello"}), "Echo: hello"),
         error: Piece::new("echo", json!({}), "message"),
         progress: Some(long(0.3, 3, "completed")),
@@ -104,29 +110,47 @@ fn everything() -> Repertoire {
     }
 }
 
+/// It asks for directories by itself, and from then on allows no others.
 fn files(directory: &str) -> Repertoire {
+    let home = format!("{directory}/ada");
     let read = |file: &str, says| {
-        let path = format!("{directory}/{file}");
+        let path = format!("{home}/{file}");
         Piece::new("read_text_file", json!({"path": path}), says)
     };
-    plain(read("hello.txt", "hello"), read("missing.txt", "ENOENT"))
+    Repertoire {
+        ask: Some(Piece::new("list_allowed_directories", json!({}), "/ada")),
+        ..plain(
+            &home,
+            read("hello.txt", "hello"),
+            read("missing.txt", "ENOENT"),
+        )
+    }
 }
 
 fn memory() -> Repertoire {
     let observation = json!({"entityName": "nobody", "contents": ["is there"]});
-    plain(
-        Piece::new("read_graph", json!({}), "entities"),
-        Piece::new(
-            "add_observations",
-            json!({"observations": [observation]}),
-            "nobody",
-        ),
-    )
+    let ada = json!({"name": "Ada", "entityType": "person", "observations": []});
+    Repertoire {
+        watch: Some((
+            "memory://knowledge-graph",
+            Piece::new("create_entities", json!({"entities": [ada]}), "Ada"),
+        )),
+        ..plain(
+            HOME,
+            Piece::new("read_graph", json!({}), "entities"),
+            Piece::new(
+                "add_observations",
+                json!({"observations": [observation]}),
+                "nobody",
+            ),
+        )
+    }
 }
 
-/// A server whose tools answer at once, and nothing else.
-fn plain(call: Piece, error: Piece) -> Repertoire {
+/// A server whose tools answer at once.
+fn plain(home: &str, call: Piece, error: Piece) -> Repertoire {
     Repertoire {
+        home: home.to_owned(),
         call,
         error,
         progress: None,

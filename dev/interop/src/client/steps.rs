@@ -21,6 +21,9 @@ type Outcome = Result<String, Failure>;
 /// How long to wait before looking again.
 const SOON: Duration = Duration::from_millis(20);
 
+/// How often to look where it may be in vain.
+const LOOKS: u32 = 100;
+
 pub(super) struct Meeting {
     // Before the peer, which lets go of its process when it is dropped.
     link: Link,
@@ -44,7 +47,7 @@ impl Meeting {
                 .with_sampling();
             adjust(config);
         })?;
-        answer_questions(&link);
+        answer_questions(&link, &repertoire.home);
         Ok(Meeting {
             link,
             peer,
@@ -154,8 +157,18 @@ impl Meeting {
         Ok(String::new())
     }
 
+    /// A server that asks by itself shows only after a while what it makes of the answer.
     async fn ask(&self) -> Outcome {
-        self.good(known(self.repertoire.ask.as_ref())?).await
+        let piece = known(self.repertoire.ask.as_ref())?;
+        let mut outcome = self.good(piece).await;
+        for _ in 0..LOOKS {
+            if outcome.is_ok() {
+                break;
+            }
+            sleep(SOON).await;
+            outcome = self.good(piece).await;
+        }
+        outcome
     }
 
     async fn watch(&self) -> Outcome {

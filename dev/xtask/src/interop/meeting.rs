@@ -42,6 +42,7 @@ pub(super) fn go_through(row: &Row, stage: &Stage) -> Told {
             if told.ready_after.is_none_or(|after| after <= READY_WITHIN) {
                 break;
             }
+            eprintln!("{}: {}; once more", row.name(), told.sum());
             told.ready_after = once(row, stage, &[Step::Handshake]).ready_after;
         }
         told.judge_the_start();

@@ -24,7 +24,7 @@ use stage::Stage;
 const NEEDED: &[&str] = &["node", "npm", "python3"];
 
 /// So many rows are gone through at once. Most of the time is spent waiting for interpreters to start.
-const AT_ONCE: usize = 2;
+const AT_ONCE: usize = 3;
 
 /// Has everybody meet everybody, and writes down what came of it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {

@@ -167,18 +167,26 @@ const FIRST: &str = "2024-11-05";
 /// The server takes what it was offered last; the next process is spoken to as what it is.
 const LEGACY_FIRST: &str = "2025-11-25, then 2026-07-28";
 
-const ONLY_TOOLS: &str = "it has nothing but tools that answer at once";
+const AT_ONCE: &str = "its tools answer at once";
+const NO_QUESTIONS: &str = "it asks nothing";
+const NO_RESOURCES: &str = "it has nothing that could be watched";
+const NO_CHANGES: &str = "its lists never change";
 const NO_CANCELLATION: &str = "this version does not know that message, and does not survive it";
 const BAD_CANCELLATION: &str =
     "this version cancels the call and does not survive that; the link starts it anew";
 const CANNOT_CANCEL: &str = "this version has no way to cancel a call";
 
-const PLAIN: &[(Step, &str)] = &[
-    (Step::Progress, ONLY_TOOLS),
-    (Step::Cancel, ONLY_TOOLS),
-    (Step::Ask, ONLY_TOOLS),
-    (Step::Watch, ONLY_TOOLS),
-    (Step::News, ONLY_TOOLS),
+const FILES: &[(Step, &str)] = &[
+    (Step::Progress, AT_ONCE),
+    (Step::Cancel, AT_ONCE),
+    (Step::Watch, NO_RESOURCES),
+    (Step::News, NO_CHANGES),
+];
+const MEMORY: &[(Step, &str)] = &[
+    (Step::Progress, AT_ONCE),
+    (Step::Cancel, AT_ONCE),
+    (Step::Ask, NO_QUESTIONS),
+    (Step::News, NO_CHANGES),
 ];
 
 /// A server of others, and our client.
@@ -228,11 +236,8 @@ const fn late(row: Row, version: &'static str) -> Row {
     }
 }
 
-const fn plain(row: Row) -> Row {
-    Row {
-        lacks: PLAIN,
-        ..row
-    }
+const fn lacking(row: Row, lacks: &'static [(Step, &'static str)]) -> Row {
+    Row { lacks, ..row }
 }
 
 /// One of those that die of the probe.
@@ -297,16 +302,18 @@ pub(super) const ROWS: &[Row] = &[
     server(EVERYTHING, Peer::Everything, Transport::Stdio),
     server(EVERYTHING, Peer::Everything, Transport::Http),
     server(EVERYTHING, Peer::Everything, Transport::Sse),
-    plain(server(
-        "`server-filesystem` 2026.8.31",
-        Peer::Files,
-        Transport::Stdio,
-    )),
-    plain(server(
-        "`server-memory` 2026.8.31",
-        Peer::Memory,
-        Transport::Stdio,
-    )),
+    lacking(
+        server(
+            "`server-filesystem` 2026.8.31",
+            Peer::Files,
+            Transport::Stdio,
+        ),
+        FILES,
+    ),
+    lacking(
+        server("`server-memory` 2026.8.31", Peer::Memory, Transport::Stdio),
+        MEMORY,
+    ),
     modern(server(NODE_2, NODE_2_SERVER, Transport::Stdio)),
     late(
         server(NODE_2, NODE_2_SERVER, Transport::Stdio),

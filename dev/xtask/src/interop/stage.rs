@@ -45,8 +45,8 @@ impl Stage {
         let failed = |error| format!("{} cannot be written: {error}", directory.display());
         // What an earlier run left behind would be found by those that remember.
         let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(directory.join("files")).map_err(failed)?;
-        fs::write(directory.join("files/hello.txt"), "hello\n").map_err(failed)?;
+        fs::create_dir_all(directory.join("files/ada")).map_err(failed)?;
+        fs::write(directory.join("files/ada/hello.txt"), "hello\n").map_err(failed)?;
         Ok(Stage {
             modules,
             pythons,
