@@ -9,12 +9,13 @@
 //! URL the command speaks on its standard streams; with one it is started here, too, and found there.
 //!
 //! Each step is told by a line of JSON. It owns the order; `peer` is how the server is reached and killed, `repertoire` what is called there,
-//! `ear` what is heard of the link, `steps` what must come of it.
+//! `ear` what is heard of the link, `tap` what the server says, `steps` what must come of it.
 
 mod ear;
 mod peer;
 mod repertoire;
 mod steps;
+mod tap;
 
 use std::env;
 use std::error::Error;

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
+use super::tap::Tap;
 use super::{DEADLINE, Failure};
 
 /// How long to wait before looking again.
@@ -68,6 +69,18 @@ impl Peer {
         })
     }
 
+    /// Another link to it, and a tap in that; nothing where it speaks on its standard streams.
+    pub(super) async fn tapped_link(&self) -> Result<Option<(Tap, Link)>, Failure> {
+        let Peer::Http { url, .. } = self else {
+            return Ok(None);
+        };
+        let address = address(url)?;
+        let tap = Tap::before(address).await?;
+        let url = url.replace(address, &tap.address);
+        let link = http::connect(Config::http("interop", "1.0", &url)?)?;
+        Ok(Some((tap, link)))
+    }
+
     /// Whether the link sees how the process ended.
     pub(super) const fn is_child(&self) -> bool {
         matches!(self, Peer::Child { .. })
@@ -108,7 +121,7 @@ impl Peer {
             .stdout(process::Stdio::null())
             .kill_on_drop(true);
         let child = process.insert(command.spawn()?);
-        let address = url.split('/').nth(2).ok_or("this is no URL")?;
+        let address = address(url)?;
         let listens = async {
             while TcpStream::connect(address).await.is_err() {
                 if let Some(status) = child.try_wait()? {
@@ -131,6 +144,11 @@ impl Peer {
         };
         Ok(Pid::from_raw(number).ok_or("this is no process")?)
     }
+}
+
+/// The host and the port in a URL.
+fn address(url: &str) -> Result<&str, Failure> {
+    Ok(url.split('/').nth(2).ok_or("this is no URL")?)
 }
 
 impl Drop for Peer {

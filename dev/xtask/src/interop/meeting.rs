@@ -1,11 +1,12 @@
 //! How one row is gone through: a program that prints a line of JSON for each step, and what it said. Knows not who it is.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 

@@ -111,7 +111,8 @@ Made by `cargo xtask interop`, which installs the servers and SDKs of others as 
   for what it is in the next. The three oldest servers do not survive the probe: a second process must be ready within three seconds of the start.
 - list, call, error: the tools, a result of one, a failure of one.
 - progress: every report arrives, in order.
-- cancel: a call is cancelled, and the server itself says that it knows. `server-everything` has no word for it: it must never answer that call.
+- cancel: a call is cancelled, and the server itself says that it knows. `server-everything` has no word for it: no answer to that call may be seen, by a
+  tap in the wire where the client itself would not look any more.
 - ask: the server needs a name from the client for its answer.
 - watch, news: a resource that is watched changes; a list changes, and the new one is read.
 - kill: `kill -9` while the server runs a call. With our client, that call says what happened and that it may have run, and the next one works
