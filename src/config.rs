@@ -127,7 +127,10 @@ pub struct Http {
     pub listen_patience: Duration,
     /// Whether a server that does not know the present transport is looked for behind the one of 2024-11-05. Yes.
     pub falls_back: bool,
-    /// How long that one may take to say where messages go. 10 s.
+    /// How long a server may be silent to the modern probe before it is spoken to in legacy. 3 s: whoever speaks HTTP answers every request,
+    /// so silence is a slow network or a server that is only just started. At most half of the time for the handshake.
+    pub probe_timeout: Duration,
+    /// How long the older transport may take to say where messages go. 10 s.
     pub endpoint_timeout: Duration,
     /// The pause before a stream that broke off is asked for again, where the server does not say. 1 s.
     pub resume_after: Duration,
@@ -162,6 +165,7 @@ impl Http {
             listens: true,
             listen_patience: seconds(1),
             falls_back: true,
+            probe_timeout: seconds(3),
             endpoint_timeout: seconds(10),
             resume_after: seconds(1),
             resume_least: millis(250),
@@ -229,9 +233,11 @@ pub enum Dialect {
 pub struct Policy {
     /// How long a transport may take to open. 30 s: longer than any DNS and TCP timeout in use.
     pub open_timeout: Duration,
-    /// How long a server may be silent to the modern probe before it is spoken to in legacy.
-    /// 3 s: servers that ignore the probe never answer, and a modern one that was only slow is
-    /// spoken to as such in its next life. At most half of the time for the handshake.
+    /// How long a server on a byte stream may be silent to the modern probe before it is spoken to in legacy.
+    /// 1.5 s: some servers in use never answer it, die of the next message, and must be started anew, which
+    /// a person waits for; most modern ones start sooner. To be too early costs little: a modern server that only
+    /// started slowly finds both in its pipe, and either says that it is modern, or is spoken to as such in its next
+    /// life. At most half of the time for the handshake. Over HTTP it is [`Http::probe_timeout`].
     pub probe_timeout: Duration,
     /// After how long of handshaking an [`Event::Slow`](crate::client::Event::Slow) says so, again and
     /// again. 10 s: about when a person starts to wonder.
@@ -278,7 +284,7 @@ impl Policy {
     pub fn interactive() -> Policy {
         Policy {
             open_timeout: seconds(30),
-            probe_timeout: seconds(3),
+            probe_timeout: millis(1_500),
             handshake_notice: seconds(10),
             handshake_timeout: seconds(120),
             call_idle: Limit::After(seconds(60)),

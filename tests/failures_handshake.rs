@@ -186,6 +186,31 @@ fn f_055_a_probe_that_kills_the_server_costs_a_life_and_no_attempt() {
     }
 }
 
+/// Those of the SDK for Python from 1.1.3 to 1.8.1, which take most of a second to start. What a person waits for is twice that, or little more.
+#[test]
+fn f_055_a_server_that_dies_after_the_probe_is_ready_within_three_seconds() {
+    every_chunking(|chunking| {
+        let start = Duration::from_millis(900);
+        let mut world = world(config(), chunking, move |life| {
+            let slow = Peer::dies_on_probe().on(INITIALIZE, move |request| {
+                let result = agreed("2024-11-05", everything());
+                vec![reply(request, result).after(start)]
+            });
+            // The one that is killed by what it reads has started before it reads.
+            if life == 1 {
+                Peer::dies_on_probe()
+            } else {
+                slow
+            }
+        });
+        world.until_ready();
+        assert_eq!(world.life(), 2);
+        assert_eq!(causes(&world), [Cause::EraProbe]);
+        assert!(world.now() <= at(seconds(3)), "{:?}", world.now());
+        world
+    });
+}
+
 #[test]
 fn f_055_a_server_that_always_dies_is_not_probed_for_free_for_ever() {
     every_chunking(|chunking| {

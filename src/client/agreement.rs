@@ -110,8 +110,9 @@ impl Client {
 
     /// How long the silence of a server to the modern probe may last.
     pub(super) fn probe_patience(&self) -> Duration {
-        let policy = &self.config.policy;
-        policy.probe_timeout.min(policy.handshake_timeout / 2)
+        let (policy, http) = (&self.config.policy, self.config.http.as_ref());
+        let patience = http.map_or(policy.probe_timeout, |http| http.probe_timeout);
+        patience.min(policy.handshake_timeout / 2)
     }
 
     /// The server is silent to the modern probe.

@@ -42,7 +42,8 @@ impl Client {
                 false
             }
             Purpose::Old | Purpose::Resume(_) => self.stream_refused(exchange),
-            Purpose::Message | Purpose::Request(_) => self.turn_back(exchange, &kind),
+            // Whoever is not let in is not heard.
+            Purpose::Message | Purpose::Request(_) => self.turn_back(exchange, true, &kind),
         };
         let Some(web) = self.web.as_mut().filter(|_| self.state.is_in_touch()) else {
             return;

@@ -20,11 +20,15 @@ impl Client {
             Body::Text(text) => core::str::from_utf8(&text.bytes).unwrap_or(""),
             Body::Events(_) | Body::Ignored => "",
         };
-        let error = read_error(text);
+        // S-RPC-10: an error that names no request is of a server that has not read it.
+        let (is_unread, error) = match read_error(text) {
+            Some((id, error)) => (id.is_none() || is_unread(status), Some(error)),
+            None => (is_unread(status), None),
+        };
         let is_post = matches!(exchange.purpose, Purpose::Message | Purpose::Request(_));
         let is_loss = exchange.is_in_session && self.is_session_loss(status, error.as_ref());
         if is_post && is_loss {
-            return self.session_lost(exchange);
+            return self.session_lost(exchange, is_unread);
         }
         let is_busy = matches!(status, 429 | 503);
         match exchange.purpose {

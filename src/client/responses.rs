@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::http::{Fields, ResponseHead, delay, media, names};
 use crate::id::{CallId, StreamId};
 use crate::protocol::code;
-use crate::wire::{self, ErrorObject, Inbound, SseReader};
+use crate::wire::{self, ErrorObject, Id, Inbound, SseReader};
 
 /// As many bytes of the body of an error are read.
 const ERROR_BODY: usize = 64 << 10;
@@ -234,7 +234,7 @@ impl Client {
             Ok(Inbound::One(message)) => {
                 let error = error_in(&message).filter(|_| exchange.is_in_session);
                 if error.is_some() && self.is_session_loss(status, error) {
-                    return self.session_lost(exchange);
+                    return self.session_lost(exchange, false);
                 }
                 self.message_for(Some(wire), exchange.opens.as_deref(), message);
             }
@@ -354,13 +354,13 @@ const fn error_in<'a>(message: &'a wire::Message<'_>) -> Option<&'a ErrorObject>
     }
 }
 
-/// The error of JSON-RPC that a body is, if it is one.
-pub(super) fn read_error(text: &str) -> Option<ErrorObject> {
+/// The error of JSON-RPC that a body is, if it is one, and the request that it names.
+pub(super) fn read_error(text: &str) -> Option<(Option<Id>, ErrorObject)> {
     match wire::parse(text) {
         Ok(Inbound::One(wire::Message::Response {
+            id,
             outcome: Err(error),
-            ..
-        })) => Some(error),
+        })) => Some((id, error)),
         _ => None,
     }
 }

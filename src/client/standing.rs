@@ -23,8 +23,9 @@ impl Client {
         http.is_some_and(|http| http.session_loss.iter().any(|loss| loss.is(status, code)))
     }
 
-    /// S-SESS-06: the session is over. Whoever sees it next sees the same; one handshake serves them all.
-    pub(super) fn session_lost(&mut self, exchange: Exchange) {
+    /// S-SESS-06: the session is over. Whoever sees it next sees the same; one handshake serves them all. `is_unread`: what was asked in it
+    /// was not run.
+    pub(super) fn session_lost(&mut self, exchange: Exchange, is_unread: bool) {
         if self.state == State::Handshaking {
             return self.not_revived(true);
         }
@@ -34,7 +35,7 @@ impl Client {
         }
         if let Load::Call(_) = exchange.load {
             let status = exchange.status.unwrap_or(404);
-            self.turn_back(exchange, &FailureKind::Status { status });
+            self.turn_back(exchange, is_unread, &FailureKind::Status { status });
         }
         self.wind_down(Cause::SessionLost, self.config.policy.drain);
     }
@@ -57,7 +58,7 @@ impl Client {
         self.voice = Voice::new(&self.config, kept.terms.version, None);
         let wire = self.errands.issue(Errand::Revive);
         self.frames.push(Frame::Ping(wire));
-        self.arm_in(Timer::Probe, self.config.policy.probe_timeout);
+        self.arm_in(Timer::Probe, self.probe_patience());
         true
     }
 
@@ -139,10 +140,14 @@ impl Client {
 impl Client {
     /// What was turned away is to be said again, if it was not read or is harmless; if that was so too often, it has failed. Whether it
     /// waits.
-    pub(super) fn turn_back(&mut self, exchange: Exchange, kind: &FailureKind) -> bool {
+    pub(super) fn turn_back(
+        &mut self,
+        exchange: Exchange,
+        is_unread: bool,
+        kind: &FailureKind,
+    ) -> bool {
         self.stats.turned_away += 1;
         let most = self.config.policy.resends;
-        let is_unread = exchange.status.is_some_and(is_unread);
         match (exchange.wire(), exchange.load) {
             (Some(wire), Load::Call(call)) => {
                 self.errands.close(wire);
@@ -201,7 +206,8 @@ impl Client {
             self.budget.rest_until(until);
             return self.down(Cause::Unavailable { status });
         }
-        self.turn_back(exchange, &FailureKind::Status { status });
+        let kind = FailureKind::Status { status };
+        self.turn_back(exchange, is_unread(status), &kind);
         if let Some(web) = &mut self.web {
             let until = web.paused_until.map_or(until, |before| before.max(until));
             web.paused_until = Some(until);

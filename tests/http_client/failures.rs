@@ -99,6 +99,35 @@ fn f_022_servers_have_many_words_for_a_lost_session() {
     assert!(!lost(500, Some(-32_001), None));
 }
 
+/// A server that was restarted has not read what it refuses: its error names no request. One that names the request may have run it.
+#[test]
+fn f_022_a_call_that_nobody_read_goes_to_the_next_session() {
+    let refused = |id: Option<&Value>| {
+        let mut web = Web::legacy();
+        let call = web.call("tools/call", json!({"name": "act"}));
+        let post = web.posted("tools/call");
+        let mut body = json!({"jsonrpc": "2.0", "error": {"code": -32_000, "message": "No valid session ID provided"}});
+        if let Some(id) = id {
+            body["id"] = id.clone();
+        }
+        web.json(post.stream, 400, &body);
+        (web, call, post)
+    };
+    for id in [None, Some(&Value::Null)] {
+        let (mut web, call, _) = refused(id);
+        assert!(!web.is_settled(call), "it was not run");
+        web.pass(seconds(1));
+        web.agree_legacy("2025-11-25", Some("s-2"));
+        let post = web.posted("tools/call");
+        assert_eq!(post.field("mcp-session-id"), Some("s-2"));
+        web.serve(&post);
+        assert!(web.reply(call).is_ok());
+    }
+    let (_, _, post) = refused(None);
+    let (mut web, call, _) = refused(Some(&post.body["id"]));
+    assert_eq!(web.failure(call).delivery, Delivery::Unknown);
+}
+
 #[test]
 fn f_023_where_no_session_was_named_none_is_lost() {
     let mut web = Web::new(legacy_config());

@@ -6,6 +6,7 @@ mod coverage;
 mod dependencies;
 mod footprint;
 mod hosts;
+mod interop;
 mod msrv;
 mod peers;
 mod promises;
@@ -58,6 +59,18 @@ const COMMANDS: &[Command] = &[
         arguments: "[NAME...] [--seconds N]",
         about: "put the program between real hosts and real servers, which are downloaded",
         run: hosts::run,
+    },
+    Command {
+        name: "interop --check",
+        arguments: "",
+        about: "check that what is written down about real peers is still so",
+        run: |_| interop::check().map(drop),
+    },
+    Command {
+        name: "interop",
+        arguments: "[WORD...]",
+        about: "have our client and server meet those of others, and write down what came of it",
+        run: interop::run,
     },
     Command {
         name: "msrv",

@@ -18,6 +18,7 @@ pub fn setup(tape: &mut Tape<'_>) -> Setup {
     let has = |bit: u8| traits & (1 << bit) != 0;
     http.listens = !has(0);
     http.falls_back = !has(1);
+    http.probe_timeout = setup.config.policy.probe_timeout;
     if has(2) {
         http.endpoint_timeout = tape.span();
         http.resume_after = tape.span();

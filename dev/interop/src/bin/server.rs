@@ -1,0 +1,8 @@
+//! Is met by clients: see `interop::server`.
+
+fn main() -> std::process::ExitCode {
+    #[cfg(unix)]
+    return interop::server::main();
+    #[cfg(not(unix))]
+    std::process::ExitCode::FAILURE
+}
