@@ -253,7 +253,7 @@ fn progress_is_heard_as_it_grows() {
         told(stage, Progress::new(0.5));
         told(stage, so_far);
         told(stage, Progress::new(0.25));
-        // Nobody polls in between, so the first of them need not be said.
+        // Nobody polls in between, and the client hears of each all the same.
         let (server, now) = stage.pair.server();
         for so_far in [3.0, 4.0] {
             let told = server.progress(now, request, Progress::new(so_far));
@@ -273,6 +273,7 @@ fn progress_is_heard_as_it_grows() {
     let expected = [
         "call 1 is at 0.5 of None: None",
         "call 1 is at 2 of Some(10.0): None",
+        "call 1 is at 3 of None: None",
         "call 1 is at 4 of None: None",
         "call 1 is done: reply {}",
     ];
