@@ -4,6 +4,7 @@ use crate::conformance;
 use crate::coverage;
 use crate::dependencies;
 use crate::footprint;
+use crate::interop;
 use crate::promises;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 
@@ -34,6 +35,7 @@ const STEPS: &[Step] = &[
     ("the footprint of a small program", footprint::check),
     ("packages by themselves", by_themselves),
     ("judged by the public conformance suite", conformance::check),
+    ("among real peers", interop::check),
 ];
 
 pub(crate) fn run() -> Result<(), String> {

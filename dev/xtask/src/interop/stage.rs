@@ -29,10 +29,12 @@ pub(super) struct Stage {
     pythons: BTreeMap<&'static str, PathBuf>,
     /// Where meetings leave what they have to leave somewhere.
     directory: PathBuf,
+    /// Whether it counts how long something takes. Not where the machine may be busy with something else.
+    pub(super) judges_time: bool,
 }
 
 impl Stage {
-    pub(super) fn install() -> Result<Stage, String> {
+    pub(super) fn install(judges_time: bool) -> Result<Stage, String> {
         let modules = node_modules("interop", PACKAGES)?;
         let mut pythons = BTreeMap::new();
         for row in ROWS {
@@ -51,6 +53,7 @@ impl Stage {
             modules,
             pythons,
             directory,
+            judges_time,
         })
     }
 
