@@ -14,8 +14,8 @@ use crate::step::{Done, Outcome, cargo, root};
 
 use expected::Expected;
 use report::Report;
-use subject::SUBJECTS;
-use suite::Suite;
+use subject::{SUBJECTS, Subject};
+use suite::{Scope, Suite};
 
 /// The revisions of the specification that are judged.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
@@ -50,15 +50,33 @@ fn judge(repeats: u32) -> Result<Report, String> {
     let suite = Suite::install()?;
     let mut report = Report::new(Expected::read()?, repeats);
     for repeat in 1..=repeats {
-        for (order, subject) in SUBJECTS.iter().enumerate() {
-            for revision in REVISIONS {
-                eprintln!("\n{} at {revision}, {repeat} of {repeats}", subject.name);
-                let judged = subject.judge(&suite, revision)?;
-                let required = suite.required(subject.leg, revision)?;
-                report.add(order, subject, revision, &required, judged);
-            }
-        }
+        eprintln!("\nwhat is required, {repeat} of {repeats}");
+        each(|order, subject, revision| {
+            let judged = subject.judge(&suite, Scope::Requirements, revision)?;
+            let required = suite.required(subject.leg, revision)?;
+            report.add(order, subject, revision, &required, judged);
+            Ok(())
+        })?;
     }
+    eprintln!("\nall that there is");
+    each(|order, subject, revision| {
+        let judged = subject.judge(&suite, Scope::Suite, revision)?;
+        report.add_the_rest(order, subject, revision, judged);
+        Ok(())
+    })?;
     eprintln!("\n{}", report.as_table());
     Ok(report)
+}
+
+/// Every subject, at every revision.
+fn each(
+    mut judge: impl FnMut(usize, &'static Subject, &'static str) -> Result<(), String>,
+) -> Result<(), String> {
+    for (order, subject) in SUBJECTS.iter().enumerate() {
+        for revision in REVISIONS {
+            eprintln!("  {} at {revision}", subject.name);
+            judge(order, subject, revision)?;
+        }
+    }
+    Ok(())
 }

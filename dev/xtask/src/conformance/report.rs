@@ -88,6 +88,24 @@ impl Report {
         }
     }
 
+    /// A run of all that there is: what was not judged before is not required.
+    pub(super) fn add_the_rest(
+        &mut self,
+        order: usize,
+        subject: &'static Subject,
+        revision: &'static str,
+        mut judged: Vec<Judged>,
+    ) {
+        judged.retain(|judged| {
+            let mut keys = self.rows.keys();
+            !keys.any(|key| {
+                (key.order, key.revision, key.scenario.as_str())
+                    == (order, revision, judged.scenario.as_str())
+            })
+        });
+        self.add(order, subject, revision, &[], judged);
+    }
+
     fn verdict_of(&self, key: &Key, row: &Row) -> Verdict {
         let is_passed = row.passes == row.runs && row.runs > 0;
         let is_expected = self.expected.reason(row.subject, &key.scenario).is_some();

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::suite::{Judged, Leg, Suite};
+use super::suite::{Judged, Leg, Scope, Suite};
 use crate::step::target;
 
 pub(super) struct Subject {
@@ -47,21 +47,26 @@ pub(super) const SUBJECTS: &[Subject] = &[
 ];
 
 impl Subject {
-    pub(super) fn judge(&self, suite: &Suite, revision: &str) -> Result<Vec<Judged>, String> {
+    pub(super) fn judge(
+        &self,
+        suite: &Suite,
+        scope: Scope,
+        revision: &str,
+    ) -> Result<Vec<Judged>, String> {
         match self.kind {
             Kind::Client(program) => {
                 let program = target().join("debug").join(program);
                 let program = program.to_string_lossy();
-                suite.judge(self.leg, revision, &["--command", &program])
+                suite.judge(self.leg, scope, revision, &["--command", &program])
             }
             Kind::Guarded => {
                 let server = Running::server()?;
                 let guard = Running::guard(&server.url)?;
-                suite.judge(self.leg, revision, &["--url", &guard.url])
+                suite.judge(self.leg, scope, revision, &["--url", &guard.url])
             }
             Kind::Server => {
                 let server = Running::server()?;
-                suite.judge(self.leg, revision, &["--url", &server.url])
+                suite.judge(self.leg, scope, revision, &["--url", &server.url])
             }
         }
     }

@@ -28,6 +28,25 @@ impl Leg {
     }
 }
 
+/// How much of it is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// What a revision requires, and what is listed beside that.
+    Requirements,
+    /// All that there is for a revision.
+    Suite,
+}
+
+impl Scope {
+    /// The revision follows.
+    const fn words(self) -> &'static [&'static str] {
+        match self {
+            Scope::Requirements => &["--requirements"],
+            Scope::Suite => &["--suite", "all", "--spec-version"],
+        }
+    }
+}
+
 pub(super) struct Suite {
     directory: PathBuf,
 }
@@ -69,10 +88,11 @@ impl Suite {
         Ok(names)
     }
 
-    /// Runs all that has to do with a revision, what is not required of it included. `subject` says what is judged, in the words of the suite.
+    /// Runs what has to do with a revision. `subject` says what is judged, in the words of the suite.
     pub(super) fn judge(
         &self,
         leg: Leg,
+        scope: Scope,
         revision: &str,
         subject: &[&str],
     ) -> Result<Vec<Judged>, String> {
@@ -85,7 +105,8 @@ impl Suite {
             .arg(self.package().join("dist/index.js"))
             .arg(leg.name())
             .args(subject)
-            .args(["--requirements", revision, "--timeout", "60000"])
+            .args(scope.words())
+            .args([revision, "--timeout", "60000"])
             .arg("--output-dir")
             .arg(&results)
             .current_dir(&self.directory)
