@@ -144,8 +144,8 @@ pub(crate) enum Command {
     DemoServer(DemoServer),
     /// Keep a host's connection while the server behind crashes, hangs or is replaced
     ///
-    /// Put it before the command of a server in the configuration of a host. What happens is told on standard error. With --listen http://…, the
-    /// server is started at once, and all hosts share it; at the standard streams, when the host begins to speak.
+    /// Put it before the command of a server in the configuration of a host. What happens is told on standard error. The server
+    /// is started when a host begins to speak; with --listen http://…, all hosts share it.
     ///
     /// Exit status: 0 when the host has gone or it was asked to end, 2 usage, 4 it could not begin, or was asked to end twice.
     #[command(override_usage = GUARD_USAGE, after_help = GUARD_EXAMPLES)]
@@ -329,16 +329,16 @@ pub(crate) struct Manner {
     /// Which era of the protocol to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
-    /// How long a call may go without a reply or progress [default: 60]
+    /// How long a call may go without a reply or progress [default: 60; for guard, 300]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) timeout: Option<Duration>,
-    /// How long a call may take in all [default: 600]
+    /// How long a call may take in all [default: 600; for guard, 3600]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
     /// How many failed attempts in a row are followed by another one [default: 5; for call and inspect, 2]
     #[arg(long, value_name = "NUMBER", help_heading = "Link")]
     pub(crate) retries: Option<u32>,
-    /// After how long of a good life earlier failures are forgotten [default: 60]
+    /// After how long of a good life earlier failures are forgotten [default: 60; for guard, 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) stable_after: Option<Duration>,
     /// After how long of silence the server is asked whether it is there; 0: never [default: 30]

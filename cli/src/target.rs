@@ -60,7 +60,7 @@ impl Target {
     /// A relay between the host at these hands and the server.
     pub(crate) fn relay(&self, role: Role, front: impl Hands + 'static) -> Result<Guard, Failure> {
         let (url, manner, key) = (self.url.as_deref(), &self.manner, secret());
-        let config = role.relay(role.link(url, manner)?, key);
+        let config = role.relay(role.link(url, manner)?, manner, key);
         let reach = self.reach()?;
         let (guard, mut owner) = Guard::new(config);
         let seed = owner.relay().upstream().config().seed;

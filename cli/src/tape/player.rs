@@ -116,7 +116,7 @@ impl Player {
                 let key = keys.filter_map(|line| serde_json::from_slice::<Line>(&line).ok()?.key);
                 let key = key.last();
                 has_key = key.is_some();
-                let config = recipe.role.relay(link, key.unwrap_or_default());
+                let config = recipe.relay(link, key.unwrap_or_default());
                 Machine::Relay(Box::new(Relay::new(config)))
             }
             Role::Call { .. } | Role::Demo | Role::Inspect | Role::Watch => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use everlink::protocol::{ClientCapabilities, ClientFeature, LogLevel};
 use everlink::server::{Allowed, Http};
-use everlink::{Config, Watch, relay};
+use everlink::{Config, Limit, Watch, relay};
 use serde::{Deserialize, Serialize};
 
 use super::SERVED;
@@ -112,8 +112,14 @@ impl Role {
     }
 
     /// The relay of this command, which reaches the server with this link.
-    pub(crate) fn relay(&self, link: Config, key: [u8; 16]) -> relay::Config {
+    pub(crate) fn relay(&self, link: Config, manner: &Manner, key: [u8; 16]) -> relay::Config {
         let mut config = relay::Config::new(link, key);
+        if let Some(limit) = manner.timeout {
+            config.calls = config.calls.with_idle(Limit::After(limit));
+        }
+        if let Some(limit) = manner.total_timeout {
+            config.calls = config.calls.with_total(Limit::After(limit));
+        }
         if let Role::Guard { front: Some(front) } = self {
             config.downstream = config.downstream.with_http(front.http());
         }
@@ -179,6 +185,11 @@ impl Recipe {
     /// Another version of the program, if it is one, that made the recording.
     pub(crate) fn other_version(&self) -> Option<&str> {
         (self.everlink != env!("CARGO_PKG_VERSION")).then_some(self.everlink.as_str())
+    }
+
+    /// The relay that was recorded, if it was one, with what it sealed with.
+    pub(super) fn relay(&self, link: Config, key: [u8; 16]) -> relay::Config {
+        self.role.relay(link, &self.manner, key)
     }
 
     /// The link that was recorded.

@@ -205,6 +205,26 @@ fn a_person_who_tries_it_out_is_told_what_it_is_for() {
     assert_eq!(output.status.code(), Some(0), "{screen}");
 }
 
+/// Who runs the guard says how long a call may take, whatever the patience of the host.
+#[tokio::test]
+async fn calls_through_a_guard_have_the_time_that_is_said() {
+    let cases = [
+        ("--timeout", "in time"),
+        ("--total-timeout", "longer than it may in all"),
+    ];
+    for (option, words) in cases {
+        let mut guard = Command::new(EVERLINK);
+        guard.args(["guard", "--log", "off", option, "0.3", "--"]);
+        guard.args(SERVER);
+        let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
+        let late = host.call_tool("sleep", json!({"ms": 600_000})).await;
+        let late = late.expect("an answer of the guard");
+        assert!(late.is_error(), "{option}: {}", late.text());
+        assert!(late.text().contains(words), "{option}: {}", late.text());
+        host.shutdown().await.expect("it is driven");
+    }
+}
+
 /// A server learns in its handshake what can be asked of the host, so that comes after the host.
 #[tokio::test]
 async fn a_server_is_started_for_the_first_host_that_comes() {
