@@ -9,6 +9,7 @@ mod hosts;
 mod interop;
 mod msrv;
 mod peers;
+mod picture;
 mod promises;
 mod step;
 mod test;
@@ -53,6 +54,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "check that this is up to date, and that every rule for servers is shown",
         run: |_| coverage::check().map(drop),
+    },
+    Command {
+        name: "docs",
+        arguments: "",
+        about: "draw the life of a link in the README, from the table of its transitions",
+        run: |_| picture::run(),
     },
     Command {
         name: "hosts",

@@ -5,6 +5,7 @@ use crate::coverage;
 use crate::dependencies;
 use crate::footprint;
 use crate::interop;
+use crate::picture;
 use crate::promises;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 
@@ -28,6 +29,7 @@ const STEPS: &[Step] = &[
     ("scripts, cut at random", || scripts_cut("random")),
     ("coverage of requirements and failures", coverage::check),
     ("promises of the README", promises::check),
+    ("the picture in the README", picture::check),
     ("tests in the documentation", || {
         cargo("test --workspace --all-features --doc")
     }),
