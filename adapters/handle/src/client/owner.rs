@@ -29,6 +29,8 @@ pub struct LinkOwner {
     /// When the driver last said what time it is.
     now: Instant,
     desk: Arc<Desk>,
+    /// Where the machine stands as far as the desk says.
+    shown: (State, Epoch),
     /// Who waits for which call.
     callers: HashMap<CallId, Caller>,
     /// Who waits for the link to be ready.
@@ -40,10 +42,12 @@ pub struct LinkOwner {
 
 impl LinkOwner {
     pub(crate) fn new(client: Client, inbox: Inbox<Client, Errand>, desk: Arc<Desk>) -> LinkOwner {
+        let shown = (client.state(), client.epoch());
         LinkOwner {
             client,
             now: Instant::ZERO,
             desk,
+            shown,
             callers: HashMap::new(),
             hopeful: Vec::new(),
             recording: None,
@@ -212,11 +216,10 @@ impl LinkOwner {
 
     /// Copies where the machine stands, if that is another place than before.
     fn lay_open(&mut self) {
-        let mut standing = lock(&self.desk.standing);
-        let is_new = standing.state != self.client.state() || standing.epoch != self.client.epoch();
-        if is_new {
-            *standing = Standing::of(&self.client);
-            drop(standing);
+        let place = (self.client.state(), self.client.epoch());
+        if self.shown != place {
+            self.shown = place;
+            *lock(&self.desk.standing) = Standing::of(&self.client);
             self.answer_the_hopeful();
         }
     }

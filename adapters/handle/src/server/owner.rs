@@ -21,6 +21,8 @@ pub struct ServiceOwner {
     /// When the driver last said what time it is.
     now: Instant,
     desk: Arc<Desk>,
+    /// Where the machine stands as far as the desk says.
+    shown: State,
     /// The requests that are not answered yet.
     running: HashMap<RequestId, Arc<Flag>>,
     /// Who waits for the answer to which question.
@@ -35,10 +37,12 @@ impl ServiceOwner {
         inbox: Inbox<Server, Errand>,
         desk: Arc<Desk>,
     ) -> ServiceOwner {
+        let shown = server.state();
         ServiceOwner {
             server,
             now: Instant::ZERO,
             desk,
+            shown,
             running: HashMap::new(),
             asked: HashMap::new(),
             inbox,
@@ -73,7 +77,11 @@ impl ServiceOwner {
     /// What the driver must do next; see [`Server::poll_output`].
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Task>> {
-        *lock(&self.desk.state) = self.server.state();
+        let state = self.server.state();
+        if self.shown != state {
+            self.shown = state;
+            *lock(&self.desk.state) = state;
+        }
         loop {
             let output = self.server.poll_output(buf)?;
             let for_driver = output.and_then_event(|event| self.tell(event));
