@@ -114,9 +114,15 @@ impl Stage<'_> {
 
     /// The one member of the family that was started with this word, as soon as it is there.
     pub(crate) fn member(&self, word: &str) -> Member {
-        let find = || self.family.members().into_iter().find(|it| it.has(word));
-        assert!(settles(|| find().is_some()), "nobody is {word}");
-        find().expect("it was there just now")
+        let mut found = None;
+        // Once is enough: while a process becomes another program, it has no words at all.
+        let is_there = settles(|| {
+            let mut members = self.family.members().into_iter();
+            found = members.find(|it| it.has(word));
+            found.is_some()
+        });
+        assert!(is_there, "nobody is {word}");
+        found.expect("it is there")
     }
 
     /// Whether none of these is there any more.
