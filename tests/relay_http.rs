@@ -449,6 +449,24 @@ fn the_only_client_hears_what_a_modern_server_logs() {
     }
 }
 
+/// But a server can go on to log for a call that was taken back, however long ago.
+#[test]
+fn nobody_hears_what_is_logged_for_one_who_left() {
+    let mut front = Front::before_modern();
+    let ann = front.send(&call("ann"));
+    front.leave(ann);
+    front.pass(seconds(3_600));
+    let eve = front.session("eve");
+    let eve = front.send(&eve.post(1, "tools/call", json!({"name": "x"})));
+    front.say(
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+            "level": "error", "data": "ann's own",
+        }}),
+    );
+    assert!(!front.text(eve).contains("ann's own"));
+    front.finish();
+}
+
 /// S-META-08: what one client can be asked says nothing of the others, nor of its own next request.
 #[test]
 fn each_request_declares_what_its_own_client_can_be_asked() {
