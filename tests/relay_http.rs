@@ -388,6 +388,22 @@ fn a_question_for_one_who_left_goes_to_nobody() {
     front.finish();
 }
 
+/// Nor if the one who is there has left, too, with something else that it had asked.
+#[test]
+fn one_who_left_is_not_forgotten_for_another_who_did() {
+    let mut front = Front::new();
+    front.session("bob");
+    for name in ["dan", "ann", "eve"] {
+        let called = front.send(&call(name));
+        front.leave(called);
+    }
+    let eve = front.send(&call("eve"));
+    front.ask_for_ann();
+    assert!(!front.text(eve).contains("your number"));
+    assert_eq!(front.answers(77), 1);
+    front.finish();
+}
+
 /// But not for ever: after a while, nothing is asked any more for those who left, and those who are there can be asked again.
 #[test]
 fn those_who_left_are_forgotten_after_a_while() {
@@ -464,6 +480,41 @@ fn nobody_hears_what_is_logged_for_one_who_left() {
         }}),
     );
     assert!(!front.text(eve).contains("ann's own"));
+    front.finish();
+}
+
+/// Of several requests of one client, it is told with one that wants to hear of it.
+#[test]
+fn a_log_goes_to_a_request_that_wants_it() {
+    let mut front = Front::before_modern();
+    let meta = json!({"io.modelcontextprotocol/logLevel": "debug"});
+    let curious = json!({"name": "ann", "_meta": meta});
+    let curious = front.send(&modern(1, "tools/call", curious).by(Some("ann")));
+    front.send(&call("ann"));
+    front.say(
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+            "level": "error", "data": "ann's own",
+        }}),
+    );
+    assert!(front.text(curious).contains("ann's own"));
+    front.finish();
+}
+
+/// S-META-08: a server that asks for one request what only others could be asked breaks the protocol.
+#[test]
+fn a_server_asks_for_a_request_only_what_that_declares() {
+    let mut front = Front::before_modern();
+    front.session("bob"); // who can be asked much
+    let deaf = json!({"io.modelcontextprotocol/clientCapabilities": {}});
+    let deaf = json!({"name": "x", "_meta": deaf});
+    let deaf = front.send(&modern(1, "tools/call", deaf).by(Some("ann")));
+    let form = json!({"method": "elicitation/create", "params": {
+        "message": "?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }});
+    front.reply(json!({"resultType": "input_required", "inputRequests": {"name": form}}));
+    assert!(front.text(deaf).contains("it asks what it may not"));
+    assert_eq!(front.told("tools/call").len(), 1);
     front.finish();
 }
 
