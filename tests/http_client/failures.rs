@@ -228,6 +228,8 @@ fn f_025_a_session_of_before_that_is_met_with_silence_is_given_up() {
     web.fail(post.stream, FaultKind::Refused);
     web.pass(seconds(1));
     web.posted("ping");
+    web.pass(seconds(2));
+    assert_eq!(web.count(is_introduction), 1, "it has its time");
     web.pass(seconds(300));
     assert!(web.count(is_introduction) > 1);
 }
