@@ -11,6 +11,7 @@ mod site;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use everlink::http::{ResponseHead, Verb};
 use everlink::relay::{Config, Relay, Side};
 use everlink::server::{Http, Replay, SsePaths};
 use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, Instant, Output, StreamId};
@@ -29,6 +30,8 @@ struct Front {
     epoch: Epoch,
     told: Vec<Value>,
     is_modern: bool,
+    /// What it was asked over HTTP and has not answered: its news first of all.
+    unanswered: Vec<StreamId>,
 }
 
 struct Exchange {
@@ -57,6 +60,7 @@ impl Front {
             epoch: Epoch::FIRST,
             told: Vec::new(),
             is_modern: false,
+            unanswered: Vec::new(),
         }
     }
 
@@ -269,6 +273,15 @@ impl Front {
                 self.answer(epoch, &message);
                 self.told.push(message);
             }
+            Output::Request {
+                epoch,
+                stream,
+                head,
+                len,
+            } => {
+                let body = buf.split_off(buf.len() - len);
+                self.exchanged(epoch, stream, head.verb, &body);
+            }
             Output::CloseWrite { epoch } => {
                 let exited = Input::exited(ExitStatus::Code(0));
                 self.relay.handle_upstream(self.now, epoch, exited);
@@ -280,6 +293,46 @@ impl Front {
 
     /// What a server answers by itself.
     fn answer(&mut self, epoch: Epoch, message: &Value) {
+        if let Some(answer) = self.answer_to(message) {
+            self.hear(epoch, &answer);
+        }
+    }
+
+    /// The same over HTTP.
+    fn exchanged(&mut self, epoch: Epoch, stream: StreamId, verb: Verb, body: &[u8]) {
+        let message: Value = serde_json::from_slice(body).unwrap_or_default();
+        let answer = self.answer_to(&message);
+        let is_asked = message.get("id").is_some() && message.get("method").is_some();
+        let (status, kind) = match verb {
+            Verb::Get => (200, "text/event-stream"),
+            Verb::Post if is_asked => (200, "application/json"),
+            _ => (202, "text/plain"),
+        };
+        let fields = [("content-type", kind), ("mcp-session-id", "s")];
+        let fields = fields.map(|(name, value)| (name, value.as_bytes()));
+        let head = ResponseHead::new(status).with_fields(fields.into_iter().collect());
+        self.told.push(message);
+        if status == 200 && answer.is_none() {
+            self.unanswered.push(stream);
+        }
+        if verb == Verb::Get || answer.is_some() || status == 202 {
+            let head = Box::new(head);
+            self.relay
+                .handle_upstream(self.now, epoch, Input::Response { stream, head });
+        }
+        if let Some(answer) = &answer {
+            let bytes = answer.to_string().into_bytes().into();
+            self.relay
+                .handle_upstream(self.now, epoch, Input::Bytes { stream, bytes });
+        }
+        if answer.is_some() || status == 202 {
+            let faults = (&[] as &[Fault]).into();
+            self.relay
+                .handle_upstream(self.now, epoch, Input::End { stream, faults });
+        }
+    }
+
+    fn answer_to(&self, message: &Value) -> Option<Value> {
         let outcome = match message["method"].as_str() {
             Some("server/discover") if self.is_modern => json!({"result": {
                 "resultType": "complete",
@@ -296,12 +349,12 @@ impl Front {
             Some("server/discover") => json!({"error": {"code": -32601, "message": "no"}}),
             Some("tools/list") => json!({"result": {"tools": []}}),
             Some("ping" | "logging/setLevel") => json!({"result": {}}),
-            _ => return,
+            _ => return None,
         };
         let mut answer = outcome;
         answer["jsonrpc"] = "2.0".into();
         answer["id"] = message["id"].clone();
-        self.hear(epoch, &answer);
+        Some(answer)
     }
 
     fn hear(&mut self, epoch: Epoch, message: &Value) {
@@ -388,6 +441,62 @@ fn a_question_for_one_who_left_goes_to_nobody() {
     front.finish();
 }
 
+/// Nor if the one who is there has left, too, with something else that it had asked.
+#[test]
+fn one_who_left_is_not_forgotten_for_another_who_did() {
+    let mut front = Front::new();
+    front.session("bob");
+    for name in ["dan", "ann", "eve"] {
+        let called = front.send(&call(name));
+        front.leave(called);
+    }
+    let eve = front.send(&call("eve"));
+    front.ask_for_ann();
+    assert!(!front.text(eve).contains("your number"));
+    assert_eq!(front.answers(77), 1);
+    front.finish();
+}
+
+/// Nor one in a session over HTTP that contact was lost in, and that goes on.
+#[test]
+fn a_session_behind_that_goes_on_may_ask_for_those_it_lost() {
+    let mut front = Front::with(|config| {
+        let upstream = everlink::Config::http("relay", "1", "http://behind.example/mcp");
+        config.upstream = upstream.expect("a URL");
+    });
+    let ann = front.session("ann");
+    let ann = front.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+    let lost = *front.unanswered.last().expect("her call");
+    let faults = vec![Fault::new(FaultKind::Reset)].into();
+    let input = Input::End {
+        stream: lost,
+        faults,
+    };
+    let before = front.epoch;
+    front.relay.handle_upstream(front.now, before, input);
+    front.pass(seconds(10));
+    assert!(front.epoch > before, "it was reached for again");
+    assert_eq!(front.told("initialize").len(), 1, "in the same session");
+    assert!(front.exchanges[&ann].is_over, "her call may have run");
+
+    let eve = front.send(&call("eve"));
+    let question = json!({"jsonrpc": "2.0", "id": 77, "method": "elicitation/create", "params": {
+        "message": "ann, what is your number?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }});
+    let bytes = format!("data: {question}\n\n").into_bytes().into();
+    let news = front.unanswered[front.unanswered.len() - 2];
+    let input = Input::Bytes {
+        stream: news,
+        bytes,
+    };
+    front.relay.handle_upstream(front.now, front.epoch, input);
+    front.turn();
+    assert_eq!(front.answers(77), 1, "the server is told that nobody can");
+    assert!(!front.text(eve).contains("your number"));
+    front.finish();
+}
+
 /// But not for ever: after a while, nothing is asked any more for those who left, and those who are there can be asked again.
 #[test]
 fn those_who_left_are_forgotten_after_a_while() {
@@ -447,6 +556,59 @@ fn the_only_client_hears_what_a_modern_server_logs() {
         }
         front.finish();
     }
+}
+
+/// But a server can go on to log for a call that was taken back, however long ago.
+#[test]
+fn nobody_hears_what_is_logged_for_one_who_left() {
+    let mut front = Front::before_modern();
+    let ann = front.send(&call("ann"));
+    front.leave(ann);
+    front.pass(seconds(3_600));
+    let eve = front.session("eve");
+    let eve = front.send(&eve.post(1, "tools/call", json!({"name": "x"})));
+    front.say(
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+            "level": "error", "data": "ann's own",
+        }}),
+    );
+    assert!(!front.text(eve).contains("ann's own"));
+    front.finish();
+}
+
+/// Of several requests of one client, it is told with one that wants to hear of it.
+#[test]
+fn a_log_goes_to_a_request_that_wants_it() {
+    let mut front = Front::before_modern();
+    let meta = json!({"io.modelcontextprotocol/logLevel": "debug"});
+    let curious = json!({"name": "ann", "_meta": meta});
+    let curious = front.send(&modern(1, "tools/call", curious).by(Some("ann")));
+    front.send(&call("ann"));
+    front.say(
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+            "level": "error", "data": "ann's own",
+        }}),
+    );
+    assert!(front.text(curious).contains("ann's own"));
+    front.finish();
+}
+
+/// S-META-08: a server that asks for one request what only others could be asked breaks the protocol.
+#[test]
+fn a_server_asks_for_a_request_only_what_that_declares() {
+    let mut front = Front::before_modern();
+    front.session("bob"); // who can be asked much
+    let deaf = json!({"io.modelcontextprotocol/clientCapabilities": {}});
+    let deaf = json!({"name": "x", "_meta": deaf});
+    let deaf = front.send(&modern(1, "tools/call", deaf).by(Some("ann")));
+    let form = json!({"method": "elicitation/create", "params": {
+        "message": "?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }});
+    front.reply(json!({"resultType": "input_required", "inputRequests": {"name": form}}));
+    assert!(front.text(deaf).contains("it asks what it may not"));
+    assert_eq!(front.told("tools/call").len(), 1);
+    front.finish();
 }
 
 /// S-META-08: what one client can be asked says nothing of the others, nor of its own next request.

@@ -179,6 +179,11 @@ impl Timer {
         Timer::Probe,
     ];
 
+    /// Whether it is about exchanges of HTTP, which also calls wait for that are given a while to end.
+    const fn is_of_web(self) -> bool {
+        matches!(self, Timer::Exchange(_) | Timer::Listen | Timer::Pause)
+    }
+
     /// Whether it is about a transport that is not being taken down.
     const fn is_of_life(self) -> bool {
         match self {
@@ -186,10 +191,8 @@ impl Timer {
             | Timer::Drain
             | Timer::Endpoint
             | Timer::Handshake
-            | Timer::Listen
             | Timer::Notice
             | Timer::Open
-            | Timer::Pause
             | Timer::Probe
             | Timer::Pulse
             | Timer::Stable
@@ -199,7 +202,9 @@ impl Timer {
             | Timer::Attempt
             | Timer::Call(_)
             | Timer::Exchange(_)
-            | Timer::Ladder => false,
+            | Timer::Ladder
+            | Timer::Listen
+            | Timer::Pause => false,
         }
     }
 }

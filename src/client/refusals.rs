@@ -20,9 +20,10 @@ impl Client {
             Body::Text(text) => core::str::from_utf8(&text.bytes).unwrap_or(""),
             Body::Events(_) | Body::Ignored => "",
         };
-        // S-RPC-10: an error that names no request is of a server that has not read it.
+        // S-RPC-10: an error that names no request is of a server that has not read it, unless it failed at it.
         let (is_unread, error) = match read_error(text) {
-            Some((id, error)) => (id.is_none() || is_unread(status), Some(error)),
+            Some((None, error)) if status < 500 => (true, Some(error)),
+            Some((_, error)) => (is_unread(status), Some(error)),
             None => (is_unread(status), None),
         };
         let is_post = matches!(exchange.purpose, Purpose::Message | Purpose::Request(_));

@@ -118,8 +118,7 @@ impl Client {
             web.kept = None;
         }
         let streams = web.end();
-        self.timers
-            .keep(|timer| !matches!(timer, Timer::Exchange(_)));
+        self.timers.keep(|timer| !timer.is_of_web());
         for stream in streams {
             self.abort_exchange(stream);
         }

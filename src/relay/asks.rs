@@ -119,7 +119,7 @@ impl Relay {
         only: Option<&Caller>,
     ) {
         let has_many = self.config.downstream.http.is_some();
-        if has_many && !self.is_meant_for_one(only) {
+        if has_many && !self.is_meant_for_one(only, self.now) {
             return self.answer(behind, Err(unattributed()));
         }
         let put = if self.server.legacy_peer().is_some() {
@@ -174,10 +174,11 @@ impl Relay {
     }
 
     /// The request for which a modern server behind logs something without saying so: it logs for requests alone, so this is the newest
-    /// that wants to hear of it, if all that is carried is of one client in front.
+    /// that wants to hear of it, if all that is carried is of one client in front. It may log at any time for a call that was taken back, so
+    /// nobody who left is forgotten here.
     pub(super) fn logging(&self) -> Option<RequestId> {
         let session = self.client.session()?;
-        if session.version.era() == Era::Legacy || !self.is_meant_for_one(None) {
+        if session.version.era() == Era::Legacy || !self.is_meant_for_one(None, Instant::ZERO) {
             return None;
         }
         let mut newest = self.calls.values().rev();
@@ -187,8 +188,8 @@ impl Relay {
         })
     }
 
-    /// Whether all that is carried is of one client in front: of this one, if one is named.
-    fn is_meant_for_one(&self, only: Option<&Caller>) -> bool {
+    /// Whether all that is carried is of one client in front: of this one, if one is named. Who left counts, unless forgotten by this time.
+    fn is_meant_for_one(&self, only: Option<&Caller>, by: Instant) -> bool {
         let mut callers = self.errands.values().filter_map(|errand| match errand {
             Errand::Request(carried) => Some(&carried.caller),
             Errand::Compare(_) => None,
@@ -197,7 +198,7 @@ impl Relay {
             return false;
         };
         let left = self.asks.left.iter();
-        let mut left = left.filter(|(_, until)| **until > self.now);
+        let mut left = left.filter(|(_, until)| **until > by);
         only.is_none_or(|only| only == first)
             && callers.all(|caller| caller == first)
             && left.all(|(caller, _)| caller == first)

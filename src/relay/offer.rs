@@ -31,7 +31,10 @@ impl Relay {
     }
 
     pub(super) fn ready(&mut self, session: &Session) {
-        self.asks.begin_life();
+        // Over HTTP it may be the same server, in the same session.
+        if self.client.config().http.is_none() {
+            self.asks.begin_life();
+        }
         let was_guess = self.offered.as_ref().is_some_and(|o| o.is_guess);
         let mut offer = self.config.fallback.clone();
         if let Some(server) = &session.server {

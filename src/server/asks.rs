@@ -87,7 +87,13 @@ impl Asks {
 
     /// The one of these questions that has this key.
     pub(super) fn by_key(&self, asked: &[AskId], key: &str) -> Option<AskId> {
-        asked.iter().copied().find(|ask| self.key(*ask) == key)
+        // A client can send many keys: none costs more than to look at it.
+        let number = is_number(key).then(|| key.parse().ok()).flatten();
+        let number = number.filter(|_| !key.starts_with('0'));
+        asked.iter().copied().find(|ask| {
+            let given = self.open.get(ask).and_then(|open| open.key.as_deref());
+            given.map_or(number == Some(ask.number()), |given| given == key)
+        })
     }
 
     pub(super) fn get_mut(&mut self, ask: AskId) -> Option<&mut Open> {
@@ -167,4 +173,44 @@ pub(super) fn id(ask: AskId) -> Id {
 /// Whether a key could be that of a question that has none but its number.
 pub(super) fn is_number(key: &str) -> bool {
     key.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::StreamId;
+
+    #[test]
+    fn a_question_is_found_by_the_name_that_it_was_given_or_by_its_number() {
+        let mut asks = Asks::new();
+        let mut open = |key: Option<&str>| {
+            asks.open(Open {
+                request: None,
+                session: None,
+                lane: Lane::Stream(StreamId::DUPLEX),
+                key: key.map(Into::into),
+                method: "roots/list".into(),
+                params: None,
+                place: Place::Queued,
+            })
+        };
+        let asked = [open(None), open(Some("name")), open(None)];
+        for ask in asked {
+            assert_eq!(asks.by_key(&asked, &asks.key(ask)), Some(ask));
+        }
+        for key in [
+            "",
+            "0",
+            "01",
+            "+1",
+            " 1",
+            "2",
+            "4",
+            "Name",
+            "99999999999999999999",
+        ] {
+            assert_eq!(asks.by_key(&asked, key), None, "{key}");
+        }
+        assert_eq!(asks.by_key(&asked[1..], "1"), None, "not one of these");
+    }
 }

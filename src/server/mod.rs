@@ -405,7 +405,8 @@ impl Server {
 
     /// Ends the exchange on which the client of a request waits, without the answer: the client comes back for that, after as long as
     /// [`Http::retry`] says (S-LHTTP-09). It spares a connection where something takes long. Where the client could not come back it stays:
-    /// on a byte stream, outside of sessions, in versions before 2025-11-25, and where nothing is held to be said again.
+    /// on a byte stream, outside of sessions, in versions before 2025-11-25, on the transport of 2024-11-05, and where nothing is held to be
+    /// said again.
     ///
     /// # Errors
     ///

@@ -128,6 +128,24 @@ fn f_022_a_call_that_nobody_read_goes_to_the_next_session() {
     assert_eq!(web.failure(call).delivery, Delivery::Unknown);
 }
 
+/// A server that fails may have run what it does not name.
+#[test]
+fn f_022_a_call_that_a_server_failed_at_is_not_sent_again() {
+    for status in [500, 503] {
+        let mut config = config();
+        if let Some(http) = &mut config.http {
+            http.session_loss.push(SessionLoss::new(status, None));
+        }
+        let mut web = Web::legacy_with(config, "2025-11-25");
+        let call = web.call("tools/call", json!({"name": "act"}));
+        let post = web.posted("tools/call");
+        let body =
+            json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32_603, "message": "no"}});
+        web.json(post.stream, status, &body);
+        assert_eq!(web.failure(call).delivery, Delivery::Unknown);
+    }
+}
+
 #[test]
 fn f_023_where_no_session_was_named_none_is_lost() {
     let mut web = Web::new(legacy_config());
@@ -210,6 +228,8 @@ fn f_025_a_session_of_before_that_is_met_with_silence_is_given_up() {
     web.fail(post.stream, FaultKind::Refused);
     web.pass(seconds(1));
     web.posted("ping");
+    web.pass(seconds(2));
+    assert_eq!(web.count(is_introduction), 1, "it has its time");
     web.pass(seconds(300));
     assert!(web.count(is_introduction) > 1);
 }

@@ -310,6 +310,48 @@ fn s_lhttp_13_a_stream_that_ended_is_not_waited_for() {
     web.posted("tools/call");
 }
 
+/// A link that makes room for the next one goes on answering for the calls that it still waits for: neither the stream of news nor a pause
+/// is waited for any longer than before.
+#[test]
+fn s_lhttp_13_what_is_waited_for_is_not_waited_for_for_ever_while_draining() {
+    let waits: [fn(&mut Web); 2] = [
+        |web| {
+            web.call("tools/call", json!({"name": "see"}));
+            let post = web.posted("tools/call");
+            web.status(post.stream, 401);
+            web.client.authorized(web.now);
+            web.pump();
+            web.begun(Verb::Get);
+        },
+        |web| {
+            web.call("tools/call", json!({"name": "see"}));
+            let post = web.posted("tools/call");
+            let fields = [("retry-after", "1")];
+            web.respond(post.stream, 429, &fields, "");
+        },
+    ];
+    for wait in waits {
+        let mut web = Web::legacy_with_news();
+        let listen = web.begun(Verb::Get);
+        web.status(listen.stream, 401);
+        let call = web.call("tools/call", json!({"name": "act"}));
+        let post = web.posted("tools/call");
+        web.stream(post.stream);
+        wait(&mut web);
+        web.client
+            .reconnect(web.now, web.client.epoch(), "asked to");
+        web.pump();
+        assert_eq!(web.client.state(), State::Draining);
+        let question = web::question("p", "ping", &json!({}));
+        web.event(post.stream, None, &question);
+        assert!(web.find(|begun| begun.body["id"] == "p").is_none());
+        web.pass(seconds(1));
+        assert!(web.find(|begun| begun.body["id"] == "p").is_some());
+        web.event(post.stream, None, &result(&post, json!({"content": []})));
+        assert!(web.reply(call).is_ok());
+    }
+}
+
 /// S-SESS-06: any request that names a session shows that it is over.
 #[test]
 fn s_sess_06_a_stream_that_is_not_found_shows_it_too() {

@@ -58,6 +58,20 @@ impl Oldest {
     }
 }
 
+/// S-SSE-06: the stream is all that a client of this transport has, whatever version it speaks.
+#[test]
+fn s_sse_06_a_server_does_not_hang_up_on_the_only_stream_that_there_is() {
+    let mut site = site();
+    let client = Oldest::met(&mut site, "2025-11-25");
+    client.ask(&mut site, 1, "tools/call", json!({"name": "slow"}));
+    let request = site.newest();
+    site.hang_up(request);
+    assert!(!site.is_over(client.stream));
+    site.respond(request, json!({"content": []}));
+    assert_eq!(client.answer(&site, 1)["result"]["content"], json!([]));
+    site.finish();
+}
+
 #[test]
 fn s_sse_01_there_is_a_stream_and_a_place_to_post_to() {
     let http = Http::new().with_sse(SsePaths::new("/events", "/post"));

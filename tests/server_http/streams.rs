@@ -158,6 +158,9 @@ fn s_lhttp_09_a_server_may_hang_up_and_answer_who_comes_back() {
             let can_come_back = version == "2025-11-25";
             assert_eq!(site.is_over(stream), can_come_back, "{version}, {when}");
             assert!(!site.exchange(stream).is_aborted());
+            let words = usize::from(when.contains("word") || when.contains("breath"));
+            let said = site.said(stream, PROGRESS).len();
+            assert_eq!(said, words, "what waits is said first: {version}, {when}");
             site.progress(request, 2.0);
             if can_come_back {
                 let back = site.last_event_id(stream);

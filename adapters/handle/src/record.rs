@@ -4,7 +4,8 @@
 use everlink::relay::Side;
 use everlink::{Epoch, Input, Instant, Output};
 
-/// Is told every step of a machine in its order, before it is done; `A` is what can be asked of the machine, `E` what it tells.
+/// Is told every step of a machine in its order: what goes in before it does, what comes out when it has. `A` is what can be asked of the machine,
+/// `E` what it tells.
 ///
 /// It is the driver who calls, between two inputs: to take long is to hold up the link.
 pub trait Recorder<A, E>: Send {

@@ -1,4 +1,4 @@
-//! Whoever records an owner is told every step of its machine, in its order and before it is done.
+//! Whoever records an owner is told every step of its machine, in its order.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

@@ -97,7 +97,9 @@ impl Server {
     pub(in crate::server) fn hang_up_on(&mut self, request: RequestId) -> Result<(), Misuse> {
         let arrival = &self.open_request(request)?.arrival;
         let lane = arrival.lane;
+        // The stream of the transport of 2024-11-05 is no answer to a request.
         let is_primed = arrival.session.is_some()
+            && matches!(lane, Lane::Stream(_))
             && arrival.peer.version >= Version::V2025_11_25
             && self.has_replay();
         let exchanges = self.http.as_mut().map(|http| &mut http.exchanges);
