@@ -457,6 +457,21 @@ fn one_who_left_is_not_forgotten_for_another_who_did() {
     front.finish();
 }
 
+/// A server that was started anew asks nothing for the calls of the one before.
+#[test]
+fn those_who_left_are_forgotten_with_the_server_that_they_left() {
+    let mut front = Front::new();
+    front.session("bob");
+    let ann = front.send(&call("ann"));
+    front.leave(ann);
+    front.die();
+    front.pass(seconds(5));
+    let eve = front.send(&call("eve"));
+    front.ask_for_ann();
+    assert!(front.text(eve).contains("your number"));
+    front.finish();
+}
+
 /// Nor one in a session over HTTP that contact was lost in, and that goes on.
 #[test]
 fn a_session_behind_that_goes_on_may_ask_for_those_it_lost() {
@@ -626,6 +641,23 @@ fn each_request_declares_what_its_own_client_can_be_asked() {
         front.send(&modern(1, "tools/call", params).by(Some("ann")));
         assert_eq!(front.called().0["_meta"][CAPABILITIES], declared);
     }
+    front.finish();
+}
+
+/// Nor does a server make a task of a call whose client knows none.
+#[test]
+fn a_task_is_for_requests_that_declare_tasks() {
+    const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    let mut front = Front::before_modern();
+    let asking = |user: &str, declared: Value| {
+        let params = json!({"name": "x", "_meta": {CAPABILITIES: declared}});
+        modern(1, "tools/call", params).by(Some(user))
+    };
+    let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    front.send(&asking("bob", tasks));
+    let ann = front.send(&asking("ann", json!({})));
+    front.reply(json!({"resultType": "task", "taskId": "t", "status": "working"}));
+    assert!(front.text(ann).contains("breaks the protocol"));
     front.finish();
 }
 
