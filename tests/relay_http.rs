@@ -521,7 +521,7 @@ fn those_who_left_are_forgotten_after_a_while() {
         let called = front.send(&call(name));
         front.leave(called);
     }
-    front.pass(seconds(61));
+    front.pass(seconds(601));
     let dan = front.send(&call("dan"));
     front.ask_for_ann();
     assert!(front.text(dan).contains("your number"));

@@ -587,7 +587,10 @@ impl Client {
                     link.config.capabilities = capabilities;
                     link.speak(version);
                 }
-                Some(_) | None => link.to_declare = Some(Box::new(capabilities)),
+                Some(_) | None => {
+                    let is_new = link.config.capabilities != capabilities;
+                    link.to_declare = is_new.then(|| Box::new(capabilities));
+                }
             }
         });
     }

@@ -26,8 +26,9 @@ pub(super) struct Asks {
     left: BTreeMap<Caller, Instant>,
 }
 
-/// So long, a server may still ask something for a call that it was told to be over, or that took too long.
-const LINGERING: Duration = Duration::from_secs(60);
+/// So long, a server may still ask something for a call that it was told to be over, or that took too long. Ten minutes: as long as a person may
+/// take to answer, and nobody else is to be asked what was meant for another.
+const LINGERING: Duration = Duration::from_secs(600);
 
 /// A question that is not put yet.
 #[derive(Debug)]

@@ -112,6 +112,19 @@ fn a_session_that_goes_on_would_not_hear_of_other_capabilities() {
 }
 
 #[test]
+fn a_session_goes_on_where_the_same_is_declared_again() {
+    let mut web = Web::legacy();
+    let same = web.client.config().capabilities.clone();
+    web.client.declare(web.now, same);
+    web.call("tools/call", json!({"name": "add"}));
+    let post = web.posted("tools/call");
+    web.fail(post.stream, FaultKind::Refused);
+    web.pass(seconds(1));
+    web.posted("ping");
+    assert_eq!(web.count(|begun| begun.method() == "initialize"), 1);
+}
+
+#[test]
 fn a_server_that_is_busy_when_it_is_back_keeps_its_session() {
     let mut web = out_of_touch();
     let ping = web.posted("ping");
