@@ -65,7 +65,7 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     if args.json {
         print(&verdict.as_json(seed))?;
     } else {
-        let again = format_args!("The same deaths in the same order: everlink demo --seed {seed}");
+        let again = format!("The same deaths in the same order: everlink demo --seed {seed}");
         print(&format_args!("{verdict}\n{again}"))?;
     }
     Ok(ExitCode::from(u8::from(!verdict.is_good())))
