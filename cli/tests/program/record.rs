@@ -255,12 +255,7 @@ async fn a_guard_that_is_killed_leaves_what_happened_until_then() {
 #[test]
 fn what_is_no_recording_or_no_more_the_same_is_said_so() {
     let tape = Tape::new("odd");
-    let mut call = Command::new(EVERLINK);
-    call.args(["call", "echo", "{}"]).args(tape.record());
-    let _ = call
-        .args(["--", EVERLINK, "demo-server"])
-        .output()
-        .expect("it runs");
+    tape.record_a_call();
     let whole = tape.text();
     let second = whole.lines().nth(1).expect("a line");
     for (changed, code, words) in [
@@ -353,12 +348,7 @@ fn a_recording_is_for_nobody_else() {
             fs::write(&tape.0, "an older one").expect("there is room");
             fs::set_permissions(&tape.0, Permissions::from_mode(0o644)).expect("it is ours");
         }
-        let mut call = Command::new(EVERLINK);
-        call.args(["call", "echo", "{}"]).args(tape.record());
-        let _ = call
-            .args(["--", EVERLINK, "demo-server"])
-            .output()
-            .expect("it runs");
+        tape.record_a_call();
         let mode = fs::metadata(&tape.0)
             .expect("it is there")
             .permissions()
@@ -618,6 +608,14 @@ impl Tape {
 
     fn log(&self) -> PathBuf {
         self.0.with_extension("log")
+    }
+
+    /// Makes a recording that is short and simple.
+    fn record_a_call(&self) {
+        let mut call = Command::new(EVERLINK);
+        call.args(["call", "echo", "{}"]).args(self.record());
+        call.args(["--", EVERLINK, "demo-server"]);
+        call.output().expect("it runs");
     }
 
     fn record(&self) -> [&str; 2] {

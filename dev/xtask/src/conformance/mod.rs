@@ -28,7 +28,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if lacks(NEEDED).is_some() {
         return Err("this needs node and npm".into());
     }
-    let report = judge(repeats)?;
+    let suite = prepare()?;
+    let mut report = judge(&suite, repeats)?;
+    judge_the_rest(&suite, &mut report)?;
+    eprintln!("\n{}", report.as_table());
     let file = root().join("docs/CONFORMANCE.md");
     fs::write(&file, report.as_markdown())
         .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
@@ -36,36 +39,43 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     report.verdict()
 }
 
-/// Judges all once.
+/// Judges once what is required.
 pub(crate) fn check() -> Outcome {
     if let Some(skipped) = lacks(NEEDED) {
         return skipped;
     }
-    judge(1)?.verdict()?;
+    let report = judge(&prepare()?, 1)?;
+    eprintln!("\n{}", report.as_table());
+    report.verdict()?;
     Ok(Done::Passed)
 }
 
-fn judge(repeats: u32) -> Result<Report, String> {
+fn prepare() -> Result<Suite, String> {
     cargo("build --package conformance --package everlink-cli")?;
-    let suite = Suite::install()?;
+    Suite::install()
+}
+
+fn judge(suite: &Suite, repeats: u32) -> Result<Report, String> {
     let mut report = Report::new(Expected::read()?, repeats);
     for repeat in 1..=repeats {
         eprintln!("\nwhat is required, {repeat} of {repeats}");
         each(|order, subject, revision| {
-            let judged = subject.judge(&suite, Scope::Requirements, revision)?;
+            let judged = subject.judge(suite, Scope::Requirements, revision)?;
             let required = suite.required(subject.leg, revision)?;
             report.add(order, subject, revision, &required, judged);
             Ok(())
         })?;
     }
+    Ok(report)
+}
+
+fn judge_the_rest(suite: &Suite, report: &mut Report) -> Result<(), String> {
     eprintln!("\nall that there is");
     each(|order, subject, revision| {
-        let judged = subject.judge(&suite, Scope::Suite, revision)?;
+        let judged = subject.judge(suite, Scope::Suite, revision)?;
         report.add_the_rest(order, subject, revision, judged);
         Ok(())
-    })?;
-    eprintln!("\n{}", report.as_table());
-    Ok(report)
+    })
 }
 
 /// Every subject, at every revision.
