@@ -39,9 +39,15 @@ struct Life {
     is_unreachable: bool,
     reconnect_asked: bool,
     last_heard: Instant,
+    /// When it was last told something, in the step that is being done.
+    hears: Option<Instant>,
     turned_away: BTreeSet<StreamId>,
     /// Something was suspicious, so that nobody need wait for it to be quiet.
     is_suspect: bool,
+    /// How long it had been silent when it was given up, and whether it was suspect.
+    given_up: Option<(Duration, bool)>,
+    /// When it was ended: whether nothing was left of it, and whether something was wrong with it.
+    end: Option<(bool, bool)>,
     under_way: usize,
     largest: usize,
     // what the machine made of it
@@ -53,6 +59,12 @@ struct Life {
 }
 
 impl Life {
+    /// Whether nothing is left of it.
+    fn is_gone(&self, binding: Binding) -> bool {
+        let is_reaped = self.has_exited || binding == Binding::Socket;
+        self.is_stillborn || self.has_ended && is_reaped
+    }
+
     fn is_over(&self) -> bool {
         self.has_ended || self.has_exited || self.is_stillborn || self.is_released
     }
@@ -156,8 +168,7 @@ impl Lives {
             }
             Input::Bytes { stream, .. } if life.turned_away.contains(stream) => {}
             Input::Bytes { .. } | Input::Stderr { .. } | Input::Response { .. } => {
-                life.last_heard = told;
-                life.is_suspect = false;
+                life.hears = Some(told);
             }
             Input::End { faults, .. } => {
                 life.has_ended |= !is_http;
@@ -187,6 +198,19 @@ impl Lives {
         self.costs(told, before, look)?;
         if look.stats.readies > before.stats.readies {
             self.ready_at = Some(told);
+        }
+        // What comes on an exchange that was given up a moment ago is not heard.
+        let is_heard = look.stats.stale_inputs == before.stats.stale_inputs;
+        if let Some(life) = self.all.get_mut(&before.epoch) {
+            if let Some(heard) = life.hears.take().filter(|_| is_heard) {
+                (life.last_heard, life.is_suspect) = (heard, false);
+            }
+        }
+        let is_given_up = !is_alive(look.state) || look.state == State::Closing;
+        let life = self.all.get_mut(&before.epoch);
+        if let Some(life) = life.filter(|_| is_given_up || look.epoch != before.epoch) {
+            let silent = told.since(life.last_heard);
+            life.given_up.get_or_insert((silent, life.is_suspect));
         }
         let over = self.all.get(&look.epoch).filter(|life| life.is_over());
         let believes = is_alive(look.state) && look.state != State::Closing;
@@ -236,10 +260,10 @@ impl Lives {
             ..Life::default()
         };
         self.all.insert(look.epoch, life);
-        // What is long gone is not spoken of.
-        while self.all.len() > 4 {
-            self.all.pop_first();
-        }
+        // What was let go is not spoken of.
+        let current = self.current;
+        self.all
+            .retain(|epoch, life| !life.is_released || epoch.number() + 1 >= current.number());
         Ok(())
     }
 
@@ -248,6 +272,10 @@ impl Lives {
         let free = look.stats.free_ends - before.stats.free_ends;
         if counted + free > 0 {
             self.ends.push_back((told, counted > 0));
+            // What is told of it from here on is not heard.
+            if let Some(life) = self.all.get_mut(&before.epoch) {
+                life.end = Some((life.is_gone(self.config.binding), life.is_faulty));
+            }
             self.is_urged = false;
         }
         let (was, is) = (before.failures, look.failures);
@@ -266,12 +294,7 @@ impl Lives {
         })
     }
 
-    pub(super) fn output(
-        &mut self,
-        told: Instant,
-        output: &Output<Event>,
-        len: usize,
-    ) -> Verdict {
+    pub(super) fn output(&mut self, told: Instant, output: &Output<Event>, len: usize) -> Verdict {
         match output {
             Output::Open { epoch } => {
                 let others = self.all.iter();
@@ -353,7 +376,7 @@ impl Lives {
             Event::Draining { epoch, cause } | Event::Closing { epoch, cause } => {
                 let is_drained = state == State::Closing && self.cause.is_some();
                 if !is_drained {
-                    self.closing(told, *epoch, cause, saw_error)?;
+                    self.closing(*epoch, cause, saw_error)?;
                 }
                 if state == State::Closing {
                     self.closing_since = Some(told);
@@ -394,13 +417,7 @@ impl Lives {
         })
     }
 
-    fn closing(
-        &mut self,
-        told: Instant,
-        epoch: Epoch,
-        cause: &Cause,
-        saw_error: bool,
-    ) -> Verdict {
+    fn closing(&mut self, epoch: Epoch, cause: &Cause, saw_error: bool) -> Verdict {
         let (is_shut_down, is_http) = (self.is_shut_down, self.is_http());
         let keepalive = self.config.policy.keepalive;
         self.cause = Some(cause.clone());
@@ -427,7 +444,7 @@ impl Lives {
             format!("{epoch} is taken down because {cause}, and that is not so: {life:?}")
         })?;
         if *cause == Cause::Unresponsive {
-            let (heard, is_suspect) = (life.last_heard, life.is_suspect);
+            let (silent, is_suspect) = life.given_up.unwrap_or_default();
             let patience = keepalive.map_or(Duration::MAX, |keepalive| {
                 let idle = if is_suspect {
                     Duration::ZERO
@@ -436,9 +453,8 @@ impl Lives {
                 };
                 idle + keepalive.timeout * keepalive.misses.max(1)
             });
-            let has_waited = told.since(heard) >= patience;
-            return hold(Rule::AnyByteIsLife, has_waited, || {
-                format!("{epoch} is given up at {told:?}, heard at {heard:?}")
+            return hold(Rule::AnyByteIsLife, silent >= patience, || {
+                format!("{epoch} is given up after a silence of {silent:?}, not {patience:?}")
             });
         }
         Ok(())
@@ -454,21 +470,20 @@ impl Lives {
         hold(Rule::StateIsTruth, !was_told, || {
             format!("{} ends twice", ended.epoch)
         })?;
+        let (is_gone, is_faulty) = life.end.unwrap_or_default();
         if binding == Binding::Http {
             // What was no part of a message costs nothing, so not every fault counts; and a session that was good may be forgotten.
             let may_be_free = life.is_planned || ended.cause == Cause::SessionLost;
-            let may_cost = !life.is_planned || life.is_faulty;
+            let may_cost = !life.is_planned || is_faulty;
             let is_fair = if ended.counted { may_cost } else { may_be_free };
             return hold(Rule::PlannedIsFree, is_fair, || {
                 format!("{ended:?} of {life:?}")
             });
         }
-        let costs = !life.is_planned || life.is_faulty || ended.abandoned;
+        let costs = !life.is_planned || is_faulty || ended.abandoned;
         hold(Rule::PlannedIsFree, ended.counted == costs, || {
             format!("{ended:?} of {life:?}")
         })?;
-        let is_reaped = life.has_exited || binding == Binding::Socket;
-        let is_gone = life.is_stillborn || life.has_ended && is_reaped;
         let is_in_turn = if ended.abandoned {
             life.rung == Rung::Kill && !is_gone
         } else {
@@ -486,7 +501,9 @@ impl Lives {
         hold(Rule::OneBudget, has_left, || {
             format!("it waits after {failures} failures, of {}", retry.budget)
         })?;
-        let doubled = retry.first.saturating_mul(1 << failures.saturating_sub(1).min(20));
+        let doubled = retry
+            .first
+            .saturating_mul(1 << failures.saturating_sub(1).min(20));
         let least = doubled.min(retry.cap) / 2;
         let least = if is_counted { least } else { Duration::ZERO };
         let most = self.longest_pause(retry.cap);

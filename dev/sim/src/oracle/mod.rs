@@ -358,9 +358,11 @@ impl Oracle {
             "output waits, and none is given out".to_owned()
         })?;
         let is_later = look.due.is_none_or(|due| due.at > told);
-        hold(Rule::TimeByInput, is_later || self.step != Step::Time, || {
-            format!("at {told:?}, {:?} is due once more", look.due)
-        })?;
+        hold(
+            Rule::TimeByInput,
+            is_later || self.step != Step::Time,
+            || format!("at {told:?}, {:?} is due once more", look.due),
+        )?;
         let has_life = is_alive(state) && state != State::Closing;
         hold(Rule::NothingStale, has_life || self.asks.is_empty(), || {
             format!("questions are open in {state}: {:?}", self.asks)

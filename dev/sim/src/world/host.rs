@@ -40,6 +40,8 @@ pub(super) struct Host {
     pub(super) heard_of_watched: u32,
     /// Transports that are gone.
     pub(super) past: Vec<Epoch>,
+    /// The one that was told that there are no credentials. What was watched there ended with that.
+    denied: Option<Epoch>,
 }
 
 impl Host {
@@ -62,6 +64,7 @@ impl Host {
             last_listed: None,
             heard_of_watched: 0,
             past: Vec::new(),
+            denied: None,
         }
     }
 
@@ -75,6 +78,13 @@ impl Host {
         let by = i64::try_from(by.as_nanos()).expect("a short while");
         self.ahead += if is_back { -by } else { by };
         self.oracle.disturbed();
+    }
+
+    /// The clock is not behind what it has shown before any more, and the driver is punctual.
+    pub(super) fn heal(&mut self, now: Instant) {
+        let behind = self.told.since(self.clock(now));
+        self.jump(behind, false);
+        (self.stalls_until, self.polls_from) = (now, now);
     }
 
     /// When the machine wants to be told the time, by the time of the world.
@@ -139,7 +149,9 @@ impl Host {
         let mut budget = OUTPUTS;
         while let Some(output) = self.subject.poll_output(&mut buf) {
             budget -= 1;
-            hold(Rule::TimeByInput, budget > 0, || "output without end".into())?;
+            hold(Rule::TimeByInput, budget > 0, || {
+                "output without end".into()
+            })?;
             let bytes = std::mem::take(&mut buf);
             let shown = format!("{output:?}");
             keeps_secret(&shown)?;
@@ -265,7 +277,8 @@ impl Host {
         };
         let given = self.step(now, |subject, clock| subject.answer(clock, ask, answer))?;
         self.oracle.answered(ask);
-        hold(Rule::NothingStale, given.is_ok(), || {
+        // Who does not poll does not know that it was withdrawn.
+        hold(Rule::NothingStale, given.is_ok() || self.is_late, || {
             format!("{ask} was open, and its answer is refused: {given:?}")
         })
     }
@@ -320,7 +333,13 @@ impl Host {
 
     pub(super) fn deny(&mut self, now: Instant) -> Verdict {
         self.oracle.verb();
+        self.denied = Some(self.subject.epoch());
         self.step(now, Subject::denied)
+    }
+
+    /// Whether what is watched is to be heard of.
+    pub(super) fn watches(&self) -> bool {
+        self.denied != Some(self.subject.epoch())
     }
 
     pub(super) fn watch(&mut self, now: Instant, is_wide: bool) -> Verdict {

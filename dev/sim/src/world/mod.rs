@@ -70,6 +70,8 @@ struct World {
 struct Middle {
     process: u64,
     relay: Box<Relay>,
+    /// The transport of which it was told that there are no credentials for it. What was watched there ended with that.
+    denied: Option<Epoch>,
 }
 
 /// Something that will happen.
@@ -174,7 +176,8 @@ impl World {
     fn play(&mut self, acts: &[Act]) -> Verdict {
         for act in acts {
             self.pass(Duration::from_millis(act.after.into()))?;
-            self.tally.tell(self.now, || format!("{:?} {}", act.what, act.how));
+            self.tally
+                .tell(self.now, || format!("{:?} {}", act.what, act.how));
             match act.what {
                 What::Do(verb) => self.act(verb, act.how)?,
                 What::Fail(fault) => {
@@ -185,7 +188,8 @@ impl World {
             }
             self.settle()?;
         }
-        self.tally.tell(self.now, || "nothing is wrong any more".into());
+        self.tally
+            .tell(self.now, || "nothing is wrong any more".into());
         self.heal();
         self.get_well()?;
         self.close()?;
@@ -240,7 +244,10 @@ impl World {
         }
         let state = self.host.oracle.state();
         hold(Rule::GetsWell, state == State::Ready, || {
-            format!("nothing is wrong, and it is {state}: {}", self.host.subject.debug())
+            format!(
+                "nothing is wrong, and it is {state}: {}",
+                self.host.subject.debug()
+            )
         })?;
         self.serves()
     }
@@ -270,12 +277,26 @@ impl World {
             if served == (Some(call), Some(list)) {
                 return self.hears_news();
             }
+            if self.is_spent() {
+                return Ok(());
+            }
             // A life that was broken before may end only now.
             hold(Rule::GetsWell, attempt < 5, || {
                 format!("nothing is wrong, and {call} has no reply, or {list} no list")
             })?;
         }
         Ok(())
+    }
+
+    /// Whether what is watched is to be heard of.
+    fn watches(&self) -> bool {
+        let is_denied = |m: &Middle| m.denied == Some(m.relay.upstream().epoch());
+        self.host.watches() && !self.relay.as_ref().is_some_and(is_denied)
+    }
+
+    /// The last of what went wrong before took the last attempt, and that is what was wanted.
+    fn is_spent(&self) -> bool {
+        self.setup.pace == Pace::Final && self.host.oracle.state() == State::Closed
     }
 
     /// What was watched before all the trouble is heard of.
@@ -294,7 +315,8 @@ impl World {
             self.pass_until(Duration::from_secs(20), |world| {
                 world.host.heard_of_watched > before
             })?;
-            if self.host.heard_of_watched > before {
+            let is_awaited = self.watches() && !self.is_spent();
+            if self.host.heard_of_watched > before || !is_awaited {
                 return Ok(());
             }
             hold(Rule::NothingStale, attempt < 5, || {
@@ -536,6 +558,7 @@ impl World {
                 Ok(())
             }
             (Some(middle), _, false) => {
+                middle.denied = Some(middle.relay.upstream().epoch());
                 middle.relay.denied(now, "nobody is there to give any");
                 Ok(())
             }
@@ -618,10 +641,9 @@ impl World {
                 format!("      relay, {side:?}: {shown} {}", said.trim_end())
             });
             match (side, output) {
-                (
-                    _,
-                    Output::Event(relay::Event::Upstream(client::Event::AuthRequired(_))),
-                ) => self.ask_for_credentials(1),
+                (_, Output::Event(relay::Event::Upstream(client::Event::AuthRequired(_)))) => {
+                    self.ask_for_credentials(1)
+                }
                 (Side::Upstream, output) => {
                     self.carry(1, output.and_then_event(|_| None), bytes);
                 }
@@ -691,7 +713,11 @@ impl World {
         let process = self.processes;
         if leg + 1 < self.legs.len() {
             let relay = Box::new(Relay::new(terms::relay(&self.setup)));
-            self.relay = Some(Middle { process, relay });
+            self.relay = Some(Middle {
+                process,
+                relay,
+                denied: None,
+            });
         } else {
             self.last = Some(Last::new(&self.setup, process, &mut self.manners));
         }

@@ -94,10 +94,7 @@ impl Last {
                 let is_modern = (peer == Peer::Modern) != manners.other_era;
                 let refuses = manners.refuses > 0;
                 manners.refuses = manners.refuses.saturating_sub(1);
-                Kind::Scripted(
-                    Scripted::new(is_modern, refuses, process),
-                    BTreeMap::new(),
-                )
+                Kind::Scripted(Scripted::new(is_modern, refuses, process), BTreeMap::new())
             }
         };
         let is_machine = matches!(kind, Kind::Machine(..));
@@ -190,7 +187,8 @@ impl Last {
                 } => {
                     self.said.push(Said::Head(stream, head));
                     if !bytes.is_empty() {
-                        self.said.push(Said::Body(stream, std::mem::take(&mut bytes)));
+                        self.said
+                            .push(Said::Body(stream, std::mem::take(&mut bytes)));
                     }
                     if is_whole {
                         self.said.push(Said::Finish(stream));
@@ -237,7 +235,12 @@ impl Last {
     }
 
     /// The time for an answer has come.
-    pub(super) fn answer(&mut self, now: Instant, answer: Answer, world: &mut Around<'_>) -> Verdict {
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        answer: Answer,
+        world: &mut Around<'_>,
+    ) -> Verdict {
         match (answer, &mut self.kind) {
             (Answer::Machine(request, asked, how), Kind::Machine(server, open)) => {
                 if open.remove(&request) && how != How::Never {
@@ -432,9 +435,7 @@ impl Said {
 fn result(asked: &Value, how: How) -> Result<Value, ErrorObject> {
     let method = asked["method"].as_str().unwrap_or_default();
     match method {
-        "tools/list" => {
-            Ok(json!({"tools": [{"name": "work", "inputSchema": {"type": "object"}}]}))
-        }
+        "tools/list" => Ok(json!({"tools": [{"name": "work", "inputSchema": {"type": "object"}}]})),
         "prompts/list" => Ok(json!({"prompts": []})),
         "resources/list" => Ok(json!({"resources": []})),
         "resources/templates/list" => Ok(json!({"resourceTemplates": []})),
@@ -459,12 +460,7 @@ fn result(asked: &Value, how: How) -> Result<Value, ErrorObject> {
     }
 }
 
-fn scripted_answer(
-    scripted: &mut Scripted,
-    place: Place,
-    message: &Value,
-    how: How,
-) -> Vec<Said> {
+fn scripted_answer(scripted: &mut Scripted, place: Place, message: &Value, how: How) -> Vec<Said> {
     let id = &message["id"];
     let method = message["method"].as_str().unwrap_or_default();
     if method == "subscriptions/listen" && scripted.is_modern {

@@ -199,7 +199,8 @@ impl World {
                     Fault::Progress => last.progresses(now, times),
                     Fault::Garbage => last.garbage(&garbage(how)),
                     Fault::WrongId => {
-                        let stray = format!("{{\"jsonrpc\":\"2.0\",\"id\":{how},\"result\":{{}}}}\n");
+                        let stray =
+                            format!("{{\"jsonrpc\":\"2.0\",\"id\":{how},\"result\":{{}}}}\n");
                         last.garbage(stray.as_bytes())
                     }
                     _ => false,
@@ -262,8 +263,7 @@ impl World {
                 }
             }
         }
-        self.host.stalls_until = self.now;
-        self.host.polls_from = self.now;
+        self.host.heal(self.now);
         self.after(MOMENT, Happening::Moment);
     }
 }
@@ -275,7 +275,9 @@ fn garbage(how: u32) -> Vec<u8> {
         1 => b"{\"jsonrpc\":\"2.0\",\"id\":1,\"resu\n".to_vec(),
         2 => vec![0xff, 0xfe, 0, b'\n'],
         3 => b"[]\n[1]\n{}\n\"x\"\n".to_vec(),
-        4 => b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":[]}\n".to_vec(),
+        4 => {
+            b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":[]}\n".to_vec()
+        }
         _ => [vec![b'x'; 6_000], vec![b'\n']].concat(),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use everlink::http::{Fields, RequestHead, ResponseHead};
 use everlink::{Epoch, Fault, FaultKind, Input, Instant, Output, StreamId};
+use serde_json::Value;
 
 use super::leg::{Exchange, Outage};
 use super::server::Said;
@@ -65,7 +66,8 @@ impl World {
             (Some((_, Outage::Status(status))), _) => self.proxy_answers(leg, near, status),
             (None, None) => self.end_exchange(leg, near, Some(FaultKind::Refused)),
             (None, Some(_)) if weather.wants_credentials => self.proxy_answers(leg, near, 401),
-            (None, Some(_)) if weather.pages > 0 => {
+            // A page in the place of a stream says that there is none, and to a message that has no reply it says nothing.
+            (None, Some(_)) if weather.pages > 0 && is_request(&body) => {
                 weather.pages -= 1;
                 self.proxy_answers(leg, near, 200);
             }
@@ -84,14 +86,20 @@ impl World {
                 head.target = head.target[path..].to_owned().into();
                 head.fields.push("host", "localhost:8080");
                 let (stream, head) = (far, Box::new(head));
-                self.at(at, Happening::ToLower(process, Input::Request { stream, head }));
+                self.at(
+                    at,
+                    Happening::ToLower(process, Input::Request { stream, head }),
+                );
                 for piece in self.pieces(body) {
                     let bytes = piece.into();
                     let input = Input::Bytes { stream, bytes };
                     self.at(at, Happening::ToLower(process, input));
                 }
                 let faults = Vec::new().into();
-                self.at(at, Happening::ToLower(process, Input::End { stream, faults }));
+                self.at(
+                    at,
+                    Happening::ToLower(process, Input::End { stream, faults }),
+                );
                 self.watch_idle(leg, near);
             }
         }
@@ -169,10 +177,9 @@ impl World {
             return;
         };
         let (stream, at) = (exchange.far, exchange.down.max(self.now));
-        if let (Some(process), Some(_)) = (
-            self.process_below(leg),
-            self.legs[leg].near.remove(&stream),
-        ) {
+        if let (Some(process), Some(_)) =
+            (self.process_below(leg), self.legs[leg].near.remove(&stream))
+        {
             let faults = vec![Fault::new(FaultKind::Reset)].into();
             let gone = Input::WriteFailed { stream, faults };
             self.at(at, Happening::ToLower(process, gone));
@@ -332,4 +339,10 @@ impl World {
     pub(super) fn outage(&mut self, leg: usize, outage: Outage, until: Instant) {
         self.legs[leg].weather.outage = Some((until, outage));
     }
+}
+
+/// Whether a body is a message that wants a reply.
+fn is_request(body: &[u8]) -> bool {
+    let message: Value = serde_json::from_slice(body).unwrap_or_default();
+    message.get("id").is_some() && message.get("method").is_some()
 }
