@@ -48,6 +48,10 @@ impl Client {
                     self.probe_now();
                 }
             }
+            // The server does not know that the handshake is over, and would say nothing by itself.
+            Purpose::Message if exchange.ends_handshake() && !is_about_us(status) => {
+                self.down(Cause::Unavailable { status });
+            }
             Purpose::Message => {
                 let what = format!("a message was refused with status {status}");
                 self.noise(&what, text.as_bytes());
@@ -218,6 +222,11 @@ pub(super) const fn is_unread(status: u16) -> bool {
         status,
         401 | 403 | 404 | 405 | 406 | 411 | 413 | 414 | 415 | 421 | 429 | 431
     )
+}
+
+/// Whether a refusal with this status is about what was sent, and not about when.
+pub(super) const fn is_about_us(status: u16) -> bool {
+    matches!(status, 300..=499) && !matches!(status, 408 | 425 | 429)
 }
 
 /// Whether no modern server answers with such an error and a status of 4xx.

@@ -18,6 +18,9 @@ const USAGE: &str = "everlink-sim [--runs N] [--seed S] [--threads N] [--break R
 /// One run in so many is played twice, and must be the same.
 const TWICE: u64 = 64;
 
+/// So many runs should see everything.
+const ENOUGH: u64 = 10_000;
+
 struct Asked {
     runs: u64,
     seed: u64,
@@ -41,6 +44,11 @@ fn main() -> ExitCode {
     panic::set_hook(Box::new(|_| {}));
     let (tally, broken) = play_all(&asked);
     println!("{tally}");
+    let blind_spots = tally.blind_spots();
+    if asked.runs >= ENOUGH && broken.is_none() && !blind_spots.is_empty() {
+        println!("\nnot seen, or too seldom:\n  {}", blind_spots.join("\n  "));
+        return ExitCode::FAILURE;
+    }
     verdict(broken, asked.flaw)
 }
 

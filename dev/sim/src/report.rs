@@ -71,6 +71,19 @@ impl Tally {
         rows().filter(|row| self.taken(row) == 0).collect()
     }
 
+    /// What so many runs should have shown and did not: each row of the table, each kind of fault once in a hundred runs.
+    #[must_use]
+    pub fn blind_spots(&self) -> Vec<String> {
+        let mut spots: Vec<String> = self.missing().into_iter().map(String::from).collect();
+        for fault in Fault::ALL {
+            let (count, wanted) = (self.faults(*fault), self.runs / 100);
+            if count < wanted {
+                spots.push(format!("{fault}: {count} times, not {wanted}"));
+            }
+        }
+        spots
+    }
+
     fn taken(&self, row: &str) -> u64 {
         let words: Vec<&str> = row.split_whitespace().collect();
         let key = (words[0].to_owned(), words[2].to_owned());

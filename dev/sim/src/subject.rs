@@ -105,6 +105,12 @@ impl Subject {
                 self.client.reconnect(self.told, epoch, "an error");
             }
             Output::Release { .. } if self.breaks(Rule::Ladder) => return self.poll_output(buf),
+            Output::Write { epoch, .. } | Output::Request { epoch, .. }
+                if self.breaks(Rule::GetsWell) && epoch.number() > 1 =>
+            {
+                buf.clear();
+                return self.poll_output(buf);
+            }
             _ => {}
         }
         Some(output)

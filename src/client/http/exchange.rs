@@ -105,6 +105,11 @@ impl Exchange {
         }
     }
 
+    /// Whether it tells the server that the handshake is over.
+    pub(in crate::client) fn ends_handshake(&self) -> bool {
+        matches!(self.load, Load::Frame(Frame::Initialized, _))
+    }
+
     pub(in crate::client) fn is_accepted(&self) -> bool {
         self.status.is_some_and(|status| status < 300)
     }

@@ -152,6 +152,7 @@ impl Lives {
 
     pub(super) fn disturbed(&mut self) {
         self.closing_since = None;
+        self.is_urged = true;
     }
 
     pub(super) fn input(&mut self, told: Instant, input: &Input<'_>) {
@@ -174,6 +175,7 @@ impl Lives {
                 life.has_ended |= !is_http;
                 life.is_faulty |= real(faults);
                 life.is_unreachable |= is_http && !faults.is_empty();
+                life.is_suspect |= is_http && !faults.is_empty();
             }
             Input::Exited { .. } => life.has_exited = true,
             Input::OpenFailed { faults } => {

@@ -97,6 +97,8 @@ enum Happening {
 struct Entry {
     at: Instant,
     serial: u64,
+    /// The process of the relay when it was set going: what was for another one is for nobody.
+    relay: Option<u64>,
     what: Happening,
 }
 
@@ -160,7 +162,13 @@ impl World {
         self.serial += 1;
         let serial = self.serial;
         let at = at.max(self.now);
-        self.queue.push(Reverse(Entry { at, serial, what }));
+        let relay = self.relay.as_ref().map(|middle| middle.process);
+        self.queue.push(Reverse(Entry {
+            at,
+            serial,
+            relay,
+            what,
+        }));
     }
 
     /// How long something takes on this leg.
@@ -225,14 +233,7 @@ impl World {
         self.settle()?;
         let is_wanted = self.host.oracle.state() != State::Idle;
         if is_wanted {
-            let patience = match self.setup.pace {
-                Pace::Brisk | Pace::Final => Duration::from_secs(60),
-                Pace::Interactive => Duration::from_secs(1_200),
-                Pace::Background => Duration::from_secs(7_200),
-            };
-            self.pass_until(patience, |world| {
-                matches!(world.host.oracle.state(), State::Ready | State::Closed)
-            })?;
+            self.come_back()?;
         } else {
             self.host.urge(self.now, Client::connect)?;
             self.pass_until(Duration::from_secs(60), |world| {
@@ -250,6 +251,18 @@ impl World {
             )
         })?;
         self.serves()
+    }
+
+    /// Waits until the link is ready, for as long as that may take.
+    fn come_back(&mut self) -> Verdict {
+        let patience = match self.setup.pace {
+            Pace::Brisk | Pace::Final => Duration::from_secs(60),
+            Pace::Interactive => Duration::from_secs(1_200),
+            Pace::Background => Duration::from_secs(7_200),
+        };
+        self.pass_until(patience, |world| {
+            matches!(world.host.oracle.state(), State::Ready | State::Closed)
+        })
     }
 
     /// What a link is for: it carries a call, a list, and the news.
@@ -280,7 +293,7 @@ impl World {
             if self.is_spent() {
                 return Ok(());
             }
-            // A life that was broken before may end only now.
+            self.come_back()?;
             hold(Rule::GetsWell, attempt < 5, || {
                 format!("nothing is wrong, and {call} has no reply, or {list} no list")
             })?;
@@ -306,6 +319,8 @@ impl World {
             return Ok(());
         }
         for attempt in 0..6 {
+            // A life that was broken before may end only now.
+            self.come_back()?;
             self.pass(Duration::from_secs(20))?;
             let before = self.host.heard_of_watched;
             if let Some(last) = &mut self.last {
@@ -374,11 +389,20 @@ impl World {
             let is_due = |entry: &Reverse<Entry>| entry.0.at <= self.now;
             if self.queue.peek().is_some_and(is_due) {
                 let Reverse(entry) = self.queue.pop().expect("it is there");
-                self.happen(entry.what)?;
+                if self.concerns(&entry) {
+                    self.happen(entry.what)?;
+                }
             }
             self.settle()?;
         }
         Ok(())
+    }
+
+    /// Whether whom it is for is still there.
+    fn concerns(&self, entry: &Entry) -> bool {
+        let relay = self.relay.as_ref().map(|middle| middle.process);
+        let is_for_relay = matches!(entry.what, Happening::ToUpper(1.., ..));
+        !is_for_relay || entry.relay == relay
     }
 
     /// When something happens next.
@@ -463,7 +487,8 @@ impl World {
     }
 
     fn to_upper(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) -> Verdict {
-        if leg == 0 && self.host.is_stalled(self.now) {
+        // What was missed is told first.
+        if leg == 0 && (self.host.is_stalled(self.now) || !self.backlog.is_empty()) {
             self.backlog.push(Happening::ToUpper(leg, epoch, input));
             return Ok(());
         }
@@ -516,6 +541,7 @@ impl World {
         let first = Entry {
             at: later,
             serial: 0,
+            relay: self.relay.as_ref().map(|middle| middle.process),
             what: Happening::ToUpper(leg, epoch, input),
         };
         // Before all that is behind it.
