@@ -61,6 +61,11 @@ impl World {
         let process = self.process_below(leg);
         let weather = &mut self.legs[leg].weather;
         match (outage, process) {
+            // Whether a message that has no reply was read nobody can know, and the link goes on without the news that hang on it: so
+            // that one is lost in a way that shows.
+            (Some((_, Outage::BlackHole)), _) if !is_request(&body) && !body.is_empty() => {
+                self.end_exchange(leg, near, Some(FaultKind::TimedOut));
+            }
             (Some((_, Outage::BlackHole)), _) => {}
             (Some((_, Outage::Fault(kind))), _) => self.end_exchange(leg, near, Some(kind)),
             (Some((_, Outage::Status(status))), _) => self.proxy_answers(leg, near, status),
