@@ -28,7 +28,11 @@ impl Client {
         let is_calling = self.is_called_for(&exchange);
         let kind = FailureKind::Unauthorized { why: None };
         let waits = match exchange.purpose {
-            // What nobody asked for is no reason to ask anybody.
+            // What nobody asked for is no reason to ask anybody. Credentials that were good before may be renewed all the same.
+            Purpose::Listen if exchange.thread.was_had => {
+                self.stream_failed(exchange);
+                false
+            }
             Purpose::Listen => {
                 self.set_listen(Listen::Unauthorized);
                 false

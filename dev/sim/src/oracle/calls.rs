@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use everlink::client::{Delivery, FailureKind, Outcome};
-use everlink::{Binding, CallId, Config, Epoch, Instant};
+use everlink::{Binding, CallId, Config, Epoch, Instant, Stats};
 use serde_json::Value;
 
 use super::{Rule, TICK, Verdict, hold};
@@ -42,6 +42,9 @@ pub(super) struct Calls {
     all: BTreeMap<CallId, Call>,
     /// Those that are not done.
     open: Vec<CallId>,
+    timed_at: Option<Instant>,
+    /// How often calls were put back into the queue.
+    requeued: u64,
     by_mark: BTreeMap<u64, CallId>,
 }
 
@@ -57,6 +60,8 @@ impl Calls {
             longest,
             all: BTreeMap::new(),
             open: Vec::new(),
+            timed_at: None,
+            requeued: 0,
             by_mark: BTreeMap::new(),
         }
     }
@@ -147,12 +152,9 @@ impl Calls {
     }
 
     /// Nothing is left to poll.
-    pub(super) fn drained(
-        &self,
-        calls: u64,
-        settled: u64,
-        is_over: impl Fn(Epoch) -> bool,
-    ) -> Verdict {
+    pub(super) fn drained(&mut self, stats: &Stats, is_over: impl Fn(Epoch) -> bool) -> Verdict {
+        let (calls, settled) = (stats.calls, stats.settled);
+        let has_requeued = std::mem::replace(&mut self.requeued, stats.requeued) < stats.requeued;
         let (all, open) = (self.all.len() as u64, self.open.len() as u64);
         let fits = calls == all && settled == all - open;
         hold(Rule::OneOutcome, fits, || {
@@ -167,23 +169,28 @@ impl Calls {
         for call in &self.open {
             let record = &self.all[call];
             let is_lost = record.lives.last().is_some_and(|life| is_over(*life));
-            hold(
-                Rule::StateIsTruth,
-                !is_lost || record.asked.may_repeat,
-                || format!("{call} outlives its server"),
-            )?;
+            let rule = if has_requeued {
+                Rule::NoSilentReplay
+            } else {
+                Rule::StateIsTruth
+            };
+            hold(rule, !is_lost || record.asked.may_repeat, || {
+                format!("{call} outlives its server")
+            })?;
         }
         Ok(())
     }
 
-    /// The time was told, and all was polled.
-    pub(super) fn timed(&self, told: Instant) -> Verdict {
-        let Some(longest) = self.longest else {
+    /// What was overdue when the time was told before has ended by now, at the latest.
+    pub(super) fn timed(&mut self, told: Instant) -> Verdict {
+        let before = self.timed_at.replace(told);
+        let before = before.filter(|before| told >= *before + TICK);
+        let (Some(longest), Some(before)) = (self.longest, before) else {
             return Ok(());
         };
         for call in &self.open {
             let limit = self.all[call].accepted + longest + TICK;
-            hold(Rule::OneOutcome, told <= limit, || {
+            hold(Rule::OneOutcome, before <= limit, || {
                 format!("{call} is overdue since {limit:?}, it is {told:?}")
             })?;
         }

@@ -367,10 +367,9 @@ impl Oracle {
         hold(Rule::NothingStale, has_life || self.asks.is_empty(), || {
             format!("questions are open in {state}: {:?}", self.asks)
         })?;
-        let stats = &look.stats;
-        self.calls.drained(stats.calls, stats.settled, |epoch| {
-            self.lives.is_known_to_be_over(epoch)
-        })?;
+        let lives = &self.lives;
+        self.calls
+            .drained(&look.stats, |epoch| lives.is_known_to_be_over(epoch))?;
         if self.step == Step::Time {
             self.calls.timed(told)?;
         }
