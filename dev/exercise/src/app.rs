@@ -6,15 +6,17 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use everlink::client::{CallOptions, Event, State};
+use everlink::client::{CallOptions, Event, Outcome, State};
 use everlink::wire::ErrorObject;
 use everlink::{
     AskId, CallId, Client, Config, Epoch, Fault, FaultKind, Input, Instant, Limit, List, Output,
-    Payload, Wake, WhenSpent,
+    Payload, StreamId, Wake, WhenSpent,
 };
 
+use crate::explore::Sight;
 use crate::rules::{Before, Rules};
 use crate::script::{self, Nap, Whose};
+use crate::server::assert_nothing_secret;
 
 /// No single step may give more than this to do.
 pub(crate) const POLLS: usize = 20_000;
@@ -65,7 +67,7 @@ impl App {
         let bytes = buf
             .strip_prefix(b"before")
             .expect("a buffer is appended to");
-        self.transcript.note(&output);
+        self.transcript.output(&output);
         self.transcript.bytes(bytes);
         self.rules.output(&output, bytes, &self.client, self.told);
         if let Output::Event(Event::Ask(ask)) = &output {
@@ -114,7 +116,24 @@ impl App {
         assert_eq!(self.client.state(), State::Closed);
         let mut stats = self.client.stats();
         stats.stale_inputs = 0;
-        self.transcript.note(&stats);
+        self.transcript.counted(&stats);
+    }
+
+    /// Looks at all that can be seen without doing anything.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        assert_nothing_secret(sight.shown(&self.client));
+        let budget = self.client.config().policy.retry.budget;
+        sight.plain(self.client.failures().min(budget + 1));
+        let next = self.client.poll_timeout();
+        sight.due(self.now, next.map(|next| next.at));
+        sight.since(self.now, Some(self.told), Duration::MAX);
+        sight.shown(&(self.client.era(), self.client.session().map(|session| session.version)));
+        sight.plain(self.client.wants_input(StreamId::DUPLEX));
+        for list in List::ALL {
+            sight.plain(self.client.held(list).is_some());
+            sight.plain(self.client.is_fresh(self.now, list));
+        }
+        self.rules.look(self.now, sight);
     }
 
     pub(crate) fn epoch(&self, whose: Whose) -> Option<Epoch> {
@@ -197,6 +216,27 @@ impl App {
         self.transcript.note(&given);
     }
 
+    /// Answers every question that was ever asked, as it should be.
+    pub(crate) fn answer_all(&mut self) {
+        for which in 0..self.asks.len() {
+            self.answer(u8::try_from(which).expect("few questions"), 0);
+        }
+    }
+
+    /// The newest question, as a script names it.
+    pub(crate) fn newest_ask(&self) -> u8 {
+        u8::try_from(self.asks.len().saturating_sub(1)).expect("few questions")
+    }
+
+    /// Takes back the oldest call that has no outcome yet.
+    pub(crate) fn cancel_oldest(&mut self) {
+        let mut calls = self.calls.iter();
+        if let Some(call) = calls.find(|call| self.rules.is_awaited(**call)).copied() {
+            let cancelled = self.step(|client, now| client.cancel(now, call, None));
+            self.transcript.note(&cancelled);
+        }
+    }
+
     pub(crate) fn list(&mut self, list: List, options: u8) {
         let options = call_options(options);
         let called = self.step(|client, now| client.list(now, list, options));
@@ -261,29 +301,78 @@ impl App {
     }
 }
 
-/// All that came out, as hashes.
-#[derive(Debug, Default)]
-pub(crate) struct Transcript(Vec<u64>);
+/// All that came out.
+#[derive(Debug)]
+pub(crate) enum Transcript {
+    /// As hashes, one by one.
+    Kept(Vec<u64>),
+    /// As somebody sees it who does not mind what ids are called and what time it is.
+    Seen(Box<Sight>),
+    /// Nobody looks.
+    Unseen,
+}
+
+impl Default for Transcript {
+    fn default() -> Transcript {
+        Transcript::Kept(Vec::new())
+    }
+}
 
 impl Transcript {
     pub(crate) fn note(&mut self, seen: &impl fmt::Debug) {
-        let mut text = HashedText(DefaultHasher::new());
-        let written = write!(text, "{seen:?}");
-        written.expect("a hasher takes everything");
-        self.0.push(text.0.finish());
+        match self {
+            Transcript::Kept(kept) => {
+                let mut text = HashedText(DefaultHasher::new());
+                let written = write!(text, "{seen:?}");
+                written.expect("a hasher takes everything");
+                kept.push(text.0.finish());
+            }
+            Transcript::Seen(sight) => assert_nothing_secret(sight.shown(seen)),
+            Transcript::Unseen => {}
+        }
+    }
+
+    /// What a client puts out. How the life before ended, which every failure tells, is not seen.
+    pub(crate) fn output(&mut self, output: &Output<Event>) {
+        match (self, output) {
+            (Transcript::Seen(sight), Output::Event(Event::Done { call, outcome })) => {
+                if let Outcome::Failed(failure) = outcome {
+                    let told = (call, &failure.method, &failure.kind, failure.delivery);
+                    sight.shown(&told);
+                    sight.plain(failure.ended.is_some());
+                    return;
+                }
+                assert_nothing_secret(sight.shown(output));
+            }
+            (transcript, output) => transcript.note(output),
+        }
+    }
+
+    /// What was counted, which depends on all that ever was.
+    pub(crate) fn counted(&mut self, stats: &impl fmt::Debug) {
+        if let Transcript::Kept(_) = self {
+            self.note(stats);
+        }
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.0.push(bytes.iter().fold(0, |sum, byte| {
-            u64::from(*byte).wrapping_add(sum.rotate_left(9))
-        }));
+        match self {
+            Transcript::Kept(kept) => kept.push(bytes.iter().fold(0, |sum, byte| {
+                u64::from(*byte).wrapping_add(sum.rotate_left(9))
+            })),
+            Transcript::Seen(sight) => sight.text(bytes),
+            Transcript::Unseen => {}
+        }
     }
 
     /// The same inputs gave the same outputs.
     pub(crate) fn assert_same(&self, other: &Transcript) {
-        let both = self.0.iter().zip(&other.0);
+        let (Transcript::Kept(one), Transcript::Kept(other)) = (self, other) else {
+            panic!("nothing was kept");
+        };
+        let both = one.iter().zip(other);
         let same = both.take_while(|(one, other)| one == other).count();
-        let lens = (self.0.len(), other.0.len());
+        let lens = (one.len(), other.len());
         assert_eq!(lens.0, lens.1, "(3, 10) they differ from output {same} on");
         assert_eq!(same, lens.0, "(3, 10) they differ at output {same}");
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::explore::Sight;
 use crate::script::{Reply, Speech};
 
 /// A request that the server of this life has received and not answered.
@@ -52,6 +53,22 @@ impl Peer {
         self.open
             .iter()
             .any(|request| !self.watches.contains(&request.wire))
+    }
+
+    /// Looks at what it has before it.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        for request in &self.open {
+            sight.wire(request.wire);
+            sight.plain(&request.method);
+        }
+        self.watches.iter().for_each(|wire| sight.wire(*wire));
+    }
+
+    /// The place of the oldest request that is no watch; if there is none, of the first.
+    pub(crate) fn oldest(&self) -> u8 {
+        let mut open = self.open.iter();
+        let oldest = open.position(|request| !self.watches.contains(&request.wire));
+        u8::try_from(oldest.unwrap_or_default()).expect("few requests")
     }
 
     /// Good answers to everything.

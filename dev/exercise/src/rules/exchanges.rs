@@ -7,6 +7,8 @@ use everlink::http::{Fields, RequestHead, Verb};
 use everlink::{CallId, Epoch, Fault, FaultKind, Input, StreamId};
 use serde_json::Value;
 
+use crate::explore::Sight;
+
 /// Where the server of every script is.
 pub(crate) const ORIGIN: &str = "https://mcp.example/";
 
@@ -192,6 +194,17 @@ impl Exchanges {
 
 /// What is known of them.
 impl Exchanges {
+    /// Looks at those that go on, and at the sessions that there are.
+    pub(super) fn look(&self, sight: &mut Sight) {
+        for (stream, exchange) in self.all.iter().filter(|(_, e)| e.is_open) {
+            sight.shown(&(stream, exchange.call, exchange.status, exchange.is_json));
+            sight.plain((&exchange.session, exchange.may_have_run, exchange.said.len()));
+            exchange.wire.into_iter().for_each(|wire| sight.wire(wire));
+        }
+        sight.plain(&self.given);
+        sight.plain(self.over.len());
+    }
+
     pub(super) fn is_open(&self, stream: StreamId) -> bool {
         self.all
             .get(&stream)

@@ -5,6 +5,7 @@
 //! must keep to is apart.
 
 mod exchanges;
+mod look;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -152,6 +153,21 @@ impl Rules {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.state == State::Closed
+    }
+
+    /// Whether somebody has shut it down.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down
+    }
+
+    /// Whether a call has no outcome yet.
+    pub(crate) fn is_awaited(&self, call: CallId) -> bool {
+        self.calls.get(&call).is_some_and(|call| !call.done)
+    }
+
+    /// Whether every call has its outcome.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.calls.values().all(|call| call.done)
     }
 
     fn is_http(&self) -> bool {

@@ -148,7 +148,7 @@ impl<'s> World<'s> {
         }
         let mut stats = self.server.stats();
         stats.stale_inputs = 0;
-        self.transcript.note(&stats);
+        self.transcript.counted(&stats);
     }
 
     fn act(&mut self, op: &Op) {

@@ -1,0 +1,89 @@
+//! Every life of a machine that can be told in a few words, one after another, the shortest first.
+//!
+//! A fuzzer finds what is hidden deep, but says nothing of what it did not try. Here a small alphabet (what a driver can
+//! report, what an application can want, what a peer can say, how time passes) is played in all orders up to a depth,
+//! breadth first, and every rule is checked on every edge. What is found is found by the shortest word that shows it, and
+//! the letters have names.
+//!
+//! ```text
+//! word --play--> World --look--> what can be seen, as one number
+//!                  |-- each letter --> what comes out, and what can be seen then   } the fingerprint
+//!                  '-- each future --> what comes of it in the long run            } of the word
+//! ```
+//!
+//! # What is the same
+//!
+//! Machines cannot be copied, so a state is the word that leads to it, and is played anew whenever it is looked at. Two words
+//! lead to the same state, and only the first is continued, if
+//!
+//! - they look the same: what the machine says of itself, what is due next and in how long, what the records of the rules
+//!   hold of what is not over yet, and what the peer has before it;
+//! - every letter brings the same outputs, byte by byte but for the numbers of ids, and what can be seen after it is the same;
+//! - so does every *future*: it is left alone for a while, it is shut down, and it meets a good peer. These are judged as well: a link
+//!   that is shut down must end within its ladder, and one that meets a good server must get ready and settle all its calls.
+//!
+//! So two states are only taken for one another wrongly if they differ in something that none of the letters shows at once and none
+//! of the futures ever, but some longer word does. [`Report::differing`] counts how many of the merged words that were tried with
+//! the same random continuations turned out to differ; it must be zero.
+
+mod client;
+mod search;
+mod sight;
+
+pub use search::{Report, Violation};
+pub use sight::Sight;
+
+/// How far, and with how many hands.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// The length of the longest words.
+    pub depth: usize,
+    /// How many threads play. What is found does not depend on it.
+    pub threads: usize,
+    /// How many of the merged words are continued, to see whether they may be.
+    pub pairs: usize,
+}
+
+impl Bounds {
+    /// All words of up to this many letters.
+    #[must_use]
+    pub const fn depth(depth: usize) -> Bounds {
+        Bounds {
+            depth,
+            threads: 1,
+            pairs: 0,
+        }
+    }
+
+    /// With this many threads.
+    #[must_use]
+    pub const fn with_threads(self, threads: usize) -> Bounds {
+        Bounds { threads, ..self }
+    }
+
+    /// And this many of the merged words continued.
+    #[must_use]
+    pub const fn with_pairs(self, pairs: usize) -> Bounds {
+        Bounds { pairs, ..self }
+    }
+}
+
+/// The machines that can be explored.
+pub const MACHINES: [&str; 1] = ["client"];
+
+/// Explores one of the [`MACHINES`].
+///
+/// # Errors
+///
+/// With the shortest word that breaks a rule.
+///
+/// # Panics
+///
+/// When there is no such machine.
+pub fn explore(machine: &str, bounds: Bounds) -> Result<Report, Violation> {
+    match machine {
+        "client" => search::search(&client::stdio(), bounds),
+        other => panic!("there is no machine {other}"),
+    }
+}
