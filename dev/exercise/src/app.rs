@@ -35,6 +35,8 @@ pub(crate) struct App {
     calls: Vec<CallId>,
     asks: Vec<AskId>,
     marks: u64,
+    /// What outputs are polled into.
+    buf: Vec<u8>,
 }
 
 impl App {
@@ -48,6 +50,7 @@ impl App {
             calls: Vec::new(),
             asks: Vec::new(),
             marks: 0,
+            buf: Vec::new(),
         }
     }
 
@@ -62,18 +65,21 @@ impl App {
 
     /// The next output, with the bytes that belong to it.
     pub(crate) fn poll(&mut self) -> Option<(Output<Event>, Vec<u8>)> {
-        let mut buf = b"before".to_vec();
-        let output = self.client.poll_output(&mut buf)?;
-        let bytes = buf
-            .strip_prefix(b"before")
-            .expect("a buffer is appended to");
+        let before = b"before";
+        let mut buf = std::mem::take(&mut self.buf);
+        buf.clear();
+        buf.extend_from_slice(before);
+        let output = self.client.poll_output(&mut buf);
+        let bytes = buf.strip_prefix(before);
+        let bytes = bytes.expect("a buffer is appended to").to_vec();
+        self.buf = buf;
+        let output = output?;
         self.transcript.output(&output);
-        self.transcript.bytes(bytes);
-        self.rules.output(&output, bytes, &self.client, self.told);
+        self.transcript.bytes(&bytes);
+        self.rules.output(&output, &bytes, &self.client, self.told);
         if let Output::Event(Event::Ask(ask)) = &output {
             self.asks.push(ask.ask);
         }
-        let bytes = bytes.to_vec();
         Some((output, bytes))
     }
 
@@ -127,7 +133,8 @@ impl App {
         let next = self.client.poll_timeout();
         sight.due(self.now, next.map(|next| next.at));
         sight.since(self.now, Some(self.told), Duration::MAX);
-        sight.shown(&(self.client.era(), self.client.session().map(|session| session.version)));
+        let version = self.client.session().map(|session| session.version);
+        sight.plain((self.client.era(), version));
         sight.plain(self.client.wants_input(StreamId::DUPLEX));
         for list in List::ALL {
             sight.plain(self.client.held(list).is_some());

@@ -8,7 +8,7 @@ use std::fmt::{Debug, Write as _};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use everlink::Instant;
+use everlink::{AskId, CallId, Epoch, Instant, RequestId, StreamId};
 
 /// What a number is the name of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +88,32 @@ impl Sight {
 
     /// Sees the id of a message on the wire.
     pub fn wire(&mut self, id: i64) {
-        let name = self.name(Of::Wire, id.unsigned_abs());
-        self.plain(name);
+        self.named(Of::Wire, id.unsigned_abs());
+    }
+
+    /// Sees a call.
+    pub fn call(&mut self, call: CallId) {
+        self.named(Of::Call, call.number());
+    }
+
+    /// Sees which life of a transport it is.
+    pub fn epoch(&mut self, epoch: Epoch) {
+        self.named(Of::Epoch, epoch.number());
+    }
+
+    /// Sees an exchange of HTTP.
+    pub fn stream(&mut self, stream: StreamId) {
+        self.named(Of::Stream, stream.number());
+    }
+
+    /// Sees a request, as a server end calls it.
+    pub fn request(&mut self, request: RequestId) {
+        self.named(Of::Request, request.number());
+    }
+
+    /// Sees a question.
+    pub fn ask(&mut self, ask: AskId) {
+        self.named(Of::Ask, ask.number());
     }
 
     /// Sees how something is shown, and gives that back.
@@ -124,8 +148,7 @@ impl Sight {
             Some((_, of)) => {
                 let digits = rest[..len].iter().map(|digit| u64::from(digit - b'0'));
                 let number = digits.fold(0_u64, |sum, digit| sum.wrapping_mul(10) + digit);
-                let name = self.name(*of, number);
-                self.seen.write_u64(name);
+                self.named(*of, number);
                 len
             }
             None => time(rest).unwrap_or_else(|| {
@@ -135,14 +158,14 @@ impl Sight {
         }
     }
 
-    fn name(&mut self, of: Of, number: u64) -> u64 {
+    fn named(&mut self, of: Of, number: u64) {
         let name = (of, number);
         let known = self.names.iter().position(|known| *known == name);
         let place = known.unwrap_or_else(|| {
             self.names.push(name);
             self.names.len() - 1
         });
-        place as u64
+        self.seen.write_usize(place);
     }
 }
 

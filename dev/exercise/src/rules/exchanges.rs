@@ -197,7 +197,9 @@ impl Exchanges {
     /// Looks at those that go on, and at the sessions that there are.
     pub(super) fn look(&self, sight: &mut Sight) {
         for (stream, exchange) in self.all.iter().filter(|(_, e)| e.is_open) {
-            sight.shown(&(stream, exchange.call, exchange.status, exchange.is_json));
+            sight.stream(*stream);
+            exchange.call.into_iter().for_each(|call| sight.call(call));
+            sight.plain((exchange.status, exchange.is_json));
             sight.plain((&exchange.session, exchange.may_have_run, exchange.said.len()));
             exchange.wire.into_iter().for_each(|wire| sight.wire(wire));
         }

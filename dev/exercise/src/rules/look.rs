@@ -15,10 +15,11 @@ impl Rules {
         sight.plain(self.cause == Some(Cause::Unauthorized));
         let newest = self.lives.last_key_value();
         if let Some((epoch, life)) = newest.filter(|(_, life)| !life.released) {
-            sight.shown(&(epoch, life));
+            sight.epoch(*epoch);
+            sight.plain(life);
         }
         for (id, call) in self.calls.iter().filter(|(_, call)| !call.done) {
-            sight.shown(id);
+            sight.call(*id);
             call.look(now, sight);
             let here = |(epoch, _): &&(Epoch, i64)| newest.is_some_and(|(newest, _)| newest == epoch);
             sight.plain(call.writes.iter().filter(here).count());

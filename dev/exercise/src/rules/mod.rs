@@ -53,7 +53,7 @@ pub(crate) fn is_alive(state: State) -> bool {
 }
 
 /// One life of the transport, as the driver saw it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Hash)]
 struct Life {
     // what was told to the link
     reconnect_asked: bool,
@@ -78,7 +78,7 @@ impl Life {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Rung {
     #[default]
     None,
@@ -153,11 +153,6 @@ impl Rules {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.state == State::Closed
-    }
-
-    /// Whether somebody has shut it down.
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.shut_down
     }
 
     /// Whether a call has no outcome yet.
