@@ -134,7 +134,7 @@ impl App {
         sight.due(self.now, next.map(|next| next.at));
         sight.since(self.now, Some(self.told), Duration::MAX);
         let version = self.client.session().map(|session| session.version);
-        sight.plain((self.client.era(), version));
+        sight.plain((self.client.era(), version, self.client.last_end().is_some()));
         sight.plain(self.client.wants_input(StreamId::DUPLEX));
         for list in List::ALL {
             sight.plain(self.client.held(list).is_some());

@@ -11,7 +11,7 @@ use crate::rules::is_alive;
 use crate::script::{Nap, Op, Setup, Whose};
 
 /// As many steps with a good server make every link well.
-const WELL_AFTER: usize = 40;
+pub(crate) const WELL_AFTER: usize = 40;
 
 /// Plays a script to its end, checks every rule on the way, and lets the link close.
 ///

@@ -27,8 +27,11 @@
 //! the same random continuations turned out to differ; it must be zero.
 
 mod client;
+mod relay;
 mod search;
+mod server;
 mod sight;
+mod web;
 
 pub use search::{Report, Violation};
 pub use sight::Sight;
@@ -70,7 +73,7 @@ impl Bounds {
 }
 
 /// The machines that can be explored.
-pub const MACHINES: [&str; 1] = ["client"];
+pub const MACHINES: [&str; 4] = ["client", "client-http", "server", "relay"];
 
 /// Explores one of the [`MACHINES`].
 ///
@@ -84,6 +87,9 @@ pub const MACHINES: [&str; 1] = ["client"];
 pub fn explore(machine: &str, bounds: Bounds) -> Result<Report, Violation> {
     match machine {
         "client" => search::search(&client::stdio(), bounds),
+        "client-http" => search::search(&web::http(), bounds),
+        "server" => search::search(&server::stdio(), bounds),
+        "relay" => search::search(&relay::relay(), bounds),
         other => panic!("there is no machine {other}"),
     }
 }

@@ -180,11 +180,17 @@ fn judge_all<W: World>(
 /// Plays all that can follow on a word. The fingerprint of where it leads.
 fn judge<W: World>(machine: &Machine<W>, word: &Word) -> Result<u64, Violation> {
     let mut fingerprint = DefaultHasher::new();
+    // What is seen at first is the same each time, since the same is played.
+    let mut first = None;
     for deed in machine.futures.iter().chain(&machine.letters) {
         let seen = judged(machine, word.letters(), *deed, || {
             let mut world = played(machine, word.letters());
-            *world.transcript() = Transcript::Seen(Box::default());
-            glance(&mut world);
+            let first = first.get_or_insert_with(|| {
+                let mut sight = Sight::default();
+                world.look(&mut sight);
+                sight
+            });
+            *world.transcript() = Transcript::Seen(Box::new(first.clone()));
             (deed.1)(&mut world);
             glance(&mut world)
         })?;

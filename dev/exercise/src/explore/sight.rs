@@ -15,35 +15,44 @@ use everlink::{AskId, CallId, Epoch, Instant, RequestId, StreamId};
 enum Of {
     Ask,
     Call,
+    Echo,
     Epoch,
     Mark,
     /// Nothing: it is left out.
     Nothing,
+    Question,
     Request,
     Serial,
     Stream,
+    Token,
     Wire,
 }
 
 /// What stands before such a number, in how machines are shown and in what they write.
-const NAMED: [(&str, Of); 16] = [
+const NAMED: [(&str, Of); 19] = [
+    ("app-", Of::Request),
     ("ask ", Of::Ask),
-    ("\"ask\":", Of::Mark),
+    ("\"ask\":", Of::Question),
     ("call ", Of::Call),
     ("count: ", Of::Nothing),
-    ("\"echo\":", Of::Wire),
+    ("\"echo\":", Of::Echo),
     ("epoch ", Of::Epoch),
     ("failures: ", Of::Nothing),
     ("\"id\":", Of::Wire),
+    ("key-", Of::Request),
     ("len: ", Of::Nothing),
     ("\"mark\":", Of::Mark),
-    ("\"progressToken\":", Of::Wire),
+    ("\"of\":", Of::Question),
+    ("\"progressToken\":", Of::Token),
     ("request ", Of::Request),
     ("\"requestId\":", Of::Wire),
     ("\"serial\":", Of::Serial),
     ("stream ", Of::Stream),
     ("subscriptionId\":", Of::Wire),
 ];
+
+/// How a sealed state begins. No two are the same.
+const SEALED: &[u8] = b"everlink.";
 
 /// All that was seen.
 #[derive(Clone, Debug)]
@@ -142,6 +151,10 @@ impl Sight {
     /// Sees the number at the beginning of `rest`, and says how long it is.
     fn number(&mut self, before: &[u8], rest: &[u8]) -> usize {
         let len = digits(rest);
+        if before.ends_with(SEALED) {
+            let end = rest.iter().position(|byte| *byte == b'"');
+            return end.unwrap_or(rest.len());
+        }
         let mut named = NAMED.iter();
         match named.find(|(word, _)| before.ends_with(word.as_bytes())) {
             Some((_, Of::Nothing)) => len,

@@ -194,7 +194,7 @@ impl Exchanges {
 
 /// What is known of them.
 impl Exchanges {
-    /// Looks at those that go on, and at the sessions that there are.
+    /// Looks at those that go on.
     pub(super) fn look(&self, sight: &mut Sight) {
         for (stream, exchange) in self.all.iter().filter(|(_, e)| e.is_open) {
             sight.stream(*stream);
@@ -203,8 +203,6 @@ impl Exchanges {
             sight.plain((&exchange.session, exchange.may_have_run, exchange.said.len()));
             exchange.wire.into_iter().for_each(|wire| sight.wire(wire));
         }
-        sight.plain(&self.given);
-        sight.plain(self.over.len());
     }
 
     pub(super) fn is_open(&self, stream: StreamId) -> bool {

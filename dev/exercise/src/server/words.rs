@@ -6,6 +6,7 @@ use everlink::wire::TEXT_ID_LIMIT;
 use serde_json::{Value, json};
 
 use super::script::Speech;
+use crate::explore::Sight;
 
 /// Stands in every payload of either side. Nothing that is shown may contain it.
 pub(super) const PAYLOAD: &str = "PAYLOAD";
@@ -118,6 +119,30 @@ impl Words {
             state: result["requestState"].clone(),
             keys: keys.collect(),
         });
+    }
+
+    /// Looks at what it would answer to.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        sight.plain(self.is_introduced);
+        if let Some((id, method, _)) = self.put.last() {
+            sight.text(format!("\"id\":{id}").as_bytes());
+            sight.plain(method);
+        }
+        if let Some(wanted) = self.wanted.last() {
+            let (id, ..) = &self.put[wanted.of];
+            sight.text(format!("\"id\":{id}").as_bytes());
+            sight.plain(wanted.keys.len());
+        }
+        if let Some((id, _)) = self.asks.last() {
+            sight.text(format!("\"id\":{id}").as_bytes());
+        }
+    }
+
+    /// How a script names the newest request that was put.
+    pub(crate) fn newest(&self) -> u8 {
+        let put = self.put.len().max(1);
+        let named = (128..=u8::MAX).find(|name| usize::from(*name) % put == 0);
+        named.expect("few requests")
     }
 
     /// The lines, ends included. `limit` is the length of the longest line that is read.

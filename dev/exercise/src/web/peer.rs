@@ -7,6 +7,7 @@ use everlink::{FaultKind, StreamId};
 use serde_json::{Value, json};
 
 use super::script::Form;
+use crate::explore::Sight;
 use crate::peer::{Peer, Request, answer};
 use crate::script::{Reply, Speech};
 
@@ -33,11 +34,11 @@ pub(super) struct Site {
 }
 
 #[derive(Debug)]
-struct Asked {
+pub(super) struct Asked {
     verb: Verb,
     request: Option<Request>,
-    is_responded: bool,
-    is_stream: bool,
+    pub(super) is_responded: bool,
+    pub(super) is_stream: bool,
     is_in_session: bool,
 }
 
@@ -82,6 +83,28 @@ impl Site {
     pub(super) fn nth(&self, which: u8) -> Option<StreamId> {
         let at = usize::from(which) % self.open.len().max(1);
         self.open.keys().nth(at).copied()
+    }
+}
+
+/// What can be seen of it.
+impl Site {
+    pub(super) fn look(&self, sight: &mut Sight) {
+        for (stream, asked) in &self.open {
+            sight.stream(*stream);
+            let verb = [Verb::Delete, Verb::Get, Verb::Post].map(|verb| verb == asked.verb);
+            sight.plain((verb, asked.is_responded, asked.is_stream, asked.is_in_session));
+            if let Some(request) = &asked.request {
+                sight.wire(request.wire);
+                sight.plain(request.method());
+            }
+        }
+        sight.plain((self.old.is_some(), self.sessions % 3));
+    }
+
+    /// The place of the oldest exchange of this kind; if there is none, of the first.
+    pub(super) fn oldest(&self, is_meant: impl Fn(&Asked) -> bool) -> u8 {
+        let oldest = self.open.values().position(is_meant);
+        u8::try_from(oldest.unwrap_or_default()).expect("few exchanges")
     }
 }
 

@@ -2,6 +2,7 @@
 //! what came out. Plays nothing. What is said on the wire is judged as a dialogue; in here each request that the application was
 //! given and each question has a record of its own.
 
+mod look;
 mod outputs;
 mod rest;
 mod verbs;
