@@ -55,12 +55,11 @@ const FUTURES: [Deed<World<'static>>; 3] = [
     ("has a good application and must owe nothing", World::come_to_rest),
 ];
 
-const LETTERS: [Deed<World<'static>>; 21] = [
+const LETTERS: [Deed<World<'static>>; 20] = [
     // the client
     ("it introduces itself", |world| say(world, Speech::Introduce(0))),
     ("it calls a tool", |world| say(world, call(MODERN))),
     ("it calls a tool by older terms", |world| say(world, call(LEGACY))),
-    ("it calls a tool under an id of its own", |world| say(world, request(0, 0, MODERN))),
     ("it watches", |world| say(world, listen())),
     ("it takes back the newest", |world| {
         let (id, manner) = (world.words.newest(), 0);
@@ -78,8 +77,9 @@ const LETTERS: [Deed<World<'static>>; 21] = [
     ("it cannot be written to", |world| world.step(&Op::WriteFailed)),
     // the application
     ("answer the newest", |world| world.step(&Op::Respond { which: 0, how: 0 })),
-    ("answer the one before with an error", |world| {
-        world.step(&Op::Fail { which: 1, how: 0 });
+    ("answer the oldest with an error", |world| {
+        let which = world.oldest();
+        world.step(&Op::Fail { which, how: 0 });
     }),
     ("ask for the newest", |world| world.step(&Op::Ask { which: 0, what: 0 })),
     ("ask for nothing", |world| world.step(&Op::AskUnbidden(0))),
@@ -101,7 +101,7 @@ const LETTERS: [Deed<World<'static>>; 21] = [
 /// An id that no request had before.
 pub(super) const FRESH: u8 = 128;
 /// The terms of a request: all of them in it, with a token for progress; or none.
-pub(super) const MODERN: u8 = 8;
+pub(super) const MODERN: u8 = 16;
 pub(super) const LEGACY: u8 = 5;
 
 pub(super) const fn call(terms: u8) -> Speech {

@@ -29,7 +29,7 @@ enum Of {
 }
 
 /// What stands before such a number, in how machines are shown and in what they write.
-const NAMED: [(&str, Of); 19] = [
+const NAMED: [(&str, Of); 21] = [
     ("app-", Of::Request),
     ("ask ", Of::Ask),
     ("\"ask\":", Of::Question),
@@ -44,11 +44,13 @@ const NAMED: [(&str, Of); 19] = [
     ("\"mark\":", Of::Mark),
     ("\"of\":", Of::Question),
     ("\"progressToken\":", Of::Token),
+    ("\"progressToken\":\"t", Of::Mark),
     ("request ", Of::Request),
     ("\"requestId\":", Of::Wire),
     ("\"serial\":", Of::Serial),
     ("stream ", Of::Stream),
     ("subscriptionId\":", Of::Wire),
+    ("\"total\":", Of::Request),
 ];
 
 /// How a sealed state begins. No two are the same.
@@ -164,6 +166,8 @@ impl Sight {
                 self.named(*of, number);
                 len
             }
+            // How long a text is depends on the numbers in it.
+            None if rest[len..].starts_with(b" bytes") => len,
             None => time(rest).unwrap_or_else(|| {
                 self.seen.write(&rest[..len]);
                 len

@@ -97,6 +97,12 @@ impl<'s> World<'s> {
         self.words.look(sight);
     }
 
+    /// The oldest request that is open, as a script names it.
+    pub(crate) fn oldest(&self) -> u8 {
+        let open = self.rules.open().len();
+        u8::try_from(open.saturating_sub(1)).expect("few requests")
+    }
+
     /// The client ends its line and reads everything, the application answers everything.
     pub(crate) fn come_to_rest(&mut self) {
         if self.rules.is_mid_line() {

@@ -121,21 +121,9 @@ impl Words {
         });
     }
 
-    /// Looks at what it would answer to.
+    /// Looks at whom it takes itself for. What it has before it is seen by what it says to it.
     pub(crate) fn look(&self, sight: &mut Sight) {
         sight.plain(self.is_introduced);
-        if let Some((id, method, _)) = self.put.last() {
-            sight.text(format!("\"id\":{id}").as_bytes());
-            sight.plain(method);
-        }
-        if let Some(wanted) = self.wanted.last() {
-            let (id, ..) = &self.put[wanted.of];
-            sight.text(format!("\"id\":{id}").as_bytes());
-            sight.plain(wanted.keys.len());
-        }
-        if let Some((id, _)) = self.asks.last() {
-            sight.text(format!("\"id\":{id}").as_bytes());
-        }
     }
 
     /// How a script names the newest request that was put.
