@@ -1,7 +1,7 @@
 //! The application of a client, its clock and its decoys, whatever carries the bytes: what a script can do that is no input.
 //! Judges nothing but what needs two looks.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use everlink::{
 };
 
 use crate::explore::Sight;
-use crate::rules::{Before, Rules};
+use crate::rules::{Before, Rules, is_alive};
 use crate::script::{self, Nap, Whose};
-use crate::server::assert_nothing_secret;
+use crate::server::{PAYLOAD, assert_nothing_secret};
 
 /// No single step may give more than this to do.
 pub(crate) const POLLS: usize = 20_000;
@@ -98,6 +98,7 @@ impl App {
         let mut before = self.client.stats();
         before.stale_inputs += 1;
         let looked = (format!("{:?}", self.client), self.client.poll_timeout());
+        assert_nothing_secret(&looked.0);
         self.client.handle(self.told, epoch, input);
         let looks = (format!("{:?}", self.client), self.client.poll_timeout());
         assert_eq!(looks, looked, "(3) a stale input was heard");
@@ -172,8 +173,14 @@ impl App {
         let mark = self.marks;
         self.marks += 1;
         let (text, marked) = match params % 9 {
-            0 | 1 => (format!(r#"{{"mark":{mark},"name":"tool"}}"#), true),
-            2 => (format!(r#"{{"_meta":{{"mark":{mark}}}}}"#), true),
+            0 | 1 => (
+                format!(r#"{{"mark":{mark},"name":"tool","pad":"{PAYLOAD}"}}"#),
+                true,
+            ),
+            2 => (
+                format!(r#"{{"_meta":{{"mark":{mark}}},"pad":"{PAYLOAD}"}}"#),
+                true,
+            ),
             3 => (
                 format!("{{\r\n\"mark\":{mark},\n\"name\":\"a\\nb\"}}"),
                 true,
@@ -214,7 +221,10 @@ impl App {
         }
         let ask = self.asks[usize::from(which) % self.asks.len()];
         let answer = match how % 5 {
-            0 | 1 => Ok("{\"roots\":\n[]}".parse::<Payload>().expect("JSON")),
+            0 | 1 => {
+                let answer = format!("{{\"roots\":\n[],\"pad\":\"{PAYLOAD}\"}}");
+                Ok(answer.parse::<Payload>().expect("JSON"))
+            }
             2 => Ok("{}".parse().expect("JSON")),
             3 => Ok("[]".parse().expect("JSON")),
             _ => Err(ErrorObject::new(-1, "no\nway")),
@@ -262,12 +272,16 @@ impl App {
     }
 
     pub(crate) fn reconnect(&mut self, whose: Whose) {
-        if let Some(seen) = self.epoch(whose) {
-            if seen == self.client.epoch() {
-                self.rules.reconnect_asked(seen);
-            }
-            self.step(|client, now| client.reconnect(now, seen, "a whim"));
-        }
+        let Some(seen) = self.epoch(whose) else {
+            return;
+        };
+        let is_here = seen == self.client.epoch() && is_alive(self.client.state());
+        let is_first = is_here && self.rules.reconnect_asked(seen);
+        let stands = |client: &Client| (client.state(), client.epoch(), client.failures());
+        let before = stands(&self.client);
+        self.step(|client, now| client.reconnect(now, seen, "a whim"));
+        let is_same = stands(&self.client) == before;
+        assert!(is_first || is_same, "(6) {seen} is replaced again");
     }
 
     pub(crate) fn shutdown(&mut self) {
@@ -329,10 +343,11 @@ impl Transcript {
     pub(crate) fn note(&mut self, seen: &impl fmt::Debug) {
         match self {
             Transcript::Kept(kept) => {
-                let mut text = HashedText(DefaultHasher::new());
-                let written = write!(text, "{seen:?}");
-                written.expect("a hasher takes everything");
-                kept.push(text.0.finish());
+                let text = format!("{seen:?}");
+                assert_nothing_secret(&text);
+                let mut hasher = DefaultHasher::new();
+                hasher.write(text.as_bytes());
+                kept.push(hasher.finish());
             }
             Transcript::Seen(sight) => assert_nothing_secret(sight.shown(seen)),
             Transcript::Unseen => {}
@@ -382,16 +397,6 @@ impl Transcript {
         let lens = (one.len(), other.len());
         assert_eq!(lens.0, lens.1, "(3, 10) they differ from output {same} on");
         assert_eq!(same, lens.0, "(3, 10) they differ at output {same}");
-    }
-}
-
-/// A text of which only the hash is kept.
-struct HashedText(DefaultHasher);
-
-impl fmt::Write for HashedText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
     }
 }
 

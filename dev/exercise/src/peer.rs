@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::explore::Sight;
 use crate::script::{Reply, Speech};
+use crate::server::PAYLOAD;
 
 /// A request that the server of this life has received and not answered.
 #[derive(Clone, Debug)]
@@ -163,7 +164,7 @@ impl Peer {
                 let level = ["debug", "info", "emergency", "loud"][usize::from(level % 4)];
                 note(
                     "notifications/message",
-                    json!({"level": level, "data": "words"}),
+                    json!({"level": level, "data": PAYLOAD}),
                 )
             }
             Speech::Nameless => {
@@ -228,7 +229,8 @@ pub(crate) fn answer(request: &Request, how: Reply) -> Value {
                 1 => json!(["2025-06-18"]),
                 _ => json!(null),
             };
-            let error = json!({"code": code, "message": "no", "data": {"supported": supported}});
+            let data = json!({"supported": supported, "pad": PAYLOAD});
+            let error = json!({"code": code, "message": "no", "data": data});
             json!({"jsonrpc": "2.0", "id": wire, "error": error})
         }
         Reply::Good(taste) => good(taste),
@@ -310,11 +312,12 @@ fn good_result(request: &Request, taste: u8) -> Value {
         _ => json!({"isError": true}),
     };
     result["echo"] = json!(request.wire);
+    result["pad"] = json!(PAYLOAD);
     result
 }
 
 fn question(what: u8) -> (&'static str, Value) {
-    match what % 8 {
+    let (method, mut params) = match what % 8 {
         0 | 1 => ("roots/list", json!({})),
         2 => (
             "sampling/createMessage",
@@ -331,7 +334,9 @@ fn question(what: u8) -> (&'static str, Value) {
         5 => ("ping", json!({})),
         6 => ("sampling/createMessage", json!({"tools": []})),
         _ => ("unheard/of", json!({})),
-    }
+    };
+    params["pad"] = json!(PAYLOAD);
+    (method, params)
 }
 
 fn pick<T>(from: &[T], which: u8) -> Option<&T> {

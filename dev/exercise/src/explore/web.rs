@@ -11,6 +11,7 @@ use super::search::{Deed, Machine, World as Explored};
 use crate::app::Transcript;
 use crate::rules::ORIGIN;
 use crate::script::{Nap, Reply, Setup, Whose};
+use crate::server::PAYLOAD;
 use crate::web::{Form, On, Op, World};
 
 impl Explored for World<'_> {
@@ -35,7 +36,7 @@ pub(super) fn http() -> Machine<World<'static>> {
 fn setup() -> &'static Setup {
     static SETUP: OnceLock<Setup> = OnceLock::new();
     SETUP.get_or_init(|| {
-        let config = Config::http("explore", "1", &format!("{ORIGIN}mcp"));
+        let config = Config::http("explore", "1", &format!("{ORIGIN}mcp?key={PAYLOAD}"));
         let mut config = small(config.expect("a URL"));
         let http = config.http.as_mut().expect("over HTTP");
         http.falls_back = false;

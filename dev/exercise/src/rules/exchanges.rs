@@ -211,6 +211,12 @@ impl Exchanges {
             .is_some_and(|exchange| exchange.is_open)
     }
 
+    /// Whether a server answers on it that a message was good enough for, whatever the answer.
+    pub(super) fn is_good(&self, stream: StreamId) -> bool {
+        let exchange = self.all.get(&stream).filter(|exchange| exchange.is_open);
+        exchange.is_some_and(|e| e.status == Some(200) && e.is_json && e.call.is_some())
+    }
+
     /// What came of the last time that this call was sent.
     pub(super) fn before(&self, call: CallId) -> Before {
         let last = self.all.values().rfind(|e| e.call == Some(call));

@@ -3,7 +3,7 @@
 use everlink::client::Cause;
 use everlink::{Epoch, Instant};
 
-use super::{Call, Rules};
+use super::{Call, Life, Rules};
 use crate::explore::Sight;
 
 impl Rules {
@@ -16,7 +16,7 @@ impl Rules {
         let newest = self.lives.last_key_value();
         if let Some((epoch, life)) = newest.filter(|(_, life)| !life.released) {
             sight.epoch(*epoch);
-            sight.plain(life);
+            life.look(sight);
         }
         for (id, call) in self.calls.iter().filter(|(_, call)| !call.done) {
             sight.call(*id);
@@ -25,6 +25,15 @@ impl Rules {
             sight.plain(call.writes.iter().filter(here).count());
         }
         self.exchanges.look(sight);
+    }
+}
+
+impl Life {
+    /// When it was heard is seen in what is due.
+    fn look(&self, sight: &mut Sight) {
+        sight.plain((self.reconnect_asked, self.faulty, self.ended, self.exited));
+        sight.plain((self.stillborn, self.unwritable, self.under_way));
+        sight.plain((self.open, self.planned, self.rung, self.told));
     }
 }
 

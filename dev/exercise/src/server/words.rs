@@ -9,7 +9,7 @@ use super::script::Speech;
 use crate::explore::Sight;
 
 /// Stands in every payload of either side. Nothing that is shown may contain it.
-pub(super) const PAYLOAD: &str = "PAYLOAD";
+pub(crate) const PAYLOAD: &str = "PAYLOAD";
 
 /// As they are written. Some are the same, some are none.
 const IDS: [&str; 16] = [

@@ -10,6 +10,7 @@ use super::script::Form;
 use crate::explore::Sight;
 use crate::peer::{Peer, Request, answer};
 use crate::script::{Reply, Speech};
+use crate::server::PAYLOAD;
 
 /// A part of what comes back, and on which exchange.
 pub(super) type Part = (StreamId, What);
@@ -183,7 +184,7 @@ impl Site {
         };
         if is_first && taste & 128 == 0 {
             self.sessions += 1;
-            fields.push("Mcp-Session-Id", format!("s-{}", self.sessions % 3));
+            fields.push("Mcp-Session-Id", format!("s-{}-{PAYLOAD}", self.sessions % 3));
         }
         let (status, mut body) = match form {
             Form::Error(which) => (status(which, &mut fields), text.into_bytes()),
@@ -326,7 +327,10 @@ fn status(which: u8, fields: &mut Fields<'static>) -> u16 {
             let place = places[usize::from(which / 24) % places.len()];
             fields.push("location", place);
         }
-        401 | 403 => fields.push("WWW-Authenticate", r#"Bearer scope="all""#),
+        401 | 403 => {
+            let wanted = format!(r#"Bearer scope="{PAYLOAD}""#);
+            fields.push("WWW-Authenticate", wanted);
+        }
         429 | 503 => {
             let pauses = ["1", "0", "never", "86400"];
             let pause = pauses[usize::from(which / 24) % pauses.len()];

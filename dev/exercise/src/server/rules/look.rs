@@ -7,7 +7,7 @@ use crate::explore::Sight;
 
 impl Rules {
     pub(in crate::server) fn look(&self, now: Instant, sight: &mut Sight) {
-        sight.plain((self.has_released, self.is_unwritable, self.is_lossy));
+        sight.plain((self.has_released, self.is_unwritable, self.is_lossy, self.met));
         sight.plain((self.is_offered, self.under_way, self.chosen_level));
         sight.plain((&self.subscribed, &self.legacy_changes, self.faults.len()));
         for (request, served) in self.served.iter().filter(|(_, served)| !served.is_over()) {

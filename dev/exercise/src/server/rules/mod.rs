@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use everlink::protocol::{LogLevel, meta};
+use everlink::protocol::{LogLevel, Version, meta};
 use everlink::server::{Config, State};
 use everlink::wire::Id;
 use everlink::{AskId, Change, Fault, Instant, RequestId};
@@ -56,6 +56,8 @@ pub(super) struct Rules {
     burst: Burst,
     draining_since: Option<Instant>,
     flushing_since: Option<Instant>,
+    /// The terms of whoever was told of last.
+    met: Option<Version>,
 }
 
 /// A request as it was fed.
@@ -159,6 +161,7 @@ impl Rules {
             burst: Burst::default(),
             draining_since: None,
             flushing_since: None,
+            met: None,
         }
     }
 

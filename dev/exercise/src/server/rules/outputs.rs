@@ -90,7 +90,8 @@ impl Rules {
             Event::Initialized => {
                 assert!(self.dialogue.may_be_initialized(), "nobody is here");
             }
-            Event::Met(_) | Event::Noise(_) | Event::Notified { .. } | Event::Watching(_) => {}
+            Event::Met(peer) => self.met = Some(peer.version),
+            Event::Noise(_) | Event::Notified { .. } | Event::Watching(_) => {}
             other => panic!("{other:?} is not known here"),
         }
     }
