@@ -72,8 +72,13 @@ impl Bounds {
     }
 }
 
-/// The machines that can be explored.
-pub const MACHINES: [&str; 4] = ["client", "client-http", "server", "relay"];
+/// The machines that can be explored, and how deep that can be done in minutes.
+pub const MACHINES: [(&str, usize); 4] = [
+    ("client", 8),
+    ("client-http", 8),
+    ("server", 8),
+    ("relay", 8),
+];
 
 /// Explores one of the [`MACHINES`].
 ///

@@ -295,3 +295,75 @@ fn names<W>(machine: &Machine<W>, word: &[u8]) -> Vec<&'static str> {
     let names = word.iter().map(|letter| machine.letters[usize::from(*letter)].0);
     names.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts to four and begins again; what it hides is whether it was ever asked to.
+    struct Toy {
+        count: u8,
+        resets: u8,
+        transcript: Transcript,
+    }
+
+    impl World for Toy {
+        fn look(&self, sight: &mut Sight) {
+            sight.plain(self.count);
+        }
+
+        fn transcript(&mut self) -> &mut Transcript {
+            &mut self.transcript
+        }
+    }
+
+    fn toy(letters: &[Deed<Toy>]) -> Machine<Toy> {
+        Machine {
+            name: "toy",
+            start: || Toy {
+                count: 0,
+                resets: 0,
+                transcript: Transcript::Unseen,
+            },
+            letters: letters.to_vec(),
+            futures: vec![("nothing", |_| {})],
+        }
+    }
+
+    const COUNT: Deed<Toy> = ("count", |toy| toy.count = (toy.count + 1) % 5);
+    const RESET: Deed<Toy> = ("reset", |toy| {
+        toy.count = 0;
+        toy.resets += 1;
+    });
+    const JUDGE: Deed<Toy> = ("judge", |toy| assert_ne!(toy.count, 3, "three is wrong"));
+
+    #[test]
+    fn what_is_broken_is_found_by_the_shortest_word() {
+        for threads in [1, 3] {
+            let bounds = Bounds::depth(9).with_threads(threads);
+            let found = search(&toy(&[RESET, JUDGE, COUNT]), bounds).unwrap_err();
+            assert_eq!(found.word, ["count", "count", "count", "judge"]);
+            assert!(found.what.contains("three is wrong"), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_search_ends_when_nothing_new_is_found() {
+        let report = search(&toy(&[COUNT, RESET]), Bounds::depth(9)).unwrap();
+        assert!(report.is_complete);
+        assert_eq!((report.states, report.depth), (5, 6));
+        // The empty word, and each letter after each state; each of these words is looked at with both letters.
+        assert_eq!(report.edges, (1 + 5 * 2) * 2);
+    }
+
+    #[test]
+    fn states_that_are_merged_and_differ_are_noticed() {
+        const TELL: Deed<Toy> = ("tell", |toy| {
+            let is_told = toy.count == 4 && toy.resets > 0;
+            toy.transcript.note(&is_told);
+        });
+        let machine = toy(&[COUNT, RESET, TELL]);
+        let bounds = Bounds::depth(4).with_pairs(100);
+        assert!(search(&machine, bounds).unwrap().differing > 0);
+    }
+}

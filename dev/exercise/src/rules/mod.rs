@@ -25,6 +25,9 @@ pub(crate) use exchanges::ORIGIN;
 
 use crate::server::assert_nothing_secret;
 
+/// A server that says so where it agreed before has become another: its client begins anew.
+const VERSION_REFUSED: &str = "-32022";
+
 /// The resolution of the link's deadlines.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -68,6 +71,8 @@ struct Life {
     exit: Option<ExitStatus>,
     has_last_words: bool,
     heard_at: Option<Instant>,
+    said_last: Vec<u8>,
+    refuses_version: bool,
     // what the link told
     open: bool,
     planned: bool,
@@ -77,6 +82,15 @@ struct Life {
 }
 
 impl Life {
+    /// Whether the server has ever said in this life, these bytes included, that it does not speak the version that was agreed on.
+    fn speaks_of_versions(&mut self, bytes: &[u8]) -> bool {
+        let words = [&*self.said_last, bytes].concat();
+        let code = VERSION_REFUSED.as_bytes();
+        self.refuses_version |= words.windows(code.len()).any(|part| part == code);
+        self.said_last = words[words.len().saturating_sub(code.len())..].to_vec();
+        self.refuses_version
+    }
+
     /// The end of this life was reported to the link.
     fn is_over(&self) -> bool {
         self.ended || self.exited || self.stillborn || self.released
@@ -140,11 +154,13 @@ pub(crate) struct Rules {
 /// What a step brings from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
-    /// Something that can say nothing of the state of the link: messages to one that was ready.
-    Messages,
     Nothing,
-    /// Something else.
+    /// The end of a response in which a call was answered.
+    Reply,
+    /// Something that shows that it is there.
     Signs,
+    /// Messages that say nothing of the link itself.
+    Words,
 }
 
 impl Rules {
@@ -259,16 +275,7 @@ impl Rules {
     /// Something is about to be told of the transport that lives.
     pub(crate) fn input(&mut self, epoch: Epoch, input: &Input<'_>) {
         assert_nothing_secret(&format!("{input:?}"));
-        self.hears = match input {
-            Input::Bytes { stream, .. } if !self.is_http() || self.exchanges.is_good(*stream) => {
-                Heard::Messages
-            }
-            Input::End { stream, faults } if self.exchanges.is_good(*stream) && faults.is_empty() => {
-                Heard::Messages
-            }
-            Input::Bytes { .. } | Input::Response { .. } => Heard::Signs,
-            _ => Heard::Nothing,
-        };
+        self.hears = self.heard_in(epoch, input);
         // What does not fit is not looked at.
         let fits = self.config.limits.unfinished_bytes >= 1 << 20;
         let is_heard = |call: CallId| fits && !self.calls[&call].done;
@@ -297,6 +304,28 @@ impl Rules {
             Input::Sent { len, .. } => life.under_way = life.under_way.saturating_sub(*len),
             Input::Stderr { bytes } => life.has_last_words |= !bytes.is_empty(),
             _ => {}
+        }
+    }
+
+    /// What an input brings from the server.
+    fn heard_in(&mut self, epoch: Epoch, input: &Input<'_>) -> Heard {
+        let http = self.config.http.as_ref();
+        // Where the older transport may be spoken, it cannot be told here which of the exchanges the server speaks on.
+        let is_heard = http.is_none_or(|http| !http.falls_back);
+        match input {
+            Input::Bytes { bytes, .. } if http.is_none() => {
+                let life = self.lives.get_mut(&epoch).expect("a life");
+                match life.speaks_of_versions(bytes) {
+                    true => Heard::Signs,
+                    false => Heard::Words,
+                }
+            }
+            Input::Bytes { stream, .. } if self.exchanges.is_good(*stream) && is_heard => Heard::Words,
+            Input::End { stream, faults } if self.exchanges.is_good(*stream) && faults.is_empty() => {
+                Heard::Reply
+            }
+            Input::Stderr { .. } if http.is_none() => Heard::Signs,
+            _ => Heard::Nothing,
         }
     }
 
@@ -350,14 +379,13 @@ impl Rules {
     /// What the server says, be it an error, does not change how the link stands: it is alive.
     fn step_hearing(&mut self, before: &Before, client: &Client, now: Instant) {
         let heard = std::mem::replace(&mut self.hears, Heard::Nothing);
-        if heard == Heard::Nothing {
-            return;
-        }
-        if let Some(life) = self.lives.get_mut(&before.epoch) {
+        let is_sign = matches!(heard, Heard::Signs | Heard::Words);
+        if let Some(life) = self.lives.get_mut(&before.epoch).filter(|_| is_sign) {
             life.heard_at = Some(now);
         }
         let is_bounded = self.config.limits.noise_run.is_some();
-        if heard == Heard::Messages && before.state == State::Ready && !is_bounded {
+        let is_said = matches!(heard, Heard::Reply | Heard::Words);
+        if is_said && before.state == State::Ready && !is_bounded {
             assert_eq!(client.state(), State::Ready, "(11) words are a death");
             assert_eq!(client.failures(), before.failures, "(11) words cost an attempt");
         }
