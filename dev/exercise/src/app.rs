@@ -37,6 +37,8 @@ pub(crate) struct App {
     marks: u64,
     /// What outputs are polled into.
     buf: Vec<u8>,
+    /// Something was done to the link.
+    is_touched: bool,
 }
 
 impl App {
@@ -51,11 +53,13 @@ impl App {
             asks: Vec::new(),
             marks: 0,
             buf: Vec::new(),
+            is_touched: false,
         }
     }
 
     /// Does something to the link and looks what it did.
     pub(crate) fn step<T>(&mut self, act: impl FnOnce(&mut Client, Instant) -> T) -> T {
+        self.is_touched = true;
         let before = Before::of(&self.client);
         self.told = self.told.max(self.now);
         let answer = act(&mut self.client, self.now);
@@ -81,6 +85,11 @@ impl App {
             self.asks.push(ask.ask);
         }
         Some((output, bytes))
+    }
+
+    /// Whether anything was done to the link since this was asked last. What is stale does nothing to it.
+    pub(crate) fn was_touched(&mut self) -> bool {
+        std::mem::take(&mut self.is_touched)
     }
 
     /// All was polled that there was.
@@ -340,6 +349,11 @@ impl Default for Transcript {
 }
 
 impl Transcript {
+    /// Whether somebody looks at what comes out.
+    pub(crate) const fn is_watched(&self) -> bool {
+        !matches!(self, Transcript::Unseen)
+    }
+
     pub(crate) fn note(&mut self, seen: &impl fmt::Debug) {
         match self {
             Transcript::Kept(kept) => {

@@ -32,6 +32,12 @@ pub(crate) trait World {
 
     /// Where it is noted what comes out.
     fn transcript(&mut self) -> &mut Transcript;
+
+    /// Whether anything was done to the machine since this was asked last. What looks the same after a deed that did nothing is
+    /// the same.
+    fn was_touched(&mut self) -> bool {
+        true
+    }
 }
 
 /// What was explored.
@@ -181,22 +187,32 @@ fn judge_all<W: World>(
 fn judge<W: World>(machine: &Machine<W>, word: &Word) -> Result<u64, Violation> {
     let mut fingerprint = DefaultHasher::new();
     // What is seen at first is the same each time, since the same is played.
-    let mut first = None;
+    let mut first: Option<Sight> = None;
+    let mut untouched: Option<W> = None;
     for deed in machine.futures.iter().chain(&machine.letters) {
         let seen = judged(machine, word.letters(), *deed, || {
-            let mut world = played(machine, word.letters());
-            let first = first.get_or_insert_with(|| {
-                let mut sight = Sight::default();
-                world.look(&mut sight);
-                sight
-            });
+            let mut world = untouched
+                .take()
+                .unwrap_or_else(|| played(machine, word.letters()));
+            let first = first.get_or_insert_with(|| sight(&world));
             *world.transcript() = Transcript::Seen(Box::new(first.clone()));
+            world.was_touched();
             (deed.1)(&mut world);
-            glance(&mut world)
+            let seen = glance(&mut world);
+            if !world.was_touched() && sight(&world).digest() == first.digest() {
+                untouched = Some(world);
+            }
+            seen
         })?;
         fingerprint.write_u64(seen);
     }
     Ok(fingerprint.finish())
+}
+
+fn sight<W: World>(world: &W) -> Sight {
+    let mut sight = Sight::default();
+    world.look(&mut sight);
+    sight
 }
 
 /// A world after these letters.

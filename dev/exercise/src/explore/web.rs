@@ -22,6 +22,10 @@ impl Explored for World<'_> {
     fn transcript(&mut self) -> &mut Transcript {
         &mut self.app.transcript
     }
+
+    fn was_touched(&mut self) -> bool {
+        self.app.was_touched()
+    }
 }
 
 pub(super) fn http() -> Machine<World<'static>> {

@@ -12,7 +12,7 @@ use everlink::{
 };
 use serde_json::{Value, json};
 
-use super::rules::{Given, Rules};
+use super::rules::{Given, Rules, assert_nothing_secret};
 use super::script::{self, Op, Setup};
 use super::words::{PAYLOAD, URIS, Words};
 use crate::app::{HORIZON, POLLS, Transcript};
@@ -499,7 +499,7 @@ impl World<'_> {
         self.told = self.told.max(now);
         self.is_drained = false;
         self.server.handle_timeout(now);
-        self.rules.stepped(&self.server);
+        self.stepped();
         self.rules.told_time(self.told);
         if let Some(next) = self.server.poll_timeout() {
             let later = next.at > self.told || next.wake == Wake::Output;
@@ -577,8 +577,15 @@ impl World<'_> {
         self.told = self.told.max(self.now);
         self.is_drained = false;
         let answer = act(&mut self.server, self.now);
-        self.rules.stepped(&self.server);
+        self.stepped();
         answer
+    }
+
+    fn stepped(&self) {
+        if self.transcript.is_watched() {
+            assert_nothing_secret(&format!("{:?}", self.server));
+        }
+        self.rules.stepped(&self.server);
     }
 
     fn drain(&mut self) {
