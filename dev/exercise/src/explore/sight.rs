@@ -190,19 +190,21 @@ fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// How much of the text is a time, as times are shown.
+/// How much of the text is a time, as times are shown (`1.5s`) or told (`3 min 20 s`).
 fn time(text: &[u8]) -> Option<usize> {
     let mut len = digits(text);
     if text.get(len) == Some(&b'.') {
         len += 1 + digits(&text[len + 1..]);
     }
-    let units = ["ns", "µs", "ms", "s"];
-    let unit = units
-        .iter()
-        .find(|unit| text[len..].starts_with(unit.as_bytes()))?;
-    let next = text.get(len + unit.len());
-    let is_over = !next.is_some_and(u8::is_ascii_alphanumeric);
-    is_over.then_some(len + unit.len())
+    let units = ["ns", "µs", "ms", "s", " ms", " min", " s"];
+    let is_next = |unit: &&&str| {
+        let rest = text[len..].strip_prefix(unit.as_bytes());
+        rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphanumeric))
+    };
+    let unit = units.iter().find(is_next)?;
+    len += unit.len();
+    let rest = text[len..].strip_prefix(b" ").filter(|_| *unit == " min");
+    Some(len + rest.and_then(time).map_or(0, |seconds| 1 + seconds))
 }
 
 #[cfg(test)]
@@ -231,9 +233,10 @@ mod tests {
     #[test]
     fn times_are_left_out_and_other_numbers_are_not() {
         assert_eq!(seen(&["lived: 1.25s,"]), seen(&["lived: 340ms,"]));
+        assert_eq!(seen(&["after 340 ms: no"]), seen(&["after 3 min 20 s: no"]));
         assert_ne!(seen(&["status: 404"]), seen(&["status: 401"]));
         assert_ne!(seen(&["2025-11-25"]), seen(&["2026-07-28"]));
-        assert_ne!(seen(&["2spoons"]), seen(&["3spoons"]));
+        assert_ne!(seen(&["2 spoons"]), seen(&["3 spoons"]));
     }
 
     #[test]
