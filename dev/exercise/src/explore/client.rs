@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use everlink::protocol::ClientCapabilities;
-use everlink::{Config, FaultKind, Keepalive, Limit, List, WhenSpent};
+use everlink::{Config, FaultKind, Keepalive, Limit, List, Watch, WhenSpent};
 
 use super::Sight;
 use super::search::{Deed, Machine, World as Explored};
@@ -40,6 +40,7 @@ pub(super) fn stdio() -> Machine<World<'static>> {
 pub(super) fn small(mut config: Config) -> Config {
     let seconds = Duration::from_secs;
     config.capabilities = ClientCapabilities::default().with_roots(true);
+    config.watch = Watch::none();
     let policy = &mut config.policy;
     policy.open_timeout = seconds(40);
     policy.probe_timeout = seconds(5);
