@@ -108,7 +108,12 @@ impl Dialogue {
 
     /// Looks at what may still be said.
     pub(crate) fn look(&self, sight: &mut Sight) {
-        sight.plain((self.has_ended, self.was_initialized, self.agreed, &self.rest));
+        sight.plain((
+            self.has_ended,
+            self.was_initialized,
+            self.agreed,
+            &self.rest,
+        ));
         for (id, tally) in self.tallies.iter().filter(|(_, tally)| tally.most() > 0) {
             sight.text(format!("\"id\":{id}").as_bytes());
             sight.plain((tally.owed - tally.seen, tally.optional));
@@ -116,7 +121,11 @@ impl Dialogue {
         }
         for (id, listen) in &self.listens {
             sight.text(format!("\"id\":{id}").as_bytes());
-            sight.plain((listen.wanted.len(), listen.granted.is_some(), listen.is_ending));
+            sight.plain((
+                listen.wanted.len(),
+                listen.granted.is_some(),
+                listen.is_ending,
+            ));
         }
     }
 

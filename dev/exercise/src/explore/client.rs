@@ -133,10 +133,18 @@ const LETTERS: [Deed<World<'static>>; 21] = [
     // the server
     ("it serves", |world| world.step(&Op::Serve(0))),
     ("it replies", |world| reply(world, Reply::Good(0))),
-    ("it replies with an error", |world| reply(world, Reply::Error(0))),
-    ("it replies with a question", |world| reply(world, Reply::InputRequired(3))),
-    ("it asks", |world| say(world, Speech::Ask { id: 0, what: 0 })),
-    ("it says that the tools changed", |world| say(world, Speech::Changed(0))),
+    ("it replies with an error", |world| {
+        reply(world, Reply::Error(0))
+    }),
+    ("it replies with a question", |world| {
+        reply(world, Reply::InputRequired(3))
+    }),
+    ("it asks", |world| {
+        say(world, Speech::Ask { id: 0, what: 0 })
+    }),
+    ("it says that the tools changed", |world| {
+        say(world, Speech::Changed(0))
+    }),
     // the clock
     ("time passes until something is due", |world| {
         world.step(&Op::Nap(Nap::ToDeadline));
@@ -162,4 +170,33 @@ fn say(world: &mut World<'_>, speech: Speech) {
         speech,
         cut: 0,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use everlink::client::State;
+
+    use super::super::Bounds;
+    use super::super::search::search;
+    use super::*;
+
+    #[test]
+    fn a_rule_that_does_not_hold_is_found_by_the_shortest_word() {
+        let word = [
+            "connect",
+            "it serves",
+            "call a tool",
+            "two want another server",
+            "judge",
+        ];
+        let mut machine = stdio();
+        machine.letters.retain(|(name, _)| word.contains(name));
+        machine.letters.push(("judge", |world| {
+            let state = world.app.client.state();
+            assert_ne!(state, State::Draining, "nothing is ever given a while");
+        }));
+        let found = search(&machine, Bounds::depth(6)).unwrap_err();
+        assert_eq!(found.word, word);
+        assert!(found.what.contains("nothing is ever given"), "{found}");
+    }
 }

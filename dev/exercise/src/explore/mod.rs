@@ -22,9 +22,15 @@
 //! - so does every *future*: it is left alone for a while, it is shut down, and it meets a good peer. These are judged as well: a link
 //!   that is shut down must end within its ladder, and one that meets a good server must get ready and settle all its calls.
 //!
+//! What is left out on purpose: the numbers of ids and how far they are apart, times that have passed and do not bear on what is due, how
+//! long texts are, how often it failed beyond the budget, and what failures tell of how the life before ended.
+//!
 //! So two states are only taken for one another wrongly if they differ in something that none of the letters shows at once and none
-//! of the futures ever, but some longer word does. [`Report::differing`] counts how many of the merged words that were tried with
-//! the same random continuations turned out to differ; it must be zero.
+//! of the futures ever, but some longer word does. Some of the merged words are therefore played on, both with the same random letters,
+//! and must go on looking the same: [`Report::differing`] has those that do not.
+//!
+//! What is not explored is what the alphabets do not say: bytes cut anywhere, drivers that poll late or report late what was
+//! sent, jitter, other limits. That is for the fuzzers, which share the rules.
 
 mod client;
 mod relay;
@@ -33,7 +39,7 @@ mod server;
 mod sight;
 mod web;
 
-pub use search::{Report, Violation};
+pub use search::{Difference, Report, Violation};
 pub use sight::Sight;
 
 /// How far, and with how many hands.

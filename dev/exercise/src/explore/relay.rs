@@ -48,13 +48,20 @@ fn setup() -> &'static Setup {
 
 const FUTURES: [Deed<World<'static>>; 2] = [
     ("is left alone", World::leave_alone),
-    ("has good peers, owes nothing, is shut down and must end", World::end),
+    (
+        "has good peers, owes nothing, is shut down and must end",
+        World::end,
+    ),
 ];
 
 const LETTERS: [Deed<World<'static>>; 20] = [
     // the host
-    ("it introduces itself", |world| say(world, Speech::Introduce(0))),
-    ("it calls a tool", |world| say(world, server::call(server::MODERN))),
+    ("it introduces itself", |world| {
+        say(world, Speech::Introduce(0))
+    }),
+    ("it calls a tool", |world| {
+        say(world, server::call(server::MODERN))
+    }),
     ("it calls a tool by older terms", |world| {
         say(world, server::call(server::LEGACY));
     }),
@@ -73,8 +80,12 @@ const LETTERS: [Deed<World<'static>>; 20] = [
     ("it ends", |world| world.step(&Op::End)),
     ("it cannot be written to", |world| world.step(&Op::HostGone)),
     // the servers
-    ("a server answers the oldest", |world| world.step(&Op::Respond(0))),
-    ("a server answers the oldest with an error", |world| world.step(&Op::Fail(0))),
+    ("a server answers the oldest", |world| {
+        world.step(&Op::Respond(0))
+    }),
+    ("a server answers the oldest with an error", |world| {
+        world.step(&Op::Fail(0))
+    }),
     ("a server asks for the oldest", |world| {
         world.step(&Op::Ask { which: 0, what: 0 });
     }),
@@ -88,9 +99,13 @@ const LETTERS: [Deed<World<'static>>; 20] = [
         world.step(&Op::News { which: 0, what: 7 });
     }),
     ("the server dies", |world| world.step(&Op::Kill(0))),
-    ("the next server cannot be started", |world| world.step(&Op::OpenFails(1))),
+    ("the next server cannot be started", |world| {
+        world.step(&Op::OpenFails(1))
+    }),
     // whoever runs it
-    ("another server is wanted", |world| world.step(&Op::Operate(1))),
+    ("another server is wanted", |world| {
+        world.step(&Op::Operate(1))
+    }),
     ("shutdown", |world| world.step(&Op::Operate(0))),
     // the clock
     ("time passes until something is due", |world| {

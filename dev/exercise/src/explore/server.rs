@@ -52,14 +52,21 @@ fn setup() -> &'static Setup {
 const FUTURES: [Deed<World<'static>>; 3] = [
     ("is left alone", World::leave_alone),
     ("is shut down and must end", World::close),
-    ("has a good application and must owe nothing", World::come_to_rest),
+    (
+        "has a good application and must owe nothing",
+        World::come_to_rest,
+    ),
 ];
 
 const LETTERS: [Deed<World<'static>>; 20] = [
     // the client
-    ("it introduces itself", |world| say(world, Speech::Introduce(0))),
+    ("it introduces itself", |world| {
+        say(world, Speech::Introduce(0))
+    }),
     ("it calls a tool", |world| say(world, call(MODERN))),
-    ("it calls a tool by older terms", |world| say(world, call(LEGACY))),
+    ("it calls a tool by older terms", |world| {
+        say(world, call(LEGACY))
+    }),
     ("it watches", |world| say(world, listen())),
     ("it takes back the newest", |world| {
         let (id, manner) = (world.words.newest(), 0);
@@ -72,25 +79,37 @@ const LETTERS: [Deed<World<'static>>; 20] = [
         let (id, which, how) = (FRESH, 0, 0);
         say(world, Speech::Retry { id, which, how });
     }),
-    ("it says nothing of use", |world| say(world, Speech::Noise(10))),
+    ("it says nothing of use", |world| {
+        say(world, Speech::Noise(10))
+    }),
     ("it ends", |world| world.step(&Op::End)),
-    ("it cannot be written to", |world| world.step(&Op::WriteFailed)),
+    ("it cannot be written to", |world| {
+        world.step(&Op::WriteFailed)
+    }),
     // the application
-    ("answer the newest", |world| world.step(&Op::Respond { which: 0, how: 0 })),
+    ("answer the newest", |world| {
+        world.step(&Op::Respond { which: 0, how: 0 })
+    }),
     ("answer the oldest with an error", |world| {
         let which = world.oldest();
         world.step(&Op::Fail { which, how: 0 });
     }),
-    ("ask for the newest", |world| world.step(&Op::Ask { which: 0, what: 0 })),
+    ("ask for the newest", |world| {
+        world.step(&Op::Ask { which: 0, what: 0 })
+    }),
     ("ask for nothing", |world| world.step(&Op::AskUnbidden(0))),
     ("want input for the newest", |world| {
         world.step(&Op::RequireInput { which: 0, how: 1 });
     }),
-    ("take back the newest question", |world| world.step(&Op::Withdraw(0))),
+    ("take back the newest question", |world| {
+        world.step(&Op::Withdraw(0))
+    }),
     ("tell how far the newest is", |world| {
         world.step(&Op::Progress { which: 0, how: 1 });
     }),
-    ("publish that the tools changed", |world| world.step(&Op::Publish(0))),
+    ("publish that the tools changed", |world| {
+        world.step(&Op::Publish(0))
+    }),
     ("shutdown", |world| world.step(&Op::Shutdown)),
     // the clock
     ("time passes until something is due", |world| {

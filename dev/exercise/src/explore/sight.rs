@@ -226,7 +226,10 @@ mod tests {
         assert_ne!(seen(&["call 3"]), seen(&["ask 3"]));
         let messages = [r#"{"id":17,"mark":3}"#, r#"{"id":5,"mark":5}"#];
         assert_eq!(seen(&messages[..1]), seen(&messages[1..]));
-        let cancels = [r#"{"id":17} {"requestId":17}"#, r#"{"id":5} {"requestId":6}"#];
+        let cancels = [
+            r#"{"id":17} {"requestId":17}"#,
+            r#"{"id":5} {"requestId":6}"#,
+        ];
         assert_ne!(seen(&cancels[..1]), seen(&cancels[1..]));
     }
 

@@ -77,19 +77,27 @@ const LETTERS: [Deed<World<'static>>; 22] = [
     }),
     ("wake", |world| world.step(&Op::Wake)),
     ("shutdown", |world| world.step(&Op::Shutdown)),
-    ("there are other credentials", |world| world.step(&Op::Auth(true))),
-    ("there are no credentials", |world| world.step(&Op::Auth(false))),
+    ("there are other credentials", |world| {
+        world.step(&Op::Auth(true))
+    }),
+    ("there are no credentials", |world| {
+        world.step(&Op::Auth(false))
+    }),
     // the driver
     ("it opens", |world| world.step(&Op::Opened(Whose::Current))),
     ("nobody is there", |world| end(world, FaultKind::Refused)),
-    ("the connection breaks", |world| end(world, FaultKind::Reset)),
+    ("the connection breaks", |world| {
+        end(world, FaultKind::Reset)
+    }),
     ("a stream ends", |world| {
         let (on, faults) = (world.stream(), Vec::new());
         world.step(&Op::End { on, faults });
     }),
     // the server
     ("it serves", |world| world.step(&Op::Serve(0))),
-    ("it serves as a legacy one", |world| world.step(&Op::Serve(LEGACY))),
+    ("it serves as a legacy one", |world| {
+        world.step(&Op::Serve(LEGACY))
+    }),
     ("it replies with an error", |world| {
         reply(world, Reply::Error(0), Form::Json, 0);
     }),

@@ -109,7 +109,12 @@ impl<'s> World<'s> {
         let budget = upstream.config().policy.retry.budget;
         sight.plain(upstream.failures().min(budget + 1));
         sight.plain((upstream.era(), upstream.last_end().is_some()));
-        sight.plain(self.relay.downstream().legacy_peer().map(|peer| peer.version));
+        sight.plain(
+            self.relay
+                .downstream()
+                .legacy_peer()
+                .map(|peer| peer.version),
+        );
         for next in [
             self.relay.poll_timeout(),
             upstream.poll_timeout(),

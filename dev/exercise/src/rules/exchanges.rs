@@ -200,7 +200,11 @@ impl Exchanges {
             sight.stream(*stream);
             exchange.call.into_iter().for_each(|call| sight.call(call));
             sight.plain((exchange.status, exchange.is_json));
-            sight.plain((&exchange.session, exchange.may_have_run, exchange.said.len()));
+            sight.plain((
+                &exchange.session,
+                exchange.may_have_run,
+                exchange.said.len(),
+            ));
             exchange.wire.into_iter().for_each(|wire| sight.wire(wire));
         }
     }

@@ -21,7 +21,8 @@ impl Rules {
         for (id, call) in self.calls.iter().filter(|(_, call)| !call.done) {
             sight.call(*id);
             call.look(now, sight);
-            let here = |(epoch, _): &&(Epoch, i64)| newest.is_some_and(|(newest, _)| newest == epoch);
+            let here =
+                |(epoch, _): &&(Epoch, i64)| newest.is_some_and(|(newest, _)| newest == epoch);
             sight.plain(call.writes.iter().filter(here).count());
         }
         self.exchanges.look(sight);
@@ -41,7 +42,12 @@ impl Call {
     fn look(&self, now: Instant, sight: &mut Sight) {
         let end = self.total.map(|total| self.accepted + total);
         sight.due(now, end);
-        sight.plain((self.may_repeat, self.marked, self.writes.len(), self.repeats));
+        sight.plain((
+            self.may_repeat,
+            self.marked,
+            self.writes.len(),
+            self.repeats,
+        ));
         if let Some((_, wire)) = self.writes.last() {
             sight.wire(*wire);
         }

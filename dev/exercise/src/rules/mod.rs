@@ -320,8 +320,12 @@ impl Rules {
                     false => Heard::Words,
                 }
             }
-            Input::Bytes { stream, .. } if self.exchanges.is_good(*stream) && is_heard => Heard::Words,
-            Input::End { stream, faults } if self.exchanges.is_good(*stream) && faults.is_empty() => {
+            Input::Bytes { stream, .. } if self.exchanges.is_good(*stream) && is_heard => {
+                Heard::Words
+            }
+            Input::End { stream, faults }
+                if self.exchanges.is_good(*stream) && faults.is_empty() =>
+            {
                 Heard::Reply
             }
             Input::Stderr { .. } if http.is_none() => Heard::Signs,
@@ -387,7 +391,11 @@ impl Rules {
         let is_said = matches!(heard, Heard::Reply | Heard::Words);
         if is_said && before.state == State::Ready && !is_bounded {
             assert_eq!(client.state(), State::Ready, "(11) words are a death");
-            assert_eq!(client.failures(), before.failures, "(11) words cost an attempt");
+            assert_eq!(
+                client.failures(),
+                before.failures,
+                "(11) words cost an attempt"
+            );
         }
     }
 
@@ -793,7 +801,11 @@ impl Rules {
         let keepalive = keepalive.expect("(12) nobody watches over it");
         let heard = self.heard_at(epoch);
         let silence = keepalive.timeout.saturating_mul(keepalive.misses.max(1));
-        assert!(now >= heard + silence, "(12) heard {:?} ago", now.since(heard));
+        assert!(
+            now >= heard + silence,
+            "(12) heard {:?} ago",
+            now.since(heard)
+        );
         for (id, call) in self.calls.iter().filter(|(_, call)| !call.done) {
             self.assert_idle(*id, call, epoch);
         }
@@ -879,7 +891,10 @@ impl Rules {
                     }
                     let is_kept = self.config.limits.stderr_tail > 0;
                     let is_quoted = !ended.stderr.is_empty() || !life.has_last_words;
-                    assert!(is_quoted || !is_kept || self.steps > 1, "(14) its last words: {text}");
+                    assert!(
+                        is_quoted || !is_kept || self.steps > 1,
+                        "(14) its last words: {text}"
+                    );
                 }
             }
             Outcome::Reply(payload) => {
@@ -953,9 +968,17 @@ impl Rules {
 /// A text tells the whole story of how a life ended.
 fn assert_speaks(ended: &Ended, text: &str) {
     let exit = ended.exit.map_or(String::new(), |exit| exit.to_string());
-    let parts = [&*ended.cause.to_string(), &*ended.epoch.to_string(), &exit, &ended.stderr];
+    let parts = [
+        &*ended.cause.to_string(),
+        &*ended.epoch.to_string(),
+        &exit,
+        &ended.stderr,
+    ];
     let is_told = parts.iter().all(|part| text.contains(part));
-    assert!(is_told && ended.exit.is_none() == exit.is_empty(), "(14) {text}");
+    assert!(
+        is_told && ended.exit.is_none() == exit.is_empty(),
+        "(14) {text}"
+    );
     for fault in &ended.faults {
         assert!(text.contains(&fault.to_string()), "(14) {text}");
     }

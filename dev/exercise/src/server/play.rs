@@ -91,7 +91,10 @@ impl<'s> World<'s> {
         let next = self.server.poll_timeout();
         sight.due(self.now, next.map(|next| next.at));
         sight.since(self.now, Some(self.told), Duration::MAX);
-        sight.plain((self.server.wants_input(StreamId::DUPLEX), self.server.has_room()));
+        sight.plain((
+            self.server.wants_input(StreamId::DUPLEX),
+            self.server.has_room(),
+        ));
         sight.plain(self.server.legacy_peer().map(|peer| peer.version));
         self.rules.look(self.now, sight);
         self.words.look(sight);

@@ -93,7 +93,12 @@ impl Site {
         for (stream, asked) in &self.open {
             sight.stream(*stream);
             let verb = [Verb::Delete, Verb::Get, Verb::Post].map(|verb| verb == asked.verb);
-            sight.plain((verb, asked.is_responded, asked.is_stream, asked.is_in_session));
+            sight.plain((
+                verb,
+                asked.is_responded,
+                asked.is_stream,
+                asked.is_in_session,
+            ));
             if let Some(request) = &asked.request {
                 sight.wire(request.wire);
                 sight.plain(request.method());
@@ -184,7 +189,10 @@ impl Site {
         };
         if is_first && taste & 128 == 0 {
             self.sessions += 1;
-            fields.push("Mcp-Session-Id", format!("s-{}-{PAYLOAD}", self.sessions % 3));
+            fields.push(
+                "Mcp-Session-Id",
+                format!("s-{}-{PAYLOAD}", self.sessions % 3),
+            );
         }
         let (status, mut body) = match form {
             Form::Error(which) => (status(which, &mut fields), text.into_bytes()),

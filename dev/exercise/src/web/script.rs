@@ -6,8 +6,8 @@ use everlink::http::Url;
 use everlink::{Binding, FaultKind, Http, List};
 
 use crate::rules::ORIGIN;
-use crate::server::PAYLOAD;
 use crate::script::{Nap, OPS, Reply, Setup, Speech, Tape, Whose, faults};
+use crate::server::PAYLOAD;
 
 /// The first bytes of a tape as a setup.
 #[must_use]
