@@ -371,14 +371,17 @@ impl Transcript {
     /// What a client puts out. How the life before ended, which every failure tells, is not seen.
     pub(crate) fn output(&mut self, output: &Output<Event>) {
         match (self, output) {
-            (Transcript::Seen(sight), Output::Event(Event::Done { call, outcome })) => {
-                if let Outcome::Failed(failure) = outcome {
-                    let told = (call, &failure.method, &failure.kind, failure.delivery);
-                    sight.shown(&told);
-                    sight.plain(failure.ended.is_some());
-                    return;
-                }
-                assert_nothing_secret(sight.shown(output));
+            (
+                Transcript::Seen(sight),
+                Output::Event(Event::Done {
+                    call,
+                    outcome: Outcome::Failed(failure),
+                }),
+            ) => {
+                assert_nothing_secret(&format!("{output:?}"));
+                let told = (call, &failure.method, &failure.kind, failure.delivery);
+                sight.shown(&told);
+                sight.plain(failure.ended.is_some());
             }
             (transcript, output) => transcript.note(output),
         }

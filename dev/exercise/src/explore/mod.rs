@@ -82,8 +82,8 @@ impl Bounds {
 pub const MACHINES: [(&str, usize); 4] = [
     ("client", 8),
     ("client-http", 8),
-    ("server", 8),
-    ("relay", 8),
+    ("server", 7),
+    ("relay", 6),
 ];
 
 /// Explores one of the [`MACHINES`].
