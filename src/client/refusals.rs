@@ -41,10 +41,10 @@ impl Client {
                 self.stream_failed(exchange);
             }
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
-                let why = format!("status {status}");
-                self.no_stream_for(exchange.purpose, &why);
                 // It may have no such stream; or it knows the session no more, which only another message can tell.
-                if exchange.is_in_session && status == 404 {
+                let is_doubtful = exchange.is_in_session && status == 404;
+                self.stream_turned_down(exchange, &format!("status {status}"));
+                if is_doubtful {
                     self.probe_now();
                 }
             }
@@ -107,7 +107,7 @@ impl Client {
             }
             Purpose::Request(wire) => self.refused_request(wire, status, None),
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
-                self.no_stream_for(exchange.purpose, "it is elsewhere");
+                self.stream_turned_down(exchange, "it is elsewhere");
             }
             Purpose::Farewell(..) => self.bury_if_gone(),
             Purpose::Message | Purpose::Spent => {}

@@ -143,6 +143,8 @@ pub(in crate::client) struct Thread {
     /// It was good for something, be it that it said where it can be resumed or that it lasted: it is asked for ever less often, and
     /// not given up.
     pub(in crate::client) is_worth_it: bool,
+    /// It was there once.
+    pub(in crate::client) was_had: bool,
     /// How often it was refused for want of credentials.
     pub(in crate::client) refusals: u32,
 }
