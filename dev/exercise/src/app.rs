@@ -1,20 +1,22 @@
 //! The application of a client, its clock and its decoys, whatever carries the bytes: what a script can do that is no input.
 //! Judges nothing but what needs two looks.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use everlink::client::{CallOptions, Event, State};
+use everlink::client::{CallOptions, Event, Outcome, State};
 use everlink::wire::ErrorObject;
 use everlink::{
     AskId, CallId, Client, Config, Epoch, Fault, FaultKind, Input, Instant, Limit, List, Output,
-    Payload, Wake, WhenSpent,
+    Payload, StreamId, Wake, WhenSpent,
 };
 
-use crate::rules::{Before, Rules};
+use crate::explore::Sight;
+use crate::rules::{Before, Rules, is_alive};
 use crate::script::{self, Nap, Whose};
+use crate::server::{PAYLOAD, assert_nothing_secret};
 
 /// No single step may give more than this to do.
 pub(crate) const POLLS: usize = 20_000;
@@ -33,6 +35,10 @@ pub(crate) struct App {
     calls: Vec<CallId>,
     asks: Vec<AskId>,
     marks: u64,
+    /// What outputs are polled into.
+    buf: Vec<u8>,
+    /// Something was done to the link.
+    is_touched: bool,
 }
 
 impl App {
@@ -46,11 +52,14 @@ impl App {
             calls: Vec::new(),
             asks: Vec::new(),
             marks: 0,
+            buf: Vec::new(),
+            is_touched: false,
         }
     }
 
     /// Does something to the link and looks what it did.
     pub(crate) fn step<T>(&mut self, act: impl FnOnce(&mut Client, Instant) -> T) -> T {
+        self.is_touched = true;
         let before = Before::of(&self.client);
         self.told = self.told.max(self.now);
         let answer = act(&mut self.client, self.now);
@@ -60,19 +69,27 @@ impl App {
 
     /// The next output, with the bytes that belong to it.
     pub(crate) fn poll(&mut self) -> Option<(Output<Event>, Vec<u8>)> {
-        let mut buf = b"before".to_vec();
-        let output = self.client.poll_output(&mut buf)?;
-        let bytes = buf
-            .strip_prefix(b"before")
-            .expect("a buffer is appended to");
-        self.transcript.note(&output);
-        self.transcript.bytes(bytes);
-        self.rules.output(&output, bytes, &self.client, self.told);
+        let before = b"before";
+        let mut buf = std::mem::take(&mut self.buf);
+        buf.clear();
+        buf.extend_from_slice(before);
+        let output = self.client.poll_output(&mut buf);
+        let bytes = buf.strip_prefix(before);
+        let bytes = bytes.expect("a buffer is appended to").to_vec();
+        self.buf = buf;
+        let output = output?;
+        self.transcript.output(&output);
+        self.transcript.bytes(&bytes);
+        self.rules.output(&output, &bytes, &self.client, self.told);
         if let Output::Event(Event::Ask(ask)) = &output {
             self.asks.push(ask.ask);
         }
-        let bytes = bytes.to_vec();
         Some((output, bytes))
+    }
+
+    /// Whether anything was done to the link since this was asked last. What is stale does nothing to it.
+    pub(crate) fn was_touched(&mut self) -> bool {
+        std::mem::take(&mut self.is_touched)
     }
 
     /// All was polled that there was.
@@ -90,6 +107,7 @@ impl App {
         let mut before = self.client.stats();
         before.stale_inputs += 1;
         let looked = (format!("{:?}", self.client), self.client.poll_timeout());
+        assert_nothing_secret(&looked.0);
         self.client.handle(self.told, epoch, input);
         let looks = (format!("{:?}", self.client), self.client.poll_timeout());
         assert_eq!(looks, looked, "(3) a stale input was heard");
@@ -114,7 +132,25 @@ impl App {
         assert_eq!(self.client.state(), State::Closed);
         let mut stats = self.client.stats();
         stats.stale_inputs = 0;
-        self.transcript.note(&stats);
+        self.transcript.counted(&stats);
+    }
+
+    /// Looks at all that can be seen without doing anything.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        assert_nothing_secret(sight.shown(&self.client));
+        let budget = self.client.config().policy.retry.budget;
+        sight.plain(self.client.failures().min(budget + 1));
+        let next = self.client.poll_timeout();
+        sight.due(self.now, next.map(|next| next.at));
+        sight.since(self.now, Some(self.told), Duration::MAX);
+        let version = self.client.session().map(|session| session.version);
+        sight.plain((self.client.era(), version, self.client.last_end().is_some()));
+        sight.plain(self.client.wants_input(StreamId::DUPLEX));
+        for list in List::ALL {
+            sight.plain(self.client.held(list).is_some());
+            sight.plain(self.client.is_fresh(self.now, list));
+        }
+        self.rules.look(self.now, sight);
     }
 
     pub(crate) fn epoch(&self, whose: Whose) -> Option<Epoch> {
@@ -146,8 +182,14 @@ impl App {
         let mark = self.marks;
         self.marks += 1;
         let (text, marked) = match params % 9 {
-            0 | 1 => (format!(r#"{{"mark":{mark},"name":"tool"}}"#), true),
-            2 => (format!(r#"{{"_meta":{{"mark":{mark}}}}}"#), true),
+            0 | 1 => (
+                format!(r#"{{"mark":{mark},"name":"tool","pad":"{PAYLOAD}"}}"#),
+                true,
+            ),
+            2 => (
+                format!(r#"{{"_meta":{{"mark":{mark}}},"pad":"{PAYLOAD}"}}"#),
+                true,
+            ),
             3 => (
                 format!("{{\r\n\"mark\":{mark},\n\"name\":\"a\\nb\"}}"),
                 true,
@@ -188,13 +230,37 @@ impl App {
         }
         let ask = self.asks[usize::from(which) % self.asks.len()];
         let answer = match how % 5 {
-            0 | 1 => Ok("{\"roots\":\n[]}".parse::<Payload>().expect("JSON")),
+            0 | 1 => {
+                let answer = format!("{{\"roots\":\n[],\"pad\":\"{PAYLOAD}\"}}");
+                Ok(answer.parse::<Payload>().expect("JSON"))
+            }
             2 => Ok("{}".parse().expect("JSON")),
             3 => Ok("[]".parse().expect("JSON")),
             _ => Err(ErrorObject::new(-1, "no\nway")),
         };
         let given = self.step(|client, now| client.answer(now, ask, answer));
         self.transcript.note(&given);
+    }
+
+    /// Answers every question that was ever asked, as it should be.
+    pub(crate) fn answer_all(&mut self) {
+        for which in 0..self.asks.len() {
+            self.answer(u8::try_from(which).expect("few questions"), 0);
+        }
+    }
+
+    /// The newest question, as a script names it.
+    pub(crate) fn newest_ask(&self) -> u8 {
+        u8::try_from(self.asks.len().saturating_sub(1)).expect("few questions")
+    }
+
+    /// Takes back the oldest call that has no outcome yet.
+    pub(crate) fn cancel_oldest(&mut self) {
+        let mut calls = self.calls.iter();
+        if let Some(call) = calls.find(|call| self.rules.is_awaited(**call)).copied() {
+            let cancelled = self.step(|client, now| client.cancel(now, call, None));
+            self.transcript.note(&cancelled);
+        }
     }
 
     pub(crate) fn list(&mut self, list: List, options: u8) {
@@ -215,12 +281,16 @@ impl App {
     }
 
     pub(crate) fn reconnect(&mut self, whose: Whose) {
-        if let Some(seen) = self.epoch(whose) {
-            if seen == self.client.epoch() {
-                self.rules.reconnect_asked(seen);
-            }
-            self.step(|client, now| client.reconnect(now, seen, "a whim"));
-        }
+        let Some(seen) = self.epoch(whose) else {
+            return;
+        };
+        let is_here = seen == self.client.epoch() && is_alive(self.client.state());
+        let is_first = is_here && self.rules.reconnect_asked(seen);
+        let stands = |client: &Client| (client.state(), client.epoch(), client.failures());
+        let before = stands(&self.client);
+        self.step(|client, now| client.reconnect(now, seen, "a whim"));
+        let is_same = stands(&self.client) == before;
+        assert!(is_first || is_same, "(6) {seen} is replaced again");
     }
 
     pub(crate) fn shutdown(&mut self) {
@@ -261,41 +331,89 @@ impl App {
     }
 }
 
-/// All that came out, as hashes.
-#[derive(Debug, Default)]
-pub(crate) struct Transcript(Vec<u64>);
+/// All that came out.
+#[derive(Debug)]
+pub(crate) enum Transcript {
+    /// As hashes, one by one.
+    Kept(Vec<u64>),
+    /// As somebody sees it who does not mind what ids are called and what time it is.
+    Seen(Box<Sight>),
+    /// Nobody looks.
+    Unseen,
+}
+
+impl Default for Transcript {
+    fn default() -> Transcript {
+        Transcript::Kept(Vec::new())
+    }
+}
 
 impl Transcript {
+    /// Whether somebody looks at what comes out.
+    pub(crate) const fn is_watched(&self) -> bool {
+        !matches!(self, Transcript::Unseen)
+    }
+
     pub(crate) fn note(&mut self, seen: &impl fmt::Debug) {
-        let mut text = HashedText(DefaultHasher::new());
-        let written = write!(text, "{seen:?}");
-        written.expect("a hasher takes everything");
-        self.0.push(text.0.finish());
+        match self {
+            Transcript::Kept(kept) => {
+                let text = format!("{seen:?}");
+                assert_nothing_secret(&text);
+                let mut hasher = DefaultHasher::new();
+                hasher.write(text.as_bytes());
+                kept.push(hasher.finish());
+            }
+            Transcript::Seen(sight) => assert_nothing_secret(sight.shown(seen)),
+            Transcript::Unseen => {}
+        }
+    }
+
+    /// What a client puts out. How the life before ended, which every failure tells, is not seen.
+    pub(crate) fn output(&mut self, output: &Output<Event>) {
+        match (self, output) {
+            (
+                Transcript::Seen(sight),
+                Output::Event(Event::Done {
+                    call,
+                    outcome: Outcome::Failed(failure),
+                }),
+            ) => {
+                assert_nothing_secret(&format!("{output:?}"));
+                let told = (call, &failure.method, &failure.kind, failure.delivery);
+                sight.shown(&told);
+                sight.plain(failure.ended.is_some());
+            }
+            (transcript, output) => transcript.note(output),
+        }
+    }
+
+    /// What was counted, which depends on all that ever was.
+    pub(crate) fn counted(&mut self, stats: &impl fmt::Debug) {
+        if let Transcript::Kept(_) = self {
+            self.note(stats);
+        }
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.0.push(bytes.iter().fold(0, |sum, byte| {
-            u64::from(*byte).wrapping_add(sum.rotate_left(9))
-        }));
+        match self {
+            Transcript::Kept(kept) => kept.push(bytes.iter().fold(0, |sum, byte| {
+                u64::from(*byte).wrapping_add(sum.rotate_left(9))
+            })),
+            Transcript::Seen(sight) => sight.text(bytes),
+            Transcript::Unseen => {}
+        }
     }
 
     /// The same inputs gave the same outputs.
     pub(crate) fn assert_same(&self, other: &Transcript) {
-        let both = self.0.iter().zip(&other.0);
+        let (Transcript::Kept(one), Transcript::Kept(other)) = (self, other) else {
+            panic!("nothing was kept");
+        };
+        let both = one.iter().zip(other);
         let same = both.take_while(|(one, other)| one == other).count();
-        let lens = (self.0.len(), other.0.len());
+        let lens = (one.len(), other.len());
         assert_eq!(lens.0, lens.1, "(3, 10) they differ from output {same} on");
         assert_eq!(same, lens.0, "(3, 10) they differ at output {same}");
-    }
-}
-
-/// A text of which only the hash is kept.
-struct HashedText(DefaultHasher);
-
-impl fmt::Write for HashedText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
     }
 }
 

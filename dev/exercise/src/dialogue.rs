@@ -9,6 +9,7 @@ use everlink::wire::{self, Id, Inbound, Line, LineReader, Message};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::explore::Sight;
 use crate::json::Members;
 
 #[derive(Debug)]
@@ -103,6 +104,29 @@ impl Dialogue {
 
     pub(crate) fn listens(&self) -> usize {
         self.listens.len()
+    }
+
+    /// Looks at what may still be said.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        sight.plain((
+            self.has_ended,
+            self.was_initialized,
+            self.agreed,
+            &self.rest,
+        ));
+        for (id, tally) in self.tallies.iter().filter(|(_, tally)| tally.most() > 0) {
+            sight.text(format!("\"id\":{id}").as_bytes());
+            sight.plain((tally.owed - tally.seen, tally.optional));
+            sight.plain(self.handshakes.get(id));
+        }
+        for (id, listen) in &self.listens {
+            sight.text(format!("\"id\":{id}").as_bytes());
+            sight.plain((
+                listen.wanted.len(),
+                listen.granted.is_some(),
+                listen.is_ending,
+            ));
+        }
     }
 
     /// What is still owed to the client, but the ends of watches.

@@ -28,6 +28,7 @@
 mod app;
 pub mod both;
 mod dialogue;
+pub mod explore;
 mod json;
 mod line;
 mod message;

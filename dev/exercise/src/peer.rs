@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::explore::Sight;
 use crate::script::{Reply, Speech};
+use crate::server::PAYLOAD;
 
 /// A request that the server of this life has received and not answered.
 #[derive(Clone, Debug)]
@@ -52,6 +54,22 @@ impl Peer {
         self.open
             .iter()
             .any(|request| !self.watches.contains(&request.wire))
+    }
+
+    /// Looks at what it has before it.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        for request in &self.open {
+            sight.wire(request.wire);
+            sight.plain(&request.method);
+        }
+        self.watches.iter().for_each(|wire| sight.wire(*wire));
+    }
+
+    /// The place of the oldest request that is no watch; if there is none, of the first.
+    pub(crate) fn oldest(&self) -> u8 {
+        let mut open = self.open.iter();
+        let oldest = open.position(|request| !self.watches.contains(&request.wire));
+        u8::try_from(oldest.unwrap_or_default()).expect("few requests")
     }
 
     /// Good answers to everything.
@@ -146,7 +164,7 @@ impl Peer {
                 let level = ["debug", "info", "emergency", "loud"][usize::from(level % 4)];
                 note(
                     "notifications/message",
-                    json!({"level": level, "data": "words"}),
+                    json!({"level": level, "data": PAYLOAD}),
                 )
             }
             Speech::Nameless => {
@@ -211,7 +229,8 @@ pub(crate) fn answer(request: &Request, how: Reply) -> Value {
                 1 => json!(["2025-06-18"]),
                 _ => json!(null),
             };
-            let error = json!({"code": code, "message": "no", "data": {"supported": supported}});
+            let data = json!({"supported": supported, "pad": PAYLOAD});
+            let error = json!({"code": code, "message": "no", "data": data});
             json!({"jsonrpc": "2.0", "id": wire, "error": error})
         }
         Reply::Good(taste) => good(taste),
@@ -293,11 +312,12 @@ fn good_result(request: &Request, taste: u8) -> Value {
         _ => json!({"isError": true}),
     };
     result["echo"] = json!(request.wire);
+    result["pad"] = json!(PAYLOAD);
     result
 }
 
 fn question(what: u8) -> (&'static str, Value) {
-    match what % 8 {
+    let (method, mut params) = match what % 8 {
         0 | 1 => ("roots/list", json!({})),
         2 => (
             "sampling/createMessage",
@@ -314,7 +334,9 @@ fn question(what: u8) -> (&'static str, Value) {
         5 => ("ping", json!({})),
         6 => ("sampling/createMessage", json!({"tools": []})),
         _ => ("unheard/of", json!({})),
-    }
+    };
+    params["pad"] = json!(PAYLOAD);
+    (method, params)
 }
 
 fn pick<T>(from: &[T], which: u8) -> Option<&T> {

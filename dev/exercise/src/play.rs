@@ -5,9 +5,13 @@ use everlink::{Client, ExitStatus, Input, Output, StreamId};
 use serde_json::Value;
 
 use crate::app::{App, POLLS, Transcript, with_details};
+use crate::explore::Sight;
 use crate::peer::Peer;
 use crate::rules::is_alive;
 use crate::script::{Nap, Op, Setup, Whose};
+
+/// As many steps with a good server make every link well.
+pub(crate) const WELL_AFTER: usize = 40;
 
 /// Plays a script to its end, checks every rule on the way, and lets the link close.
 ///
@@ -22,15 +26,15 @@ pub fn run(setup: &Setup, ops: &[Op]) {
     played.assert_same(&again);
 }
 
-struct World<'s> {
+pub(crate) struct World<'s> {
     setup: &'s Setup,
-    app: App,
-    peer: Peer,
+    pub(crate) app: App,
+    pub(crate) peer: Peer,
     delivers_stale: bool,
 }
 
 impl<'s> World<'s> {
-    fn new(setup: &'s Setup, delivers_stale: bool) -> World<'s> {
+    pub(crate) fn new(setup: &'s Setup, delivers_stale: bool) -> World<'s> {
         World {
             setup,
             app: App::new(&setup.config),
@@ -41,10 +45,7 @@ impl<'s> World<'s> {
 
     fn play(mut self, ops: &[Op]) -> Transcript {
         for op in ops {
-            self.act(op);
-            if !self.setup.lazy {
-                self.drain();
-            }
+            self.step(op);
         }
         self.drain();
         self.leave_alone();
@@ -52,8 +53,21 @@ impl<'s> World<'s> {
         self.app.transcript
     }
 
+    pub(crate) fn step(&mut self, op: &Op) {
+        self.act(op);
+        if !self.setup.lazy {
+            self.drain();
+        }
+    }
+
+    /// Looks at all that can be seen without doing anything.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        self.app.look(sight);
+        self.peer.look(sight);
+    }
+
     /// A link that is left alone does not spin.
-    fn leave_alone(&mut self) {
+    pub(crate) fn leave_alone(&mut self) {
         for _ in 0..8 {
             self.nap(Nap::ToDeadline);
             self.drain();
@@ -61,7 +75,7 @@ impl<'s> World<'s> {
     }
 
     /// A link that is shut down ends, whatever its transport does, and then it is over.
-    fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.app.shutdown();
         self.drain();
         for _ in 0..8 {
@@ -80,6 +94,32 @@ impl<'s> World<'s> {
         );
         self.input(Whose::Current, Input::Opened);
         self.app.assert_over();
+    }
+
+    /// With a good server and an application that answers, a link gets ready and settles all its calls, unless it is shut down.
+    pub(crate) fn get_well(&mut self) {
+        for _ in 0..WELL_AFTER {
+            let state = self.app.client.state();
+            match state {
+                State::Idle | State::Parked => self.app.step(Client::connect),
+                State::Closing => {
+                    self.input(Whose::Current, Input::end(Vec::new()));
+                    self.input(Whose::Current, Input::exited(ExitStatus::Code(0)));
+                }
+                _ => self.serve(0),
+            }
+            self.drain();
+            self.app.answer_all();
+            self.drain();
+            let is_ready = self.app.client.state() == State::Ready;
+            if is_ready && self.app.rules.is_settled() || self.app.rules.is_closed() {
+                return;
+            }
+            if self.app.client.state() == state {
+                self.nap(Nap::ToDeadline);
+            }
+        }
+        panic!("it does not get well: {:?}", self.app.client);
     }
 
     /// Without a limit to its grace, a link waits for the end of its transport as long as that takes.
@@ -200,7 +240,7 @@ impl<'s> World<'s> {
         }
     }
 
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.poll(POLLS);
         self.app.drained();
     }

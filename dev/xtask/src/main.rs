@@ -63,6 +63,12 @@ const COMMANDS: &[Command] = &[
         run: |_| picture::run(),
     },
     Command {
+        name: "explore",
+        arguments: "[--depth N] [MACHINE...]",
+        about: "play all that can happen to each machine, in all orders, and check every rule",
+        run: |words| step::cargo(&exploration(words)).map(drop),
+    },
+    Command {
         name: "hosts",
         arguments: "[NAME...] [--seconds N]",
         about: "put the program between real hosts and real servers, which are downloaded",
@@ -99,6 +105,11 @@ const COMMANDS: &[Command] = &[
         run: |_| test::run(),
     },
 ];
+
+fn exploration(words: &[String]) -> String {
+    let words = words.join(" ");
+    format!("run --release --package exercise --example explore -- {words}")
+}
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();

@@ -9,6 +9,7 @@ use everlink::{AskId, RequestId};
 use serde_json::Value;
 
 use crate::dialogue::{Dialogue, Said, id};
+use crate::explore::Sight;
 
 /// The accounts of both sides of a relay.
 #[derive(Debug)]
@@ -50,6 +51,17 @@ impl Ledger {
             asks: BTreeMap::new(),
             handshakes: (0, 0),
         }
+    }
+
+    /// Looks at what is not over yet.
+    pub(super) fn look(&self, sight: &mut Sight) {
+        for request in &self.open {
+            sight.request(*request);
+            sight.plain(self.mark_of(*request).is_some());
+        }
+        self.asks.keys().for_each(|ask| sight.ask(*ask));
+        sight.plain(self.handshakes.0 - self.handshakes.1);
+        self.dialogue.look(sight);
     }
 
     pub(super) fn dialogue(&self) -> &Dialogue {

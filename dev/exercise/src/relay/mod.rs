@@ -11,5 +11,6 @@ mod ledger;
 mod play;
 mod script;
 
+pub(crate) use play::World;
 pub use play::run;
 pub use script::{Op, Setup};

@@ -1,6 +1,6 @@
 //! A host, servers that live and die, and the driver between them, that do what the script says. Judges nothing but the deadlines.
 
-use everlink::protocol::LogLevel;
+use everlink::protocol::{LogLevel, Version};
 use everlink::relay::{Event, Side};
 use everlink::server::{self, InputRequired, Progress};
 use everlink::{
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::ledger::Ledger;
 use super::script::{Op, Setup};
-use crate::app::HORIZON;
+use crate::app::{HORIZON, Transcript};
+use crate::explore::Sight;
 use crate::script::Nap;
 use crate::server::{Words, assert_nothing_secret, offer, question};
 
@@ -24,33 +25,18 @@ const STEPS: usize = 1_000_000;
 ///
 /// When a rule is broken.
 pub fn run(setup: &Setup, ops: &[Op]) {
-    let mut world = World {
-        setup,
-        relay: Relay::new(setup.config.clone()),
-        ledger: Ledger::new(&setup.config.downstream),
-        words: Words::default(),
-        now: Instant::ZERO,
-        life: None,
-        to_relay: Vec::new(),
-        to_server: Vec::new(),
-        refusals: 0,
-        is_stalled: false,
-        unread: 0,
-        host: Host::Here,
-        is_lossy: false,
-        marks: 0,
-    };
+    let mut world = World::new(setup);
     for op in ops {
         world.act(op);
     }
     world.end();
 }
 
-struct World<'s> {
+pub(crate) struct World<'s> {
     setup: &'s Setup,
     relay: Relay,
     ledger: Ledger,
-    words: Words,
+    pub(crate) words: Words,
     now: Instant,
     life: Option<Life>,
     /// What the server behind wrote and the relay has not read yet, and the other way round.
@@ -65,6 +51,9 @@ struct World<'s> {
     /// What the host was to be told may have been lost.
     is_lossy: bool,
     marks: u64,
+    pub(crate) transcript: Transcript,
+    /// The terms of the host that was told of last.
+    met: Option<Version>,
 }
 
 /// A server behind, between its Open and its Release.
@@ -76,7 +65,7 @@ struct Life {
     is_end_told: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Host {
     Here,
     /// It was let go.
@@ -85,7 +74,73 @@ enum Host {
     Closed,
 }
 
-impl World<'_> {
+impl<'s> World<'s> {
+    pub(crate) fn new(setup: &'s Setup) -> World<'s> {
+        World {
+            setup,
+            relay: Relay::new(setup.config.clone()),
+            ledger: Ledger::new(&setup.config.downstream),
+            words: Words::default(),
+            now: Instant::ZERO,
+            life: None,
+            to_relay: Vec::new(),
+            to_server: Vec::new(),
+            refusals: 0,
+            is_stalled: false,
+            unread: 0,
+            host: Host::Here,
+            is_lossy: false,
+            marks: 0,
+            transcript: Transcript::default(),
+            met: None,
+        }
+    }
+
+    /// Does what is to happen, until nothing moves any more.
+    pub(crate) fn step(&mut self, op: &Op) {
+        self.act(op);
+        self.settle();
+    }
+
+    /// Looks at all that can be seen without doing anything.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        assert_nothing_secret(sight.shown(&self.relay));
+        let upstream = self.relay.upstream();
+        let budget = upstream.config().policy.retry.budget;
+        sight.plain(upstream.failures().min(budget + 1));
+        sight.plain((upstream.era(), upstream.last_end().is_some()));
+        sight.plain(
+            self.relay
+                .downstream()
+                .legacy_peer()
+                .map(|peer| peer.version),
+        );
+        for next in [
+            self.relay.poll_timeout(),
+            upstream.poll_timeout(),
+            self.relay.downstream().poll_timeout(),
+        ] {
+            sight.due(self.now, next.map(|next| next.at));
+        }
+        if let Some(life) = &self.life {
+            sight.epoch(life.epoch);
+            sight.plain((life.is_input_closed, life.is_end_told));
+            sight.shown(&life.server);
+        }
+        sight.plain((self.refusals, self.is_stalled, self.is_lossy));
+        sight.plain((self.unread, self.host as u8, self.met));
+        self.ledger.look(sight);
+        self.words.look(sight);
+    }
+
+    /// A relay that is left alone does not spin.
+    pub(crate) fn leave_alone(&mut self) {
+        for _ in 0..8 {
+            self.nap(Nap::ToDeadline);
+            self.settle();
+        }
+    }
+
     fn act(&mut self, op: &Op) {
         match op {
             Op::Ask { which, what } => self.ask(*which, *what),
@@ -146,11 +201,13 @@ impl World<'_> {
             }
             Op::Step(steps) => {
                 for _ in 0..*steps {
-                    self.step();
+                    self.moves();
                 }
             }
         }
-        assert_nothing_secret(&format!("{:?}", self.relay));
+        if self.transcript.is_watched() {
+            assert_nothing_secret(&format!("{:?}", self.relay));
+        }
     }
 
     fn is_serving(&self) -> bool {
@@ -303,9 +360,9 @@ impl World<'_> {
 
 /// The driver.
 impl World<'_> {
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let mut steps = STEPS;
-        while self.step() {
+        while self.moves() {
             steps -= 1;
             assert!(steps > 0, "the relay spins");
         }
@@ -317,7 +374,7 @@ impl World<'_> {
     }
 
     /// Whether anything moved.
-    fn step(&mut self) -> bool {
+    fn moves(&mut self) -> bool {
         self.host_reads();
         let relayed = self.poll_relay();
         let served = self.poll_server();
@@ -330,7 +387,8 @@ impl World<'_> {
         let Some((side, output)) = self.relay.poll_output(&mut buf) else {
             return false;
         };
-        assert_nothing_secret(&format!("{output:?}"));
+        self.transcript.note(&output);
+        self.transcript.bytes(&buf);
         match (side, output) {
             (_, Output::Event(event)) => self.event(&event),
             (Side::Downstream, Output::Write { len, .. }) => {
@@ -355,6 +413,9 @@ impl World<'_> {
             self.host != Host::Closed || !matches!(event, Event::Downstream(_)),
             "{event:?} after the end"
         );
+        if let Event::Downstream(server::Event::Met(peer)) = event {
+            self.met = Some(peer.version);
+        }
         if let Event::Downstream(server::Event::Closed { .. }) = event {
             assert!(self.host == Host::Released, "closed without a release");
             self.host = Host::Closed;
@@ -491,7 +552,7 @@ impl World<'_> {
     }
 
     /// The host reads all that there is and has all its answers; then the relay is shut down, and ends.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.is_stalled = false;
         self.refusals = 0;
         self.settle();

@@ -23,6 +23,16 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// All bytes are read at once.
+    #[must_use]
+    pub const fn prompt(config: Config, servers: Vec<server::Config>) -> Setup {
+        Setup {
+            config,
+            servers,
+            piece: 1 << 20,
+        }
+    }
+
     /// The first bytes of a tape as a setup.
     #[must_use]
     pub fn read(tape: &mut Tape<'_>) -> Setup {

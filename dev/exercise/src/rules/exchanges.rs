@@ -7,6 +7,8 @@ use everlink::http::{Fields, RequestHead, Verb};
 use everlink::{CallId, Epoch, Fault, FaultKind, Input, StreamId};
 use serde_json::Value;
 
+use crate::explore::Sight;
+
 /// Where the server of every script is.
 pub(crate) const ORIGIN: &str = "https://mcp.example/";
 
@@ -192,10 +194,31 @@ impl Exchanges {
 
 /// What is known of them.
 impl Exchanges {
+    /// Looks at those that go on.
+    pub(super) fn look(&self, sight: &mut Sight) {
+        for (stream, exchange) in self.all.iter().filter(|(_, e)| e.is_open) {
+            sight.stream(*stream);
+            exchange.call.into_iter().for_each(|call| sight.call(call));
+            sight.plain((exchange.status, exchange.is_json));
+            sight.plain((
+                &exchange.session,
+                exchange.may_have_run,
+                exchange.said.len(),
+            ));
+            exchange.wire.into_iter().for_each(|wire| sight.wire(wire));
+        }
+    }
+
     pub(super) fn is_open(&self, stream: StreamId) -> bool {
         self.all
             .get(&stream)
             .is_some_and(|exchange| exchange.is_open)
+    }
+
+    /// Whether a server answers on it that a message was good enough for, whatever the answer.
+    pub(super) fn is_good(&self, stream: StreamId) -> bool {
+        let exchange = self.all.get(&stream).filter(|exchange| exchange.is_open);
+        exchange.is_some_and(|e| e.status == Some(200) && e.is_json && e.call.is_some())
     }
 
     /// What came of the last time that this call was sent.

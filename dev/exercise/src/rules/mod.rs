@@ -1,10 +1,11 @@
 //! What must always hold, as seen from outside: from what goes in, what comes out, and what the link says of itself.
 //! Plays nothing. Numbers in brackets are those of the rules in the design: (1) one outcome, (2) the state is the
-//! truth, (3) epochs do not mix, (4) a planned close is free, (5) one budget, (7) no silent replay, (8) nothing stale
-//! survives, (9) a peer cannot hurt the process, (10) time moves only by input, (13) the ladder. What `exchanges` of HTTP
-//! must keep to is apart.
+//! truth, (3) epochs do not mix, (4) a planned close is free, (5) one budget, (6) one owner, (7) no silent replay, (8) nothing
+//! stale survives, (9) a peer cannot hurt the process, (10) time moves only by input, (11) errors are health, (12) liveness is any
+//! byte, (13) the ladder, (14) errors speak, (15) secrets stay out. What `exchanges` of HTTP must keep to is apart.
 
 mod exchanges;
+mod look;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,13 +15,18 @@ use everlink::client::{
 };
 use everlink::protocol::{Era, Repeat, method};
 use everlink::{
-    Binding, CallId, Client, Config, Epoch, Fault, Input, Instant, Limit, List, Output, Stats,
-    StreamId, Wake, WhenSpent,
+    Binding, CallId, Client, Config, Epoch, ExitStatus, Fault, Input, Instant, Limit, List, Output,
+    Stats, StreamId, Wake, WhenSpent,
 };
 use serde_json::Value;
 
 use exchanges::Exchanges;
 pub(crate) use exchanges::ORIGIN;
+
+use crate::server::assert_nothing_secret;
+
+/// A server that says so where it agreed before has become another: its client begins anew.
+const VERSION_REFUSED: &str = "-32022";
 
 /// The resolution of the link's deadlines.
 const TICK: Duration = Duration::from_millis(1);
@@ -62,6 +68,11 @@ struct Life {
     stillborn: bool,
     unwritable: bool,
     under_way: usize,
+    exit: Option<ExitStatus>,
+    has_last_words: bool,
+    heard_at: Option<Instant>,
+    said_last: Vec<u8>,
+    refuses_version: bool,
     // what the link told
     open: bool,
     planned: bool,
@@ -71,13 +82,22 @@ struct Life {
 }
 
 impl Life {
+    /// Whether the server has ever said in this life, these bytes included, that it does not speak the version that was agreed on.
+    fn speaks_of_versions(&mut self, bytes: &[u8]) -> bool {
+        let words = [&*self.said_last, bytes].concat();
+        let code = VERSION_REFUSED.as_bytes();
+        self.refuses_version |= words.windows(code.len()).any(|part| part == code);
+        self.said_last = words[words.len().saturating_sub(code.len())..].to_vec();
+        self.refuses_version
+    }
+
     /// The end of this life was reported to the link.
     fn is_over(&self) -> bool {
         self.ended || self.exited || self.stillborn || self.released
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Rung {
     #[default]
     None,
@@ -95,6 +115,10 @@ struct Call {
     /// Whether it can be told on the wire.
     marked: bool,
     writes: Vec<(Epoch, i64)>,
+    /// When it was written last.
+    written_at: Option<Instant>,
+    /// It is not waited for without end.
+    is_limited: bool,
     /// How often it was sent again over HTTP although it may have run.
     repeats: u32,
     done: bool,
@@ -121,6 +145,22 @@ pub(crate) struct Rules {
     heard: usize,
     /// The most bytes that were fed at once.
     fed: usize,
+    /// What the step is about that is being taken, as far as that matters.
+    hears: Heard,
+    /// How many steps were taken since nothing was left to poll.
+    steps: u32,
+}
+
+/// What a step brings from the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    /// The end of a response in which a call was answered.
+    Reply,
+    /// Something that shows that it is there.
+    Signs,
+    /// Messages that say nothing of the link itself.
+    Words,
 }
 
 impl Rules {
@@ -147,11 +187,23 @@ impl Rules {
             shut_down: false,
             heard: 0,
             fed: 0,
+            hears: Heard::Nothing,
+            steps: 0,
         }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.state == State::Closed
+    }
+
+    /// Whether a call has no outcome yet.
+    pub(crate) fn is_awaited(&self, call: CallId) -> bool {
+        self.calls.get(&call).is_some_and(|call| !call.done)
+    }
+
+    /// Whether every call has its outcome.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.calls.values().all(|call| call.done)
     }
 
     fn is_http(&self) -> bool {
@@ -190,6 +242,7 @@ impl Rules {
             Limit::After(total) => Some(total),
             _ => None,
         };
+        let idle = options.idle.unwrap_or(self.config.policy.call_idle);
         let by_nature = method::find(method).is_some_and(|facts| facts.repeat == Repeat::Safe);
         let before = self.calls.insert(
             call,
@@ -199,6 +252,8 @@ impl Rules {
                 may_repeat: by_nature || options.idempotent,
                 marked: mark.is_some(),
                 writes: Vec::new(),
+                written_at: None,
+                is_limited: total.is_some() || idle != Limit::Never,
                 repeats: 0,
                 done: false,
             },
@@ -207,10 +262,10 @@ impl Rules {
         self.marks.extend(mark.map(|mark| (mark, call)));
     }
 
-    pub(crate) fn reconnect_asked(&mut self, epoch: Epoch) {
-        if let Some(life) = self.lives.get_mut(&epoch) {
-            life.reconnect_asked = true;
-        }
+    /// Another life than this one is wanted. Whether that is asked for the first time.
+    pub(crate) fn reconnect_asked(&mut self, epoch: Epoch) -> bool {
+        let life = self.lives.get_mut(&epoch);
+        life.is_some_and(|life| !std::mem::replace(&mut life.reconnect_asked, true))
     }
 
     pub(crate) fn shut_down(&mut self) {
@@ -219,6 +274,8 @@ impl Rules {
 
     /// Something is about to be told of the transport that lives.
     pub(crate) fn input(&mut self, epoch: Epoch, input: &Input<'_>) {
+        assert_nothing_secret(&format!("{input:?}"));
+        self.hears = self.heard_in(epoch, input);
         // What does not fit is not looked at.
         let fits = self.config.limits.unfinished_bytes >= 1 << 20;
         let is_heard = |call: CallId| fits && !self.calls[&call].done;
@@ -232,7 +289,10 @@ impl Rules {
                 life.ended |= !is_http;
                 life.faulty |= real(faults);
             }
-            Input::Exited { .. } => life.exited = true,
+            Input::Exited { status } => {
+                life.exited = true;
+                life.exit = Some(*status);
+            }
             Input::OpenFailed { faults } => {
                 life.stillborn = true;
                 life.faulty |= real(faults);
@@ -242,7 +302,34 @@ impl Rules {
                 life.faulty |= real(faults);
             }
             Input::Sent { len, .. } => life.under_way = life.under_way.saturating_sub(*len),
+            Input::Stderr { bytes } => life.has_last_words |= !bytes.is_empty(),
             _ => {}
+        }
+    }
+
+    /// What an input brings from the server.
+    fn heard_in(&mut self, epoch: Epoch, input: &Input<'_>) -> Heard {
+        let http = self.config.http.as_ref();
+        // Where the older transport may be spoken, it cannot be told here which of the exchanges the server speaks on.
+        let is_heard = http.is_none_or(|http| !http.falls_back);
+        match input {
+            Input::Bytes { bytes, .. } if http.is_none() => {
+                let life = self.lives.get_mut(&epoch).expect("a life");
+                match life.speaks_of_versions(bytes) {
+                    true => Heard::Signs,
+                    false => Heard::Words,
+                }
+            }
+            Input::Bytes { stream, .. } if self.exchanges.is_good(*stream) && is_heard => {
+                Heard::Words
+            }
+            Input::End { stream, faults }
+                if self.exchanges.is_good(*stream) && faults.is_empty() =>
+            {
+                Heard::Reply
+            }
+            Input::Stderr { .. } if http.is_none() => Heard::Signs,
+            _ => Heard::Nothing,
         }
     }
 
@@ -265,6 +352,8 @@ impl Rules {
         if before.state == State::Closed {
             assert_eq!(state, State::Closed, "a closed link stirs");
         }
+        self.steps += 1;
+        self.step_hearing(before, client, now);
         self.step_opens(before, client, now);
         self.step_budget(before, client, now);
         if stats.readies > before.stats.readies {
@@ -288,6 +377,25 @@ impl Rules {
                     "(8) {list} of another life is fresh"
                 );
             }
+        }
+    }
+
+    /// What the server says, be it an error, does not change how the link stands: it is alive.
+    fn step_hearing(&mut self, before: &Before, client: &Client, now: Instant) {
+        let heard = std::mem::replace(&mut self.hears, Heard::Nothing);
+        let is_sign = matches!(heard, Heard::Signs | Heard::Words);
+        if let Some(life) = self.lives.get_mut(&before.epoch).filter(|_| is_sign) {
+            life.heard_at = Some(now);
+        }
+        let is_bounded = self.config.limits.noise_run.is_some();
+        let is_said = matches!(heard, Heard::Reply | Heard::Words);
+        if is_said && before.state == State::Ready && !is_bounded {
+            assert_eq!(client.state(), State::Ready, "(11) words are a death");
+            assert_eq!(
+                client.failures(),
+                before.failures,
+                "(11) words cost an attempt"
+            );
         }
     }
 
@@ -383,7 +491,7 @@ impl Rules {
                     _ => serde_json::from_slice(bytes).expect("JSON"),
                 };
                 assert!(self.life(*epoch).open, "begun before the life");
-                let call = self.begun(*epoch, &message);
+                let call = self.begun(*epoch, &message, now);
                 self.exchanges.begin(*epoch, *stream, head, &message, call);
             }
             Output::Terminate { epoch } => {
@@ -396,7 +504,7 @@ impl Rules {
             }
             Output::Write { epoch, len, .. } => {
                 assert_eq!(bytes.len(), *len);
-                self.written(*epoch, bytes);
+                self.written(*epoch, bytes, now);
             }
             _ => panic!("{output:?} is not known here"),
         }
@@ -424,7 +532,7 @@ impl Rules {
         life.rung = rung;
     }
 
-    fn written(&mut self, epoch: Epoch, bytes: &[u8]) {
+    fn written(&mut self, epoch: Epoch, bytes: &[u8], now: Instant) {
         let window = self.config.limits.write_window;
         let life = self.life(epoch);
         assert!(
@@ -444,20 +552,20 @@ impl Rules {
             "two lines in one"
         );
         let message: Value = serde_json::from_slice(line).expect("JSON");
-        self.said(epoch, &message);
+        self.said(epoch, &message, now);
     }
 
     /// A message over HTTP, or nothing. Which call it is.
-    fn begun(&mut self, epoch: Epoch, message: &Value) -> Option<CallId> {
+    fn begun(&mut self, epoch: Epoch, message: &Value, now: Instant) -> Option<CallId> {
         if message.is_null() {
             return None;
         }
         assert!(is_alive(self.state), "{message} while {}", self.state);
-        self.said(epoch, message)
+        self.said(epoch, message, now)
     }
 
     /// Which call it is, if it is one.
-    fn said(&mut self, epoch: Epoch, message: &Value) -> Option<CallId> {
+    fn said(&mut self, epoch: Epoch, message: &Value, now: Instant) -> Option<CallId> {
         let state = self.state;
         assert_eq!(message["jsonrpc"], "2.0");
         let (id, method) = (message.get("id"), message.get("method"));
@@ -481,20 +589,27 @@ impl Rules {
                     self.wires.insert(wire) || may_be,
                     "(7) wire id {wire} again"
                 );
-                self.requested(epoch, wire, &message["params"])
+                self.requested(epoch, wire, &message["params"], now)
             }
             (None, Some(Value::String(_)), None) | (Some(_), None, Some(_)) => None,
             _ => panic!("no message: {message}"),
         }
     }
 
-    fn requested(&mut self, epoch: Epoch, wire: i64, params: &Value) -> Option<CallId> {
+    fn requested(
+        &mut self,
+        epoch: Epoch,
+        wire: i64,
+        params: &Value,
+        now: Instant,
+    ) -> Option<CallId> {
         let mark = params["mark"].as_u64().or(params["_meta"]["mark"].as_u64());
         let call = mark.and_then(|mark| self.marks.get(&mark))?;
         let resends = self.config.policy.resends as usize;
         let again = is_another_round(params);
         let record = self.calls.get_mut(call).expect("a call that was accepted");
         assert!(!record.done, "(1) {call} is sent after its outcome");
+        record.written_at = Some(now);
         if self.config.binding == Binding::Http {
             record.writes.push((epoch, wire));
             let before = self.exchanges.before(*call);
@@ -565,6 +680,9 @@ impl Rules {
             Event::Closing { epoch, cause } => {
                 self.enter(State::Closing);
                 self.closing(*epoch, cause);
+                if *cause == Cause::Unresponsive {
+                    self.died_of_silence(*epoch, now);
+                }
             }
             Event::Waiting { until, .. } => {
                 self.enter(State::Waiting);
@@ -677,12 +795,45 @@ impl Rules {
         };
     }
 
+    /// Nobody was there: after as many probes as there must be, each with its whole time, and with nothing that may be at work.
+    fn died_of_silence(&self, epoch: Epoch, now: Instant) {
+        let keepalive = self.config.policy.keepalive;
+        let keepalive = keepalive.expect("(12) nobody watches over it");
+        let heard = self.heard_at(epoch);
+        let silence = keepalive.timeout.saturating_mul(keepalive.misses.max(1));
+        assert!(
+            now >= heard + silence,
+            "(12) heard {:?} ago",
+            now.since(heard)
+        );
+        for (id, call) in self.calls.iter().filter(|(_, call)| !call.done) {
+            self.assert_idle(*id, call, epoch);
+        }
+    }
+
+    /// When something was last heard of a life, or it became ready.
+    fn heard_at(&self, epoch: Epoch) -> Instant {
+        let heard = self.lives.get(&epoch).and_then(|life| life.heard_at);
+        heard.max(self.ready_at).unwrap_or_default()
+    }
+
+    /// The server of this life, which died of its silence, was not at work on this call.
+    fn assert_idle(&self, id: CallId, call: &Call, epoch: Epoch) {
+        let keepalive = self.config.policy.keepalive;
+        let idle = keepalive.map_or(Duration::MAX, |keepalive| keepalive.idle);
+        let is_here = call.writes.last().is_some_and(|(life, _)| *life == epoch);
+        let excuse = self.heard_at(epoch) + idle;
+        let is_excuse = call.written_at.is_some_and(|at| at <= excuse);
+        let is_busy = is_here && is_excuse && call.is_limited && !self.is_http();
+        assert!(!is_busy, "(12) killed at work on {id}");
+    }
+
     fn ended(&mut self, ended: &Ended) {
         let binding = self.config.binding;
         let life = self.life(ended.epoch);
         assert!(!life.told, "{} ends twice", ended.epoch);
         life.told = true;
-        assert!(!ended.to_string().is_empty());
+        assert_speaks(ended, &ended.to_string());
         if binding == Binding::Http {
             // What was no part of a message costs nothing, so not every fault counts.
             let may_be_free = life.planned || ended.cause == Cause::SessionLost;
@@ -720,9 +871,30 @@ impl Rules {
                 };
                 assert!(!call.marked || fits, "(7) {:?}, {:?}", failure, call.writes);
                 let text = failure.to_string();
-                assert!(text.contains(&*failure.method) && text.contains(&id.to_string()));
+                let what = failure.kind.to_string();
+                let names = [&*failure.method, &id.to_string(), &what];
+                let is_told = names.iter().all(|name| text.contains(name));
+                assert!(is_told && !what.is_empty(), "(14) {text}");
+                if let Some(ended) = &failure.ended {
+                    assert_speaks(ended, &text);
+                }
                 if failure.kind == FailureKind::Lost {
-                    assert!(failure.ended.is_some(), "lost to nothing");
+                    let ended = failure.ended.as_ref().expect("lost to nothing");
+                    let call = &self.calls[&id];
+                    if ended.cause == Cause::Unresponsive {
+                        self.assert_idle(id, call, ended.epoch);
+                    }
+                    let life = &self.lives[&ended.epoch];
+                    // What is told later than it happened may know less than is known by now.
+                    if self.steps <= 1 {
+                        assert_eq!(ended.exit, life.exit, "(14) how it exited: {text}");
+                    }
+                    let is_kept = self.config.limits.stderr_tail > 0;
+                    let is_quoted = !ended.stderr.is_empty() || !life.has_last_words;
+                    assert!(
+                        is_quoted || !is_kept || self.steps > 1,
+                        "(14) its last words: {text}"
+                    );
                 }
             }
             Outcome::Reply(payload) => {
@@ -739,6 +911,7 @@ impl Rules {
     /// Nothing is left to poll.
     pub(crate) fn drained(&mut self, client: &Client) {
         self.heard = 0;
+        self.steps = 0;
         assert_eq!(
             client.state(),
             self.state,
@@ -789,6 +962,25 @@ impl Rules {
                 assert!(before < limit, "(1) {id} is overdue since {limit:?}");
             }
         }
+    }
+}
+
+/// A text tells the whole story of how a life ended.
+fn assert_speaks(ended: &Ended, text: &str) {
+    let exit = ended.exit.map_or(String::new(), |exit| exit.to_string());
+    let parts = [
+        &*ended.cause.to_string(),
+        &*ended.epoch.to_string(),
+        &exit,
+        &ended.stderr,
+    ];
+    let is_told = parts.iter().all(|part| text.contains(part));
+    assert!(
+        is_told && ended.exit.is_none() == exit.is_empty(),
+        "(14) {text}"
+    );
+    for fault in &ended.faults {
+        assert!(text.contains(&fault.to_string()), "(14) {text}");
     }
 }
 

@@ -12,9 +12,9 @@ mod rules;
 mod script;
 mod words;
 
-pub(crate) use play::question;
 pub use play::run;
+pub(crate) use play::{World, question};
 pub(crate) use rules::assert_nothing_secret;
 pub use script::{Op, Setup, Speech};
 pub(crate) use script::{SECRET, bytes, offer};
-pub(crate) use words::Words;
+pub(crate) use words::{PAYLOAD, Words};

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use everlink::protocol::{LogLevel, meta};
 use everlink::server::{Config, Event, InputRequired, Misuse, Progress, State};
@@ -11,10 +12,11 @@ use everlink::{
 };
 use serde_json::{Value, json};
 
-use super::rules::{Given, Rules};
+use super::rules::{Given, Rules, assert_nothing_secret};
 use super::script::{self, Op, Setup};
 use super::words::{PAYLOAD, URIS, Words};
 use crate::app::{HORIZON, POLLS, Transcript};
+use crate::explore::Sight;
 use crate::script::Nap;
 
 /// Plays a script to its end, checks every rule on the way, and lets the server close.
@@ -30,11 +32,11 @@ pub fn run(setup: &Setup, ops: &[Op]) {
     played.assert_same(&again);
 }
 
-struct World<'s> {
+pub(crate) struct World<'s> {
     setup: &'s Setup,
     server: Server,
     rules: Rules,
-    words: Words,
+    pub(crate) words: Words,
     now: Instant,
     /// The latest time that the server was told.
     told: Instant,
@@ -44,11 +46,11 @@ struct World<'s> {
     /// Nothing happened since nothing was left to poll.
     is_drained: bool,
     delivers_useless: bool,
-    transcript: Transcript,
+    pub(crate) transcript: Transcript,
 }
 
 impl<'s> World<'s> {
-    fn new(setup: &'s Setup, delivers_useless: bool) -> World<'s> {
+    pub(crate) fn new(setup: &'s Setup, delivers_useless: bool) -> World<'s> {
         World {
             setup,
             server: Server::new(setup.config.clone()),
@@ -67,10 +69,7 @@ impl<'s> World<'s> {
 
     fn play(mut self, ops: &[Op]) -> Transcript {
         for op in ops {
-            self.act(op);
-            if !self.setup.lazy {
-                self.drain();
-            }
+            self.step(op);
         }
         self.drain();
         self.come_to_rest();
@@ -79,8 +78,36 @@ impl<'s> World<'s> {
         self.transcript
     }
 
+    pub(crate) fn step(&mut self, op: &Op) {
+        self.act(op);
+        if !self.setup.lazy {
+            self.drain();
+        }
+    }
+
+    /// Looks at all that can be seen without doing anything.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        sight.shown(&self.server);
+        let next = self.server.poll_timeout();
+        sight.due(self.now, next.map(|next| next.at));
+        sight.since(self.now, Some(self.told), Duration::MAX);
+        sight.plain((
+            self.server.wants_input(StreamId::DUPLEX),
+            self.server.has_room(),
+        ));
+        sight.plain(self.server.legacy_peer().map(|peer| peer.version));
+        self.rules.look(self.now, sight);
+        self.words.look(sight);
+    }
+
+    /// The oldest request that is open, as a script names it.
+    pub(crate) fn oldest(&self) -> u8 {
+        let open = self.rules.open().len();
+        u8::try_from(open.saturating_sub(1)).expect("few requests")
+    }
+
     /// The client ends its line and reads everything, the application answers everything.
-    fn come_to_rest(&mut self) {
+    pub(crate) fn come_to_rest(&mut self) {
         if self.rules.is_mid_line() {
             self.flush();
             self.bytes(b"\n", 0);
@@ -88,7 +115,7 @@ impl<'s> World<'s> {
         if self.setup.config.offer.is_none() {
             let offer = self.setup.later.clone();
             self.rules.offered();
-            self.step(|server, now| server.offer(now, offer));
+            self.tell(|server, now| server.offer(now, offer));
         }
         self.flush();
         self.act(&Op::Serve);
@@ -106,7 +133,7 @@ impl<'s> World<'s> {
     }
 
     /// A server that is left alone does not spin.
-    fn leave_alone(&mut self) {
+    pub(crate) fn leave_alone(&mut self) {
         for _ in 0..8 {
             self.nap(Nap::ToDeadline);
             self.drain();
@@ -114,7 +141,7 @@ impl<'s> World<'s> {
     }
 
     /// A server that is shut down ends, whatever its client does, and then it is over.
-    fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.act(&Op::Shutdown);
         for _ in 0..8 {
             self.flush();
@@ -148,7 +175,7 @@ impl<'s> World<'s> {
         }
         let mut stats = self.server.stats();
         stats.stale_inputs = 0;
-        self.transcript.note(&stats);
+        self.transcript.counted(&stats);
     }
 
     fn act(&mut self, op: &Op) {
@@ -174,7 +201,7 @@ impl<'s> World<'s> {
             Op::Offer(which) => {
                 let offer = script::offer(*which);
                 self.rules.offered();
-                self.step(|server, now| server.offer(now, offer));
+                self.tell(|server, now| server.offer(now, offer));
             }
             Op::Poll(most) => self.poll(usize::from(*most)),
             Op::Progress { which, how } => self.progress(*which, *how),
@@ -196,7 +223,7 @@ impl<'s> World<'s> {
                     self.give(request, 0);
                 }
             }
-            Op::Shutdown => self.step(Server::shutdown),
+            Op::Shutdown => self.tell(Server::shutdown),
             Op::Useless(which) => self.useless(*which),
             Op::Withdraw(which) => self.withdraw(*which),
             Op::WriteFailed => {
@@ -431,7 +458,7 @@ impl World<'_> {
     /// Something that the application does, while it is still known whether it has heard of everything.
     fn verb<T>(&mut self, act: impl FnOnce(&mut Server, Instant) -> T) -> T {
         let is_drained = self.is_drained;
-        let outcome = self.step(act);
+        let outcome = self.tell(act);
         self.is_drained = is_drained;
         outcome
     }
@@ -475,7 +502,7 @@ impl World<'_> {
         self.told = self.told.max(now);
         self.is_drained = false;
         self.server.handle_timeout(now);
-        self.rules.stepped(&self.server);
+        self.stepped();
         self.rules.told_time(self.told);
         if let Some(next) = self.server.poll_timeout() {
             let later = next.at > self.told || next.wake == Wake::Output;
@@ -505,7 +532,7 @@ impl World<'_> {
     }
 
     fn input(&mut self, input: Input<'_>) {
-        self.step(|server, now| server.handle(now, input));
+        self.tell(|server, now| server.handle(now, input));
     }
 
     fn useless(&mut self, which: u8) {
@@ -549,12 +576,19 @@ impl World<'_> {
     }
 
     /// Does something to the server and looks what it did.
-    fn step<T>(&mut self, act: impl FnOnce(&mut Server, Instant) -> T) -> T {
+    fn tell<T>(&mut self, act: impl FnOnce(&mut Server, Instant) -> T) -> T {
         self.told = self.told.max(self.now);
         self.is_drained = false;
         let answer = act(&mut self.server, self.now);
-        self.rules.stepped(&self.server);
+        self.stepped();
         answer
+    }
+
+    fn stepped(&self) {
+        if self.transcript.is_watched() {
+            assert_nothing_secret(&format!("{:?}", self.server));
+        }
+        self.rules.stepped(&self.server);
     }
 
     fn drain(&mut self) {

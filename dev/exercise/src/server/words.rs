@@ -6,9 +6,10 @@ use everlink::wire::TEXT_ID_LIMIT;
 use serde_json::{Value, json};
 
 use super::script::Speech;
+use crate::explore::Sight;
 
 /// Stands in every payload of either side. Nothing that is shown may contain it.
-pub(super) const PAYLOAD: &str = "PAYLOAD";
+pub(crate) const PAYLOAD: &str = "PAYLOAD";
 
 /// As they are written. Some are the same, some are none.
 const IDS: [&str; 16] = [
@@ -118,6 +119,18 @@ impl Words {
             state: result["requestState"].clone(),
             keys: keys.collect(),
         });
+    }
+
+    /// Looks at whom it takes itself for. What it has before it is seen by what it says to it.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        sight.plain(self.is_introduced);
+    }
+
+    /// How a script names the newest request that was put.
+    pub(crate) fn newest(&self) -> u8 {
+        let put = self.put.len().max(1);
+        let named = (128..=u8::MAX).find(|name| usize::from(*name) % put == 0);
+        named.expect("few requests")
     }
 
     /// The lines, ends included. `limit` is the length of the longest line that is read.

@@ -112,7 +112,7 @@ impl<'s> World<'s> {
         self.drain();
         let mut stats = self.server.stats();
         stats.stale_inputs = 0;
-        self.transcript.note(&stats);
+        self.transcript.counted(&stats);
     }
 
     fn act(&mut self, op: &Op) {

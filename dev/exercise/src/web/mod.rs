@@ -6,5 +6,6 @@ mod peer;
 mod play;
 mod script;
 
+pub(crate) use play::World;
 pub use play::run;
 pub use script::{Form, On, Op, setup};

@@ -7,8 +7,10 @@ use everlink::{FaultKind, StreamId};
 use serde_json::{Value, json};
 
 use super::script::Form;
+use crate::explore::Sight;
 use crate::peer::{Peer, Request, answer};
 use crate::script::{Reply, Speech};
+use crate::server::PAYLOAD;
 
 /// A part of what comes back, and on which exchange.
 pub(super) type Part = (StreamId, What);
@@ -33,11 +35,11 @@ pub(super) struct Site {
 }
 
 #[derive(Debug)]
-struct Asked {
+pub(super) struct Asked {
     verb: Verb,
     request: Option<Request>,
-    is_responded: bool,
-    is_stream: bool,
+    pub(super) is_responded: bool,
+    pub(super) is_stream: bool,
     is_in_session: bool,
 }
 
@@ -82,6 +84,33 @@ impl Site {
     pub(super) fn nth(&self, which: u8) -> Option<StreamId> {
         let at = usize::from(which) % self.open.len().max(1);
         self.open.keys().nth(at).copied()
+    }
+}
+
+/// What can be seen of it.
+impl Site {
+    pub(super) fn look(&self, sight: &mut Sight) {
+        for (stream, asked) in &self.open {
+            sight.stream(*stream);
+            let verb = [Verb::Delete, Verb::Get, Verb::Post].map(|verb| verb == asked.verb);
+            sight.plain((
+                verb,
+                asked.is_responded,
+                asked.is_stream,
+                asked.is_in_session,
+            ));
+            if let Some(request) = &asked.request {
+                sight.wire(request.wire);
+                sight.plain(request.method());
+            }
+        }
+        sight.plain((self.old.is_some(), self.sessions % 3));
+    }
+
+    /// The place of the oldest exchange of this kind; if there is none, of the first.
+    pub(super) fn oldest(&self, is_meant: impl Fn(&Asked) -> bool) -> u8 {
+        let oldest = self.open.values().position(is_meant);
+        u8::try_from(oldest.unwrap_or_default()).expect("few exchanges")
     }
 }
 
@@ -160,7 +189,10 @@ impl Site {
         };
         if is_first && taste & 128 == 0 {
             self.sessions += 1;
-            fields.push("Mcp-Session-Id", format!("s-{}", self.sessions % 3));
+            fields.push(
+                "Mcp-Session-Id",
+                format!("s-{}-{PAYLOAD}", self.sessions % 3),
+            );
         }
         let (status, mut body) = match form {
             Form::Error(which) => (status(which, &mut fields), text.into_bytes()),
@@ -303,7 +335,10 @@ fn status(which: u8, fields: &mut Fields<'static>) -> u16 {
             let place = places[usize::from(which / 24) % places.len()];
             fields.push("location", place);
         }
-        401 | 403 => fields.push("WWW-Authenticate", r#"Bearer scope="all""#),
+        401 | 403 => {
+            let wanted = format!(r#"Bearer scope="{PAYLOAD}""#);
+            fields.push("WWW-Authenticate", wanted);
+        }
         429 | 503 => {
             let pauses = ["1", "0", "never", "86400"];
             let pause = pauses[usize::from(which / 24) % pauses.len()];

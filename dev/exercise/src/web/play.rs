@@ -8,6 +8,8 @@ use serde_json::Value;
 use super::peer::{Part, Site, What};
 use super::script::{On, Op};
 use crate::app::{App, POLLS, Transcript, with_details};
+use crate::explore::Sight;
+use crate::play::WELL_AFTER;
 use crate::rules::is_alive;
 use crate::script::{Nap, Setup};
 
@@ -24,9 +26,9 @@ pub fn run(setup: &Setup, ops: &[Op]) {
     played.assert_same(&again);
 }
 
-struct World<'s> {
+pub(crate) struct World<'s> {
     setup: &'s Setup,
-    app: App,
+    pub(crate) app: App,
     site: Site,
     /// Every exchange that was ever begun, and in which life.
     begun: Vec<(Epoch, StreamId)>,
@@ -34,7 +36,7 @@ struct World<'s> {
 }
 
 impl<'s> World<'s> {
-    fn new(setup: &'s Setup, delivers_stale: bool) -> World<'s> {
+    pub(crate) fn new(setup: &'s Setup, delivers_stale: bool) -> World<'s> {
         World {
             setup,
             app: App::new(&setup.config),
@@ -46,23 +48,73 @@ impl<'s> World<'s> {
 
     fn play(mut self, ops: &[Op]) -> Transcript {
         for op in ops {
-            self.act(op);
-            if !self.setup.lazy {
-                self.drain();
-            }
+            self.step(op);
         }
         self.drain();
-        // A link that is left alone does not spin.
-        for _ in 0..8 {
-            self.nap(Nap::ToDeadline);
-            self.drain();
-        }
+        self.leave_alone();
         self.close();
         self.app.transcript
     }
 
+    pub(crate) fn step(&mut self, op: &Op) {
+        self.act(op);
+        if !self.setup.lazy {
+            self.drain();
+        }
+    }
+
+    /// Looks at all that can be seen without doing anything.
+    pub(crate) fn look(&self, sight: &mut Sight) {
+        self.app.look(sight);
+        sight.plain(self.app.client.awaits_authorization());
+        self.site.look(sight);
+    }
+
+    /// The oldest exchange that has no response yet; if there is none, the oldest.
+    pub(crate) fn oldest(&self) -> On {
+        On::Open(self.site.oldest(|asked| !asked.is_responded))
+    }
+
+    /// The oldest stream that goes on; if there is none, the oldest exchange.
+    pub(crate) fn stream(&self) -> On {
+        On::Open(self.site.oldest(|asked| asked.is_stream))
+    }
+
+    /// A link that is left alone does not spin.
+    pub(crate) fn leave_alone(&mut self) {
+        for _ in 0..8 {
+            self.nap(Nap::ToDeadline);
+            self.drain();
+        }
+    }
+
+    /// With a good server and an application that answers, a link gets ready and settles all its calls, unless it is shut down.
+    pub(crate) fn get_well(&mut self) {
+        for _ in 0..WELL_AFTER {
+            let state = self.app.client.state();
+            if self.app.client.awaits_authorization() {
+                self.app.step(Client::authorized);
+            }
+            match state {
+                State::Idle | State::Parked => self.app.step(Client::connect),
+                _ => self.serve(0),
+            }
+            self.drain();
+            self.app.answer_all();
+            self.drain();
+            let is_ready = self.app.client.state() == State::Ready;
+            if is_ready && self.app.rules.is_settled() || self.app.rules.is_closed() {
+                return;
+            }
+            if self.app.client.state() == state {
+                self.nap(Nap::ToDeadline);
+            }
+        }
+        panic!("it does not get well: {:?}", self.app.client);
+    }
+
     /// A link that is shut down ends, whatever its server does, and then it is over.
-    fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.app.shutdown();
         self.drain();
         for _ in 0..8 {
@@ -275,7 +327,7 @@ impl<'s> World<'s> {
         }
     }
 
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.poll(POLLS);
         self.app.drained();
     }

@@ -7,12 +7,13 @@ use everlink::{Binding, FaultKind, Http, List};
 
 use crate::rules::ORIGIN;
 use crate::script::{Nap, OPS, Reply, Setup, Speech, Tape, Whose, faults};
+use crate::server::PAYLOAD;
 
 /// The first bytes of a tape as a setup.
 #[must_use]
 pub fn setup(tape: &mut Tape<'_>) -> Setup {
     let mut setup = Setup::read(tape);
-    let url = Url::parse(&format!("{ORIGIN}mcp")).expect("a URL");
+    let url = Url::parse(&format!("{ORIGIN}mcp?key={PAYLOAD}")).expect("a URL");
     let mut http = Http::at(url);
     let traits = tape.byte();
     let has = |bit: u8| traits & (1 << bit) != 0;
