@@ -320,6 +320,9 @@ fn s_inh_06_what_can_be_asked_at_once_is_bounded() {
     let third = site.send(call());
     assert_eq!((site.status(third), site.code(third)), (503, -32603));
     assert!(site.field(third, "retry-after").is_some());
+    let session = site.session("2025-11-25");
+    let fourth = session.post(1, "tools/call", json!({"name": "slow"}));
+    assert_eq!(site.refused(fourth), (200, -32603));
     site.respond(first, json!({"content": []}));
     let (_, again) = site.taken(call());
     site.respond(again, json!({"content": []}));
