@@ -632,6 +632,51 @@ fn no_two_sessions_have_the_same_id() {
     other.finish();
 }
 
+/// What a client said of itself and chose at one server holds at the other: who it is and whose, what it can be asked, what it wants to hear.
+#[test]
+fn a_session_is_the_same_at_the_other_server() {
+    let (mut one, mut other) = siblings(true);
+    let begin = site::introduce("2025-11-25", &json!({"roots": {}}));
+    let session = one.session_with(begin, "2025-11-25", Some("ann"));
+    let uri = "file:///a";
+    let level = json!({"level": "critical"});
+    one.send(session.post(1, "logging/setLevel", level));
+    one.send(session.post(2, "resources/subscribe", json!({"uri": uri})));
+    one.finish();
+
+    let stranger = other.send(session.get().by(Some("eve")));
+    assert_eq!(other.status(stranger), 404);
+    let stream = other.send(session.get());
+    log(&mut other, None, "an error".into());
+    assert_eq!(other.messages(stream), site::NOTHING, "that is too little");
+    other.publish(Change::Resource { uri: uri.into() });
+    assert_eq!(other.messages(stream).len(), 1);
+    let (_, request) = other.taken(call(&session, 3));
+    let peer = &other.requests()[0].peer;
+    let name = peer.client.as_ref().map(|client| client.name());
+    assert_eq!(name, Some("scripted"));
+    other.ask(request, "roots/list", Value::Null);
+    let ask = other.verb(|server, now| server.ask(now, request, "sampling/createMessage", None));
+    assert!(ask.is_err(), "it did not say that it can be asked this");
+    other.finish();
+}
+
+/// A session of a version that is not spoken here is as good as none: its client begins anew.
+#[test]
+fn a_session_of_another_version_is_not_revived() {
+    let mut records = MemorySessions::new(8);
+    records.put(&SessionRecord::new("abc", Version::V2025_06_18));
+    let mut newest = config();
+    newest.versions = Versions::only(Version::V2025_11_25);
+    let events = MemoryEvents::new(Replay::default());
+    let server = Server::with_stores(newest, Box::new(records), Box::new(events));
+    let mut site = Site::around(server);
+    let lost = Session::new("abc", "2025-11-25");
+    let lost = site.send(lost.post(1, "ping", Value::Null));
+    assert_eq!(site.status(lost), 404);
+    site.finish();
+}
+
 /// A request that runs at one server is not lost because its client asks the other.
 #[test]
 fn a_stream_of_the_other_server_can_be_waited_for() {

@@ -191,6 +191,12 @@ fn s_http_37_a_modern_server_knows_no_sessions() {
     let begun = site.send(initialize("2025-11-25").with("mcp-session-id", "abc"));
     assert!(site.status(begun) >= 400);
     assert_eq!(site.field(begun, "mcp-session-id"), None);
+    // What has its place in sessions has none here: nobody is sent to find a better one.
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
+    for message in [&answer, &json!([answer])] {
+        let ask = post(message).with("mcp-session-id", "abc");
+        assert_eq!(site.refused(ask), (400, -32600), "{message}");
+    }
     assert_eq!(site.server.sessions(), 0);
     site.finish();
 }

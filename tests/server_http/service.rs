@@ -302,6 +302,9 @@ fn a_question_is_answered_by_whom_it_was_put_to() {
         &json!({"jsonrpc": "2.0", "id": question["id"], "result": {}}),
     ));
     assert_eq!((site.status(modern), site.code(modern)), (400, -32600));
+    let broken = json!({"jsonrpc": "1.0", "id": question["id"], "method": "ping"});
+    assert_eq!(site.refused(session.say(&broken)), (400, -32600));
+    assert_eq!(site.outcome(ask), None, "that is no response");
     let answer = site.send(session.answer(&question["id"], json!({"roots": []})));
     assert_eq!(site.status(answer), 202);
     assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": []}))));
@@ -712,6 +715,17 @@ fn last_words_are_waited_for() {
     site.pass(seconds(6));
     assert!(site.exchange(cut).is_aborted());
     site.finish();
+
+    // So it is with an answer that is written whole.
+    let mut site = Site::new(config());
+    let (unread, request) = site.taken(curious(1));
+    site.stops_reading(unread);
+    site.respond(request, json!({"content": []}));
+    site.shutdown();
+    assert_eq!(site.server.state(), State::Draining);
+    site.reads_again(unread);
+    assert_eq!(site.server.state(), State::Closed);
+    site.finish();
 }
 
 /// S-INH-06: what arrives is bounded, in size, in number and in time.
@@ -828,6 +842,19 @@ fn what_is_stale_is_counted() {
     let stream = StreamId::new(99);
     site.feed(Input::Sent { stream, len: 1 });
     assert_eq!(site.server.stats().stale_inputs, before + 4);
+    // So is an exchange that begins where one is: arriving, served, or not read to its end.
+    let ask = modern(2, "server/discover", json!({}));
+    let arriving = site.begin(&ask);
+    let (served, _) = site.taken(modern(3, "tools/call", json!({"name": "slow"})));
+    let unread = site.begin(&ask);
+    site.stops_reading(unread);
+    site.body(unread, &ask.body);
+    site.end(unread);
+    for stream in [arriving, served, unread] {
+        let head = Box::new(ask.head());
+        site.feed(Input::Request { stream, head });
+    }
+    assert_eq!(site.server.stats().stale_inputs, before + 7);
     site.finish();
 }
 
@@ -900,6 +927,7 @@ fn clients_wait_for_the_offer() {
     let discovery = site.send(modern(1, "server/discover", json!({})));
     let gone = site.send(modern(1, "tools/call", json!({"name": "slow"})));
     let hello = site.send(initialize("2025-11-25"));
+    let dropped = site.send(initialize("2025-11-25"));
     let stream = site.send(get().to("/sse"));
     let place = site.sse(stream).remove(0).data.unwrap();
     site.send(initialize("2024-11-05").to(&place));
@@ -907,8 +935,9 @@ fn clients_wait_for_the_offer() {
     let leaving = site.send(get().to("/sse"));
     let left = site.sse(leaving).remove(0).data.unwrap();
     site.send(initialize("2024-11-05").to(&left));
-    site.hangs_up(leaving);
-    site.hangs_up(gone);
+    for stream in [leaving, gone, dropped] {
+        site.hangs_up(stream);
+    }
     site.verb(|server, now| server.offer(now, offer));
     assert_eq!(site.json(discovery)["id"], 1);
     assert!(site.field(hello, "mcp-session-id").is_some());
