@@ -1,15 +1,16 @@
-//! Nothing is kept of what is over: after as many rounds as one likes, a server over HTTP holds as much memory as before.
+//! Nothing is kept of what is over: after as many rounds as one likes, a server over HTTP holds as much memory as before. Nor does it
+//! ask for more to write an event.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a driver in a test passes over what it has no use for"
 )]
 
-use alloc_count::{Counting, live};
+use alloc_count::{Counting, count, live};
 use everlink::http::{Fields, RequestHead, Verb};
 use everlink::protocol::ServerCapabilities;
 use everlink::server::{Config, Event, Http, Offer, Replay, Server};
-use everlink::{Input, Instant, Output, StreamId};
+use everlink::{Change, Input, Instant, List, Output, StreamId};
 
 #[global_allocator]
 static HEAP: Counting = Counting;
@@ -105,6 +106,15 @@ impl Rig {
             ("mcp-name", "a"),
         ];
         self.exchange(Verb::Post, &fields, &call);
+        let watch = self.watch();
+        self.hang_up(watch);
+        self.exchange(Verb::Post, &[("accept", "text/html")], "{}");
+        self.exchange(Verb::Post, &[], "nonsense");
+        let gone = self.exchange(Verb::Other, &[], "");
+        self.hang_up(gone);
+    }
+
+    fn watch(&mut self) -> StreamId {
         let listen = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{META}}}}}"#
         );
@@ -112,12 +122,7 @@ impl Rig {
             ("mcp-protocol-version", "2026-07-28"),
             ("mcp-method", "subscriptions/listen"),
         ];
-        let watch = self.exchange(Verb::Post, &fields, &listen);
-        self.hang_up(watch);
-        self.exchange(Verb::Post, &[("accept", "text/html")], "{}");
-        self.exchange(Verb::Post, &[], "nonsense");
-        let gone = self.exchange(Verb::Other, &[], "");
-        self.hang_up(gone);
+        self.exchange(Verb::Post, &fields, &listen)
     }
 
     fn legacy(&mut self) {
@@ -155,5 +160,26 @@ fn nothing_is_kept_of_what_is_over() {
             assert_eq!(held(&mut rig), before);
         }
         assert_eq!((rig.server.sessions(), rig.server.requests()), (0, 0));
+    }
+}
+
+#[test]
+fn an_event_allocates_nothing_beside_the_buffer_of_the_caller() {
+    let mut rig = Rig::new();
+    rig.watch();
+    for round in 0..2 * WARM_UP {
+        let change = Change::List(List::Tools);
+        let done = rig.server.publish(Instant::ZERO, change);
+        done.expect("it is offered");
+        let (output, counts) = count(|| rig.server.poll_output(&mut rig.buf));
+        let Some(Output::Write { stream, len, .. }) = output else {
+            panic!("{output:?} is no event of a stream");
+        };
+        if round >= WARM_UP {
+            assert_eq!((counts.allocs, counts.reallocs), (0, 0), "round {round}");
+        }
+        rig.buf.clear();
+        let input = Input::Sent { stream, len };
+        rig.server.handle(Instant::ZERO, input);
     }
 }

@@ -800,6 +800,21 @@ fn an_answer_while_the_client_is_away_is_held() {
     });
 }
 
+/// With the answer given, what the client was not asked yet it need not be asked: whoever wanted to know hears so at once.
+#[test]
+fn an_answer_while_the_client_is_away_ends_what_was_not_asked_yet() {
+    let mut host = Host::modern(config());
+    let (first, asking) = host.tool("asks");
+    let (asked, unasked) = (host.roots(asking), host.roots(asking));
+    host.respond(asking, json!({"content": []}));
+    assert_eq!(host.outcome(unasked), Some(Err(Unanswered::RequestOver)));
+    assert_eq!(host.outcome(asked), None, "the client has the question");
+    let second = host.back_with(&first, json!({"roots": []}));
+    assert_eq!(host.outcome(asked), Some(Ok(json!({"roots": []}))));
+    assert_eq!(host.result(&second)["content"], json!([]));
+    host.finish();
+}
+
 /// S-MRTR-08: an answer for a client that never comes back is not kept for ever, and the application, which is done, hears no more of it.
 #[test]
 fn an_answer_for_a_client_that_never_comes_back_is_dropped() {

@@ -164,6 +164,9 @@ fn what_waits_to_be_written_for_a_cancelled_request_is_not_written() {
     );
     assert_eq!(host.outcome(ask), Some(Err(Unanswered::RequestOver)));
     assert_eq!(host.server.requests(), 0);
+    let stats = host.server.stats();
+    assert_eq!((stats.answered, stats.cancelled), (3, 2));
+    assert_eq!(stats.answers_dropped, 2);
     host.finish();
 }
 

@@ -68,6 +68,8 @@ fn a_request_without_any_terms_is_refused_by_a_modern_server() {
         let mut host = Host::modern(speaking(Versions::MODERN));
         let id = host.plain_call("tools/call", params.clone());
         assert_eq!(host.code(&id), -32602, "{params}");
+        let text = host.error(&id)["message"].to_string();
+        assert!(text.contains("protocolVersion"), "{text}");
         assert_eq!(host.requests().len(), 0);
         host.finish();
     }
@@ -98,6 +100,10 @@ fn a_request_without_any_terms_and_without_a_handshake_is_refused() {
         let mut host = Host::new(config());
         let id = host.plain_call(method, json!({"name": "add", "notifications": {}}));
         assert_eq!(host.code(&id), -32602, "{method}");
+        // A handshake would not help whoever asks for what only the modern era has.
+        let text = host.error(&id)["message"].to_string();
+        let is_of_both = method == "tools/call";
+        assert_eq!(text.contains("initialize"), is_of_both, "{text}");
         assert_eq!(host.requests().len(), 0);
         host.finish();
     }
@@ -112,6 +118,26 @@ fn a_client_need_not_say_who_it_is() {
     assert_eq!(host.requests()[0].peer.client, None);
     host.respond(host.newest(), json!({"tools": []}));
     assert_eq!(host.result(&id)["tools"], json!([]));
+    host.finish();
+}
+
+/// The application is told once who is there, in whatever words the client says so.
+#[test]
+fn a_client_is_met_once() {
+    let mut host = Host::modern(config());
+    let mut met = Vec::new();
+    for capabilities in [
+        r#"{"roots":{},"sampling":{}}"#,
+        r#"{"sampling":{},"roots":{}}"#,
+        r#"{"roots":{}}"#,
+    ] {
+        host.line(&format!(
+            r#"{{"jsonrpc":"2.0","id":{},"method":"server/discover","params":{{"_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{capabilities}}}}}}}"#,
+            met.len()
+        ));
+        met.push(host.met().len());
+    }
+    assert_eq!(met, [1, 1, 2]);
     host.finish();
 }
 

@@ -158,11 +158,13 @@ mod tests {
             ("application/json;q=high", false, false),
             ("application/json;q=", false, false),
             ("application/json;q=.", false, false),
+            ("application/json;q=1x", false, false),
             ("application", false, false),
             ("*/json", false, false),
             // A comma in quotes is none.
             ("text/html;a=\", application/json, \"", false, false),
             ("text/html;a=\"\\\", application/json\"", false, false),
+            ("text/html;a=\"\\\", application/json, \"", false, false),
             ("text/html;a=\"\\\\\", application/json", true, false),
             ("text/html;a=\", application/json", false, false),
             ("a\\\"b, application/json", false, false),

@@ -262,8 +262,8 @@ impl<'a> Found<'a> {
     /// What there is of each of these properties in it.
     fn members(self, properties: &[Property]) -> Vec<Found<'a>> {
         let object = match self {
-            Found::Value(object) if !properties.is_empty() => object,
-            Found::Absent | Found::Twice | Found::Value(_) => return vec![self; properties.len()],
+            Found::Value(object) => object,
+            Found::Absent | Found::Twice => return vec![self; properties.len()],
         };
         let mut members = vec![Found::Absent; properties.len()];
         // What is no object has no members.
@@ -973,6 +973,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_is_as_long_as_its_names() {
+        let bytes = |name: &str, mark: &str| {
+            let schema = format!(r#""{name}":{{"type":"string","x-mcp-header":"{mark}"}}"#);
+            read(&of(&schema)).unwrap().bytes()
+        };
+        let short = bytes("abc", "X");
+        assert_eq!(bytes("abcd", "X"), short + 1);
+        assert_eq!(bytes("abc", "Xy"), short + 1);
+        assert_eq!(short - size_of::<Property>(), "abcMcp-Param-X".len());
+    }
+
+    #[test]
     fn a_mark_has_a_name_that_is_fit_and_its_own() {
         // S-XHDR-03.
         for name in ["Region", "a", "0", "!#$%&'*+-.^_`|~", "R\\u0065gion"] {
@@ -1014,8 +1026,14 @@ mod tests {
     fn a_mark_is_on_a_boolean_an_integer_or_a_string() {
         // S-XHDR-04.
         for kind in ["boolean", "integer", "string"] {
-            let schema = of(&format!(r#""p":{{"x-mcp-header":"P","type":"{kind}"}}"#));
-            assert!(!read(&schema).unwrap().is_empty(), "{kind}");
+            // What else is said of it in one word is no type.
+            for said in [
+                format!(r#""x-mcp-header":"P","type":"{kind}""#),
+                format!(r#""x-mcp-header":"P","type":"{kind}","title":"number""#),
+            ] {
+                let schema = of(&format!(r#""p":{{{said}}}"#));
+                assert!(!read(&schema).unwrap().is_empty(), "{said}");
+            }
         }
         for kind in [
             r#""type":"number","#,
@@ -1027,6 +1045,7 @@ mod tests {
             r#""type":["string","null"],"#,
             r#""type":{"type":"string"},"#,
             r#""type":true,"#,
+            r#""title":"string","#,
             "",
         ] {
             let schema = of(&format!(r#""p":{{{kind}"x-mcp-header":"P"}}"#));

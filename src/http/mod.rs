@@ -178,3 +178,30 @@ pub mod names {
     /// Whether a proxy may hold back what is streamed.
     pub const X_ACCEL_BUFFERING: &str = "x-accel-buffering";
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    #[test]
+    fn a_verb_has_a_name() {
+        for verb in [Verb::Delete, Verb::Get, Verb::Post] {
+            assert_eq!(Verb::parse(verb.as_str()), verb);
+        }
+        for name in ["", "get", "PUT"] {
+            assert_eq!(Verb::parse(name), Verb::Other, "{name}");
+        }
+        assert_eq!(format!("{:>5}", Verb::Get), "  GET");
+    }
+
+    #[test]
+    fn neither_a_query_nor_a_value_is_shown() {
+        let fields = Fields::new().and("authorization", "hunter2");
+        let head = RequestHead::new(Verb::Get, "/mcp?token=hunter2").with_fields(fields);
+        let shown = format!("{head:?}");
+        assert!(shown.starts_with(r#"RequestHead { verb: Get, target: "/mcp", "#));
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

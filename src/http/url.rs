@@ -332,6 +332,7 @@ mod tests {
             ("http://a/\\..", BadUrl::Character),
         ] {
             assert_eq!(Url::parse(text), Err(why), "{text:?}");
+            assert!(why.to_string().contains("URL"), "{why:?}");
         }
     }
 

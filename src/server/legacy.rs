@@ -111,6 +111,33 @@ mod tests {
     }
 
     #[test]
+    fn the_last_visits_are_remembered() {
+        let json = r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#;
+        let params: &RawValue = serde_json::from_str(json).unwrap();
+        let mut scope = Scope {
+            peer: Arc::new(meet(Some(params), Versions::ALL).unwrap()),
+            is_initialized: true,
+            offered: ServerCapabilities::default(),
+            is_offered: true,
+            visits: VecDeque::new(),
+        };
+        let about = |number: usize| -> Option<Payload> {
+            let text = alloc::format!(r#"{{"elicitationId":"visit {number}"}}"#);
+            Some(text.parse().unwrap())
+        };
+        for number in 0..=VISITS_KNOWN {
+            scope.asked(names::ELICITATION_CREATE, about(number).as_ref());
+        }
+        scope.asked(names::ROOTS_LIST, about(1_000).as_ref());
+        assert!(!scope.made(about(0).as_ref()), "it is too long ago");
+        for number in 1..=VISITS_KNOWN {
+            assert!(scope.made(about(number).as_ref()), "{number}");
+        }
+        assert!(!scope.made(about(1_000).as_ref()), "that is no visit");
+        assert!(!scope.made(None));
+    }
+
+    #[test]
     fn the_version_that_is_wanted_or_the_newest_of_the_era() {
         use Version::*;
         for (wanted, spoken, agreed) in [

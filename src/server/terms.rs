@@ -180,11 +180,7 @@ impl Server {
     }
 
     pub(super) fn meet(&mut self, peer: &Arc<Peer>) {
-        if !self
-            .met
-            .as_ref()
-            .is_some_and(|met| Arc::ptr_eq(met, peer) || met == peer)
-        {
+        if self.met.as_ref() != Some(peer) {
             self.met = Some(peer.clone());
             self.tell(Event::Met(peer.clone()));
         }

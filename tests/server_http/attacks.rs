@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use everlink::protocol::{LogLevel, Version, Versions};
 use everlink::server::{
-    EventStore, Http, MemoryEvents, MemorySessions, Replay, Server, SessionRecord, SessionStore,
-    SsePaths,
+    Cancelled, EventStore, Http, MemoryEvents, MemorySessions, Replay, Server, SessionRecord,
+    SessionStore, SsePaths,
 };
 use everlink::{Change, Fault, FaultKind, Input, List, RequestId, StreamId};
 use serde_json::{Value, json};
@@ -113,9 +113,58 @@ fn unread_answers_count_for_a_while() {
     let deaf: Vec<StreamId> = (0..8).map(|id| send_deaf(&mut site, &ask(id))).collect();
     let statuses: Vec<u16> = deaf.iter().map(|stream| site.status(*stream)).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 503, 503, 503, 503]);
-    site.pass(seconds(3_600));
-    let later = site.send(ask(9));
-    assert_eq!(site.status(later), 200);
+    // Whoever reads some of it shows to be there.
+    site.pass(seconds(40));
+    let (stream, len) = (deaf[0], 1);
+    site.feed(Input::Sent { stream, len });
+    site.pass(seconds(19));
+    let early = site.send(ask(9));
+    assert_eq!(site.status(early), 503);
+    site.pass(seconds(1));
+    for status in [200, 200, 200, 503] {
+        let later = send_deaf(&mut site, &ask(9));
+        assert_eq!(site.status(later), status);
+    }
+    site.finish();
+}
+
+/// A client that reads nothing of what is under way for four pulses is not there; one that reads a little now and then is.
+#[test]
+fn a_client_that_reads_nothing_is_given_up() {
+    let mut site = Site::new(config());
+    let ask = |id: u64| {
+        let meta = json!({"progressToken": "p"});
+        modern(id, "tools/call", json!({"name": "slow", "_meta": meta}))
+    };
+    let (deaf, given_up) = site.taken(ask(1));
+    let (slow, _) = site.taken(ask(2));
+    let (patient, waiting) = site.taken(ask(3).with("accept", "application/json"));
+    for stream in [deaf, slow] {
+        site.stops_reading(stream);
+    }
+    site.pass(seconds(15));
+    let begun = site.text(deaf).len();
+    assert!(begun > 0, "F-043");
+    for _ in 0..3 {
+        site.pass(seconds(15));
+        let (stream, len) = (slow, 1);
+        site.feed(Input::Sent { stream, len });
+    }
+    site.pass(seconds(14));
+    assert!(!site.is_over(deaf));
+    site.pass(seconds(1));
+    assert!(site.exchange(deaf).is_aborted());
+    assert_eq!(site.cancellations(), [(given_up, Cancelled::PeerGone)]);
+    assert_eq!(
+        site.text(deaf).len(),
+        begun,
+        "nothing is added to what is not read"
+    );
+    assert!(!site.is_over(slow));
+    // One to whom nothing can be said before the answer has nothing to read.
+    site.pass(seconds(600));
+    site.respond(waiting, json!({"content": []}));
+    assert_eq!(site.json(patient)["result"]["content"], json!([]));
     site.finish();
 }
 
@@ -126,6 +175,9 @@ fn when_all_was_read_nothing_is_due() {
     for id in 0..3 {
         site.send(modern(id, "server/discover", json!({})));
     }
+    let session = site.session("2025-11-25");
+    site.send(session.get());
+    site.send(session.delete());
     assert_eq!(site.server.poll_timeout(), None);
     site.finish();
 }
@@ -331,6 +383,46 @@ fn a_question_goes_where_somebody_hears_it() {
     }
 }
 
+/// Where nobody hears it yet, it waits on the stream that its client can come back to: the one of its request where that can be
+/// resumed, else the one of the session. S-LHTTP-15: nor does a client that takes nothing but JSON hear it on the answer.
+#[test]
+fn a_question_waits_where_its_client_comes_back() {
+    for (replay, accept, resumes) in [
+        (Replay::default(), "*/*", true),
+        (Replay::default(), "application/json", false),
+        (Replay::new(0, 0), "*/*", false),
+        (Replay::new(0, 0), "application/json", false),
+    ] {
+        let mut http = Http::new();
+        http.replay = replay;
+        let mut site = Site::new(over(http));
+        let session = site.session("2025-11-25");
+        let ask = call(&session, 1).with("accept", accept);
+        let (lost, request) = site.taken(ask);
+        if accept == "*/*" {
+            site.hangs_up(lost);
+        }
+        site.ask(request, "roots/list", Value::Null);
+        assert_eq!(site.asked("roots/list"), site::NOTHING);
+        let back = if resumes {
+            let last = site.last_event_id(lost);
+            site.send(session.resume(&last))
+        } else {
+            site.send(session.get())
+        };
+        assert_eq!(
+            site.said(back, "roots/list").len(),
+            1,
+            "{replay:?} {accept}"
+        );
+        site.respond(request, json!({"content": []}));
+        if accept == "application/json" {
+            assert_eq!(site.json(lost)["result"]["content"], json!([]));
+        }
+        site.finish();
+    }
+}
+
 // What is said twice, or too late.
 
 /// S-HDR-09: what stands twice in a message is read as one thing by one reader and as another by the next.
@@ -378,17 +470,22 @@ fn nothing_gets_past_the_fields_by_being_there_twice() {
 /// A handshake that waits for the offer tells its session all the same, however long it waits.
 #[test]
 fn a_late_handshake_names_its_session() {
-    let mut deferred = config();
-    let offer = deferred.offer.take().expect("an offer");
-    let mut site = Site::new(deferred);
-    let begun = site.send(initialize("2025-11-25"));
-    let strange = site.send(modern(1, "no/such", json!({})));
-    site.pass(seconds(40));
-    site.verb(|server, now| server.offer(now, offer));
-    assert_eq!(site.status(begun), 200);
-    assert!(site.field(begun, "mcp-session-id").is_some());
-    assert_eq!(site.status(strange), 404, "S-HTTP-29");
-    site.finish();
+    for others in [0, 1] {
+        let mut deferred = config();
+        let offer = deferred.offer.take().expect("an offer");
+        let mut site = Site::new(deferred);
+        let begun = site.send(initialize("2025-11-25"));
+        let strange = |_| site.send(modern(1, "no/such", json!({})));
+        let strange: Vec<StreamId> = (0..others).map(strange).collect();
+        site.pass(seconds(40));
+        site.verb(|server, now| server.offer(now, offer));
+        assert_eq!(site.status(begun), 200);
+        assert!(site.field(begun, "mcp-session-id").is_some());
+        for strange in strange {
+            assert_eq!(site.status(strange), 404, "S-HTTP-29");
+        }
+        site.finish();
+    }
 }
 
 /// The end of a body may be told with the word that only says so.
@@ -533,6 +630,51 @@ fn no_two_sessions_have_the_same_id() {
     assert_ne!(ann.id, eve.id);
     one.finish();
     other.finish();
+}
+
+/// What a client said of itself and chose at one server holds at the other: who it is and whose, what it can be asked, what it wants to hear.
+#[test]
+fn a_session_is_the_same_at_the_other_server() {
+    let (mut one, mut other) = siblings(true);
+    let begin = site::introduce("2025-11-25", &json!({"roots": {}}));
+    let session = one.session_with(begin, "2025-11-25", Some("ann"));
+    let uri = "file:///a";
+    let level = json!({"level": "critical"});
+    one.send(session.post(1, "logging/setLevel", level));
+    one.send(session.post(2, "resources/subscribe", json!({"uri": uri})));
+    one.finish();
+
+    let stranger = other.send(session.get().by(Some("eve")));
+    assert_eq!(other.status(stranger), 404);
+    let stream = other.send(session.get());
+    log(&mut other, None, "an error".into());
+    assert_eq!(other.messages(stream), site::NOTHING, "that is too little");
+    other.publish(Change::Resource { uri: uri.into() });
+    assert_eq!(other.messages(stream).len(), 1);
+    let (_, request) = other.taken(call(&session, 3));
+    let peer = &other.requests()[0].peer;
+    let name = peer.client.as_ref().map(|client| client.name());
+    assert_eq!(name, Some("scripted"));
+    other.ask(request, "roots/list", Value::Null);
+    let ask = other.verb(|server, now| server.ask(now, request, "sampling/createMessage", None));
+    assert!(ask.is_err(), "it did not say that it can be asked this");
+    other.finish();
+}
+
+/// A session of a version that is not spoken here is as good as none: its client begins anew.
+#[test]
+fn a_session_of_another_version_is_not_revived() {
+    let mut records = MemorySessions::new(8);
+    records.put(&SessionRecord::new("abc", Version::V2025_06_18));
+    let mut newest = config();
+    newest.versions = Versions::only(Version::V2025_11_25);
+    let events = MemoryEvents::new(Replay::default());
+    let server = Server::with_stores(newest, Box::new(records), Box::new(events));
+    let mut site = Site::around(server);
+    let lost = Session::new("abc", "2025-11-25");
+    let lost = site.send(lost.post(1, "ping", Value::Null));
+    assert_eq!(site.status(lost), 404);
+    site.finish();
 }
 
 /// A request that runs at one server is not lost because its client asks the other.

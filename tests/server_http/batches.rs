@@ -62,7 +62,13 @@ fn s_batch_04_an_array_that_wants_no_answer_has_none() {
             json!({"jsonrpc": "2.0", "id": asked[at], "result": {"roots": [at]}})
         })
         .collect();
-    for batch in [json!([told(), told()]), Value::from(answers)] {
+    for batch in [
+        json!([told(), told()]),
+        Value::from(answers),
+        // Nor what would have been one of these, were it a message.
+        json!([{"jsonrpc": "1.0", "method": "notifications/x"}]),
+        json!([{"jsonrpc": "1.0", "id": 77, "result": {}}]),
+    ] {
         let sent = site.send(session.say(&batch));
         assert_eq!((site.status(sent), site.text(sent)), (202, ""), "{batch}");
         assert!(site.is_over(sent));
@@ -158,6 +164,8 @@ fn s_batch_08_each_message_of_an_array_is_served_by_itself() {
     assert_eq!(answer(4)["error"]["code"], -32600, "S-LIFE-10");
     assert_eq!(answer(5)["result"], json!({}));
     assert_eq!(site.server.sessions(), 1);
+    let broken = site.send(session.say(&json!([{"jsonrpc": "1.0", "id": 6, "method": "ping"}])));
+    assert_eq!(site.answer(broken)["error"]["code"], -32600);
     let quiet = site.send(session.say(&json!([told()])));
     assert_eq!(site.messages(quiet), NOTHING);
     site.finish();

@@ -191,6 +191,12 @@ fn s_http_37_a_modern_server_knows_no_sessions() {
     let begun = site.send(initialize("2025-11-25").with("mcp-session-id", "abc"));
     assert!(site.status(begun) >= 400);
     assert_eq!(site.field(begun, "mcp-session-id"), None);
+    // What has its place in sessions has none here: nobody is sent to find a better one.
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
+    for message in [&answer, &json!([answer])] {
+        let ask = post(message).with("mcp-session-id", "abc");
+        assert_eq!(site.refused(ask), (400, -32600), "{message}");
+    }
     assert_eq!(site.server.sessions(), 0);
     site.finish();
 }
@@ -320,6 +326,9 @@ fn s_inh_06_what_can_be_asked_at_once_is_bounded() {
     let third = site.send(call());
     assert_eq!((site.status(third), site.code(third)), (503, -32603));
     assert!(site.field(third, "retry-after").is_some());
+    let session = site.session("2025-11-25");
+    let fourth = session.post(1, "tools/call", json!({"name": "slow"}));
+    assert_eq!(site.refused(fourth), (200, -32603));
     site.respond(first, json!({"content": []}));
     let (_, again) = site.taken(call());
     site.respond(again, json!({"content": []}));

@@ -37,6 +37,7 @@ fn a_modern_request_is_answered_with_json() {
     assert_eq!(site.json(call)["id"], 1);
     assert_eq!(site.json(call)["result"]["content"], json!([]));
     assert_eq!(site.field(call, "mcp-session-id"), None, "S-HTTP-37");
+    assert_eq!(site.field(call, "retry-after"), None);
     site.finish();
 }
 
@@ -56,7 +57,8 @@ fn progress_makes_a_stream_of_it() {
     assert_eq!(site.field(call, "x-accel-buffering"), Some("no"));
     assert_eq!(site.field(call, "cache-control"), Some("no-cache"));
     let events = site.sse(call);
-    assert!(events.iter().all(|event| event.id.is_none()));
+    let mut named = events.iter().filter(|e| e.id.is_some() || e.name.is_some());
+    assert_eq!(named.next(), None);
     let methods: Vec<Value> = site
         .messages(call)
         .iter()
@@ -300,6 +302,9 @@ fn a_question_is_answered_by_whom_it_was_put_to() {
         &json!({"jsonrpc": "2.0", "id": question["id"], "result": {}}),
     ));
     assert_eq!((site.status(modern), site.code(modern)), (400, -32600));
+    let broken = json!({"jsonrpc": "1.0", "id": question["id"], "method": "ping"});
+    assert_eq!(site.refused(session.say(&broken)), (400, -32600));
+    assert_eq!(site.outcome(ask), None, "that is no response");
     let answer = site.send(session.answer(&question["id"], json!({"roots": []})));
     assert_eq!(site.status(answer), 202);
     assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": []}))));
@@ -509,6 +514,10 @@ fn errors_of_the_application_have_a_status() {
     let session = site.session("2025-11-25");
     let unknown = site.send(session.post(1, "no/such", Value::Null));
     assert_eq!((site.status(unknown), site.code(unknown)), (200, -32601));
+    let failed = call(&session, 2).with("accept", "application/json");
+    let (failed, request) = site.taken(failed);
+    site.fail(request, -32601, "no");
+    assert_eq!((site.status(failed), site.code(failed)), (200, -32601));
     site.finish();
 }
 
@@ -659,7 +668,7 @@ fn the_end_of_the_service() {
     ] {
         let refused = site.send(ask);
         assert_eq!(site.status(refused), 503);
-        assert!(site.field(refused, "retry-after").is_some());
+        assert_eq!(site.all(refused, "retry-after"), ["5"]);
     }
     site.respond(request, json!({"content": []}));
     assert_eq!(site.json(done)["result"]["content"], json!([]));
@@ -667,6 +676,54 @@ fn the_end_of_the_service() {
     site.pass(seconds(6));
     assert_eq!((site.status(cut), site.code(cut)), (200, -32603));
     assert_eq!(site.messages(legacy)[0]["error"]["code"], -32603);
+    assert_eq!(site.server.state(), State::Closed);
+    site.finish();
+}
+
+/// F-102: last words have a while to be read. What is not read by then is cut off; a stream of the first version, which has no end of
+/// its own, ends well.
+#[test]
+fn last_words_are_waited_for() {
+    let mut narrow = over(Http::new().with_sse(SsePaths::default()));
+    narrow.limits.write_window = 1;
+    let mut site = Site::new(narrow);
+    let stream = site.send(get().to("/sse"));
+    let place = site.sse(stream).remove(0).data.unwrap();
+    site.stops_reading(stream);
+    site.send(initialize("2024-11-05").to(&place));
+    let (cut, request) = site.taken(curious(1));
+    site.stops_reading(cut);
+    site.progress(request, 1.0);
+    site.shutdown();
+    site.respond(request, json!({"content": []}));
+    assert_eq!(site.server.state(), State::Draining);
+    site.hangs_up(cut);
+    assert_eq!(site.server.state(), State::Draining, "one is not read");
+    site.reads_again(stream);
+    assert_eq!(site.server.state(), State::Closed);
+    assert!(!site.exchange(stream).is_aborted());
+    site.finish();
+
+    let mut narrow = config();
+    narrow.limits.write_window = 1;
+    let mut site = Site::new(narrow);
+    let (cut, request) = site.taken(curious(1));
+    site.stops_reading(cut);
+    site.progress(request, 1.0);
+    site.shutdown();
+    site.respond(request, json!({"content": []}));
+    site.pass(seconds(6));
+    assert!(site.exchange(cut).is_aborted());
+    site.finish();
+
+    // So it is with an answer that is written whole.
+    let mut site = Site::new(config());
+    let (unread, request) = site.taken(curious(1));
+    site.stops_reading(unread);
+    site.respond(request, json!({"content": []}));
+    site.shutdown();
+    assert_eq!(site.server.state(), State::Draining);
+    site.reads_again(unread);
     assert_eq!(site.server.state(), State::Closed);
     site.finish();
 }
@@ -681,7 +738,9 @@ fn what_arrives_is_bounded() {
     let mut site = Site::new(tight);
     let ask = modern(1, "server/discover", json!({}));
     let long = site.begin(&ask);
-    site.body(long, &[b' '; 1_001]);
+    site.body(long, &[b' '; 1_000]);
+    assert!(!site.is_answered(long));
+    site.body(long, b" ");
     assert_eq!(site.status(long), 413);
     let streams = [(); 3].map(|()| site.begin(&ask));
     site.body(streams[0], &[b' '; 900]);
@@ -783,6 +842,68 @@ fn what_is_stale_is_counted() {
     let stream = StreamId::new(99);
     site.feed(Input::Sent { stream, len: 1 });
     assert_eq!(site.server.stats().stale_inputs, before + 4);
+    // So is an exchange that begins where one is: arriving, served, or not read to its end.
+    let ask = modern(2, "server/discover", json!({}));
+    let arriving = site.begin(&ask);
+    let (served, _) = site.taken(modern(3, "tools/call", json!({"name": "slow"})));
+    let unread = site.begin(&ask);
+    site.stops_reading(unread);
+    site.body(unread, &ask.body);
+    site.end(unread);
+    for stream in [arriving, served, unread] {
+        let head = Box::new(ask.head());
+        site.feed(Input::Request { stream, head });
+    }
+    assert_eq!(site.server.stats().stale_inputs, before + 7);
+    site.finish();
+}
+
+/// What is served, refused, taken back and dropped is counted, and so are the bytes.
+#[test]
+fn what_happens_is_counted() {
+    let mut site = Site::new(config());
+    let ask = modern(1, "tools/call", json!({"name": "slow"}));
+    let bytes_in = ask.body.len();
+    let call = site.served(ask.clone(), json!({"content": []}));
+    let bytes_out = site.text(call).len();
+    let stats = site.server.stats();
+    assert_eq!(stats.bytes_in, bytes_in as u64);
+    assert_eq!(stats.bytes_out, bytes_out as u64);
+    assert_eq!((stats.messages_in, stats.messages_out), (1, 1));
+    assert_eq!((stats.requests, stats.answered), (1, 1));
+    assert_eq!((stats.refused, stats.cancelled), (0, 0));
+    // By its head, by its fields, by its method.
+    for ask in [
+        ask.clone().with("accept", "text/html"),
+        ask.clone().with("mcp-name", "another"),
+        modern(2, "no/such/method", json!({})),
+    ] {
+        site.refused(ask);
+    }
+    assert_eq!(site.server.stats().refused, 3);
+    let (left, _) = site.taken(ask);
+    site.hangs_up(left);
+    let stats = site.server.stats();
+    assert_eq!((stats.requests, stats.answered), (2, 1));
+    assert_eq!((stats.refused, stats.cancelled), (3, 1));
+    assert_eq!(stats.answers_dropped, 0);
+    site.finish();
+}
+
+/// S-HTTP-15: a stream ends with its answer, whether or not anybody reads.
+#[test]
+fn the_end_of_a_stream_waits_for_no_reader() {
+    let mut site = Site::new(config());
+    let (begun, request) = site.taken(curious(1));
+    site.stops_reading(begun);
+    site.progress(request, 1.0);
+    site.respond(request, json!({"content": []}));
+    assert!(site.is_over(begun));
+    let ask = curious(2).with("accept", "text/event-stream");
+    let (whole, request) = site.taken(ask);
+    site.stops_reading(whole);
+    site.respond(request, json!({"content": []}));
+    assert!(site.is_over(whole));
     site.finish();
 }
 
@@ -806,6 +927,7 @@ fn clients_wait_for_the_offer() {
     let discovery = site.send(modern(1, "server/discover", json!({})));
     let gone = site.send(modern(1, "tools/call", json!({"name": "slow"})));
     let hello = site.send(initialize("2025-11-25"));
+    let dropped = site.send(initialize("2025-11-25"));
     let stream = site.send(get().to("/sse"));
     let place = site.sse(stream).remove(0).data.unwrap();
     site.send(initialize("2024-11-05").to(&place));
@@ -813,8 +935,9 @@ fn clients_wait_for_the_offer() {
     let leaving = site.send(get().to("/sse"));
     let left = site.sse(leaving).remove(0).data.unwrap();
     site.send(initialize("2024-11-05").to(&left));
-    site.hangs_up(leaving);
-    site.hangs_up(gone);
+    for stream in [leaving, gone, dropped] {
+        site.hangs_up(stream);
+    }
     site.verb(|server, now| server.offer(now, offer));
     assert_eq!(site.json(discovery)["id"], 1);
     assert!(site.field(hello, "mcp-session-id").is_some());

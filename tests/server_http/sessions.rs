@@ -2,6 +2,7 @@
 
 use crate::site;
 
+use everlink::protocol::{Version, Versions};
 use everlink::server::{Cancelled, Http, Server};
 use everlink::{Change, List};
 use serde_json::{Value, json};
@@ -209,6 +210,36 @@ fn s_lhttp_21_without_the_field_the_session_says_which_version_is_spoken() {
     let bare = post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}));
     let refused = site.refused(bare);
     assert_eq!(refused, (400, -32600), "S-HTTP-30");
+    site.finish();
+}
+
+/// S-HTTP-31: also where all clients know the field, a session says more than it.
+#[test]
+fn s_http_31_in_a_session_the_field_may_be_missing() {
+    let mut newer = config();
+    newer.versions = Versions::since(Version::V2025_06_18);
+    let mut site = Site::new(newer);
+    let session = site.session("2025-11-25");
+    let pong = site.send(ping(&session).without(VERSION));
+    assert_eq!(site.status(pong), 200);
+    let bare = ping(&session).without(VERSION).without("mcp-session-id");
+    assert_eq!(site.refused(bare), (400, -32020));
+    site.finish();
+}
+
+/// S-LHTTP-22: a version that is named is one that is spoken here, and in sessions.
+#[test]
+fn s_lhttp_22_a_version_that_is_not_spoken_in_sessions_is_refused() {
+    let mut newest = config();
+    newest.versions = Versions::since(Version::V2025_11_25);
+    let mut site = Site::new(newest);
+    let session = site.session("2025-11-25");
+    let old = site.send(ping(&session).with(VERSION, "2025-06-18"));
+    assert_eq!(site.status(old), 400);
+    let modern = site.send(session.get().with(VERSION, "2026-07-28"));
+    assert_eq!(site.status(modern), 400);
+    let stream = site.send(session.get());
+    assert_eq!(site.status(stream), 200);
     site.finish();
 }
 

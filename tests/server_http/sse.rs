@@ -243,6 +243,32 @@ fn s_life_12_a_stream_is_a_client_of_its_own() {
     site.finish();
 }
 
+/// S-VER-07: whoever has a stream has chosen its era, and begins with a handshake, whatever it asks for.
+#[test]
+fn nothing_is_served_before_the_handshake() {
+    let mut site = site();
+    let client = Oldest::new(&mut site, None);
+    for (id, method) in [(1, "tools/list"), (2, "server/discover")] {
+        client.ask(&mut site, id, method, Value::Null);
+        let error = &client.answer(&site, id)["error"];
+        assert_eq!(error["code"], -32600, "{method}");
+    }
+    site.finish();
+}
+
+/// S-BATCH-01: an array is taken where a handshake chose the version that has it, and what it asks is answered on the stream.
+#[test]
+fn an_array_is_taken_in_the_version_that_has_it() {
+    let mut site = site();
+    let client = Oldest::met(&mut site, "2025-03-26");
+    let ping = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    client.say(&mut site, post(&json!([ping(1), ping(2)])));
+    for id in [1, 2] {
+        assert_eq!(client.answer(&site, id)["result"], json!({}));
+    }
+    site.finish();
+}
+
 /// F-115: whose stream it is is asked with every message.
 #[test]
 fn a_stream_belongs_to_its_user() {

@@ -438,6 +438,19 @@ fn s_res_04_what_is_not_held_any_more_is_not_there() {
     site.finish();
 }
 
+/// S-RES-03: where nothing is held, nothing can be resumed, and no event has an id that says otherwise.
+#[test]
+fn s_res_03_where_nothing_is_held_nothing_is_resumed() {
+    let mut http = Http::new();
+    http.replay = Replay::new(0, 0);
+    let mut site = Site::new(over(http));
+    let session = site.session("2025-11-25");
+    let standalone = site.send(session.get());
+    assert_eq!(site.refused(session.resume("0-0")), (400, -32600));
+    assert!(!site.is_over(standalone));
+    site.finish();
+}
+
 #[test]
 fn s_canc_12_a_connection_that_drops_takes_back_nothing() {
     for version in STREAMABLE {

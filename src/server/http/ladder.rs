@@ -358,6 +358,20 @@ mod tests {
     }
 
     #[test]
+    fn fields_that_are_kept_have_a_bound() {
+        for (more, status) in [(0, None), (1, Some(431)), (9, Some(431))] {
+            let name = "mcp-param-a";
+            let value = "x".repeat(MOST_FIELD_BYTES - name.len() + more);
+            let long = "x".repeat(MOST_FIELD_BYTES);
+            let fields = Fields::new()
+                .and("host", "localhost")
+                .and("cookie", long)
+                .and(name, value);
+            assert_eq!(asked(&Http::new(), post(fields)).err(), status, "{more}");
+        }
+    }
+
+    #[test]
     fn each_place_has_its_verbs() {
         let http = Http::new().with_sse(super::super::SsePaths::default());
         for (verb, target, is_legacy, allowed) in [
@@ -377,6 +391,15 @@ mod tests {
             let said = refused.as_ref().and_then(|r| r.fields.get(names::ALLOW));
             assert_eq!(said, allowed, "{verb} {target}");
             assert!(refused.is_none_or(|refusal| refusal.status == 405));
+        }
+        let endless = Http {
+            may_delete: false,
+            ..Http::new()
+        };
+        for (verb, allowed) in [(Verb::Get, None), (Verb::Delete, Some("POST, GET"))] {
+            let refused = check_verb(&endless, true, &Route::Endpoint, verb).err();
+            let said = refused.as_ref().and_then(|r| r.fields.get(names::ALLOW));
+            assert_eq!(said, allowed, "{verb}");
         }
         let to = |target| route(&http, true, target);
         let messages = |session: &str| Some(Route::SseMessages(session.into()));

@@ -165,18 +165,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_128_bits_of_visible_text_and_differ_by_number_and_secret() {
+    fn ids_are_128_bits_of_visible_text_and_differ_by_number_salt_and_secret() {
         let mut sessions = Sessions::new([7; 16]);
         let (one, two) = (sessions.fresh(), sessions.fresh());
         let ids = [
             sessions.mint(one, 0),
+            sessions.mint(one, 1),
             sessions.mint(two, 0),
             Sessions::new([8; 16]).mint(one, 0),
         ];
         for (at, id) in ids.iter().enumerate() {
             assert_eq!(id.len(), 32);
             assert!(id.bytes().all(|byte| byte.is_ascii_hexdigit()));
-            assert!(!ids[..at].contains(id));
+            let mut others = ids[..at].iter().flat_map(|id| [&id[..16], &id[16..]]);
+            assert!(
+                !others.any(|half| id.contains(half)),
+                "no half is used twice"
+            );
             assert_ne!(id[..16], id[16..]);
         }
     }

@@ -300,6 +300,7 @@ impl fmt::Debug for MemoryEvents {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
     use alloc::string::String;
     use alloc::vec::Vec;
 
@@ -341,6 +342,79 @@ mod tests {
         assert_eq!(replayed(&mut store, 1, 0).1, [(4, "123456".into())]);
         assert_eq!(store.append("s", 1, "more than ten bytes"), 5);
         assert_eq!(replayed(&mut store, 1, 4).1, []);
+    }
+
+    #[test]
+    fn as_much_is_held_as_there_may_be() {
+        let mut store = MemoryEvents::new(Replay::new(2, 6));
+        store.append("s", 1, "one");
+        store.append("s", 1, "two");
+        let all = [(1, "one".into()), (2, "two".into())];
+        assert_eq!(replayed(&mut store, 1, 0), (true, all.into()));
+    }
+
+    #[test]
+    fn of_each_stream_it_is_known_that_it_has_a_gap() {
+        let mut store = MemoryEvents::new(Replay::new(2, 100));
+        for (stream, message) in [(1, "a"), (2, "b"), (1, "c"), (2, "d")] {
+            store.append("s", stream, message);
+        }
+        for (stream, last) in [(1, 1), (2, 2)] {
+            assert!(!replayed(&mut store, stream, 0).0, "{stream}");
+            assert!(replayed(&mut store, stream, last).0, "{stream}");
+        }
+    }
+
+    #[test]
+    fn what_all_sessions_say_together_has_an_end() {
+        let mut store = MemoryEvents::new(Replay {
+            all_bytes: 8,
+            ..Replay::new(2, 6)
+        });
+        let held = |store: &mut MemoryEvents, session: &str| {
+            let mut held = String::new();
+            store.replay(session, 1, 0, &mut |_, message| held.push_str(message));
+            held
+        };
+        // What one session lost, or one that is over held, leaves room for others.
+        for message in ["1", "2", "3", "4"] {
+            store.append("s", 1, message);
+        }
+        store.append("over", 1, "123456");
+        assert_eq!(held(&mut store, "s"), "34");
+        assert_eq!(held(&mut store, "over"), "123456");
+        store.forget("over");
+        store.append("t", 1, "ab");
+        store.append("t", 1, "cdef");
+        assert_eq!(held(&mut store, "s"), "34");
+        assert_eq!(held(&mut store, "t"), "abcdef", "as much as may be");
+        // Whoever has most loses it.
+        store.append("s", 1, "5");
+        assert_eq!(held(&mut store, "s"), "45");
+        store.append("u", 1, "xyz");
+        assert_eq!(held(&mut store, "s"), "45");
+        assert_eq!(held(&mut store, "t"), "");
+        assert_eq!(held(&mut store, "u"), "xyz");
+        store.append("s", 1, "678");
+        assert_eq!(held(&mut store, "s"), "5678");
+        assert_eq!(held(&mut store, "u"), "xyz");
+    }
+
+    #[test]
+    fn ids_and_messages_stay_out_of_what_is_shown() {
+        let record = SessionRecord::new("secret", Version::LATEST_LEGACY);
+        let mut sessions = MemorySessions::new(2);
+        sessions.put(&record);
+        let mut events = MemoryEvents::new(Replay::default());
+        events.append("secret", 1, "secret");
+        for (shown, names) in [
+            (format!("{record:?}"), "SessionRecord { version: "),
+            (format!("{sessions:?}"), "MemorySessions { sessions: 1 }"),
+            (format!("{events:?}"), "MemoryEvents { sessions: 1, "),
+        ] {
+            assert!(shown.starts_with(names), "{shown}");
+            assert!(!shown.contains("secret"), "{shown}");
+        }
     }
 
     #[test]

@@ -84,19 +84,39 @@ mod tests {
 
     use super::*;
 
+    const MARKED: &str =
+        r#"{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}"#;
+
     fn list(schema: &str) -> Payload {
         let text = alloc::format!(r#"{{"tools":[{{"name":"a","inputSchema":{schema}}}]}}"#);
         text.parse().unwrap()
     }
 
     #[test]
+    fn as_many_tools_are_known_as_there_is_room_for() {
+        let mut tools = Tools::default();
+        let names = ["a", "b", "c"].map(|name| name.repeat(MOST_BYTES * 2 / 5));
+        for name in &names {
+            let text =
+                alloc::format!(r#"{{"tools":[{{"name":"{name}","inputSchema":{MARKED}}}]}}"#);
+            let list: Payload = text.parse().unwrap();
+            tools.learn(list.raw());
+        }
+        let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
+        let are_checked = names.each_ref().map(|name| {
+            let checked = tools.check(name, &Fields::new(), Some(arguments.raw()));
+            checked.is_err()
+        });
+        assert_eq!(are_checked, [true, true, false]);
+    }
+
+    #[test]
     fn the_newest_word_on_a_tool_counts() {
-        let marked = r#"{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}"#;
         let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
         let mut tools = Tools::default();
         let check = |tools: &Tools| tools.check("a", &Fields::new(), Some(arguments.raw()));
         assert_eq!(check(&tools), Ok(()));
-        tools.learn(list(marked).raw());
+        tools.learn(list(MARKED).raw());
         assert!(check(&tools).is_err());
         assert!(tools.bytes > 0);
         tools.learn(list(r#"{"type":"object"}"#).raw());
