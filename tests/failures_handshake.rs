@@ -363,7 +363,11 @@ fn f_056_an_error_to_nobody_answers_the_second_probe() {
         world.connect();
         world.until("the first life is over", |world| !causes(world).is_empty());
         assert_eq!(world.methods_of(1), [DISCOVER, INITIALIZE, DISCOVER]);
-        assert_eq!(world.now(), at(config().policy.probe_timeout), "it was heard");
+        assert_eq!(
+            world.now(),
+            at(config().policy.probe_timeout),
+            "it was heard"
+        );
         world
     });
 }

@@ -156,6 +156,7 @@ mod tests {
             ("", false, false),
             (",,;,=,q=1, application/json", true, false),
             ("application/json;q=high", false, false),
+            ("application/json;q=high1", false, false),
             ("application/json;q=", false, false),
             ("application/json;q=.", false, false),
             ("application", false, false),
@@ -163,6 +164,7 @@ mod tests {
             // A comma in quotes is none.
             ("text/html;a=\", application/json, \"", false, false),
             ("text/html;a=\"\\\", application/json\"", false, false),
+            ("text/html;a=\"\\\", application/json, \"", false, false),
             ("text/html;a=\"\\\\\", application/json", true, false),
             ("text/html;a=\", application/json", false, false),
             ("a\\\"b, application/json", false, false),

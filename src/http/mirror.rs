@@ -1016,6 +1016,11 @@ mod tests {
         for kind in ["boolean", "integer", "string"] {
             let schema = of(&format!(r#""p":{{"x-mcp-header":"P","type":"{kind}"}}"#));
             assert!(!read(&schema).unwrap().is_empty(), "{kind}");
+            // Whatever else is said of it.
+            let described = of(&format!(
+                r#""p":{{"type":"{kind}","description":"what","x-mcp-header":"P"}}"#
+            ));
+            assert!(!read(&described).unwrap().is_empty(), "{kind}");
         }
         for kind in [
             r#""type":"number","#,
@@ -1027,6 +1032,7 @@ mod tests {
             r#""type":["string","null"],"#,
             r#""type":{"type":"string"},"#,
             r#""type":true,"#,
+            r#""description":"string","#,
             "",
         ] {
             let schema = of(&format!(r#""p":{{{kind}"x-mcp-header":"P"}}"#));
@@ -1240,6 +1246,9 @@ mod tests {
         assert!(bytes > name.len() + 1000 * size_of::<Property>(), "{bytes}");
         assert!(bytes < 3 * schema.len(), "{bytes}");
         assert_eq!(Mirrored::default().bytes(), 0);
+        let one = of(r#""seven77":{"type":"string","x-mcp-header":"Three"}"#);
+        let held = "seven77".len() + "Mcp-Param-Three".len();
+        assert_eq!(read(&one).unwrap().bytes(), size_of::<Property>() + held);
     }
 
     #[test]

@@ -178,3 +178,30 @@ pub mod names {
     /// Whether a proxy may hold back what is streamed.
     pub const X_ACCEL_BUFFERING: &str = "x-accel-buffering";
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    #[test]
+    fn a_verb_is_known_by_its_name() {
+        for verb in [Verb::Delete, Verb::Get, Verb::Post] {
+            assert_eq!(Verb::parse(&format!("{verb}")), verb);
+            assert_eq!(
+                Verb::parse(&verb.as_str().to_ascii_lowercase()),
+                Verb::Other
+            );
+        }
+        assert_eq!(Verb::parse("PATCH"), Verb::Other);
+    }
+
+    #[test]
+    fn debug_shows_where_a_request_goes_and_no_query() {
+        let head = RequestHead::new(Verb::Get, "/mcp?token=hunter2");
+        let shown = format!("{head:?}");
+        assert!(shown.contains("/mcp"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

@@ -122,7 +122,9 @@ fn s_auth_05_what_the_server_demands_is_told_up_to_a_bound() {
     web.call("tools/call", json!({"name": "act"}));
     let post = web.posted("tools/call");
     let demands = [4_000, 90, 20].map(|len| "x".repeat(len));
-    let fields = demands.each_ref().map(|demand| ("www-authenticate", &**demand));
+    let fields = demands
+        .each_ref()
+        .map(|demand| ("www-authenticate", &**demand));
     web.respond(post.stream, 401, &fields, "");
     assert_eq!(challenges(&web), [(401, demands[..2].to_vec())]);
 }

@@ -1394,12 +1394,33 @@ fn f_116_a_call_that_found_nobody_there_says_so() {
         let mut web = Web::modern();
         let call = web.call("tools/call", json!({"name": "add"}));
         let post = web.posted("tools/call");
+        // Another is at work, so that the life is not over yet.
+        web.call("tools/call", json!({"name": "add"}));
         web.fail(post.stream, fault);
+        assert_eq!(web.client.state(), State::Draining);
         let failure = web.failure(call);
         assert!(failure.to_string().contains(words), "{failure}");
         let cause = failure.ended.map(|ended| ended.cause.clone());
         assert_eq!(cause, Some(Cause::Unreachable));
     }
+}
+
+/// The driver slept for long: a call ran out of time in the second life, and that life as well.
+#[test]
+fn f_116_a_call_is_told_of_the_end_that_it_waited_after_and_not_of_the_next() {
+    let mut web = Web::new(config());
+    let call = web.call("tools/call", json!({"name": "add"}));
+    let first = web.client.epoch();
+    let probe = web.posted("server/discover");
+    web.fail(probe.stream, FaultKind::Refused);
+    web.pass(seconds(1));
+    web.posted("server/discover");
+    web.now = web.now + seconds(200);
+    web.client.handle_timeout(web.now);
+    web.pump();
+    assert_ne!(web.client.last_end().map(|ended| ended.epoch), Some(first));
+    let ended = web.failure(call).ended.expect("an end");
+    assert_eq!((ended.epoch, &ended.cause), (first, &Cause::Unreachable));
 }
 
 /// A list is read by the link itself: its pages are asked for again, and given up with what happened to them.
