@@ -25,7 +25,7 @@ pub(crate) fn retry_after(fields: &Fields<'_>) -> Option<Duration> {
     Some(Duration::from_secs(seconds.min(MOST_SECONDS)))
 }
 
-/// Seconds since the first of March in the year before year 0, of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Seconds since the day before the first of March in the year before year 0, of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn seconds_of(date: &str) -> Option<u64> {
     let (weekday, rest) = date.split_once(", ")?;
     let (day, rest) = rest.split_once(' ')?;
@@ -64,7 +64,7 @@ fn days_before(year: u64, month: u64, day: u64) -> Option<u64> {
         (year + 1, month - 2)
     };
     let leap_days = year.div_ceil(4) - year.div_ceil(100) + year.div_ceil(400);
-    Some(365 * year + leap_days + (153 * month + 2) / 5 + day - 1)
+    Some(365 * year + leap_days + (153 * month + 2) / 5 + day)
 }
 
 fn digits(text: &str, count: usize) -> Option<u64> {
