@@ -348,6 +348,30 @@ fn f_056_a_modern_error_to_initialize_is_probed_once_more() {
     }
 }
 
+/// An error to nobody is meant for what is asked now, not for the probe that was given up.
+#[test]
+fn f_056_an_error_to_nobody_answers_the_second_probe() {
+    every_chunking(|chunking| {
+        let mut world = world(config(), chunking, |_| {
+            let mut first = true;
+            Peer::modern().on(DISCOVER, move |_| match core::mem::take(&mut first) {
+                true => Vec::new(),
+                false => vec![Act::Say(json!({"jsonrpc": "2.0", "id": null,
+                    "error": {"code": -32700, "message": "cannot read that"}}))],
+            })
+        });
+        world.connect();
+        world.until("the first life is over", |world| !causes(world).is_empty());
+        assert_eq!(world.methods_of(1), [DISCOVER, INITIALIZE, DISCOVER]);
+        assert_eq!(
+            world.now(),
+            at(config().policy.probe_timeout),
+            "it was heard"
+        );
+        world
+    });
+}
+
 /// S-STDIO-24, S-STDIO-25: whatever the error is, it is not keyed to one code.
 #[test]
 fn f_057_any_error_that_is_not_modern_falls_back() {

@@ -11,7 +11,7 @@ use everlink::{Config, ExitStatus, FaultKind, Input, Instant, List, Policy};
 use serde_json::json;
 
 use eras::{BOTH, answering, legacy, ready};
-use world::{Act, Command, Peer, World, ask, config, dies, reply, seconds};
+use world::{Act, Command, Peer, World, ask, config, dies, notify, reply, seconds};
 
 /// When each command about the first life came, counted from `origin`.
 fn ladder(world: &World, origin: Instant) -> Vec<(Duration, Command)> {
@@ -269,6 +269,19 @@ fn f_103_what_is_gone_is_told_nothing_any_more() {
         });
         assert_eq!(world.state(), State::Closed);
         assert_eq!(world.commands(), [Command::Open(1), Command::Release(1)]);
+        world.finish();
+    }
+}
+
+#[test]
+fn f_103_what_a_server_says_on_its_way_out_is_not_told() {
+    for server in BOTH {
+        let mut world = ready(config(), move || server().ignores_eof());
+        world.shutdown();
+        assert_eq!(world.state(), State::Closing);
+        world.peer(notify("notifications/strange", json!({})));
+        let is_told = |(_, event): &(Instant, Event)| matches!(event, Event::Notified { .. });
+        assert!(!world.events().iter().any(is_told));
         world.finish();
     }
 }

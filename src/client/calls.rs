@@ -519,3 +519,29 @@ impl Calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Policy;
+
+    fn payload(text: &str) -> Option<Payload> {
+        Some(text.parse().unwrap())
+    }
+
+    /// What waits is bounded by what it weighs, so nothing that is held for a call may weigh nothing.
+    #[test]
+    fn a_call_weighs_all_that_it_carries() {
+        let options = CallOptions::new();
+        let clock = Clock::new(Instant::ZERO, &options, &Policy::interactive());
+        let given = (payload(r#"{"name":"add"}"#), payload(r#"{"a":1}"#));
+        let mut call = Call::new("tools/call".into(), None, given, options, clock);
+        assert_eq!(call.bytes(), 10 + 14 + 7);
+        call.behalf = Some(Box::new(Behalf {
+            declared: ClientCapabilities::default(),
+            answers: payload(r#"{"who":{"action":"accept"}}"#),
+            state: payload(r#""half""#),
+        }));
+        assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6);
+    }
+}

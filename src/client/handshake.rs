@@ -352,3 +352,104 @@ fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
 struct Supported {
     supported: Vec<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handshake(remembered: Option<Era>) -> Handshake {
+        Handshake::new(Dialect::Automatic, Versions::ALL, remembered)
+    }
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.into()).unwrap()
+    }
+
+    fn discovery() -> Box<RawValue> {
+        raw(r#"{"supportedVersions": ["2026-07-28"]}"#)
+    }
+
+    fn introduction() -> Box<RawValue> {
+        raw(r#"{"protocolVersion": "2025-11-25"}"#)
+    }
+
+    /// What was said to the server, by its era.
+    fn said(next: Option<Move>) -> Option<Era> {
+        match next? {
+            Move::Agreed(_) | Move::Refused(_) => None,
+            Move::Say(Say::Discover(_)) => Some(Era::Modern),
+            Move::Say(Say::Initialize(_)) => Some(Era::Legacy),
+        }
+    }
+
+    /// One that has agreed in the modern era.
+    fn modern() -> Handshake {
+        let mut handshake = handshake(None);
+        handshake.begin();
+        let agreed = handshake.discovered(Ok(&discovery()));
+        assert!(matches!(agreed, Move::Agreed(_)));
+        handshake
+    }
+
+    #[test]
+    fn silence_refutes_what_was_only_remembered_and_not_what_has_worked() {
+        let mut remembered = handshake(Some(Era::Modern));
+        assert_eq!(said(Some(remembered.begin())), Some(Era::Modern));
+        assert_eq!(said(remembered.silence()), Some(Era::Legacy));
+
+        let mut proven = modern();
+        assert_eq!(said(Some(proven.begin())), Some(Era::Modern));
+        assert_eq!(said(proven.silence()), None);
+    }
+
+    #[test]
+    fn a_modern_server_that_was_only_slow_is_met_as_one_in_the_next_life() {
+        let mut handshake = handshake(None);
+        handshake.begin();
+        assert_eq!(said(handshake.silence()), Some(Era::Legacy));
+        handshake.discovered_late(Ok(&discovery()));
+        let agreed = handshake.initialized(Ok(&introduction()));
+        assert!(matches!(agreed, Move::Agreed(_)), "this life is as it is");
+        assert_eq!(said(Some(handshake.begin())), Some(Era::Modern));
+        assert_eq!(said(handshake.silence()), None, "it is known to be slow");
+    }
+
+    #[test]
+    fn a_server_that_was_not_probed_did_not_die_of_the_probe() {
+        let mut handshake = handshake(Some(Era::Legacy));
+        assert_eq!(said(Some(handshake.begin())), Some(Era::Legacy));
+        assert!(!handshake.died());
+        assert_eq!(handshake.era(), None, "what was only believed is dropped");
+    }
+
+    #[test]
+    fn what_has_worked_is_refuted_by_the_second_failure() {
+        let mut handshake = modern();
+        handshake.failed();
+        assert_eq!(handshake.era(), Some(Era::Modern));
+        handshake.failed();
+        assert_eq!(handshake.era(), None);
+    }
+
+    #[test]
+    fn what_has_worked_is_not_believed_any_more_when_it_is_doubted() {
+        let mut handshake = modern();
+        handshake.doubt();
+        handshake.begin();
+        assert_eq!(said(handshake.silence()), Some(Era::Legacy));
+    }
+
+    #[test]
+    fn a_server_is_probed_after_initialize_only_if_it_may_be_modern() {
+        for (code, then) in [
+            (code::METHOD_NOT_FOUND, Some(Era::Modern)),
+            (code::UNSUPPORTED_PROTOCOL_VERSION, Some(Era::Modern)),
+            (code::INTERNAL_ERROR, None),
+        ] {
+            let mut handshake = handshake(Some(Era::Legacy));
+            handshake.begin();
+            let error = ErrorObject::new(code, "no");
+            assert_eq!(said(Some(handshake.initialized(Err(&error)))), then);
+        }
+    }
+}

@@ -109,6 +109,9 @@ impl Client {
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) if follows => {
                 self.begin_now(Exchange::following(exchange.purpose, exchange.thread));
             }
+            Purpose::Message if exchange.ends_handshake() => {
+                self.down(Cause::Unavailable { status });
+            }
             Purpose::Request(wire) => self.refused_request(wire, status, None),
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
                 self.stream_turned_down(exchange, "it is elsewhere");

@@ -322,7 +322,7 @@ impl Client {
             Some(Carrier::Old { posts: None, .. }) => {
                 self.old_failed("it did not say in time where messages go");
             }
-            Some(Carrier::Streamable) if self.state == State::Handshaking => {
+            Some(Carrier::Streamable) => {
                 self.try_old("`initialize` was not answered".into(), true);
             }
             Some(_) | None => {}

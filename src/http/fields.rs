@@ -150,6 +150,14 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_kept_as_it_came() {
+        let mut fields = Fields::new();
+        fields.push_bytes("a", &b" \xff"[..]);
+        let kept: Vec<(&str, &[u8])> = fields.iter().collect();
+        assert_eq!(kept, [("a", &b" \xff"[..])]);
+    }
+
+    #[test]
     fn debug_shows_no_value() {
         let fields = Fields::new().and("authorization", "hunter2");
         assert_eq!(format!("{fields:?}"), r#"{"authorization": 7}"#);

@@ -156,6 +156,7 @@ mod tests {
             ("", false, false),
             (",,;,=,q=1, application/json", true, false),
             ("application/json;q=high", false, false),
+            ("application/json;q=high1", false, false),
             ("application/json;q=", false, false),
             ("application/json;q=.", false, false),
             ("application/json;q=1x", false, false),

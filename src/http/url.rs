@@ -273,6 +273,20 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_is_no_url_says_what_is_wrong_with_it() {
+        for (text, word) in [
+            ("http://a/b c", "character"),
+            ("http://", "host"),
+            ("http://a:0", "port"),
+            ("ftp://a", "http://"),
+            ("http://me@a", "user"),
+        ] {
+            let said = Url::parse(text).unwrap_err().to_string();
+            assert!(said.contains(word), "{text}: {said}");
+        }
+    }
+
+    #[test]
     fn a_url_is_kept_as_it_is_but_for_its_fragment() {
         for (text, kept) in [
             ("http://a", "http://a"),

@@ -124,6 +124,13 @@ mod tests {
     ];
 
     #[test]
+    fn every_digit_has_its_value() {
+        for (value, digit) in (0..).zip(DIGITS) {
+            assert_eq!(digit_value(*digit), Some(value));
+        }
+    }
+
+    #[test]
     fn base64_is_that_of_the_rfc() {
         for (text, base64) in VECTORS {
             let mut digits = String::new();

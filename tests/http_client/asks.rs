@@ -47,6 +47,7 @@ fn s_s2c_06_an_answer_is_a_post_of_its_own() {
                 );
                 let ask = web.ask();
                 assert_eq!(ask.method, "roots/list");
+                assert_eq!(ask.call, Some(call), "it is asked for this call");
                 web.answer(&ask, Ok(json!({"roots": [{"uri": "file:///"}]})));
                 let answer = answer_to(&mut web, &id);
                 assert_eq!((answer.verb, &*answer.target), (Verb::Post, web::URL));

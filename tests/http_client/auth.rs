@@ -115,6 +115,20 @@ fn s_auth_05_what_the_server_demands_is_told_as_it_came() {
     );
 }
 
+/// S-AUTH-05: as they came, but not as many as a server likes.
+#[test]
+fn s_auth_05_what_the_server_demands_is_told_up_to_a_bound() {
+    let mut web = Web::modern();
+    web.call("tools/call", json!({"name": "act"}));
+    let post = web.posted("tools/call");
+    let demands = [4_000, 90, 20].map(|len| "x".repeat(len));
+    let fields = demands
+        .each_ref()
+        .map(|demand| ("www-authenticate", &**demand));
+    web.respond(post.stream, 401, &fields, "");
+    assert_eq!(challenges(&web), [(401, demands[..2].to_vec())]);
+}
+
 /// S-AUTH-06: as often as it may help, and no more.
 #[test]
 fn s_auth_06_a_request_that_is_turned_away_again_and_again_has_failed() {

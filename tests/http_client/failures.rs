@@ -235,6 +235,21 @@ fn f_025_a_session_of_before_that_is_met_with_silence_is_given_up() {
 }
 
 #[test]
+fn f_025_a_session_of_before_that_was_given_up_has_no_say_any_more() {
+    let mut web = Web::legacy();
+    web.call("tools/call", json!({"name": "add"}));
+    let post = web.posted("tools/call");
+    web.fail(post.stream, FaultKind::Refused);
+    web.pass(seconds(1));
+    let ping = web.posted("ping");
+    web.pass(seconds(3));
+    assert_eq!(web.count(is_introduction), 2);
+    web.json(ping.stream, 200, &error(&ping, -32_600));
+    assert_eq!(web.count(is_introduction), 2);
+    web.agree_legacy("2025-11-25", Some("s-2"));
+}
+
+#[test]
 fn f_025_a_session_that_was_ended_is_not_tried_again() {
     for refusal in [429, 503] {
         let mut web = Web::legacy();
@@ -590,8 +605,8 @@ fn f_036_every_session_that_is_retired_is_ended_and_no_other() {
     web.pump();
     let farewell = web.begun(Verb::Delete);
     assert_eq!(farewell.field("mcp-session-id"), Some("s-2"));
-    web.status(farewell.stream, 200);
-    assert_eq!(web.client.state(), State::Closed);
+    web.head(farewell.stream, 200, &[]);
+    assert_eq!(web.client.state(), State::Closed, "no more is waited for");
     // A session that came with an answer that is of no use.
     let mut web = Web::new(legacy_config());
     web.connect();
@@ -676,17 +691,49 @@ fn f_037_nothing_is_sent_to_another_origin() {
 
 #[test]
 fn f_037_redirects_that_never_end_do() {
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let mut followed = 0;
-    while let Some(post) = web.find(|begun| begun.method() == "tools/call") {
-        followed += 1;
-        let next = format!("/mcp/{followed}");
-        web.respond(post.stream, 307, &[("location", &next)], "");
+    // Ever further, or in a circle.
+    let places: [fn(usize) -> String; 2] = [|n| format!("/mcp/{n}"), |_| "/mcp".into()];
+    for place in places {
+        let mut web = Web::modern();
+        let call = web.call("tools/call", json!({"name": "add"}));
+        let mut followed = 0;
+        while let Some(post) = web.find(|begun| begun.method() == "tools/call") {
+            followed += 1;
+            assert!(followed <= 10, "it is bounded");
+            let next = place(followed);
+            web.respond(post.stream, 307, &[("location", &next)], "");
+        }
+        assert!(followed >= 2, "{followed}");
+        let failure = web.failure(call);
+        assert_eq!(failure.kind, FailureKind::Status { status: 307 });
     }
-    assert!((2..=10).contains(&followed), "{followed}");
-    let failure = web.failure(call);
-    assert_eq!(failure.kind, FailureKind::Status { status: 307 });
+}
+
+#[test]
+fn f_037_a_server_that_is_found_may_move_again() {
+    let mut web = Web::modern();
+    let mut place = String::from(web::URL);
+    for number in 1..=20 {
+        let call = web.call("tools/call", json!({"name": "add"}));
+        let post = web.posted("tools/call");
+        assert_eq!(post.target, place, "it stays found");
+        place = format!("https://mcp.example/{number}");
+        web.respond(post.stream, 307, &[("location", &place)], "");
+        let post = web.posted("tools/call");
+        assert_eq!(post.target, place);
+        web.serve(&post);
+        assert!(web.reply(call).is_ok());
+    }
+}
+
+#[test]
+fn f_037_a_stream_that_is_said_to_be_elsewhere_is_not_asked_for_again() {
+    let mut web = Web::legacy_with_news();
+    let get = web.begun(Verb::Get);
+    let elsewhere = [("location", "https://evil.example/mcp")];
+    web.respond(get.stream, 307, &elsewhere, "");
+    assert_eq!(web.count(|begun| begun.verb == Verb::Get), 1);
+    assert_eq!(web.client.state(), State::Ready);
 }
 
 #[test]

@@ -10,9 +10,9 @@ use everlink::client::{
 };
 use everlink::http::{ResponseHead, Verb};
 use everlink::protocol::ClientCapabilities;
-use everlink::{AskId, Config, Dialect, FaultKind, Input, Limit, List, Payload, Wake};
+use everlink::{AskId, Config, Dialect, FaultKind, Input, Instant, Limit, List, Payload, Wake};
 use serde_json::{Value, json};
-use web::{Begun, Web, config, error, result, seconds};
+use web::{Begun, Web, complete, config, error, result, seconds};
 
 fn is_call(begun: &Begun) -> bool {
     begun.method() == "tools/call"
@@ -96,6 +96,19 @@ fn f_062_every_exchange_has_a_deadline() {
     web.pass(seconds(60));
     let failure = web.failure(call);
     assert_eq!(failure.delivery, Delivery::NotSent);
+    // One life after the other ends meanwhile.
+    let mut web = Web::new(config());
+    let brief = CallOptions::new().with_idle(Limit::After(seconds(5)));
+    let call = web.call_with("tools/call", json!({"name": "add"}), brief);
+    while web.now < Instant::ZERO + seconds(5) {
+        while let Some(begun) = web.find(|_| true) {
+            web.fail(begun.stream, FaultKind::Refused);
+        }
+        web.pass(Duration::from_millis(100));
+    }
+    assert!(web.opens > 1);
+    let kind = web.failure(call).kind;
+    assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind}");
 }
 
 #[test]
@@ -125,8 +138,35 @@ fn f_062_an_exchange_whose_call_is_settled_does_not_stay_open() {
     let post = web.posted("tools/call");
     web.event(news.stream, None, &result(&post, json!({"content": []})));
     assert!(web.reply(call).is_ok());
-    web.pass(seconds(10));
+    web.pass(seconds(1));
+    assert!(web.is_open(post.stream), "it may end by itself");
+    web.pass(seconds(1));
     assert_eq!(web.open(), 1, "the stream of news");
+}
+
+/// In the legacy era a request is withdrawn in words, and to cut its exchange would say nothing.
+#[test]
+fn f_062_a_legacy_exchange_whose_call_is_cancelled_may_end_by_itself() {
+    let mut web = Web::legacy();
+    let call = web.call("tools/call", json!({"name": "add"}));
+    let post = web.posted("tools/call");
+    web.cancel(call);
+    web.posted("notifications/cancelled");
+    assert!(web.is_open(post.stream));
+    web.pass(seconds(2));
+    assert!(!web.is_open(post.stream));
+}
+
+#[test]
+fn f_062_a_probe_that_is_never_answered_does_not_stay_open() {
+    let mut web = Web::new(config());
+    web.connect();
+    let probe = web.posted("server/discover");
+    web.pass(seconds(3));
+    web.agree_legacy("2025-11-25", Some("s-1"));
+    assert!(web.is_open(probe.stream), "it may be answered yet");
+    web.pass_served(seconds(120));
+    assert!(!web.is_open(probe.stream));
 }
 
 #[test]
@@ -185,6 +225,52 @@ fn f_064_what_comes_too_late_or_to_nobody_is_passed_over() {
     assert!(!web.is_settled(call));
     assert_eq!(web.client.state(), State::Ready);
     assert_eq!(web.opens, 1);
+}
+
+#[test]
+fn f_064_what_belongs_to_an_exchange_that_is_over_is_counted_and_dropped() {
+    let mut web = Web::modern();
+    let call = web.call("tools/call", json!({"name": "add"}));
+    let post = web.posted("tools/call");
+    web.serve(&post);
+    assert!(web.reply(call).is_ok());
+    let stream = post.stream;
+    let head = Box::new(ResponseHead::new(404));
+    let late = [
+        Input::Response { stream, head },
+        Input::Bytes {
+            stream,
+            bytes: b"late".into(),
+        },
+        Input::End {
+            stream,
+            faults: Vec::new().into(),
+        },
+    ];
+    for (dropped, input) in (1..).zip(late) {
+        web.client.handle(web.now, post.epoch, input);
+        web.pump();
+        assert_eq!(web.client.stats().stale_inputs, dropped);
+    }
+    assert_eq!((web.opens, web.client.state()), (1, State::Ready));
+}
+
+/// What comes before the response is none, and there is one response.
+#[test]
+fn f_064_an_exchange_has_one_response() {
+    for mut web in both_eras() {
+        let call = web.call("tools/call", json!({"name": "add"}));
+        let post = web.posted("tools/call");
+        let heard = web.client.stats().bytes_in;
+        web.head(post.stream, 103, &[("link", "</style.css>")]);
+        web.head(post.stream, 200, &[("content-type", "application/json")]);
+        web.head(post.stream, 404, &[]);
+        let body = complete(&post, json!({"content": []})).to_string();
+        web.bytes(post.stream, body.as_bytes());
+        web.end(post.stream);
+        assert!(web.reply(call).is_ok());
+        assert_eq!(web.client.stats().bytes_in, heard + body.len() as u64);
+    }
 }
 
 #[test]
@@ -518,14 +604,29 @@ fn f_081_what_was_not_run_or_may_be_run_twice_is_sent_again() {
         let ids: Vec<_> = web.all.iter().filter(|b| is_call(b)).collect();
         assert_ne!(ids[0].body["id"], ids[1].body["id"]);
     }
-    let mut web = Web::modern();
-    let idempotent = CallOptions::new().idempotent();
-    let call = web.call_with("tools/call", json!({"name": "act"}), idempotent);
-    let post = web.posted("tools/call");
-    web.stream(post.stream);
-    web.fail(post.stream, FaultKind::Reset);
-    web.pass_served(seconds(1));
-    assert!(web.reply(call).is_ok());
+    // The reply is cut off, be it a stream or one text.
+    let cut: [Ends; 2] = [
+        |web, post| {
+            web.stream(post.stream);
+            web.fail(post.stream, FaultKind::Reset);
+        },
+        |web, post| {
+            web.head(post.stream, 200, &[("content-type", "application/json")]);
+            web.bytes(post.stream, b"{\"jsonrpc\":");
+            web.fail(post.stream, FaultKind::Reset);
+        },
+    ];
+    for ends in cut {
+        let mut web = Web::modern();
+        let idempotent = CallOptions::new().idempotent();
+        let call = web.call_with("tools/call", json!({"name": "act"}), idempotent);
+        let post = web.posted("tools/call");
+        ends(&mut web, &post);
+        web.pass_served(seconds(5));
+        assert!(web.reply(call).is_ok());
+        assert_eq!(web.count(is_call), 2);
+        assert_eq!(web.client.stats().requeued, 1);
+    }
 }
 
 #[test]
@@ -584,6 +685,21 @@ fn f_084_a_quiet_server_is_probed_in_the_words_of_its_era() {
         assert_ne!(web.client.state(), State::Ready);
         let cause = web.client.last_end().map(|ended| ended.cause.clone());
         assert_eq!(cause, Some(Cause::Unresponsive));
+    }
+}
+
+#[test]
+fn f_084_a_refusal_is_a_sign_of_life_and_a_failure_is_none() {
+    for (status, is_alive) in [(405, true), (499, true), (500, false), (502, false)] {
+        let mut web = Web::legacy();
+        for _ in 0..300 {
+            web.pass(seconds(1));
+            while let Some(ping) = web.find(|begun| begun.method() == "ping") {
+                web.status(ping.stream, status);
+            }
+        }
+        let is_still_there = (web.opens, web.client.state()) == (1, State::Ready);
+        assert_eq!(is_still_there, is_alive, "{status}");
     }
 }
 
@@ -818,6 +934,44 @@ fn f_109_what_is_handed_to_the_driver_is_bounded_in_bytes() {
     let post = web.posted("tools/call");
     web.serve(&post);
     assert_eq!(web.count(is_call), begun + 1);
+    // And so there is when the system has taken one.
+    let post = web.posted("tools/call");
+    let (stream, len) = (post.stream, post.text.len());
+    let taken = Input::Sent { stream, len };
+    web.client.handle(web.now, post.epoch, taken);
+    web.pump();
+    assert_eq!(web.count(is_call), begun + 2);
+}
+
+#[test]
+fn f_109_no_more_is_begun_than_there_is_room_for() {
+    let notice = "notifications/strange";
+    let mut web = Web::modern();
+    web.notify(notice, &json!({}));
+    let one = web.posted(notice).text.len();
+    // By their bytes: the first fills the room.
+    let mut config = config();
+    config.limits.queued_bytes = one;
+    let mut web = Web::modern_with(config);
+    web.notify(notice, &json!({}));
+    let first = web.posted(notice);
+    assert_eq!(first.text.len(), one);
+    web.notify(notice, &json!({}));
+    assert_eq!(web.unseen(), 0);
+    web.status(first.stream, 202);
+    web.posted(notice);
+    // By their number: beside those of calls, sixty-four.
+    let mut config = capable();
+    config.limits.calls_in_flight = 1;
+    let mut web = Web::modern_with(config);
+    let before = web.open();
+    for _ in 0..80 {
+        web.notify(notice, &json!({}));
+    }
+    assert_eq!(before + web.unseen(), 65);
+    let first = web.posted(notice);
+    web.status(first.stream, 202);
+    assert_eq!(web.count(|begun| begun.method() == notice), 65 - before + 1);
 }
 
 #[test]
@@ -857,6 +1011,7 @@ fn f_112_credentials_are_asked_for_with_each_request() {
     web.status(post.stream, 401);
     web.client.authorized(web.now);
     web.pump();
+    assert_eq!(web.client.stats().turned_away, 1);
     // It is another request, for the driver to put its newest credentials on; none are held here.
     let again = web.posted("tools/call");
     assert_ne!(again.stream, post.stream);
@@ -977,6 +1132,149 @@ fn f_114_who_said_no_is_not_asked_again_for_nobody() {
         web.pump();
     }
     assert!(web.challenges() <= 3, "asked {} times", web.challenges());
+    // That the link itself is not let in is no reason to end what the application may still be.
+    assert_eq!((web.opens, web.client.state()), (1, State::Ready));
+    web.call("tools/call", json!({"name": "add"}));
+    let asked = web.challenges();
+    let post = web.posted("tools/call");
+    web.status(post.stream, 401);
+    assert_eq!(web.challenges(), asked + 1, "but for a call he is asked");
+}
+
+/// A link that is parked because nobody had credentials for the first handshake.
+fn denied() -> Web {
+    let mut web = Web::new(config());
+    web.connect();
+    let probe = web.posted("server/discover");
+    web.status(probe.stream, 401);
+    web.client.denied(web.now, "no");
+    web.pump();
+    assert_eq!((web.challenges(), web.client.state()), (1, State::Parked));
+    web
+}
+
+#[test]
+fn f_114_a_link_that_looks_by_itself_asks_nobody_who_said_no() {
+    let mut web = denied();
+    await_attempt(&mut web);
+    let probe = web.posted("server/discover");
+    web.status(probe.stream, 401);
+    assert_eq!((web.challenges(), web.client.state()), (1, State::Parked));
+    let ended = web.client.last_end().expect("an end");
+    assert_eq!(ended.cause, Cause::Unauthorized);
+}
+
+#[test]
+fn f_114_who_calls_or_wakes_the_link_is_asked_again() {
+    let wishes: [fn(&mut Web); 3] = [
+        |web| {
+            web.call("tools/call", json!({"name": "add"}));
+        },
+        |web| web.client.wake(web.now),
+        |web| web.client.connect(web.now),
+    ];
+    for wish in wishes {
+        let mut web = denied();
+        web.pass(seconds(10));
+        wish(&mut web);
+        web.pump();
+        let probe = web.posted("server/discover");
+        web.status(probe.stream, 401);
+        assert_eq!(web.challenges(), 2);
+        assert!(web.client.awaits_authorization());
+    }
+}
+
+#[test]
+fn f_114_a_stream_that_is_never_let_in_is_given_up() {
+    let mut web = Web::legacy();
+    let call = web.call("tools/call", json!({"name": "add"}));
+    let post = web.posted("tools/call");
+    web.stream(post.stream);
+    web.bytes(post.stream, b"id: 4\ndata:\n\n");
+    web.end(post.stream);
+    let mut refused = 0;
+    while !web.is_settled(call) {
+        web.pass(seconds(2));
+        let resume = web.begun(Verb::Get);
+        web.status(resume.stream, 401);
+        refused += 1;
+        web.client.authorized(web.now);
+        web.pump();
+    }
+    assert_eq!(refused, 3);
+    assert_eq!(web.failure(call).kind, FailureKind::Cut);
+    assert_eq!((web.opens, web.client.failures()), (1, 0));
+}
+
+#[test]
+fn f_114_with_credentials_the_time_of_the_handshake_begins_anew() {
+    let legacy = || {
+        let mut config = config();
+        config.dialect = Dialect::Legacy;
+        let mut web = Web::new(config);
+        web.connect();
+        web
+    };
+    // Half of it is for the present transport.
+    let mut web = legacy();
+    let post = web.posted("initialize");
+    web.status(post.stream, 401);
+    web.pass(seconds(300));
+    web.client.authorized(web.now);
+    web.pump();
+    web.posted("initialize");
+    web.pass(seconds(59));
+    assert_eq!(web.count(is_get), 0);
+    web.pass(seconds(1));
+    assert_eq!(web.count(is_get), 1, "perhaps it is behind the older one");
+    // The older one has its own.
+    let mut web = legacy();
+    let post = web.posted("initialize");
+    web.status(post.stream, 405);
+    let get = web.begun(Verb::Get);
+    web.status(get.stream, 401);
+    web.client.authorized(web.now);
+    web.pass(seconds(9));
+    web.begun(Verb::Get);
+    assert_eq!(web.client.state(), State::Handshaking);
+    web.pass(seconds(1));
+    assert_ne!(web.client.state(), State::Handshaking);
+    assert!(web.last_end().contains("in time"), "{}", web.last_end());
+}
+
+#[test]
+fn f_114_a_handshake_that_is_never_let_in_is_given_up() {
+    let mut web = Web::new(config());
+    web.connect();
+    let mut refused = 0;
+    while web.client.state() == State::Handshaking {
+        let probe = web.posted("server/discover");
+        web.status(probe.stream, 401);
+        refused += 1;
+        web.client.authorized(web.now);
+        web.pump();
+    }
+    assert_eq!(refused, 3);
+    let ended = web.client.last_end().expect("an end");
+    assert_eq!(ended.cause, Cause::Unauthorized);
+    assert_eq!(web.client.failures(), 0);
+}
+
+#[test]
+fn f_114_a_watch_that_is_never_let_in_ends_nothing_else() {
+    let mut web = Web::new(config());
+    web.connect();
+    let probe = web.posted("server/discover");
+    web.serve(&probe);
+    for _ in 0..10 {
+        while let Some(listen) = web.find(|b| b.method() == "subscriptions/listen") {
+            web.status(listen.stream, 401);
+        }
+        web.client.authorized(web.now);
+        web.pump();
+    }
+    assert_eq!((web.opens, web.client.state()), (1, State::Ready));
 }
 
 #[test]
@@ -1096,8 +1394,49 @@ fn f_116_a_call_that_found_nobody_there_says_so() {
         let mut web = Web::modern();
         let call = web.call("tools/call", json!({"name": "add"}));
         let post = web.posted("tools/call");
+        // Another is at work, so that the life is not over yet.
+        web.call("tools/call", json!({"name": "add"}));
         web.fail(post.stream, fault);
-        let text = web.failure(call).to_string();
-        assert!(text.contains(words), "{text}");
+        assert_eq!(web.client.state(), State::Draining);
+        let failure = web.failure(call);
+        assert!(failure.to_string().contains(words), "{failure}");
+        let cause = failure.ended.map(|ended| ended.cause.clone());
+        assert_eq!(cause, Some(Cause::Unreachable));
     }
+}
+
+/// The driver slept for long: a call ran out of time in the second life, and that life as well.
+#[test]
+fn f_116_a_call_is_told_of_the_end_that_it_waited_after_and_not_of_the_next() {
+    let mut web = Web::new(config());
+    let call = web.call("tools/call", json!({"name": "add"}));
+    let first = web.client.epoch();
+    let probe = web.posted("server/discover");
+    web.fail(probe.stream, FaultKind::Refused);
+    web.pass(seconds(1));
+    web.posted("server/discover");
+    web.now = web.now + seconds(200);
+    web.client.handle_timeout(web.now);
+    web.pump();
+    assert_ne!(web.client.last_end().map(|ended| ended.epoch), Some(first));
+    let ended = web.failure(call).ended.expect("an end");
+    assert_eq!((ended.epoch, &ended.cause), (first, &Cause::Unreachable));
+}
+
+/// A list is read by the link itself: its pages are asked for again, and given up with what happened to them.
+#[test]
+fn f_116_a_list_whose_pages_are_cut_off_again_and_again_says_so() {
+    let mut web = Web::legacy();
+    let call = web.list(List::Tools);
+    for attempt in 1..=3 {
+        let post = web.posted("tools/list");
+        web.fail(post.stream, FaultKind::Reset);
+        assert_eq!(web.is_settled(call), attempt == 3);
+        web.pass(seconds(1));
+        if let Some(ping) = web.find(|begun| begun.method() == "ping") {
+            web.serve(&ping);
+            web.no_news();
+        }
+    }
+    assert_eq!(web.failure(call).kind, FailureKind::Cut);
 }

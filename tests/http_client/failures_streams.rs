@@ -100,6 +100,7 @@ fn f_039_a_stream_that_only_says_where_it_is_is_asked_for_ever_less_often() {
         }
         let gets = web.count(is_get);
         assert!(gets <= 60, "{gets} in an hour");
+        assert!(gets >= 12, "{gets} in an hour: it was given up");
     }
 }
 
@@ -159,32 +160,26 @@ fn f_042_a_question_that_is_replayed_is_put_once() {
     let call = web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
     web.stream(post.stream);
-    let question = json!({"jsonrpc": "2.0", "id": 7, "method": "roots/list"});
-    web.event(post.stream, Some("e-1"), &question);
-    let ask = asked(&web).expect("a question");
-    let roots = json!({"roots": []}).to_string().parse().expect("JSON");
-    web.client.answer(web.now, ask, Ok(roots)).expect("open");
-    web.pump();
+    let questions = [7, 8].map(|id| web::question(id, "roots/list", &json!({})));
+    for question in &questions {
+        web.event(post.stream, Some("e-1"), question);
+        let ask = web.ask();
+        web.answer(&ask, Ok(json!({"roots": []})));
+    }
     web.fail(post.stream, FaultKind::Reset);
     web.pass(seconds(1));
     let rest = web.begun(Verb::Get);
     web.stream(rest.stream);
-    web.event(rest.stream, Some("e-1"), &question);
+    for question in &questions {
+        web.event(rest.stream, Some("e-1"), question);
+    }
     web.event(rest.stream, Some("e-2"), &result(&post, json!({})));
     assert!(web.reply(call).is_ok());
-    let asks = web.events.iter().filter(|e| matches!(e, Event::Ask(_)));
-    assert_eq!(asks.count(), 1);
+    assert!(web.find_ask().is_none());
 }
 
 fn capable() -> ClientCapabilities {
     serde_json::from_str(r#"{"roots": {}}"#).expect("capabilities")
-}
-
-fn asked(web: &Web) -> Option<everlink::AskId> {
-    web.events.iter().find_map(|event| match event {
-        Event::Ask(ask) => Some(ask.ask),
-        _ => None,
-    })
 }
 
 #[test]
@@ -221,6 +216,20 @@ fn f_043_a_quiet_stream_that_is_cut_is_asked_for_again() {
     web.event(again.stream, None, &acknowledged);
     let new = &web.events[told..];
     assert!(new.iter().any(|e| matches!(e, Event::Watching { .. })));
+}
+
+#[test]
+fn f_043_a_stream_that_brings_something_each_time_is_asked_for_again() {
+    let mut web = Web::legacy_with_news();
+    for resumed in 0..20 {
+        assert_eq!(web.client.stats().resumes, resumed);
+        let get = web.begun(Verb::Get);
+        web.stream(get.stream);
+        let news = web::notification("notifications/strange", &json!({}));
+        web.event(get.stream, None, &news);
+        web.end(get.stream);
+        web.pass(seconds(1));
+    }
 }
 
 #[test]
@@ -486,6 +495,31 @@ fn f_049_a_server_that_hangs_on_the_new_transport_is_found_behind_the_old_one() 
     assert_eq!((web.opens, web.client.failures()), (1, 0));
 }
 
+/// A session of the present transport, be it half begun, is none of the older one.
+#[test]
+fn f_049_an_introduction_behind_the_old_transport_names_no_session() {
+    let mut web = Web::new(legacy_config());
+    web.connect();
+    let post = web.posted("initialize");
+    let fields = [
+        ("content-type", "text/event-stream"),
+        ("mcp-session-id", "s-1"),
+    ];
+    web.head(post.stream, 200, &fields);
+    web.bytes(post.stream, b"id: 1\ndata:\n\n");
+    web.fail(post.stream, FaultKind::Reset);
+    web.pass(seconds(1));
+    let rest = web.begun(Verb::Get);
+    web.stream(rest.stream);
+    web.pass(seconds(60));
+    let old = web.begun(Verb::Get);
+    web.stream(old.stream);
+    web.bytes(old.stream, b"event: endpoint\ndata: /messages\n\n");
+    let post = web.posted("initialize");
+    assert_eq!(post.target, "https://mcp.example/messages");
+    assert_eq!(post.field("mcp-session-id"), None);
+}
+
 #[test]
 fn f_051_with_its_stream_the_old_connection_is_over() {
     let (mut web, stream) = Web::old();
@@ -569,6 +603,46 @@ fn f_053_a_server_that_takes_long_to_start_is_waited_for() {
 }
 
 #[test]
+fn f_053_an_introduction_that_is_resumed_opens_the_session_that_it_began() {
+    let mut web = Web::new(legacy_config());
+    web.connect();
+    let post = web.posted("initialize");
+    let fields = [
+        ("content-type", "text/event-stream"),
+        ("mcp-session-id", "s-1"),
+    ];
+    web.head(post.stream, 200, &fields);
+    web.bytes(post.stream, b"id: 1\ndata:\n\n");
+    web.fail(post.stream, FaultKind::Reset);
+    web.pass(seconds(1));
+    let rest = web.begun(Verb::Get);
+    assert_eq!(rest.field("mcp-session-id"), Some("s-1"));
+    web.status(rest.stream, 502);
+    web.pass(seconds(5));
+    let rest = web.begun(Verb::Get);
+    web.stream(rest.stream);
+    let introduced = result(&post, web::introduction("2025-11-25"));
+    web.event(rest.stream, None, &introduced);
+    let post = web.posted("notifications/initialized");
+    assert_eq!(post.field("mcp-session-id"), Some("s-1"));
+}
+
+#[test]
+fn f_047_only_the_old_stream_says_where_messages_go() {
+    let mut web = Web::new(legacy_config());
+    web.connect();
+    let post = web.posted("initialize");
+    web.stream(post.stream);
+    web.pass(seconds(61));
+    web.begun(Verb::Get);
+    web.bytes(post.stream, b"event: endpoint\ndata: /messages\n\n");
+    assert_eq!(web.unseen(), 0);
+    let introduced = result(&post, web::introduction("2025-11-25"));
+    web.event(post.stream, None, &introduced);
+    assert_eq!(web.posted("notifications/initialized").target, web::URL);
+}
+
+#[test]
 fn f_053_a_server_that_takes_long_is_not_refused_for_having_no_old_transport() {
     // It is asked for the old transport meanwhile, and says that it has none.
     let mut web = Web::new(legacy_config());
@@ -585,6 +659,16 @@ fn f_053_a_server_that_takes_long_is_not_refused_for_having_no_old_transport() {
     web.pass(seconds(110));
     web.agree_legacy("2025-11-25", Some("s-1"));
     assert_eq!((web.opens, web.client.failures()), (1, 0));
+    // Or answers after all, while the old transport is still waited for.
+    let mut web = Web::new(legacy_config());
+    web.connect();
+    web.pass(seconds(65));
+    let old = web.begun(Verb::Get);
+    web.agree_with_news("2025-11-25", Some("s-1"));
+    assert!(!web.is_open(old.stream), "it is not needed any more");
+    web.no_news();
+    web.call("tools/call", json!({"name": "add"}));
+    assert_eq!(web.posted("tools/call").target, web::URL);
 }
 
 #[test]
@@ -687,6 +771,28 @@ fn f_057_whatever_is_not_modern_is_spoken_to_as_legacy() {
         let probe = web.posted("server/discover");
         web.json(probe.stream, 400, &error(&probe, code));
         assert_eq!(web.count(is_introduction), 0, "{code}");
+    }
+}
+
+/// Only what no legacy server says proves a modern one; otherwise the server may be behind the old transport.
+#[test]
+fn f_057_what_a_refused_introduction_says_of_the_server() {
+    for (status, code, is_modern) in [
+        (404, -32_601, true),
+        (400, -32_601, false),
+        (404, -32_000, false),
+        (400, -32_022, true),
+    ] {
+        let mut web = Web::new(config());
+        web.connect();
+        let probe = web.posted("server/discover");
+        web.status(probe.stream, 400);
+        let post = web.posted("initialize");
+        web.json(post.stream, status, &error(&post, code));
+        let probes = web.count(|begun| begun.method() == "server/discover");
+        let said = (probes, web.count(is_get));
+        let expected = if is_modern { (2, 0) } else { (1, 1) };
+        assert_eq!(said, expected, "{status} with {code}");
     }
 }
 

@@ -191,6 +191,12 @@ fn s_xhdr_02_what_a_tool_has_marked_is_in_the_fields_of_its_calls() {
         };
         assert_eq!(mirrored(&post), 4);
         assert_eq!(mirrored(&called(&mut web, "other", &arguments)), 0);
+        // A prompt of the same name has marked nothing.
+        web.call(
+            "prompts/get",
+            json!({"name": "query", "arguments": {"region": "eu"}}),
+        );
+        assert_eq!(mirrored(&web.posted("prompts/get")), 0);
     });
 }
 

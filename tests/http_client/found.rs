@@ -60,7 +60,7 @@ fn a_stream_of_news_that_was_there_is_asked_for_again_whoever_refuses_it() {
 /// A server that does not know that the handshake is over says nothing by itself, and may refuse what it is asked.
 #[test]
 fn a_life_whose_handshake_could_not_be_ended_is_none() {
-    for status in [500, 502, 504, 408] {
+    for status in [307, 408, 500, 502, 504] {
         let (mut web, told) = introduced();
         web.status(told.stream, status);
         let why = Cause::Unavailable { status };

@@ -258,6 +258,28 @@ fn a_server_that_is_of_another_era_by_now_is_spoken_to_as_such() {
     panic!("{:?} after five minutes", web.client.state());
 }
 
+/// What a modern server may say to a probe does not make another of it.
+#[test]
+fn a_server_that_refuses_the_probe_in_modern_words_is_still_modern() {
+    for (status, code) in [
+        (400, -32_600),
+        (400, -32_602),
+        (400, -32_700),
+        (404, -32_601),
+        (400, -32_020),
+    ] {
+        let mut web = Web::modern();
+        for _ in 0..300 {
+            web.pass(seconds(1));
+            while let Some(post) = web.find(|begun| begun.verb == Verb::Post) {
+                web.json(post.stream, status, &error(&post, code));
+            }
+        }
+        let stands = (web.opens, web.client.state());
+        assert_eq!(stands, (1, State::Ready), "{code}");
+    }
+}
+
 #[test]
 fn the_stream_of_the_old_transport_may_be_next_door() {
     let mut web = Web::new(legacy_config());

@@ -156,9 +156,12 @@ fn s_rpc_10_11_an_error_without_an_id_is_that_of_its_exchange() {
                     if let Some(id) = &id {
                         refusal["id"] = id.clone();
                     }
+                    let heard = web.client.stats().messages_in;
                     web.json(post.stream, status, &refusal);
                     assert_eq!(web.reply(second), Err(-32_700));
                     assert!(!web.is_settled(first));
+                    let read = u64::from(status == 200);
+                    assert_eq!(web.client.stats().messages_in, heard + read);
                 }
             }
         });

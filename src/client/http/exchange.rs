@@ -271,11 +271,62 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_given_up_when_nothing_came_of_it_too_often_and_it_was_good_for_nothing() {
+        let mut thread = Thread::default();
+        assert_eq!([(); 3].map(|()| thread.ended(2)), [false, false, true]);
+        thread.is_worth_it = true;
+        assert!(!thread.ended(2));
+        assert!(thread.ended(2), "that counts once");
+        thread.bears();
+        assert!(!thread.ended(2));
+    }
+
+    #[test]
+    fn a_response_is_taken_below_300_and_refused_from_there() {
+        for (status, is_accepted, is_refused) in [
+            (None, false, false),
+            (Some(200), true, false),
+            (Some(299), true, false),
+            (Some(300), false, true),
+            (Some(404), false, true),
+        ] {
+            let exchange = Exchange {
+                status,
+                ..Exchange::new(Purpose::Message, Load::None)
+            };
+            let found = (exchange.is_accepted(), exchange.is_refused());
+            assert_eq!(found, (is_accepted, is_refused), "{status:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_spent_has_still_begun_and_has_its_response() {
+        let mut exchange = Exchange {
+            begun: Some(Instant::ZERO),
+            status: Some(202),
+            ..Exchange::new(Purpose::Request(1), Load::None)
+        };
+        let spent = exchange.spend();
+        assert_eq!((spent.wire(), exchange.wire()), (Some(1), None));
+        assert_eq!(exchange.begun, Some(Instant::ZERO));
+        assert_eq!(exchange.status, Some(202));
+    }
+
+    #[test]
+    fn a_body_is_not_shown() {
+        let mut text = Text::default();
+        text.push(b"secret", 8);
+        assert_eq!(alloc::format!("{text:?}"), "Text(6 bytes)");
+    }
+
+    #[test]
     fn a_text_that_is_too_long_is_not_kept() {
         let mut text = Text::default();
         text.push(b"1234", 8);
         assert!(!text.is_too_long());
-        text.push(b"56789", 8);
+        text.push(b"5678", 8);
+        assert_eq!(text.bytes, b"12345678", "as much as may be");
+        text.push(b"9", 8);
         assert!(text.is_too_long() && text.bytes.is_empty());
         text.push(b"0", 8);
         assert_eq!((text.len, text.bytes.len()), (10, 0));

@@ -119,3 +119,24 @@ pub(in crate::client) fn session_id(fields: &Fields<'_>) -> Option<Box<str>> {
 pub(in crate::client) fn is_nameable(event: &str) -> bool {
     !event.is_empty() && !event.bytes().any(|byte| byte < 0x20 || byte == 0x7f)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_can_be_named_if_a_field_can_have_its_id() {
+        for (event, is_one) in [
+            ("", false),
+            ("1", true),
+            ("a b", true),
+            (" ", true),
+            ("a\u{1f}b", false),
+            ("a\tb", false),
+            ("a\u{7f}", false),
+            ("\u{e9}v\u{e9}nement", true),
+        ] {
+            assert_eq!(is_nameable(event), is_one, "{event:?}");
+        }
+    }
+}

@@ -232,11 +232,11 @@ impl Web {
         let place = self.url.resolve(reference).ok();
         let place = place.filter(|place| place.is_same_origin(&self.url));
         match &mut self.carrier {
-            Carrier::Old { posts, .. } if posts.is_none() => {
+            Carrier::Old { posts, .. } => {
                 *posts = place;
                 posts.is_some()
             }
-            Carrier::Old { .. } | Carrier::Streamable => false,
+            Carrier::Streamable => false,
         }
     }
 

@@ -150,3 +150,76 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::exchange::{Load, Text};
+    use super::*;
+
+    /// One that carries the request `wire`, of so many bytes.
+    fn request(wire: u64, under_way: usize) -> Exchange {
+        Exchange {
+            under_way,
+            ..Exchange::new(Purpose::Request(wire), Load::None)
+        }
+    }
+
+    fn text(bytes: &[u8]) -> Body {
+        let mut text = Text::default();
+        text.push(bytes, 100);
+        Body::Text(text)
+    }
+
+    fn weighs(table: &Table) -> (usize, usize) {
+        (table.buffered(), table.under_way())
+    }
+
+    #[test]
+    fn what_has_arrived_and_what_is_under_way_weighs_until_it_is_over() {
+        let mut table = Table::new();
+        let [one, other] = [1, 2].map(|wire| table.add(request(wire, 10)));
+        table.put_body(one, text(b"abc"));
+        table.put_body(other, text(b"de"));
+        assert_eq!(weighs(&table), (5, 20));
+        table.sent(one, 4);
+        assert_eq!(weighs(&table), (5, 16));
+        table.sent(one, 40);
+        assert_eq!(weighs(&table), (5, 10), "no more is sent than there was");
+        let body = table.take_body(one).unwrap();
+        assert_eq!(weighs(&table), (2, 10));
+        table.put_body(one, body);
+        assert_eq!(weighs(&table), (5, 10));
+        table.spend(other);
+        assert_eq!(weighs(&table), (3, 0));
+        table.put_body(other, text(b"late"));
+        assert_eq!(weighs(&table), (3, 0), "it is not about that any more");
+        table.take(one);
+        assert_eq!(weighs(&table), (0, 0));
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_reply_is_brought_by_the_newest_exchange_that_is_for_it() {
+        let mut table = Table::new();
+        let [first, rest] = [(); 2].map(|()| table.add(request(1, 0)));
+        assert_eq!(table.find(1), Some(rest));
+        table.take(first);
+        assert_eq!(table.find(1), Some(rest));
+        table.take(rest);
+        assert_eq!(table.find(1), None);
+    }
+
+    #[test]
+    fn what_is_over_before_its_time_does_not_begin() {
+        let mut table = Table::new();
+        let all = [(); 3].map(|()| table.add(Exchange::new(Purpose::Listen, Load::None)));
+        for stream in all {
+            table.begin_soon(stream);
+        }
+        table.take(all[1]);
+        assert!(table.has_due());
+        assert_eq!(table.next_due(), Some(all[0]));
+        assert_eq!(table.next_due(), Some(all[2]));
+        assert!(!table.has_due());
+    }
+}

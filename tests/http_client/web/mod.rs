@@ -8,8 +8,8 @@
 //! assert!(web.reply(call).is_ok());
 //! ```
 //!
-//! After every step it is checked that exchanges are begun once, under new names and only while their life lasts, that nothing is
-//! aborted twice, and that each call has at most one outcome.
+//! After every step it is checked that outputs wait when the link says so and at no other time, that exchanges are counted, and begun
+//! once, under new names and only while their life lasts, that nothing is aborted twice, and that each call has at most one outcome.
 //!
 //! How a body is cut into reads is a `Chunking`: a script plays every way itself (`every_chunking`), or the environment says which.
 #![allow(
@@ -531,7 +531,14 @@ impl Web {
     /// Does every output.
     pub(crate) fn pump(&mut self) {
         let mut buf = Vec::new();
-        while let Some(output) = self.client.poll_output(&mut buf) {
+        loop {
+            let due = self.client.poll_timeout();
+            let waits = due.is_some_and(|due| due.wake == everlink::Wake::Output);
+            let output = self.client.poll_output(&mut buf);
+            assert_eq!(output.is_some(), waits, "said to wait or not: {output:?}");
+            let Some(output) = output else {
+                break;
+            };
             match output {
                 Output::Open { epoch } => {
                     assert!(self.life.is_none(), "two lives at once");
@@ -584,11 +591,7 @@ impl Web {
                 output => panic!("not over HTTP: {output:?}"),
             }
         }
-        let due = self.client.poll_timeout();
-        assert!(
-            due.is_none_or(|due| due.wake != everlink::Wake::Output),
-            "output waits"
-        );
+        assert_eq!(self.client.stats().exchanges, self.all.len() as u64);
     }
 
     /// Whether something was told.
