@@ -146,7 +146,13 @@ impl App {
         let mark = self.marks;
         self.marks += 1;
         let (text, marked) = match params % 9 {
-            0 | 1 => (format!(r#"{{"mark":{mark},"name":"tool"}}"#), true),
+            0 => (format!(r#"{{"mark":{mark},"name":"tool"}}"#), true),
+            1 => (
+                format!(
+                    r#"{{"mark":{mark},"name":"tool","arguments":{{"a":"\u00e9 ","deep":{{"b":true}},"n":7}}}}"#
+                ),
+                true,
+            ),
             2 => (format!(r#"{{"_meta":{{"mark":{mark}}}}}"#), true),
             3 => (
                 format!("{{\r\n\"mark\":{mark},\n\"name\":\"a\\nb\"}}"),

@@ -5,6 +5,7 @@ mod conformance;
 mod coverage;
 mod dependencies;
 mod footprint;
+mod fuzz;
 mod hosts;
 mod interop;
 mod msrv;
@@ -60,6 +61,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "draw the life of a link in the README, from the table of its transitions",
         run: |_| picture::run(),
+    },
+    Command {
+        name: "fuzz",
+        arguments: "(--minutes N | --minimise) [TARGET...]",
+        about: "let the fuzzers run, or pick what is committed of what they found; needs nightly and cargo-fuzz",
+        run: fuzz::run,
     },
     Command {
         name: "hosts",

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::clients::{Asked, Other, USERS, spoil};
 use super::rules::{Read, Rules};
 use super::script::{Op, Setup};
+use super::stores::Stores;
 use crate::app::{HORIZON, POLLS, Transcript};
 use crate::script::Nap;
 use crate::server::{Speech, offer, question};
@@ -36,6 +37,7 @@ pub fn run(setup: &Setup, ops: &[Op]) {
 
 struct World<'s> {
     setup: &'s Setup,
+    stores: Stores,
     server: Server,
     rules: Rules,
     clients: [Other; 3],
@@ -50,9 +52,11 @@ struct World<'s> {
 
 impl<'s> World<'s> {
     fn new(setup: &'s Setup, delivers_useless: bool) -> World<'s> {
+        let stores = Stores::new(&setup.config, setup.shares_stores);
         World {
             setup,
-            server: Server::new(setup.config.clone()),
+            server: stores.server(&setup.config),
+            stores,
             rules: Rules::new(&setup.config),
             clients: Default::default(),
             last_stream: 0,
@@ -110,6 +114,10 @@ impl<'s> World<'s> {
         assert_eq!(self.server.poll_timeout(), None);
         self.step(|server, now| server.offer(now, offer(0)));
         self.drain();
+        self.note_stats();
+    }
+
+    fn note_stats(&mut self) {
         let mut stats = self.server.stats();
         stats.stale_inputs = 0;
         self.transcript.note(&stats);
@@ -191,6 +199,7 @@ impl<'s> World<'s> {
                 let told = self.step(|server, now| server.publish(now, change));
                 self.transcript.note(&told);
             }
+            Op::Replace => self.replace(),
             Op::RequireInput(which) => {
                 if let Some((request, who)) = self.request(*which) {
                     let (method, mut params) = question(which / 8, u64::from(*which));
@@ -281,8 +290,13 @@ impl World<'_> {
 impl World<'_> {
     fn post(&mut self, who: usize, speech: &Speech, wrong: u8, cut: u8) {
         let limit = self.setup.config.limits.message_bytes;
-        for asked in self.clients[who].post(who, speech, limit) {
+        for line in self.clients[who].lines(speech, limit) {
+            let asked = self.clients[who].post(who, &line);
             self.ask(who, asked, wrong, cut);
+            // What comes next is said in the session that this one may have begun.
+            if !self.setup.lazy {
+                self.drain();
+            }
         }
     }
 
@@ -291,7 +305,8 @@ impl World<'_> {
         let head = if wrong < 192 {
             head
         } else {
-            spoil(head, wrong)
+            let other = &self.clients[(who + 1) % USERS.len()];
+            spoil(head, wrong, other.session())
         };
         let verb = head.verb;
         let Some(stream) = self.begin(who, head) else {
@@ -413,6 +428,16 @@ impl World<'_> {
 
 /// What the world does.
 impl World<'_> {
+    fn replace(&mut self) {
+        if self.server.state() != State::Serving {
+            return;
+        }
+        self.note_stats();
+        self.rules.replaced();
+        self.arriving.clear();
+        self.server = self.stores.server(&self.setup.config);
+    }
+
     fn nap(&mut self, nap: Nap) {
         let due = self.server.poll_timeout().map(|deadline| deadline.at);
         let to = match (nap, due) {

@@ -152,6 +152,15 @@ impl Rules {
         }
     }
 
+    /// The server is gone, and all that it was at. Another one takes its place.
+    pub(super) fn replaced(&mut self) {
+        for exchange in self.exchanges.values_mut() {
+            exchange.end.get_or_insert(End::Gone);
+            exchange.under_way = 0;
+        }
+        self.requests.clear();
+    }
+
     /// A request was answered.
     pub(super) fn answered(&mut self, request: RequestId) {
         if let Some((_, is_open)) = self.requests.get_mut(&request) {

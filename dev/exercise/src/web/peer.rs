@@ -305,9 +305,17 @@ fn status(which: u8, fields: &mut Fields<'static>) -> u16 {
         }
         401 | 403 => fields.push("WWW-Authenticate", r#"Bearer scope="all""#),
         429 | 503 => {
-            let pauses = ["1", "0", "never", "86400"];
+            let pauses = [
+                "1",
+                "0",
+                "never",
+                "86400",
+                "Sun, 06 Nov 1994 08:49:37 GMT",
+                "Thu, 29 Feb 1900 08:49:37 GMT",
+            ];
             let pause = pauses[usize::from(which / 24) % pauses.len()];
             fields.push("Retry-After", pause);
+            fields.push("Date", "Sun, 06 Nov 1994 08:49:07 GMT");
         }
         _ => {}
     }

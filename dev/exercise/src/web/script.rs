@@ -29,6 +29,14 @@ pub fn setup(tape: &mut Tape<'_>) -> Setup {
         http.retry_after_most = tape.span().min(Duration::from_secs(600));
         http.linger = tape.span();
     }
+    if has(4) {
+        http.listen_patience = tape.span();
+        http.message_timeout = tape.span();
+        http.stream_silence = tape.span();
+    }
+    if has(5) {
+        http.session_loss = Vec::new();
+    }
     if has(3) {
         setup.config.limits.unfinished_bytes = tape.pick(&[0, 1, 40, 200, 800, 4_000]);
     }
@@ -194,7 +202,10 @@ impl Op {
                 on: On::read(tape),
                 how: Reply::read(tape),
                 form: Form::read(tape),
-                cut: tape.byte(),
+                cut: match tape.byte() {
+                    0..192 => 0,
+                    byte => (byte - 192) * 4 + byte % 4,
+                },
             },
             17..=20 => Op::Head {
                 on: On::read(tape),
