@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 use super::Target;
 use super::report::Run;
 
-/// Nothing here is unsafe, so there is nothing to sanitise. And comparisons need not be traced: the words that matter are in
-/// dictionaries, and where bytes are scripts there are none. Both together make the fuzzers many times as fast.
-const FLAGS: [&str; 3] = ["--sanitizer", "none", "--no-trace-compares"];
+/// Nothing here is unsafe, so there is nothing to sanitise. And comparisons need not be traced: the words that matter to texts are
+/// in a dictionary, and scripts have none. Either makes the fuzzers several times as fast.
+pub(super) const FLAGS: [&str; 3] = ["--sanitizer", "none", "--no-trace-compares"];
 
 /// The longest that one input may take, far beyond what any does on a busy machine.
 const TIMEOUT: &str = "-timeout=60";
@@ -76,7 +76,7 @@ impl Engine {
         let (grown, committed) = (target.grown(), target.committed());
         create(&grown)?;
         let mut command = self.command(target, [into, &committed, &grown]);
-        command.args(["-set_cover_merge=1", "-merge_control_file="]);
+        command.arg("-set_cover_merge=1");
         command.arg(format!("-use_counters={}", u8::from(counts)));
         let mut said = String::new();
         let succeeds = listen(&mut command, |line| said = format!("{said}{line}\n"))?;

@@ -105,11 +105,10 @@ impl Target {
         root().join("fuzz/artifacts").join(&self.name)
     }
 
-    /// Words worth trying, if there are any for this target.
+    /// Words worth trying. Where bytes are a script, whole phrases of it were found to help nothing.
     fn dictionary(&self) -> Option<PathBuf> {
-        let name = if self.is_text() { "texts" } else { &self.name };
-        let file = root().join(format!("fuzz/dictionary/{name}.dict"));
-        file.exists().then_some(file)
+        self.is_text()
+            .then(|| root().join("fuzz/dictionary/texts.dict"))
     }
 
     /// The longest input that is tried: room for lines beyond their limit, or for as many things as are ever played.

@@ -3,6 +3,7 @@
 use core::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::engine::FLAGS;
 use crate::step::root;
 
 /// The most lines that are kept of what is said beside the figures.
@@ -132,8 +133,9 @@ impl Report {
             let written = write!(
                 verdict,
                 "\n\n{target} broke a rule with {path}\n  \
-                 cargo +nightly fuzz run --sanitizer none {target} {path}\n  \
-                 cargo run --package exercise --example show -- {target} {path}"
+                 cargo +nightly fuzz run {} {target} {path}\n  \
+                 cargo run --package exercise --example show -- {target} {path}",
+                FLAGS.join(" ")
             );
             written.expect("a text takes everything");
         }
