@@ -392,7 +392,7 @@ pub enum Op {
         /// How many, or all.
         len: u8,
     },
-    /// A good server opens, and answers all that is asked.
+    /// The link is wanted, a good server opens when it is time, and answers all that is asked.
     Serve(u8),
     /// The application has done with the link.
     Shutdown,

@@ -32,13 +32,24 @@ pub(super) struct Site {
     events: u32,
 }
 
+/// An exchange.
 #[derive(Debug)]
-struct Asked {
+pub(super) struct Asked {
     verb: Verb,
     request: Option<Request>,
     is_responded: bool,
     is_stream: bool,
     is_in_session: bool,
+}
+
+impl Asked {
+    pub(super) fn awaits_response(&self) -> bool {
+        !self.is_responded
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.is_stream
+    }
 }
 
 /// What reaches it.
@@ -79,9 +90,11 @@ impl Site {
         self.old = self.old.filter(|old| *old != stream);
     }
 
-    pub(super) fn nth(&self, which: u8) -> Option<StreamId> {
-        let at = usize::from(which) % self.open.len().max(1);
-        self.open.keys().nth(at).copied()
+    /// One of the exchanges that go on and are as they should be.
+    pub(super) fn nth(&self, which: u8, is_fit: impl Fn(&Asked) -> bool) -> Option<StreamId> {
+        let open = self.open.iter().filter(|(_, asked)| is_fit(asked));
+        let open: Vec<StreamId> = open.map(|(stream, _)| *stream).collect();
+        open.get(usize::from(which) % open.len().max(1)).copied()
     }
 }
 

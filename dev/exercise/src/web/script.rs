@@ -50,6 +50,8 @@ pub fn setup(tape: &mut Tape<'_>) -> Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum On {
+    /// One of those that this can happen to: that wait for a response, or that are streams of events.
+    Fit(u8),
     /// One of those that go on.
     Open(u8),
     /// One of those that are over, or were never begun in this life.
@@ -168,7 +170,7 @@ pub enum Op {
         /// Where it is cut.
         cut: u8,
     },
-    /// A good server takes part, and answers all that is asked.
+    /// The link is wanted, a good server takes part when it is time, and answers all that is asked.
     Serve(u8),
     /// The application has done with the link.
     Shutdown,
@@ -271,7 +273,8 @@ impl Op {
 impl On {
     fn read(tape: &mut Tape<'_>) -> On {
         match tape.byte() {
-            byte @ 0..200 => On::Open(byte),
+            byte @ 0..160 => On::Fit(byte),
+            byte @ 160..200 => On::Open(byte - 160),
             byte @ 200..240 => On::Over(byte - 200),
             byte @ 240.. => On::Unbegun(byte - 240),
         }
