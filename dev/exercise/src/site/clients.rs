@@ -115,12 +115,13 @@ impl Other {
                 Some(plain) => fields.push("mcp-param-x", plain.to_owned()),
                 None => {}
             }
-        } else if message["method"] != "initialize" {
-            if let Some(session) = &self.session {
-                fields.push("mcp-session-id", session.clone());
+        } else {
+            let is_inside = message["method"] != "initialize";
+            if let Some(session) = self.session.clone().filter(|_| is_inside) {
+                fields.push("mcp-session-id", session);
             }
-            if let Some(version) = &self.version {
-                fields.push("mcp-protocol-version", version.clone());
+            if let Some(version) = self.version.clone().filter(|_| is_inside) {
+                fields.push("mcp-protocol-version", version);
             }
             let place = self.place.clone().filter(|_| self.session.is_none());
             target = place.filter(|_| verb == Verb::Post).unwrap_or(target);

@@ -113,7 +113,8 @@ impl Site {
 
     fn serve_one(&mut self, stream: StreamId, taste: u8, parts: &mut Vec<Part>) {
         let asked = &self.open[&stream];
-        let is_old = taste % 32 == 31;
+        // It offers something, and speaks the first version.
+        let is_old = taste % 32 == 19;
         match (asked.verb, asked.request.clone()) {
             (Verb::Post, Some(request)) => {
                 let is_listen = request.method() == "subscriptions/listen";
