@@ -308,11 +308,10 @@ impl World<'_> {
             let other = &self.clients[(who + 1) % USERS.len()];
             spoil(head, wrong, other.session())
         };
-        let verb = head.verb;
         let Some(stream) = self.begin(who, head) else {
             return;
         };
-        self.rules.put(stream, verb, &body);
+        self.rules.put(stream, &body);
         let (first, second) = body.split_at(usize::from(cut) % body.len().max(1));
         self.bytes(stream, first);
         if cut == 255 {
@@ -328,7 +327,7 @@ impl World<'_> {
         }
         self.last_stream += 1;
         let stream = StreamId::new(self.last_stream);
-        self.rules.begun(stream, who, &head.fields);
+        self.rules.begun(stream, who, &head);
         let head = match USERS[who] {
             Some(user) => head.by(user),
             None => head,
@@ -370,7 +369,7 @@ impl World<'_> {
         let at = self.arriving.iter().position(|(of, _)| *of == stream);
         if let Some(at) = at {
             let (_, body) = self.arriving.remove(at);
-            self.rules.put(stream, Verb::Post, &body);
+            self.rules.put(stream, &body);
         }
         let mut faults = Vec::new();
         if breaks {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use everlink::http::{Fields, Verb};
+use everlink::http::{Fields, RequestHead, Verb};
 use everlink::server::{Config, Event, State};
 use everlink::wire::{SseEvent, SseReader};
 use everlink::{Epoch, Output, RequestId, Server, StreamId, Wake};
@@ -23,10 +23,10 @@ pub(super) struct Rules {
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) who: usize,
+    verb: Verb,
     is_modern: bool,
-    /// The ids of the requests that were put in it, as they are written.
+    /// The ids of the requests that were put in it and are not answered in it, as they are written.
     asked: Vec<String>,
-    answered: Vec<String>,
     /// All of the request was fed.
     pub(super) is_complete: bool,
     body: Body,
@@ -115,12 +115,13 @@ impl Rules {
 
 /// What is fed.
 impl Rules {
-    pub(super) fn begun(&mut self, stream: StreamId, who: usize, fields: &Fields<'_>) {
+    pub(super) fn begun(&mut self, stream: StreamId, who: usize, head: &RequestHead<'_>) {
+        let version = head.fields.get("mcp-protocol-version");
         let exchange = Exchange {
             who,
-            is_modern: fields.get("mcp-protocol-version") == Some("2026-07-28"),
+            verb: head.verb,
+            is_modern: head.verb == Verb::Post && version == Some("2026-07-28"),
             asked: Vec::new(),
-            answered: Vec::new(),
             is_complete: false,
             body: Body::None,
             under_way: 0,
@@ -130,19 +131,19 @@ impl Rules {
     }
 
     /// These are the messages of an exchange, if they are.
-    pub(super) fn put(&mut self, stream: StreamId, verb: Verb, body: &[u8]) {
+    pub(super) fn put(&mut self, stream: StreamId, body: &[u8]) {
         let Some(exchange) = self.exchanges.get_mut(&stream) else {
             return;
         };
-        let message: Value = serde_json::from_slice(body).unwrap_or_default();
+        let Ok(message) = serde_json::from_slice::<Value>(body) else {
+            return;
+        };
         let all = match message {
             Value::Array(batch) => batch,
             one => vec![one],
         };
         let ids = all.iter().filter(|one| one.get("method").is_some());
-        let ids = ids.filter_map(|one| one.get("id")).map(name);
-        exchange.asked.extend(ids);
-        exchange.is_modern &= verb == Verb::Post;
+        exchange.asked = ids.filter_map(|one| one.get("id")).map(name).collect();
     }
 
     pub(super) fn gone(&mut self, stream: StreamId) {
@@ -380,10 +381,11 @@ impl Exchange {
         let Some(id) = message.get("id").filter(|id| !id.is_null()).map(name) else {
             return;
         };
-        if self.is_modern {
-            assert!(self.asked.contains(&id), "{message} answers nothing");
-            assert!(!self.answered.contains(&id), "{id} is answered twice");
-            self.answered.push(id);
+        // What is asked in a post is answered there, once; on any other stream it is said what was not heard elsewhere.
+        if self.verb == Verb::Post {
+            let at = self.asked.iter().position(|asked| *asked == id);
+            let at = at.unwrap_or_else(|| panic!("(1) {message} answers nothing, or again"));
+            self.asked.swap_remove(at);
         }
     }
 }
