@@ -22,10 +22,9 @@
 //! cargo run -p exercise --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
 //!
-//! New inputs land in `target/fuzz-corpus/`, beside what is committed in `fuzz/corpus/`. Of both together, `--minimise` commits
-//! the fewest inputs that take every branch which any of them takes, if there is room as often as it does, and those that were
-//! written by hand (`hand-*`). `tests/corpus.rs` replays them on every run of the tests, on a stable compiler. What crashes
-//! becomes a test by name.
+//! New inputs land in `target/fuzz-corpus/`, beside what is committed in `fuzz/corpus/`. Of both together, `--minimise` keeps
+//! few inputs that take every branch which any of them takes (a set cover), and those that were written by hand (`hand-*`).
+//! `tests/corpus.rs` replays them on every run of the tests, on a stable compiler. What crashes becomes a test by name.
 //!
 //! The bytes of a script mean what the `read` functions say. Whoever changes these makes another script of every input: the
 //! corpora are then fuzzed and minimised anew.

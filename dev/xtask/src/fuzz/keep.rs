@@ -13,10 +13,8 @@ const BYTES: u64 = 160_000;
 /// What was written by hand stays, whatever it shows.
 const BY_HAND: &str = "hand-";
 
-/// For each target, the smallest corpus that shows all that is known becomes the committed one.
-///
-/// Inputs are picked by set cover, of branches with how often they are taken. Where that comes to more than is committed, it is
-/// set cover of the branches alone; and should that be too much, the longest are left out.
+/// For each target, the inputs that a set cover of all branches needs become the committed ones. Should that be too much, the
+/// longest are left out.
 pub(super) fn minimise(engine: &Engine, targets: &[Target]) -> Result<(), String> {
     for target in targets {
         let (before, picked) = (Corpus::at(&target.committed())?, pick(engine, target)?);
@@ -34,34 +32,25 @@ pub(super) fn minimise(engine: &Engine, targets: &[Target]) -> Result<(), String
 }
 
 fn pick(engine: &Engine, target: &Target) -> Result<Corpus, String> {
-    let with_counts = merged(engine, target, true)?;
-    if with_counts.fits() {
-        return Ok(with_counts);
+    let directory = target.grown().with_extension("picked");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
     }
-    let mut branches = merged(engine, target, false)?;
-    let all = branches.0.len();
-    branches.0.sort_by_key(|file| file.bytes);
-    while !branches.fits() {
-        branches.0.pop();
+    engine.merge(target, &directory)?;
+    let mut picked = Corpus::at(&directory)?;
+    let all = picked.0.len();
+    picked.0.sort_by_key(|file| file.bytes);
+    while picked.0.len() > FILES || picked.bytes() > BYTES {
+        picked.0.pop();
     }
-    let lost = all - branches.0.len();
+    let lost = all - picked.0.len();
     if lost > 0 {
         eprintln!(
             "{}: there is no room for {lost} of {all} inputs",
             target.name
         );
     }
-    Ok(branches)
-}
-
-/// The inputs that were picked, beside what has grown.
-fn merged(engine: &Engine, target: &Target, counts: bool) -> Result<Corpus, String> {
-    let picked = target.grown().with_extension("picked");
-    if picked.exists() {
-        fs::remove_dir_all(&picked).map_err(|error| failed(&picked, &error))?;
-    }
-    engine.merge(target, &picked, counts)?;
-    Corpus::at(&picked)
+    Ok(picked)
 }
 
 fn replace(target: &Target, picked: &Corpus) -> Result<Corpus, String> {
@@ -96,10 +85,6 @@ impl Corpus {
         });
         let files: Result<_, std::io::Error> = files.collect();
         files.map(Corpus).map_err(|error| failed(directory, &error))
-    }
-
-    fn fits(&self) -> bool {
-        self.0.len() <= FILES && self.bytes() <= BYTES
     }
 
     fn bytes(&self) -> u64 {
