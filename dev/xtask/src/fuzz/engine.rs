@@ -51,10 +51,12 @@ impl Engine {
 
     /// Lets the corpus of a target grow for so long, or until something breaks a rule.
     pub(super) fn run(&self, target: &Target, time: Duration) -> Result<Run, String> {
-        let (grown, artifacts) = (target.grown(), target.artifacts());
-        create(&grown)?;
-        create(&artifacts)?;
-        let mut command = self.command(target, [&grown, &target.committed()]);
+        let (grown, committed) = (target.grown(), target.committed());
+        let artifacts = target.artifacts();
+        for directory in [&grown, &committed, &artifacts] {
+            create(directory)?;
+        }
+        let mut command = self.command(target, [&grown, &committed]);
         command.arg(format!("-max_total_time={}", time.as_secs()));
         command.arg(format!("-max_len={}", target.longest()));
         // Without the separator at its end it would be the beginning of names.
@@ -70,9 +72,10 @@ impl Engine {
 
     /// Picks, of what is committed and what has grown, few inputs that take every branch which any of them takes, and copies them.
     pub(super) fn merge(&self, target: &Target, into: &Path) -> Result<(), String> {
-        create(into)?;
         let (grown, committed) = (target.grown(), target.committed());
-        create(&grown)?;
+        for directory in [into, &grown, &committed] {
+            create(directory)?;
+        }
         let mut command = self.command(target, [into, &committed, &grown]);
         // How often each is taken would make it three times as many.
         command.args(["-set_cover_merge=1", "-use_counters=0"]);
