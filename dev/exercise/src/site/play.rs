@@ -47,6 +47,8 @@ struct World<'s> {
     now: Instant,
     told: Instant,
     delivers_useless: bool,
+    /// How many servers there were before.
+    replaced: u8,
     transcript: Transcript,
 }
 
@@ -64,6 +66,7 @@ impl<'s> World<'s> {
             now: Instant::ZERO,
             told: Instant::ZERO,
             delivers_useless,
+            replaced: 0,
             transcript: Transcript::default(),
         }
     }
@@ -434,7 +437,11 @@ impl World<'_> {
         self.note_stats();
         self.rules.replaced();
         self.arriving.clear();
-        self.server = self.stores.server(&self.setup.config);
+        self.replaced = self.replaced.wrapping_add(1);
+        let mut config = self.setup.config.clone();
+        // Each has its own.
+        config.secret[0] ^= self.replaced;
+        self.server = self.stores.server(&config);
     }
 
     fn nap(&mut self, nap: Nap) {

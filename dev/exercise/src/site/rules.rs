@@ -16,6 +16,8 @@ pub(super) struct Rules {
     exchanges: BTreeMap<StreamId, Exchange>,
     /// Whose each request is, and whether it is open.
     requests: BTreeMap<RequestId, (usize, bool)>,
+    /// Whose each session is, and whether it goes on.
+    sessions: BTreeMap<String, (usize, bool)>,
     is_released: bool,
     is_closed: bool,
 }
@@ -25,6 +27,10 @@ pub(super) struct Exchange {
     pub(super) who: usize,
     verb: Verb,
     is_modern: bool,
+    /// The session that it is in, unless that means nothing there.
+    session: Option<String>,
+    /// That session is another's, or over.
+    is_outside: bool,
     /// The ids of the requests that were put in it and are not answered in it, as they are written.
     asked: Vec<String>,
     /// All of the request was fed.
@@ -72,6 +78,7 @@ impl Rules {
             config,
             exchanges: BTreeMap::new(),
             requests: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             is_released: false,
             is_closed: false,
         }
@@ -117,10 +124,16 @@ impl Rules {
 impl Rules {
     pub(super) fn begun(&mut self, stream: StreamId, who: usize, head: &RequestHead<'_>) {
         let version = head.fields.get("mcp-protocol-version");
+        let is_modern = head.verb == Verb::Post && version == Some("2026-07-28");
+        let session = head.fields.get("mcp-session-id");
+        let session = session.filter(|_| !is_modern && head.target == "/mcp");
+        let standing = session.and_then(|session| self.sessions.get(session));
         let exchange = Exchange {
             who,
             verb: head.verb,
-            is_modern: head.verb == Verb::Post && version == Some("2026-07-28"),
+            is_modern,
+            session: session.map(str::to_owned),
+            is_outside: standing.is_some_and(|(of, goes_on)| *of != who || !goes_on),
             asked: Vec::new(),
             is_complete: false,
             body: Body::None,
@@ -246,6 +259,15 @@ impl Rules {
         let is_first = matches!(exchange.body, Body::None);
         assert!(is_first, "{stream} has a second response");
         assert!((200..600).contains(&status), "status {status}");
+        let (who, verb) = (exchange.who, exchange.verb);
+        let begins = fields.get("mcp-session-id").map(str::to_owned);
+        let is_refused = status >= 400;
+        assert!(
+            !exchange.is_outside || is_refused || begins.is_some(),
+            "{stream} is served in a session that is another's, or over"
+        );
+        let ends = exchange.session.clone();
+        let ends = ends.filter(|_| verb == Verb::Delete && !is_refused);
         exchange.body = match fields.get("content-type") {
             Some("application/json") => Body::Json(Vec::new()),
             Some("text/event-stream") => Body::Events(SseReader::new(usize::MAX).into()),
@@ -258,6 +280,13 @@ impl Rules {
             "{stream}: more is to come of no stream"
         );
         assert!(!is_stream || status == 200, "a stream with status {status}");
+        if let Some(session) = begins {
+            let before = self.sessions.insert(session, (who, true));
+            assert!(before.is_none(), "a session begins twice");
+        }
+        if let Some((_, goes_on)) = ends.and_then(|session| self.sessions.get_mut(&session)) {
+            *goes_on = false;
+        }
     }
 
     fn written(&mut self, stream: StreamId, bytes: &[u8]) -> Vec<Read> {

@@ -80,7 +80,10 @@ impl Engine {
         // How often each is taken would make it three times as many.
         command.args(["-set_cover_merge=1", "-use_counters=0"]);
         let mut said = String::new();
-        let succeeds = listen(&mut command, |line| said = format!("{said}{line}\n"))?;
+        let succeeds = listen(&mut command, |line| {
+            said.push_str(line);
+            said.push('\n');
+        })?;
         if succeeds {
             return Ok(());
         }
