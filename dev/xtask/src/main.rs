@@ -63,9 +63,15 @@ const COMMANDS: &[Command] = &[
         run: |_| picture::run(),
     },
     Command {
-        name: "fuzz",
-        arguments: "(--minutes N | --minimise) [TARGET...]",
-        about: "let the fuzzers run, or pick what is committed of what they found; needs nightly and cargo-fuzz",
+        name: "fuzz --minimise",
+        arguments: "[TARGET...]",
+        about: "of all inputs that the fuzzers found, commit few that take every branch",
+        run: fuzz::minimise,
+    },
+    Command {
+        name: "fuzz --minutes",
+        arguments: "N [TARGET...]",
+        about: "let the fuzzers run, one after the other, for so long in all",
         run: fuzz::run,
     },
     Command {

@@ -6,6 +6,7 @@ mod engine;
 mod keep;
 mod report;
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::fs;
 use std::path::PathBuf;
@@ -15,30 +16,17 @@ use crate::step::{root, target};
 use engine::Engine;
 use report::Report;
 
-/// What is asked for.
-#[derive(Debug, PartialEq, Eq)]
-struct Asked {
-    what: What,
-    /// None are all.
-    targets: Vec<String>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum What {
-    /// What has grown becomes what is committed.
-    Minimise,
-    /// All targets together run for so long.
-    Run(Duration),
-}
-
+/// Lets the targets with these names run, or all, for so many minutes together.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let Asked { what, targets } = understand(arguments)?;
-    let targets = chosen(&targets)?;
-    let engine = Engine::build()?;
-    match what {
-        What::Minimise => keep::minimise(&engine, &targets),
-        What::Run(time) => hunt(&engine, &targets, time),
-    }
+    let (time, names) = understand(arguments)?;
+    let targets = Target::named(names)?;
+    hunt(&Engine::build()?, &targets, time)
+}
+
+/// What has grown of the corpora of the targets with these names, or of all, becomes what is committed.
+pub(crate) fn minimise(names: &[String]) -> Result<(), String> {
+    let targets = Target::named(names)?;
+    keep::minimise(&Engine::build()?, &targets)
 }
 
 /// Runs each target for its share of the time, whatever becomes of those before.
@@ -53,23 +41,6 @@ fn hunt(engine: &Engine, targets: &[Target], time: Duration) -> Result<(), Strin
     report.verdict()
 }
 
-/// The targets with these names, or all.
-fn chosen(names: &[String]) -> Result<Vec<Target>, String> {
-    let known = Target::all()?;
-    if let Some(name) = names
-        .iter()
-        .find(|name| !known.iter().any(|target| target.name == **name))
-    {
-        let known: Vec<&str> = known.iter().map(|target| target.name.as_str()).collect();
-        return Err(format!(
-            "there is no target `{name}`; there are {}",
-            known.join(", ")
-        ));
-    }
-    let is_meant = |target: &Target| names.is_empty() || names.contains(&target.name);
-    Ok(known.into_iter().filter(is_meant).collect())
-}
-
 /// A fuzz target, by the name of its file.
 #[derive(Debug)]
 struct Target {
@@ -77,6 +48,19 @@ struct Target {
 }
 
 impl Target {
+    /// Those with these names, or all.
+    fn named(names: &[String]) -> Result<Vec<Target>, String> {
+        let all = Target::all()?;
+        let strange = |name: &&String| !all.iter().any(|target| target.name == **name);
+        if let Some(name) = names.iter().find(strange) {
+            let all: Vec<&str> = all.iter().map(|target| &*target.name).collect();
+            let all = all.join(", ");
+            return Err(format!("there is no target `{name}`; there are {all}"));
+        }
+        let is_meant = |target: &Target| names.is_empty() || names.contains(&target.name);
+        Ok(all.into_iter().filter(is_meant).collect())
+    }
+
     /// All that there are, in the order of their names.
     fn all() -> Result<Vec<Target>, String> {
         let directory = root().join("fuzz/fuzz_targets");
@@ -122,63 +106,47 @@ impl Target {
     }
 }
 
-fn understand(arguments: &[String]) -> Result<Asked, String> {
-    let (mut what, mut targets) = (None, Vec::new());
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        let wanted = match argument.as_str() {
-            "--minimise" => What::Minimise,
-            "--minutes" => {
-                let number = arguments.next().and_then(|text| text.parse::<u32>().ok());
-                let minutes = number.ok_or("--minutes must be followed by a number")?;
-                What::Run(Duration::from_secs(60) * minutes)
-            }
-            option if option.starts_with('-') => {
-                return Err(format!("there is no option `{option}`"));
-            }
-            name => {
-                targets.push(name.to_owned());
-                continue;
-            }
-        };
-        if what.replace(wanted).is_some() {
-            return Err("--minutes and --minimise cannot be combined".into());
-        }
-    }
-    let what = what.ok_or("say --minutes NUMBER or --minimise")?;
-    Ok(Asked { what, targets })
+/// The minutes, and the names behind them.
+fn understand(arguments: &[String]) -> Result<(Duration, &[String]), String> {
+    let read = arguments.split_first();
+    // No time would be no limit to it.
+    let read = read.and_then(|(number, names)| Some((number.parse::<NonZeroU32>().ok()?, names)));
+    let (minutes, names) = read.ok_or("--minutes must be followed by a number")?;
+    Ok((Duration::from_secs(60) * minutes.get(), names))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, Duration, What, understand};
+    use super::{Target, understand};
 
-    fn of(line: &str) -> Result<Asked, String> {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        understand(&words)
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]
-    fn targets_and_minutes_come_in_any_order() {
-        let asked = Asked {
-            what: What::Run(Duration::from_secs(300)),
-            targets: vec!["line".into(), "sse".into()],
+    fn names_follow_the_minutes() {
+        let of = |line: &str| {
+            let words = words(line);
+            let understood = understand(&words);
+            understood.map(|(time, names)| format!("{} {}", time.as_secs(), names.join(" ")))
         };
-        assert_eq!(of("line --minutes 5 sse"), Ok(asked));
-        let asked = Asked {
-            what: What::Minimise,
-            targets: Vec::new(),
-        };
-        assert_eq!(of("--minimise"), Ok(asked));
-    }
-
-    #[test]
-    fn what_is_to_be_done_must_be_said_once() {
+        assert_eq!(of("5 line sse"), Ok("300 line sse".to_owned()));
+        assert_eq!(of("1"), Ok("60 ".to_owned()));
         assert!(of("").is_err());
-        assert!(of("line").is_err());
-        assert!(of("--minutes").is_err());
-        assert!(of("--minutes soon").is_err());
-        assert!(of("--minutes 5 --minimise").is_err());
-        assert!(of("--minute 5").is_err());
+        assert!(of("soon").is_err());
+        assert!(of("line 5").is_err());
+        assert!(of("0").is_err());
+    }
+
+    #[test]
+    fn targets_are_found_by_their_names() {
+        let of = |line: &str| {
+            let targets = Target::named(&words(line))?;
+            Ok::<_, String>(targets.into_iter().map(|target| target.name).collect())
+        };
+        assert_eq!(of("sse line"), Ok(words("line sse")));
+        assert!(of("").is_ok_and(|all: Vec<String>| all.len() > 2));
+        assert!(of("lines").is_err());
+        assert!(of("--minimise").is_err());
     }
 }
