@@ -155,8 +155,13 @@ impl Rules {
             Value::Array(batch) => batch,
             one => vec![one],
         };
-        let ids = all.iter().filter(|one| one.get("method").is_some());
-        exchange.asked = ids.filter_map(|one| one.get("id")).map(name).collect();
+        // What is no response is answered if it has an id, be it that it is no request either.
+        let is_response = |one: &Value| {
+            one.get("method").is_none()
+                && (one.get("result").is_some() || one.get("error").is_some())
+        };
+        let asked = all.iter().filter(|one| !is_response(one));
+        exchange.asked = asked.filter_map(|one| one.get("id")).map(name).collect();
     }
 
     pub(super) fn gone(&mut self, stream: StreamId) {
