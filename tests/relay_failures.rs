@@ -442,6 +442,29 @@ fn f_116_what_is_said_of_a_lost_call_says_all() {
     }
 }
 
+/// The same of what is no tool call: whoever is in front need not be who runs the server.
+#[test]
+fn the_last_words_of_a_server_are_not_told_with_other_requests_either() {
+    for eras in Eras::ALL {
+        for tells_stderr in [false, true] {
+            let mut config = relay_config();
+            config.tells_stderr = tells_stderr;
+            config.upstream.policy.resends = 0;
+            let mut chain = Chain::relayed_by(config, eras);
+            works(&mut chain, 1);
+            let unanswered = json!({"name": "form in the second life"});
+            let lost = chain.call("prompts/get", unanswered);
+            chain.pass(seconds(3));
+            chain.kill(Death::Heard);
+            chain.until_done(lost);
+            let text = &chain.error(lost).message;
+            assert!(text.contains("prompts/get"), "{text}");
+            assert_eq!(text.contains(LAST_WORDS), tells_stderr, "{text}");
+            chain.finish();
+        }
+    }
+}
+
 /// A server that hangs holds up its own calls and nobody else's.
 #[test]
 fn f_119_a_server_that_hangs_blocks_nobody_else() {

@@ -7,6 +7,7 @@ use super::calls::Phase;
 use super::errand::Errand;
 use super::event::{Challenge, Event};
 use super::failure::{Cause, FailureKind};
+use super::frame::Frame;
 use super::http::{Exchange, Listen, Load, Purpose};
 use super::lifecycle::State;
 use super::{Client, Timer};
@@ -99,6 +100,7 @@ impl Client {
         match exchange.wire() {
             Some(wire) if self.is_of_handshake(wire) => self.down(Cause::Unauthorized),
             Some(wire) => self.no_reply(wire, FailureKind::Unauthorized { why: None }),
+            None if exchange.ends_handshake() => self.down(Cause::Unauthorized),
             None => {}
         }
     }
@@ -165,10 +167,14 @@ impl Client {
         if self.state == State::Handshaking {
             return self.down(Cause::Unauthorized);
         }
-        for frame in self.frames.take_turned_away() {
-            if let Some(wire) = frame.wire() {
-                self.no_reply(wire, kind.clone());
-            }
+        let turned_away = self.frames.take_turned_away();
+        for wire in turned_away.iter().filter_map(Frame::wire) {
+            self.no_reply(wire, kind.clone());
+        }
+        // A server that was not told that the handshake is over does not serve.
+        let is_end = |frame: &Frame| matches!(frame, Frame::Initialized);
+        if turned_away.iter().any(is_end) {
+            self.down(Cause::Unauthorized);
         }
     }
 

@@ -221,7 +221,7 @@ impl Client {
             }
             Errand::Listen => self.listen_ended(wire, refusal(&outcome)),
             Errand::Page(list) => self.page(list, outcome),
-            Errand::Probe if refusal(&outcome) == Some(code::UNSUPPORTED_PROTOCOL_VERSION) => {
+            Errand::Probe if self.is_proof_of_another_era(refusal(&outcome)) => {
                 self.changed_its_era();
             }
             // Any answer is a sign of life, an error too (-32601 from one that knows no ping).
@@ -229,6 +229,17 @@ impl Client {
             Errand::Revive => self.revived(refusal(&outcome)),
             Errand::SetLevel => self.watcher.level_set(refusal(&outcome)),
             Errand::Subscribe(uri) => self.watcher.subscribed(&uri, refusal(&outcome)),
+        }
+    }
+
+    /// Whether no server of the era that was agreed on refuses the probe of that era so. Over HTTP another server may have taken the
+    /// place of the one that was agreed with, and answers it like any other method that it does not know.
+    fn is_proof_of_another_era(&self, refusal: Option<i64>) -> bool {
+        let is_modern = self.voice.version().era() == Era::Modern;
+        match refusal {
+            Some(code::UNSUPPORTED_PROTOCOL_VERSION) => true,
+            Some(code::METHOD_NOT_FOUND) => self.web.is_some() && is_modern,
+            Some(_) | None => false,
         }
     }
 

@@ -41,12 +41,16 @@ impl Client {
                 self.stream_failed(exchange);
             }
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
-                let why = format!("status {status}");
-                self.no_stream_for(exchange.purpose, &why);
                 // It may have no such stream; or it knows the session no more, which only another message can tell.
-                if exchange.is_in_session && status == 404 {
+                let is_doubtful = exchange.is_in_session && status == 404;
+                self.stream_turned_down(exchange, &format!("status {status}"));
+                if is_doubtful {
                     self.probe_now();
                 }
+            }
+            // The server does not know that the handshake is over, and would say nothing by itself.
+            Purpose::Message if exchange.ends_handshake() && !is_about_us(status) => {
+                self.down(Cause::Unavailable { status });
             }
             Purpose::Message => {
                 let what = format!("a message was refused with status {status}");
@@ -107,7 +111,7 @@ impl Client {
             }
             Purpose::Request(wire) => self.refused_request(wire, status, None),
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
-                self.no_stream_for(exchange.purpose, "it is elsewhere");
+                self.stream_turned_down(exchange, "it is elsewhere");
             }
             Purpose::Farewell(..) => self.bury_if_gone(),
             Purpose::Message | Purpose::Spent => {}
@@ -218,6 +222,11 @@ pub(super) const fn is_unread(status: u16) -> bool {
         status,
         401 | 403 | 404 | 405 | 406 | 411 | 413 | 414 | 415 | 421 | 429 | 431
     )
+}
+
+/// Whether a refusal with this status is about what was sent, and not about when.
+pub(super) const fn is_about_us(status: u16) -> bool {
+    matches!(status, 300..=499) && !matches!(status, 408 | 425 | 429)
 }
 
 /// Whether no modern server answers with such an error and a status of 4xx.

@@ -101,13 +101,13 @@ impl Client {
                 self.no_reply(wire, invalid(why));
             }
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) if is_stream => {
+                exchange.thread.was_had = true;
                 exchange.body = reader;
             }
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
                 self.abort_exchange(stream);
                 if let Some(exchange) = self.take_exchange(stream) {
-                    let why = "the response is no stream of events";
-                    self.no_stream_for(exchange.purpose, why);
+                    self.stream_turned_down(exchange, "the response is no stream of events");
                 }
             }
             Purpose::Farewell(..) => self.farewell_said(stream),

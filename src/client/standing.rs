@@ -9,7 +9,7 @@ use super::frame::{Frame, Voice};
 use super::handshake::Terms;
 use super::http::{Exchange, Kept, Load, Purpose};
 use super::lifecycle::State;
-use super::refusals::is_unread;
+use super::refusals::{is_about_us, is_unread};
 use super::{Client, Timer};
 use crate::id::StreamId;
 use crate::protocol::code;
@@ -147,6 +147,7 @@ impl Client {
     ) -> bool {
         self.stats.turned_away += 1;
         let most = self.config.policy.resends;
+        let ends_handshake = exchange.ends_handshake();
         match (exchange.wire(), exchange.load) {
             (Some(wire), Load::Call(call)) => {
                 self.errands.close(wire);
@@ -165,7 +166,9 @@ impl Client {
                 self.frames.push_again(frame, times + 1);
                 true
             }
-            (Some(wire), Load::Frame(..)) if self.is_of_handshake(wire) => {
+            (wire, Load::Frame(..))
+                if ends_handshake || wire.is_some_and(|wire| self.is_of_handshake(wire)) =>
+            {
                 let is_shut_out = matches!(kind, FailureKind::Unauthorized { .. });
                 let status = exchange.status.unwrap_or(0);
                 self.down(if is_shut_out {
@@ -229,8 +232,7 @@ impl Client {
     /// What it says of the era of a server that a handshake is refused (S-HTTP-39, S-HTTP-40, S-HTTP-43).
     pub(super) fn handshake_refused(&mut self, wire: u64, status: u16, error: Option<ErrorObject>) {
         let errand = self.errands.close(wire);
-        let is_about_us = (300..500).contains(&status) && !matches!(status, 408 | 425 | 429);
-        if !is_about_us {
+        if !is_about_us(status) {
             return self.down(Cause::Unavailable { status });
         }
         if errand == Some(Errand::Revive) {

@@ -166,6 +166,14 @@ impl Client {
         self.stream_again(again, pause);
     }
 
+    /// A stream was refused: there is none. One that was had before is there, and somebody in between may have refused it.
+    pub(super) fn stream_turned_down(&mut self, exchange: Exchange, why: &str) {
+        match exchange.purpose {
+            Purpose::Listen if exchange.thread.was_had => self.stream_failed(exchange),
+            purpose => self.no_stream_for(purpose, why),
+        }
+    }
+
     /// The stream is to be asked for again, unless too often in a row nothing came of it.
     fn stream_again(&mut self, mut exchange: Exchange, least: Duration) {
         let Some(http) = &self.config.http else {

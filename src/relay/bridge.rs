@@ -294,13 +294,12 @@ impl Relay {
             }
             Outcome::Failed(failure) => {
                 self.asks.left(self.now, carried.caller.clone());
+                let text = words::story(&failure, self.config.tells_stderr);
                 if let FailureKind::NotOffered { .. } = failure.kind {
-                    let text = self.cut(&words::story(&failure, true));
+                    let text = self.cut(&text);
                     let error = words::error(code::METHOD_NOT_FOUND, text, failure.delivery);
                     let _ = self.server.fail(self.now, request, error);
                 } else {
-                    let with_stderr = !carried.is_tool_call || self.config.tells_stderr;
-                    let text = words::story(&failure, with_stderr);
                     self.lost(carried, &text, failure.delivery);
                 }
                 Some(Event::Lost(failure))

@@ -25,8 +25,8 @@ pub struct Config {
     pub calls: CallOptions,
     /// How a tool call is answered that has no reply.
     pub lost_calls: LostCalls,
-    /// Whether such an answer has the last of what the server wrote to standard error. No: a model reads it, and nobody knows
-    /// what stands there. [`Event::Lost`](super::Event::Lost) has it.
+    /// Whether an answer in the place of a reply has the last of what the server wrote to standard error. No: a model may read it, or
+    /// another client in front, and nobody knows what stands there. [`Event::Lost`](super::Event::Lost) has it.
     pub tells_stderr: bool,
     /// Whether log messages and other notifications of the server behind, of which nobody can tell for whom they were made, go to all clients
     /// in front where these are many, over HTTP. No: they may be of different people.

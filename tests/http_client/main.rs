@@ -15,6 +15,7 @@ mod failures;
 mod failures_links;
 mod failures_streams;
 mod fields;
+mod found;
 mod hostile;
 mod old;
 mod posts;

@@ -12,6 +12,7 @@ mod msrv;
 mod peers;
 mod picture;
 mod promises;
+mod sim;
 mod step;
 mod test;
 
@@ -97,6 +98,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "build all that is published with the oldest supported compiler",
         run: |_| msrv::run(),
+    },
+    Command {
+        name: "sim",
+        arguments: "[--runs N] [--seed S] ...",
+        about: "play many worlds, each made from a seed, in which a link must keep to the rules and get well",
+        run: sim::run,
     },
     Command {
         name: "test",

@@ -105,6 +105,11 @@ impl Exchange {
         }
     }
 
+    /// Whether it tells the server that the handshake is over.
+    pub(in crate::client) fn ends_handshake(&self) -> bool {
+        matches!(self.load, Load::Frame(Frame::Initialized, _))
+    }
+
     pub(in crate::client) fn is_accepted(&self) -> bool {
         self.status.is_some_and(|status| status < 300)
     }
@@ -143,6 +148,8 @@ pub(in crate::client) struct Thread {
     /// It was good for something, be it that it said where it can be resumed or that it lasted: it is asked for ever less often, and
     /// not given up.
     pub(in crate::client) is_worth_it: bool,
+    /// It was there once.
+    pub(in crate::client) was_had: bool,
     /// How often it was refused for want of credentials.
     pub(in crate::client) refusals: u32,
 }

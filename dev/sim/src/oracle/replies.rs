@@ -1,0 +1,47 @@
+//! What must hold at a server's end of a byte stream: each request is answered at most once, and nothing that was not asked. Sees bytes alone.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Rule, Verdict, hold};
+
+/// The requests of one life of a server, by their ids.
+#[derive(Debug, Default)]
+pub(crate) struct Replies {
+    unread: Vec<u8>,
+    /// How often each id was asked and not answered.
+    open: BTreeMap<String, u32>,
+}
+
+impl Replies {
+    /// The server is about to be told this.
+    pub(crate) fn asked(&mut self, bytes: &[u8]) {
+        self.unread.extend_from_slice(bytes);
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.unread.drain(..=end).collect();
+            let message: Value = serde_json::from_slice(&line).unwrap_or_default();
+            if message.get("method").is_some() && message.get("id").is_some() {
+                *self.open.entry(message["id"].to_string()).or_default() += 1;
+            }
+        }
+    }
+
+    /// The server writes this: one message, or several.
+    pub(crate) fn written(&mut self, bytes: &[u8]) -> Verdict {
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let message: Value = serde_json::from_slice(line).unwrap_or_default();
+            let is_reply = message.get("result").or(message.get("error")).is_some();
+            if !is_reply || message["id"].is_null() {
+                continue;
+            }
+            let id = message["id"].to_string();
+            let open = self.open.get_mut(&id).filter(|open| **open > 0);
+            hold(Rule::OneOutcome, open.is_some(), || {
+                format!("a server answers {id}, and that was not asked, or was answered")
+            })?;
+            *open.expect("it holds") -= 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! The machine under test, as its driver and the oracle see it: a [`Client`], or one that breaks a rule on purpose. Such a
+//! machine exists in the simulator alone, so that the oracle can be seen to fail. Knows neither world nor rules.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use everlink::client::{CallOptions, Event, Failure, Misuse, Outcome, State};
+use everlink::wire::ErrorObject;
+use everlink::{
+    AskId, CallId, Client, Config, Deadline, Epoch, Input, Instant, Keepalive, List, Output,
+    Payload, Stats, StreamId, Wake, Watch,
+};
+
+use crate::oracle::Rule;
+
+/// What must never be seen in `Debug`: it is in everything that is carried.
+pub(crate) const SECRET: &str = "s3cr3t";
+
+/// A client under test.
+pub(crate) struct Subject {
+    client: Client,
+    /// Which rule it breaks.
+    flaw: Option<Rule>,
+    /// What it says once more, or has still to say.
+    echoes: VecDeque<CallId>,
+    /// The newest time that it was told.
+    told: Instant,
+}
+
+/// What a machine says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Look {
+    pub(crate) state: State,
+    pub(crate) epoch: Epoch,
+    pub(crate) failures: u32,
+    pub(crate) stats: Stats,
+    pub(crate) due: Option<Deadline>,
+    pub(crate) has_session: bool,
+    /// The lists that it would answer from what it holds, each with the life that it is of.
+    pub(crate) fresh: Vec<(List, Option<Epoch>)>,
+}
+
+impl Subject {
+    pub(crate) fn new(mut config: Config, flaw: Option<Rule>) -> Subject {
+        let (policy, limits) = (&mut config.policy, &mut config.limits);
+        match flaw {
+            Some(Rule::OneBudget) => {
+                (policy.retry.floor, policy.retry.first) = (Duration::ZERO, Duration::ZERO);
+            }
+            Some(Rule::PeerCannotHurt) => {
+                (limits.queued_calls, limits.calls_in_flight) = (10_000, 10_000);
+            }
+            Some(Rule::AnyByteIsLife) => {
+                let mut hasty = Keepalive::every(Duration::from_millis(60));
+                (hasty.timeout, hasty.misses) = (Duration::from_millis(30), 1);
+                policy.keepalive = Some(hasty);
+            }
+            _ => {}
+        }
+        Subject {
+            client: Client::new(config),
+            flaw,
+            echoes: VecDeque::new(),
+            told: Instant::ZERO,
+        }
+    }
+
+    fn breaks(&self, rule: Rule) -> bool {
+        self.flaw == Some(rule)
+    }
+}
+
+/// The contract with the driver.
+impl Subject {
+    pub(crate) fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
+        self.told = self.told.max(now);
+        let epoch = if self.breaks(Rule::EpochsApart) {
+            self.client.epoch()
+        } else {
+            epoch
+        };
+        self.client.handle(now, epoch, input);
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.told = self.told.max(now);
+        self.client.handle_timeout(now);
+    }
+
+    pub(crate) fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        if let Some(call) = self.echoes.pop_front() {
+            let outcome = Outcome::Reply("{}".parse().expect("JSON"));
+            return Some(Output::Event(Event::Done { call, outcome }));
+        }
+        let output = self.client.poll_output(buf)?;
+        match &output {
+            Output::Event(Event::Done { call, .. }) if self.breaks(Rule::OneOutcome) => {
+                self.echoes.push_back(*call);
+            }
+            Output::Event(Event::Done {
+                outcome: Outcome::Error(_),
+                ..
+            }) if self.breaks(Rule::ErrorsAreHealth) => {
+                let epoch = self.client.epoch();
+                self.client.reconnect(self.told, epoch, "an error");
+            }
+            Output::Release { .. } if self.breaks(Rule::Ladder) => return self.poll_output(buf),
+            Output::Write { epoch, .. } | Output::Request { epoch, .. }
+                if self.breaks(Rule::GetsWell) && epoch.number() > 1 =>
+            {
+                buf.clear();
+                return self.poll_output(buf);
+            }
+            _ => {}
+        }
+        Some(output)
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Deadline> {
+        if self.breaks(Rule::TimeByInput) {
+            let (at, wake) = (self.told, Wake::Call);
+            return Some(Deadline { at, wake });
+        }
+        self.client.poll_timeout()
+    }
+
+    pub(crate) fn wants_input(&self, stream: StreamId) -> bool {
+        self.client.wants_input(stream)
+    }
+}
+
+/// The verbs.
+impl Subject {
+    pub(crate) fn call(
+        &mut self,
+        now: Instant,
+        method: &'static str,
+        params: Payload,
+        mut options: CallOptions,
+    ) -> Result<CallId, Misuse> {
+        self.told = self.told.max(now);
+        options.idempotent |= self.breaks(Rule::NoSilentReplay);
+        self.client.call(now, method, Some(params), options)
+    }
+
+    pub(crate) fn list(&mut self, now: Instant, list: List) -> Result<CallId, Misuse> {
+        self.told = self.told.max(now);
+        self.client.list(now, list, CallOptions::new())
+    }
+
+    pub(crate) fn cancel(&mut self, now: Instant, call: CallId) -> Result<(), Misuse> {
+        self.told = self.told.max(now);
+        self.client.cancel(now, call, Some("not needed"))
+    }
+
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        ask: AskId,
+        answer: Result<Payload, ErrorObject>,
+    ) -> Result<(), Misuse> {
+        self.told = self.told.max(now);
+        self.client.answer(now, ask, answer)
+    }
+
+    pub(crate) fn notify(&mut self, now: Instant) -> Result<(), Misuse> {
+        self.told = self.told.max(now);
+        let method = "notifications/roots/list_changed";
+        self.client.notify(now, method, None)
+    }
+
+    pub(crate) fn reconnect(&mut self, now: Instant, seen: Epoch) {
+        self.told = self.told.max(now);
+        let seen = if self.breaks(Rule::OneOwner) {
+            self.client.epoch()
+        } else {
+            seen
+        };
+        self.client.reconnect(now, seen, "a whim");
+    }
+
+    pub(crate) fn watch(&mut self, now: Instant, wish: Watch) {
+        self.told = self.told.max(now);
+        self.client.watch(now, wish);
+    }
+
+    /// Those that need nothing but the time.
+    pub(crate) fn verb(&mut self, now: Instant, verb: fn(&mut Client, Instant)) {
+        self.told = self.told.max(now);
+        verb(&mut self.client, now);
+    }
+
+    pub(crate) fn denied(&mut self, now: Instant) {
+        self.told = self.told.max(now);
+        self.client.denied(now, "nobody is there to give any");
+    }
+}
+
+/// What it says of itself.
+impl Subject {
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.client.epoch()
+    }
+
+    pub(crate) fn state(&self) -> State {
+        let state = self.client.state();
+        let is_down = matches!(state, State::Closing | State::Waiting | State::Parked);
+        if self.breaks(Rule::StateIsTruth) && is_down {
+            return State::Ready;
+        }
+        state
+    }
+
+    pub(crate) fn look(&self) -> Look {
+        let mut failures = self.client.failures();
+        if self.breaks(Rule::PlannedIsFree) {
+            let free = u32::try_from(self.client.stats().free_ends);
+            failures += free.expect("few lives");
+        }
+        let is_fresh = |list: &List| {
+            let is_held = self.client.held(*list).is_some();
+            let keeps = self.breaks(Rule::NothingStale) && is_held;
+            keeps || self.client.is_fresh(self.told, *list)
+        };
+        let fresh = List::ALL.into_iter().filter(is_fresh);
+        let of = |list: List| self.client.held(list).map(|listing| listing.epoch);
+        Look {
+            state: self.state(),
+            epoch: self.client.epoch(),
+            failures,
+            stats: self.client.stats(),
+            due: self.poll_timeout(),
+            has_session: self.client.session().is_some(),
+            fresh: fresh.map(|list| (list, of(list))).collect(),
+        }
+    }
+
+    /// How a failure is told to people.
+    pub(crate) fn words(&self, failure: &Failure) -> String {
+        if self.breaks(Rule::ErrorsSpeak) {
+            return String::new();
+        }
+        failure.to_string()
+    }
+
+    /// How it looks to who debugs.
+    pub(crate) fn debug(&self) -> String {
+        let leak = if self.breaks(Rule::SecretsStayOut) {
+            SECRET
+        } else {
+            ""
+        };
+        format!("{:?}{leak}", self.client)
+    }
+}
