@@ -26,8 +26,8 @@
 //! few inputs that take every branch which any of them takes (a set cover), and those that were written by hand (`hand-*`).
 //! `tests/corpus.rs` replays them on every run of the tests, on a stable compiler. What crashes becomes a test by name.
 //!
-//! Targets that read texts are given the words of `fuzz/dictionary/texts.dict`. The bytes of a script mean what the `read` functions say. Whoever changes these makes another script of every input: the
-//! corpora are then fuzzed and minimised anew.
+//! Targets that read texts are given the words of `fuzz/dictionary/texts.dict`. The bytes of a script mean what the `read`
+//! functions say. Whoever changes these makes another script of every input: the corpora are then fuzzed and minimised anew.
 
 mod app;
 pub mod both;
