@@ -108,6 +108,12 @@ impl<'s> World<'s> {
             }
             self.serve();
             self.read_all();
+            // And for one that was sent away with a question: of that one nobody can tell that it will not come back.
+            let away = self.rules.count(|request| self.server.is_away(request));
+            let may_return = self.now + self.setup.config.ask_timeout == Instant::MAX;
+            if may_return && away > 0 && away == self.server.requests() {
+                return self.note_stats();
+            }
         }
         assert!(
             self.rules.is_closed(),

@@ -115,6 +115,12 @@ impl Rules {
         open.map(|(request, (who, _))| (*request, *who)).collect()
     }
 
+    /// How many requests there were, answered or not, of which this holds.
+    pub(super) fn count(&self, holds: impl Fn(RequestId) -> bool) -> usize {
+        let requests = self.requests.keys();
+        requests.filter(|request| holds(**request)).count()
+    }
+
     pub(super) fn whose(&self, request: RequestId) -> usize {
         self.requests[&request].0
     }
