@@ -168,9 +168,10 @@ impl Client {
 
     /// A stream was refused: there is none. One that was had before is there, and somebody in between may have refused it.
     pub(super) fn stream_turned_down(&mut self, exchange: Exchange, why: &str) {
-        match exchange.purpose {
-            Purpose::Listen if exchange.thread.was_had => self.stream_failed(exchange),
-            purpose => self.no_stream_for(purpose, why),
+        if matches!(exchange.purpose, Purpose::Listen) && exchange.thread.was_had {
+            self.stream_failed(exchange);
+        } else {
+            self.no_stream_for(exchange.purpose, why);
         }
     }
 

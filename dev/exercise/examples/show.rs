@@ -1,4 +1,4 @@
-//! Prints the scripts that files of a corpus hold: `cargo run -p exercise --example show -- <target> <file>...`.
+//! Prints the scripts, or the texts, that files of a corpus hold: `cargo run -p exercise --example show -- <target> <file>...`.
 
 use std::fmt::Debug;
 
@@ -19,7 +19,8 @@ fn main() {
             "relay" => show(relay::Setup::read(tape), &relay::Op::read_all(tape)),
             "server_http" => show(site::Setup::read(tape), &site::Op::read_all(tape)),
             "server_stdio" => show(server::Setup::read(tape), &server::Op::read_all(tape)),
-            other => panic!("{other} has no scripts"),
+            "line" | "message" | "sse" => println!("{}", data.escape_ascii()),
+            other => panic!("there is no {other}"),
         }
     }
 }

@@ -182,8 +182,14 @@ impl App {
         let mark = self.marks;
         self.marks += 1;
         let (text, marked) = match params % 9 {
-            0 | 1 => (
+            0 => (
                 format!(r#"{{"mark":{mark},"name":"tool","pad":"{PAYLOAD}"}}"#),
+                true,
+            ),
+            1 => (
+                format!(
+                    r#"{{"mark":{mark},"name":"tool","arguments":{{"a":"\u00e9 ","deep":{{"b":true}},"n":7}}}}"#
+                ),
                 true,
             ),
             2 => (

@@ -17,13 +17,17 @@
 //! With a nightly compiler and `cargo-fuzz`, from the root of the repository:
 //!
 //! ```text
-//! cargo +nightly fuzz run -s none client_stdio -- -max_len=1024     # or any other of fuzz_targets
+//! cargo xtask fuzz --minutes 60                  # all targets in turn, or those that are named
+//! cargo xtask fuzz --minimise                    # what they found becomes fuzz/corpus
 //! cargo run -p exercise --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
 //!
-//! Nothing in the library is unsafe, so the fuzzer needs no address sanitizer (`-s none`) and is ten times as fast
-//! without. New inputs land in `fuzz/corpus/`, of which a small, hand-picked part is committed and replayed by
-//! `tests/corpus.rs` on every run of the tests. What crashes becomes a test by name.
+//! New inputs land in `target/fuzz-corpus/`, beside what is committed in `fuzz/corpus/`. Of both together, `--minimise` keeps
+//! few inputs that take every branch which any of them takes (a set cover), and those that were written by hand (`hand-*`).
+//! `tests/corpus.rs` replays them on every run of the tests, on a stable compiler. What crashes becomes a test by name.
+//!
+//! Targets that read texts are given the words of `fuzz/dictionary/texts.dict`. The bytes of a script mean what the `read`
+//! functions say. Whoever changes these makes another script of every input: the corpora are then fuzzed and minimised anew.
 
 mod app;
 pub mod both;

@@ -300,6 +300,9 @@ fn good_result(request: &Request, taste: u8) -> Value {
             };
             let mut page = json!({});
             page[member] = json!([{"name": "one"}, {"name": "two"}]);
+            if taste & 16 != 0 {
+                page[member][0] = tool(taste >> 5);
+            }
             if taste & 3 == 3 {
                 page["nextCursor"] = json!(format!("c{}", taste >> 2 & 1));
             }
@@ -308,12 +311,30 @@ fn good_result(request: &Request, taste: u8) -> Value {
             }
             page
         }
+        _ if taste & 31 == 6 => json!({"resultType": "task", "taskId": "t", "status": "working"}),
         _ if taste & 1 == 0 => json!({"resultType": "complete"}),
         _ => json!({"isError": true}),
     };
     result["echo"] = json!(request.wire);
     result["pad"] = json!(PAYLOAD);
     result
+}
+
+/// A tool of which a call over HTTP repeats arguments in fields, or one that cannot be told how.
+fn tool(which: u8) -> Value {
+    let mark = |kind: &str, field: &str| json!({"type": kind, "x-mcp-header": field});
+    let mut schema = json!({"type": "object", "properties": {
+        "a": mark("string", "A"),
+        "deep": {"type": "object", "properties": {"b": mark("boolean", "B")}},
+        "n": mark("integer", "N"),
+    }});
+    match which % 8 {
+        5 => schema["properties"]["a"]["x-mcp-header"] = json!("not a name"),
+        6 => schema["properties"]["n"]["x-mcp-header"] = json!("a"),
+        7 => schema["items"] = mark("string", "C"),
+        _ => {}
+    }
+    json!({"name": "tool", "inputSchema": schema})
 }
 
 fn question(what: u8) -> (&'static str, Value) {

@@ -204,6 +204,12 @@ impl<'s> World<'s> {
     }
 
     fn serve(&mut self, taste: u8) {
+        match self.app.client.state() {
+            State::Idle | State::Parked => self.app.step(Client::connect),
+            State::Waiting => self.nap(Nap::ToDeadline),
+            _ => {}
+        }
+        self.drain();
         if self.app.client.state() == State::Opening {
             self.input(Whose::Current, Input::Opened);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everlink::protocol::{ClientCapabilities, Era, LogLevel};
+use everlink::protocol::{ClientCapabilities, ClientFeature, Era, LogLevel};
 use everlink::{
     Binding, Config, Dialect, FaultKind, Keepalive, Limit, Limits, List, Policy, Watch, WhenSpent,
 };
@@ -96,6 +96,14 @@ impl Setup {
                 .with_roots(true)
                 .with_sampling()
                 .with_elicitation_form();
+        }
+        if has(6) {
+            let tasks = [ClientFeature::Tasks, ClientFeature::TasksExtension];
+            let declared = config.capabilities;
+            config.capabilities = tasks.into_iter().fold(declared, ClientCapabilities::with);
+        }
+        if has(7) {
+            config.unasked_logs = Some(LogLevel::Info);
         }
         let choices = tape.byte();
         config.dialect = [
@@ -192,6 +200,7 @@ fn limits(tape: &mut Tape<'_>) -> Limits {
     limits.undelivered_bytes = tape.pick(&sizes);
     limits.asks = tape.pick(&sizes);
     limits.input_rounds = u32::from(tape.byte() % 4);
+    limits.request_state_bytes = tape.pick(&sizes);
     limits.noise_run = tape.pick(&[None, Some(0), Some(1), Some(5)]);
     limits.noise_sample = tape.pick(&sizes);
     limits.stderr_tail = tape.pick(&sizes);
@@ -383,7 +392,7 @@ pub enum Op {
         /// How many, or all.
         len: u8,
     },
-    /// A good server opens, and answers all that is asked.
+    /// The link is wanted, a good server opens when it is time, and answers all that is asked.
     Serve(u8),
     /// The application has done with the link.
     Shutdown,

@@ -5,6 +5,7 @@ mod conformance;
 mod coverage;
 mod dependencies;
 mod footprint;
+mod fuzz;
 mod hosts;
 mod interop;
 mod msrv;
@@ -67,6 +68,18 @@ const COMMANDS: &[Command] = &[
         arguments: "[--depth N] [MACHINE...]",
         about: "play all that can happen to each machine, in all orders, and check every rule",
         run: |words| step::cargo(&exploration(words)).map(drop),
+    },
+    Command {
+        name: "fuzz --minimise",
+        arguments: "[TARGET...]",
+        about: "of all inputs that the fuzzers found, commit few that take every branch",
+        run: fuzz::minimise,
+    },
+    Command {
+        name: "fuzz --minutes",
+        arguments: "N [TARGET...]",
+        about: "let the fuzzers run, one after the other, for so long in all",
+        run: fuzz::run,
     },
     Command {
         name: "hosts",

@@ -271,8 +271,7 @@ impl Exchange {
     }
 
     fn says(&self, word: &str) -> bool {
-        let word = word.as_bytes();
-        self.said.windows(word.len()).any(|part| part == word)
+        String::from_utf8_lossy(&self.said).contains(word)
     }
 }
 

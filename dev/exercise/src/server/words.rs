@@ -274,6 +274,9 @@ impl Words {
                     params["notifications"]["taskIds"] = json!(["t"]);
                 }
             }
+            "tools/call" if has(2) => {
+                params["arguments"] = json!({"a": if has(3) { "\u{e9}" } else { "x" }});
+            }
             "logging/setLevel" => {
                 params["level"] = json!(["debug", "error", "info", "loud"][usize::from(taste & 3)]);
             }

@@ -43,15 +43,20 @@ impl Other {
         self.place = Some(place.to_owned());
     }
 
-    /// A message of this client, with its number in it.
-    pub(super) fn post(&mut self, who: usize, speech: &Speech, limit: usize) -> Vec<Asked> {
+    pub(super) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// The messages that come to this.
+    pub(super) fn lines(&mut self, speech: &Speech, limit: usize) -> Vec<Vec<u8>> {
         let said = self.words.say(speech, limit);
         let lines = said.split(|byte| *byte == b'\n');
         let lines = lines.filter(|line| !line.is_empty());
-        lines.map(|line| self.ask(who, line)).collect()
+        lines.map(Into::into).collect()
     }
 
-    fn ask(&self, who: usize, line: &[u8]) -> Asked {
+    /// A message of this client, with its number in it.
+    pub(super) fn post(&self, who: usize, line: &[u8]) -> Asked {
         let Ok(mut message) = serde_json::from_slice::<Value>(line) else {
             return (self.head(Verb::Post, &Value::Null), line.to_vec());
         };
@@ -104,12 +109,19 @@ impl Other {
             if let Some(name) = name {
                 fields.push("mcp-name", name.to_owned());
             }
-        } else if message["method"] != "initialize" {
-            if let Some(session) = &self.session {
-                fields.push("mcp-session-id", session.clone());
+            // As the tools want it that the application has after all.
+            match params["arguments"]["a"].as_str() {
+                Some("\u{e9}") => fields.push("mcp-param-x", "=?base64?w6k=?="),
+                Some(plain) => fields.push("mcp-param-x", plain.to_owned()),
+                None => {}
             }
-            if let Some(version) = &self.version {
-                fields.push("mcp-protocol-version", version.clone());
+        } else {
+            let is_inside = message["method"] != "initialize";
+            if let Some(session) = self.session.clone().filter(|_| is_inside) {
+                fields.push("mcp-session-id", session);
+            }
+            if let Some(version) = self.version.clone().filter(|_| is_inside) {
+                fields.push("mcp-protocol-version", version);
             }
             let place = self.place.clone().filter(|_| self.session.is_none());
             target = place.filter(|_| verb == Verb::Post).unwrap_or(target);
@@ -118,8 +130,12 @@ impl Other {
     }
 }
 
-/// The fields, with something wrong.
-pub(super) fn spoil(head: RequestHead<'static>, wrong: u8) -> RequestHead<'static> {
+/// The fields, with something wrong. There may be a session that is another's.
+pub(super) fn spoil(
+    head: RequestHead<'static>,
+    wrong: u8,
+    session: Option<&str>,
+) -> RequestHead<'static> {
     let without = |name: &str| -> Fields<'static> {
         let kept = head.fields.iter().filter(|(of, _)| *of != name);
         let kept = kept.map(|(name, value)| (name.to_owned(), value.to_vec()));
@@ -135,7 +151,10 @@ pub(super) fn spoil(head: RequestHead<'static>, wrong: u8) -> RequestHead<'stati
         6 => without("mcp-protocol-version"),
         7 => without("mcp-protocol-version").and("mcp-protocol-version", "1999-12-31"),
         8 => without("mcp-session-id"),
-        9 => head.fields.clone().and("mcp-session-id", "made up"),
+        9 => {
+            let session = session.unwrap_or("made up").to_owned();
+            without("mcp-session-id").and("mcp-session-id", session)
+        }
         10 => without("accept").and("accept", "application/json"),
         11 => without("accept").and("accept", "text/event-stream"),
         12 => without("content-type").and("content-type", "text/plain"),

@@ -8,6 +8,7 @@ mod clients;
 mod play;
 mod rules;
 mod script;
+mod stores;
 
 pub use play::run;
 pub use script::{Op, Setup};

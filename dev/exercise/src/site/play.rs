@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::clients::{Asked, Other, USERS, spoil};
 use super::rules::{Read, Rules};
 use super::script::{Op, Setup};
+use super::stores::Stores;
 use crate::app::{HORIZON, POLLS, Transcript};
 use crate::script::Nap;
 use crate::server::{Speech, offer, question};
@@ -36,6 +37,7 @@ pub fn run(setup: &Setup, ops: &[Op]) {
 
 struct World<'s> {
     setup: &'s Setup,
+    stores: Stores,
     server: Server,
     rules: Rules,
     clients: [Other; 3],
@@ -45,14 +47,18 @@ struct World<'s> {
     now: Instant,
     told: Instant,
     delivers_useless: bool,
+    /// How many servers there were before.
+    replaced: u8,
     transcript: Transcript,
 }
 
 impl<'s> World<'s> {
     fn new(setup: &'s Setup, delivers_useless: bool) -> World<'s> {
+        let stores = Stores::new(&setup.config, setup.shares_stores);
         World {
             setup,
-            server: Server::new(setup.config.clone()),
+            server: stores.server(&setup.config),
+            stores,
             rules: Rules::new(&setup.config),
             clients: Default::default(),
             last_stream: 0,
@@ -60,6 +66,7 @@ impl<'s> World<'s> {
             now: Instant::ZERO,
             told: Instant::ZERO,
             delivers_useless,
+            replaced: 0,
             transcript: Transcript::default(),
         }
     }
@@ -101,6 +108,12 @@ impl<'s> World<'s> {
             }
             self.serve();
             self.read_all();
+            // And for one that was sent away with a question: of that one nobody can tell that it will not come back.
+            let away = self.rules.count(|request| self.server.is_away(request));
+            let may_return = self.now + self.setup.config.ask_timeout == Instant::MAX;
+            if may_return && away > 0 && away == self.server.requests() {
+                return self.note_stats();
+            }
         }
         assert!(
             self.rules.is_closed(),
@@ -110,6 +123,10 @@ impl<'s> World<'s> {
         assert_eq!(self.server.poll_timeout(), None);
         self.step(|server, now| server.offer(now, offer(0)));
         self.drain();
+        self.note_stats();
+    }
+
+    fn note_stats(&mut self) {
         let mut stats = self.server.stats();
         stats.stale_inputs = 0;
         self.transcript.counted(&stats);
@@ -191,6 +208,7 @@ impl<'s> World<'s> {
                 let told = self.step(|server, now| server.publish(now, change));
                 self.transcript.note(&told);
             }
+            Op::Replace => self.replace(),
             Op::RequireInput(which) => {
                 if let Some((request, who)) = self.request(*which) {
                     let (method, mut params) = question(which / 8, u64::from(*which));
@@ -281,8 +299,13 @@ impl World<'_> {
 impl World<'_> {
     fn post(&mut self, who: usize, speech: &Speech, wrong: u8, cut: u8) {
         let limit = self.setup.config.limits.message_bytes;
-        for asked in self.clients[who].post(who, speech, limit) {
+        for line in self.clients[who].lines(speech, limit) {
+            let asked = self.clients[who].post(who, &line);
             self.ask(who, asked, wrong, cut);
+            // What comes next is said in the session that this one may have begun.
+            if !self.setup.lazy {
+                self.drain();
+            }
         }
     }
 
@@ -291,13 +314,13 @@ impl World<'_> {
         let head = if wrong < 192 {
             head
         } else {
-            spoil(head, wrong)
+            let other = &self.clients[(who + 1) % USERS.len()];
+            spoil(head, wrong, other.session())
         };
-        let verb = head.verb;
         let Some(stream) = self.begin(who, head) else {
             return;
         };
-        self.rules.put(stream, verb, &body);
+        self.rules.put(stream, &body);
         let (first, second) = body.split_at(usize::from(cut) % body.len().max(1));
         self.bytes(stream, first);
         if cut == 255 {
@@ -313,7 +336,7 @@ impl World<'_> {
         }
         self.last_stream += 1;
         let stream = StreamId::new(self.last_stream);
-        self.rules.begun(stream, who, &head.fields);
+        self.rules.begun(stream, who, &head);
         let head = match USERS[who] {
             Some(user) => head.by(user),
             None => head,
@@ -355,7 +378,7 @@ impl World<'_> {
         let at = self.arriving.iter().position(|(of, _)| *of == stream);
         if let Some(at) = at {
             let (_, body) = self.arriving.remove(at);
-            self.rules.put(stream, Verb::Post, &body);
+            self.rules.put(stream, &body);
         }
         let mut faults = Vec::new();
         if breaks {
@@ -413,6 +436,20 @@ impl World<'_> {
 
 /// What the world does.
 impl World<'_> {
+    fn replace(&mut self) {
+        if self.server.state() != State::Serving {
+            return;
+        }
+        self.note_stats();
+        self.rules.replaced();
+        self.arriving.clear();
+        self.replaced = self.replaced.wrapping_add(1);
+        let mut config = self.setup.config.clone();
+        // Each has its own.
+        config.secret[0] ^= self.replaced;
+        self.server = self.stores.server(&config);
+    }
+
     fn nap(&mut self, nap: Nap) {
         let due = self.server.poll_timeout().map(|deadline| deadline.at);
         let to = match (nap, due) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use everlink::http::{Fields, Verb};
+use everlink::http::{Fields, RequestHead, Verb};
 use everlink::server::{Config, Event, State};
 use everlink::wire::{SseEvent, SseReader};
 use everlink::{Epoch, Output, RequestId, Server, StreamId, Wake};
@@ -16,6 +16,8 @@ pub(super) struct Rules {
     exchanges: BTreeMap<StreamId, Exchange>,
     /// Whose each request is, and whether it is open.
     requests: BTreeMap<RequestId, (usize, bool)>,
+    /// Whose each session is, and whether it goes on.
+    sessions: BTreeMap<String, (usize, bool)>,
     is_released: bool,
     is_closed: bool,
 }
@@ -23,10 +25,14 @@ pub(super) struct Rules {
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) who: usize,
+    verb: Verb,
     is_modern: bool,
-    /// The ids of the requests that were put in it, as they are written.
+    /// The session that it is in, unless that means nothing there.
+    session: Option<String>,
+    /// That session is another's, or over.
+    is_outside: bool,
+    /// The ids of the requests that were put in it and are not answered in it, as they are written.
     asked: Vec<String>,
-    answered: Vec<String>,
     /// All of the request was fed.
     pub(super) is_complete: bool,
     body: Body,
@@ -72,6 +78,7 @@ impl Rules {
             config,
             exchanges: BTreeMap::new(),
             requests: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             is_released: false,
             is_closed: false,
         }
@@ -108,6 +115,12 @@ impl Rules {
         open.map(|(request, (who, _))| (*request, *who)).collect()
     }
 
+    /// How many requests there were, answered or not, of which this holds.
+    pub(super) fn count(&self, holds: impl Fn(RequestId) -> bool) -> usize {
+        let requests = self.requests.keys();
+        requests.filter(|request| holds(**request)).count()
+    }
+
     pub(super) fn whose(&self, request: RequestId) -> usize {
         self.requests[&request].0
     }
@@ -115,12 +128,19 @@ impl Rules {
 
 /// What is fed.
 impl Rules {
-    pub(super) fn begun(&mut self, stream: StreamId, who: usize, fields: &Fields<'_>) {
+    pub(super) fn begun(&mut self, stream: StreamId, who: usize, head: &RequestHead<'_>) {
+        let version = head.fields.get("mcp-protocol-version");
+        let is_modern = head.verb == Verb::Post && version == Some("2026-07-28");
+        let session = head.fields.get("mcp-session-id");
+        let session = session.filter(|_| !is_modern && head.target == "/mcp");
+        let standing = session.and_then(|session| self.sessions.get(session));
         let exchange = Exchange {
             who,
-            is_modern: fields.get("mcp-protocol-version") == Some("2026-07-28"),
+            verb: head.verb,
+            is_modern,
+            session: session.map(str::to_owned),
+            is_outside: standing.is_some_and(|(of, goes_on)| *of != who || !goes_on),
             asked: Vec::new(),
-            answered: Vec::new(),
             is_complete: false,
             body: Body::None,
             under_way: 0,
@@ -130,19 +150,24 @@ impl Rules {
     }
 
     /// These are the messages of an exchange, if they are.
-    pub(super) fn put(&mut self, stream: StreamId, verb: Verb, body: &[u8]) {
+    pub(super) fn put(&mut self, stream: StreamId, body: &[u8]) {
         let Some(exchange) = self.exchanges.get_mut(&stream) else {
             return;
         };
-        let message: Value = serde_json::from_slice(body).unwrap_or_default();
+        let Ok(message) = serde_json::from_slice::<Value>(body) else {
+            return;
+        };
         let all = match message {
             Value::Array(batch) => batch,
             one => vec![one],
         };
-        let ids = all.iter().filter(|one| one.get("method").is_some());
-        let ids = ids.filter_map(|one| one.get("id")).map(name);
-        exchange.asked.extend(ids);
-        exchange.is_modern &= verb == Verb::Post;
+        // What is no response is answered if it has an id, be it that it is no request either.
+        let is_response = |one: &Value| {
+            one.get("method").is_none()
+                && (one.get("result").is_some() || one.get("error").is_some())
+        };
+        let asked = all.iter().filter(|one| !is_response(one));
+        exchange.asked = asked.filter_map(|one| one.get("id")).map(name).collect();
     }
 
     pub(super) fn gone(&mut self, stream: StreamId) {
@@ -150,6 +175,15 @@ impl Rules {
             exchange.end.get_or_insert(End::JustGone);
             exchange.under_way = 0;
         }
+    }
+
+    /// The server is gone, and all that it was at. Another one takes its place.
+    pub(super) fn replaced(&mut self) {
+        for exchange in self.exchanges.values_mut() {
+            exchange.end.get_or_insert(End::Gone);
+            exchange.under_way = 0;
+        }
+        self.requests.clear();
     }
 
     /// A request was answered.
@@ -236,6 +270,15 @@ impl Rules {
         let is_first = matches!(exchange.body, Body::None);
         assert!(is_first, "{stream} has a second response");
         assert!((200..600).contains(&status), "status {status}");
+        let (who, verb) = (exchange.who, exchange.verb);
+        let begins = fields.get("mcp-session-id").map(str::to_owned);
+        let is_refused = status >= 400;
+        assert!(
+            !exchange.is_outside || is_refused || begins.is_some(),
+            "{stream} is served in a session that is another's, or over"
+        );
+        let ends = exchange.session.clone();
+        let ends = ends.filter(|_| verb == Verb::Delete && !is_refused);
         exchange.body = match fields.get("content-type") {
             Some("application/json") => Body::Json(Vec::new()),
             Some("text/event-stream") => Body::Events(SseReader::new(usize::MAX).into()),
@@ -248,6 +291,13 @@ impl Rules {
             "{stream}: more is to come of no stream"
         );
         assert!(!is_stream || status == 200, "a stream with status {status}");
+        if let Some(session) = begins {
+            let before = self.sessions.insert(session, (who, true));
+            assert!(before.is_none(), "a session begins twice");
+        }
+        if let Some((_, goes_on)) = ends.and_then(|session| self.sessions.get_mut(&session)) {
+            *goes_on = false;
+        }
     }
 
     fn written(&mut self, stream: StreamId, bytes: &[u8]) -> Vec<Read> {
@@ -371,10 +421,11 @@ impl Exchange {
         let Some(id) = message.get("id").filter(|id| !id.is_null()).map(name) else {
             return;
         };
-        if self.is_modern {
-            assert!(self.asked.contains(&id), "{message} answers nothing");
-            assert!(!self.answered.contains(&id), "{id} is answered twice");
-            self.answered.push(id);
+        // What is asked in a post is answered there, once; on any other stream it is said what was not heard elsewhere.
+        if self.verb == Verb::Post {
+            let at = self.asked.iter().position(|asked| *asked == id);
+            let at = at.unwrap_or_else(|| panic!("(1) {message} answers nothing, or again"));
+            self.asked.swap_remove(at);
         }
     }
 }

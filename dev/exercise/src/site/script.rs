@@ -19,6 +19,8 @@ pub struct Setup {
     pub lazy: bool,
     /// The driver reports bytes as sent as soon as it has them.
     pub reports_sent: bool,
+    /// Other servers may use what its sessions are held in.
+    pub shares_stores: bool,
 }
 
 impl Setup {
@@ -62,6 +64,7 @@ impl Setup {
             later: common.later,
             lazy: common.lazy,
             reports_sent: common.reports_sent,
+            shares_stores: has(6),
         }
     }
 }
@@ -139,6 +142,8 @@ pub enum Op {
     Progress(u8),
     /// Something changed.
     Publish(u8),
+    /// Another server takes over, with the sessions of the one that is gone.
+    Replace,
     /// The application answers a request with what it needs first.
     RequireInput(u8),
     /// The application answers a request.
@@ -208,7 +213,11 @@ impl Op {
             38..=41 => Op::Nap(Nap::read(tape)),
             42 => Op::Sent(tape.byte()),
             43 => Op::Useless(tape.byte()),
-            44 if tape.byte() % 4 == 0 => Op::Shutdown,
+            44 => match tape.byte() % 8 {
+                0 => Op::Shutdown,
+                1..=4 => Op::Replace,
+                _ => Op::Serve,
+            },
             _ => Op::Poll(tape.byte()),
         }
     }

@@ -34,6 +34,7 @@ pub(super) struct Site {
     events: u32,
 }
 
+/// An exchange.
 #[derive(Debug)]
 pub(super) struct Asked {
     verb: Verb,
@@ -41,6 +42,16 @@ pub(super) struct Asked {
     pub(super) is_responded: bool,
     pub(super) is_stream: bool,
     is_in_session: bool,
+}
+
+impl Asked {
+    pub(super) fn awaits_response(&self) -> bool {
+        !self.is_responded
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.is_stream
+    }
 }
 
 /// What reaches it.
@@ -81,9 +92,11 @@ impl Site {
         self.old = self.old.filter(|old| *old != stream);
     }
 
-    pub(super) fn nth(&self, which: u8) -> Option<StreamId> {
-        let at = usize::from(which) % self.open.len().max(1);
-        self.open.keys().nth(at).copied()
+    /// One of the exchanges that go on and are as they should be.
+    pub(super) fn nth(&self, which: u8, is_fit: impl Fn(&Asked) -> bool) -> Option<StreamId> {
+        let open = self.open.iter().filter(|(_, asked)| is_fit(asked));
+        let open: Vec<StreamId> = open.map(|(stream, _)| *stream).collect();
+        open.get(usize::from(which) % open.len().max(1)).copied()
     }
 }
 
@@ -129,7 +142,8 @@ impl Site {
 
     fn serve_one(&mut self, stream: StreamId, taste: u8, parts: &mut Vec<Part>) {
         let asked = &self.open[&stream];
-        let is_old = taste % 32 == 31;
+        // It offers something, and speaks the first version.
+        let is_old = taste % 32 == 19;
         match (asked.verb, asked.request.clone()) {
             (Verb::Post, Some(request)) => {
                 let is_listen = request.method() == "subscriptions/listen";
@@ -340,9 +354,17 @@ fn status(which: u8, fields: &mut Fields<'static>) -> u16 {
             fields.push("WWW-Authenticate", wanted);
         }
         429 | 503 => {
-            let pauses = ["1", "0", "never", "86400"];
+            let pauses = [
+                "1",
+                "0",
+                "never",
+                "86400",
+                "Sun, 06 Nov 1994 08:49:37 GMT",
+                "Thu, 29 Feb 1900 08:49:37 GMT",
+            ];
             let pause = pauses[usize::from(which / 24) % pauses.len()];
             fields.push("Retry-After", pause);
+            fields.push("Date", "Sun, 06 Nov 1994 08:49:07 GMT");
         }
         _ => {}
     }

@@ -5,7 +5,7 @@ use everlink::http::{RequestHead, ResponseHead, Verb};
 use everlink::{Client, Epoch, ExitStatus, Input, Output, StreamId};
 use serde_json::Value;
 
-use super::peer::{Part, Site, What};
+use super::peer::{Asked, Part, Site, What};
 use super::script::{On, Op};
 use crate::app::{App, POLLS, Transcript, with_details};
 use crate::explore::Sight;
@@ -140,7 +140,7 @@ impl<'s> World<'s> {
         let end = self.app.now + self.setup.config.policy.close_grace;
         let for_ever = end == everlink::Instant::MAX;
         assert!(for_ever, "(13) nothing is due: {:?}", self.app.client);
-        while let Some(stream) = self.site.nth(0) {
+        while let Some(stream) = self.site.nth(0, |_| true) {
             self.feed((stream, What::End(Vec::new())));
         }
     }
@@ -150,7 +150,11 @@ impl<'s> World<'s> {
             Op::Answer { which, how } => self.app.answer(*which, *how),
             Op::Auth(true) => self.app.step(Client::authorized),
             Op::Auth(false) => self.app.step(|client, now| client.denied(now, "a whim")),
-            Op::Bytes { on, bytes } => self.tell(*on, What::Bytes(bytes.clone())),
+            Op::Bytes { on, bytes } => {
+                if let Some((epoch, stream)) = self.place(*on, Asked::is_stream) {
+                    self.tell_at(epoch, stream, What::Bytes(bytes.clone()));
+                }
+            }
             Op::Call {
                 method,
                 params,
@@ -158,9 +162,13 @@ impl<'s> World<'s> {
             } => self.app.call(*method, *params, *options),
             Op::Cancel { which } => self.app.cancel(*which),
             Op::Connect => self.app.step(Client::connect),
-            Op::End { on, faults } => self.tell(*on, What::End(faults.clone())),
+            Op::End { on, faults } => {
+                if let Some((epoch, stream)) = self.place(*on, |_| true) {
+                    self.tell_at(epoch, stream, What::End(faults.clone()));
+                }
+            }
             Op::Head { on, what, more } => {
-                if let Some((epoch, stream)) = self.place(*on) {
+                if let Some((epoch, stream)) = self.place(*on, Asked::awaits_response) {
                     let (_, head) = self.site.any_head(stream, *what, *more);
                     self.tell_at(epoch, stream, head);
                 }
@@ -185,14 +193,14 @@ impl<'s> World<'s> {
             Op::Poll(most) => self.poll(usize::from(*most)),
             Op::Reconnect(whose) => self.app.reconnect(*whose),
             Op::Reply { on, how, form, cut } => {
-                if let Some((epoch, stream)) = self.place(*on) {
+                if let Some((epoch, stream)) = self.place(*on, Asked::awaits_response) {
                     for (_, what) in self.site.reply(stream, *how, *form, *cut / 2, *cut) {
                         self.tell_at(epoch, stream, what);
                     }
                 }
             }
             Op::Say { on, speech, cut } => {
-                if let Some((epoch, stream)) = self.place(*on) {
+                if let Some((epoch, stream)) = self.place(*on, Asked::is_stream) {
                     let limit = self.setup.config.limits.message_bytes;
                     let bytes = self.site.say(stream, speech, limit);
                     let (head, tail) = bytes.split_at(usize::from(*cut) % bytes.len().max(1));
@@ -217,6 +225,12 @@ impl<'s> World<'s> {
     }
 
     fn serve(&mut self, taste: u8) {
+        match self.app.client.state() {
+            State::Idle | State::Parked => self.app.step(Client::connect),
+            State::Waiting => self.nap(Nap::ToDeadline),
+            _ => {}
+        }
+        self.drain();
         if self.app.client.state() == State::Opening {
             self.input(self.app.client.epoch(), Input::Opened);
         }
@@ -233,10 +247,11 @@ impl<'s> World<'s> {
     }
 
     /// Which exchange is meant.
-    fn place(&self, on: On) -> Option<(Epoch, StreamId)> {
+    fn place(&self, on: On, is_fit: fn(&Asked) -> bool) -> Option<(Epoch, StreamId)> {
         let epoch = self.app.client.epoch();
         match on {
-            On::Open(which) => Some((epoch, self.site.nth(which)?)),
+            On::Fit(which) => Some((epoch, self.site.nth(which, is_fit)?)),
+            On::Open(which) => Some((epoch, self.site.nth(which, |_| true)?)),
             On::Over(which) => {
                 let over = self.begun.iter();
                 let mut over = over.filter(|(_, stream)| !self.app.rules.is_under_way(*stream));
@@ -248,12 +263,6 @@ impl<'s> World<'s> {
                 let newest = self.begun.len() as u64;
                 Some((epoch, StreamId::new(newest + 50 + u64::from(which))))
             }
-        }
-    }
-
-    fn tell(&mut self, on: On, what: What) {
-        if let Some((epoch, stream)) = self.place(on) {
-            self.tell_at(epoch, stream, what);
         }
     }
 
@@ -284,7 +293,7 @@ impl<'s> World<'s> {
 
     /// What no driver over HTTP should say.
     fn stray(&mut self, on: On, what: u8) {
-        let Some((epoch, stream)) = self.place(on) else {
+        let Some((epoch, stream)) = self.place(on, |_| true) else {
             return;
         };
         let input = match what % 6 {

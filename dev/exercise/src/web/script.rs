@@ -30,6 +30,15 @@ pub fn setup(tape: &mut Tape<'_>) -> Setup {
         http.retry_after_most = tape.span().min(Duration::from_secs(600));
         http.linger = tape.span();
     }
+    if has(4) {
+        http.listen_patience = tape.span();
+        http.message_timeout = tape.span();
+        http.stream_silence = tape.span();
+    }
+    if has(5) {
+        // What the specification knows, and nothing that servers in use have beside it.
+        http.session_loss.truncate(1);
+    }
     if has(3) {
         setup.config.limits.unfinished_bytes = tape.pick(&[0, 1, 40, 200, 800, 4_000]);
     }
@@ -42,6 +51,8 @@ pub fn setup(tape: &mut Tape<'_>) -> Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum On {
+    /// One of those that this can happen to: that wait for a response, or that are streams of events.
+    Fit(u8),
     /// One of those that go on.
     Open(u8),
     /// One of those that are over, or were never begun in this life.
@@ -160,7 +171,7 @@ pub enum Op {
         /// Where it is cut.
         cut: u8,
     },
-    /// A good server takes part, and answers all that is asked.
+    /// The link is wanted, a good server takes part when it is time, and answers all that is asked.
     Serve(u8),
     /// The application has done with the link.
     Shutdown,
@@ -195,7 +206,10 @@ impl Op {
                 on: On::read(tape),
                 how: Reply::read(tape),
                 form: Form::read(tape),
-                cut: tape.byte(),
+                cut: match tape.byte() {
+                    0..192 => 0,
+                    byte => (byte - 192) * 4 + byte % 4,
+                },
             },
             17..=20 => Op::Head {
                 on: On::read(tape),
@@ -260,7 +274,8 @@ impl Op {
 impl On {
     fn read(tape: &mut Tape<'_>) -> On {
         match tape.byte() {
-            byte @ 0..200 => On::Open(byte),
+            byte @ 0..160 => On::Fit(byte),
+            byte @ 160..200 => On::Open(byte - 160),
             byte @ 200..240 => On::Over(byte - 200),
             byte @ 240.. => On::Unbegun(byte - 240),
         }

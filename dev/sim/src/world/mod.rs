@@ -469,8 +469,8 @@ impl World {
                 }
                 Ok(())
             }
-            Happening::ToLower(process, input) => self.to_lower(process, input),
-            Happening::ToUpper(leg, epoch, input) => self.to_upper(leg, epoch, input),
+            Happening::ToLower(process, input) => self.tell_lower(process, input),
+            Happening::ToUpper(leg, epoch, input) => self.tell_upper(leg, epoch, input),
         }
     }
 
@@ -486,7 +486,7 @@ impl World {
         Ok(())
     }
 
-    fn to_upper(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) -> Verdict {
+    fn tell_upper(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) -> Verdict {
         // What was missed is told first.
         if leg == 0 && (self.host.is_stalled(self.now) || !self.backlog.is_empty()) {
             self.backlog.push(Happening::ToUpper(leg, epoch, input));
@@ -550,7 +550,7 @@ impl World {
         Ok(())
     }
 
-    fn to_lower(&mut self, process: u64, input: Input<'static>) -> Verdict {
+    fn tell_lower(&mut self, process: u64, input: Input<'static>) -> Verdict {
         if let Some(middle) = self.relay.as_mut().filter(|m| m.process == process) {
             middle.relay.handle_downstream(self.now, input);
             return Ok(());

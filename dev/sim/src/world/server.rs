@@ -243,29 +243,26 @@ impl Last {
     ) -> Verdict {
         match (answer, &mut self.kind) {
             (Answer::Machine(request, asked, how), Kind::Machine(server, open)) => {
-                if open.remove(&request) && how != How::Never {
-                    let given = match result(&asked, how) {
-                        Ok(result) => server.respond(now, request, payload(&result)),
-                        Err(error) => server.fail(now, request, error),
-                    };
-                    // What is too much for its client, or was taken back meanwhile, is refused; that is fair.
-                    drop(given);
-                }
+                let is_open = open.remove(&request);
+                let given = match result(&asked, how) {
+                    _ if !is_open || how == How::Never => Ok(()),
+                    Ok(result) => server.respond(now, request, payload(&result)),
+                    Err(error) => server.fail(now, request, error),
+                };
+                // What is too much for its client, or was taken back meanwhile, is refused; that is fair.
+                drop(given);
             }
             (Answer::Scripted(place, message, how), Kind::Scripted(scripted, open)) => {
                 let is_open = open.remove(&message["id"].to_string()).is_some();
-                if is_open && how != How::Never {
-                    let said = scripted_answer(scripted, place, &message, how);
-                    let times = if world.manners.is_doubled && place.is_none() {
-                        2
-                    } else {
-                        1
-                    };
-                    for _ in 1..times {
-                        self.said.extend(said.iter().map(Said::again));
-                    }
-                    self.said.extend(said);
+                let said = if is_open && how != How::Never {
+                    scripted_answer(scripted, place, &message, how)
+                } else {
+                    Vec::new()
+                };
+                if world.manners.is_doubled && place.is_none() {
+                    self.said.extend(said.iter().map(Said::again));
                 }
+                self.said.extend(said);
             }
             _ => {}
         }
