@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use everlink::{Epoch, ExitStatus, FaultKind, Input, Instant, StreamId};
+use everlink::{Epoch, FaultKind, Input, Instant, StreamId};
 
 /// One way from an upper end to a lower one.
 #[derive(Debug, Default)]
@@ -35,8 +35,6 @@ pub(super) struct Life {
     pub(super) is_end_told: bool,
     /// So many bytes before its end.
     pub(super) dies_after: Option<usize>,
-    /// How it ended, told when the pipe is empty.
-    pub(super) exit: Option<ExitStatus>,
 }
 
 /// How a process behaves in the end.
@@ -57,8 +55,6 @@ pub(super) struct Exchange {
     pub(super) far: StreamId,
     pub(super) down: Instant,
     pub(super) up: Instant,
-    /// Whether the upper end still wants to know.
-    pub(super) is_wanted: bool,
     /// Whether its end is on its way to the upper end.
     pub(super) is_over: bool,
     /// Cut after so many bytes.
@@ -77,7 +73,6 @@ pub(super) struct Weather {
     /// The next processes.
     pub(super) open_fails: u32,
     pub(super) open_slow: Option<Duration>,
-    pub(super) traits: Traits,
     /// What every request meets until then.
     pub(super) outage: Option<(Instant, Outage)>,
     /// Until when responses are held back until they are whole.
@@ -115,18 +110,17 @@ impl Leg {
 }
 
 impl Life {
-    pub(super) fn new(process: u64, now: Instant, traits: Traits) -> Life {
+    pub(super) fn new(process: u64, now: Instant) -> Life {
         Life {
             process,
             is_running: true,
             frozen_until: Instant::ZERO,
             down: now,
             up: now,
-            traits,
+            traits: Traits::default(),
             is_input_closed: false,
             is_end_told: false,
             dies_after: None,
-            exit: None,
         }
     }
 }

@@ -48,10 +48,9 @@ impl World {
             return;
         }
         let slow = weather.open_slow.take().unwrap_or_default();
-        let traits = std::mem::take(&mut weather.traits);
         self.start(leg);
         let process = self.process_below(leg).expect("it was started");
-        self.legs[leg].life = Some(Life::new(process, self.now, traits));
+        self.legs[leg].life = Some(Life::new(process, self.now));
         self.after(
             latency + slow,
             Happening::ToUpper(leg, epoch, Input::Opened),
@@ -84,10 +83,14 @@ impl World {
 
     /// Cuts bytes anywhere.
     pub(super) fn pieces(&mut self, bytes: Vec<u8>) -> Vec<Vec<u8>> {
-        if bytes.len() < 2 || self.chance.below(3) > 0 {
-            return vec![bytes];
-        }
         let mut head = bytes;
+        if head.len() < 2 || self.chance.below(3) > 0 {
+            return if head.is_empty() {
+                Vec::new()
+            } else {
+                vec![head]
+            };
+        }
         let at = usize::try_from(self.chance.below(head.len() as u64)).expect("a length");
         let tail = head.split_off(at);
         let pieces = [head, tail].into_iter();
@@ -173,7 +176,6 @@ impl World {
             return;
         };
         life.is_running = false;
-        life.exit = Some(status);
         let at = life.up.max(now);
         life.up = at;
         let traits = life.traits;

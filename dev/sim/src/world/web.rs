@@ -49,7 +49,6 @@ impl World {
             far,
             down: self.now + latency,
             up: self.now + latency,
-            is_wanted: true,
             is_over: false,
             cut: None,
             passed: 0,
@@ -278,7 +277,7 @@ impl World {
         }
         let exchanges = &self.legs[leg].exchanges;
         let stream = input.stream();
-        stream.is_none_or(|stream| exchanges.get(&stream).is_some_and(|e| e.is_wanted))
+        stream.is_none_or(|stream| exchanges.contains_key(&stream))
     }
 
     /// What was read has left the system of who wrote it.
