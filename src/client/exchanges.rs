@@ -68,7 +68,6 @@ impl Client {
             Load::Frame(frame, _) => frame.wire(),
             Load::None => None,
         };
-        let is_gate = matches!(load, Load::Frame(Frame::Initialized, _));
         let choice = match &load {
             Load::Frame(frame, _) => frame.choice().map(Box::from),
             Load::Call(_) | Load::None => None,
@@ -81,6 +80,7 @@ impl Client {
         exchange.under_way = len;
         exchange.credentials = web.auth.given;
         exchange.is_in_session = web.session.is_some() && !message.is_introduction;
+        let is_gate = exchange.ends_handshake();
         let stream = web.exchanges.add(exchange);
         // Some servers refuse what overtakes the end of the handshake.
         if is_gate {

@@ -76,6 +76,10 @@ impl Client {
             None => matches!(status, 400 | 404 | 405),
         };
         match error {
+            // So says a modern server (S-HTTP-29), whatever it thinks of the probe.
+            Some(error) if is_probe && status == 404 && error.code == code::METHOD_NOT_FOUND => {
+                self.errands.close(wire);
+            }
             Some(error) => {
                 self.errands.close(wire);
                 self.replied(wire, errand, Err(error));

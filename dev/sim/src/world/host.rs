@@ -34,6 +34,8 @@ pub(super) struct Host {
     pub(super) asks: VecDeque<AskId>,
     marks: u64,
     steps: u64,
+    /// How many inputs were not heard.
+    stale: u64,
     /// What came of calls, the newest of each kind.
     pub(super) last_reply: Option<CallId>,
     pub(super) last_listed: Option<CallId>,
@@ -60,6 +62,7 @@ impl Host {
             asks: VecDeque::new(),
             marks: 0,
             steps: 0,
+            stale: 0,
             last_reply: None,
             last_listed: None,
             heard_of_watched: 0,
@@ -106,8 +109,12 @@ impl Host {
     ) -> Result<T, crate::oracle::Broken> {
         let clock = self.clock(now);
         let answer = act(&mut self.subject, clock);
-        self.told = self.told.max(clock);
-        self.oracle.stepped(self.told, &self.subject.look())?;
+        let look = self.subject.look();
+        // What is not heard does not tell the time, either.
+        if std::mem::replace(&mut self.stale, look.stats.stale_inputs) == look.stats.stale_inputs {
+            self.told = self.told.max(clock);
+        }
+        self.oracle.stepped(self.told, &look)?;
         self.steps += 1;
         if self.steps % 16 == 0 {
             keeps_secret(&self.subject.debug())?;
@@ -130,6 +137,7 @@ impl Host {
         let before = (self.subject.look(), self.subject.debug());
         self.subject.handle(self.told, epoch, input);
         let after = (self.subject.look(), self.subject.debug());
+        self.stale = after.0.stats.stale_inputs;
         Oracle::stale((&before.0, before.1), (&after.0, after.1))?;
         self.oracle.stepped(self.told, &after.0)
     }
