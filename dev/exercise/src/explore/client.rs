@@ -183,14 +183,14 @@ mod tests {
     #[test]
     fn a_rule_that_does_not_hold_is_found_by_the_shortest_word() {
         let word = [
-            "connect",
             "it serves",
             "call a tool",
             "two want another server",
             "judge",
         ];
         let mut machine = stdio();
-        machine.letters.retain(|(name, _)| word.contains(name));
+        let is_needed = |name: &&str| *name == "connect" || word.contains(name);
+        machine.letters.retain(|(name, _)| is_needed(name));
         machine.letters.push(("judge", |world| {
             let state = world.app.client.state();
             assert_ne!(state, State::Draining, "nothing is ever given a while");
