@@ -399,8 +399,16 @@ impl Transcript {
             Transcript::Kept(kept) => kept.push(bytes.iter().fold(0, |sum, byte| {
                 u64::from(*byte).wrapping_add(sum.rotate_left(9))
             })),
-            Transcript::Seen(sight) => sight.text(bytes),
+            Transcript::Seen(sight) => sight.output(bytes),
             Transcript::Unseen => {}
+        }
+    }
+
+    /// The bytes of an output to a life of a server.
+    pub(crate) fn bytes_to(&mut self, life: Epoch, bytes: &[u8]) {
+        match self {
+            Transcript::Seen(sight) => sight.within(life, |sight| sight.output(bytes)),
+            transcript => transcript.bytes(bytes),
         }
     }
 

@@ -61,7 +61,11 @@ const SEALED: &[u8] = b"everlink.";
 pub struct Sight {
     seen: DefaultHasher,
     /// What has a name, in the order in which it was first seen.
-    names: Vec<(Of, u64)>,
+    names: Vec<(Of, Epoch, u64)>,
+    /// Who gives out what is numbered anew in each life of a server; [`Epoch::NONE`] is who lives longer.
+    giver: Epoch,
+    /// How many outputs there were.
+    outputs: usize,
     text: String,
 }
 
@@ -70,6 +74,8 @@ impl Default for Sight {
         Sight {
             seen: DefaultHasher::new(),
             names: Vec::new(),
+            giver: Epoch::NONE,
+            outputs: 0,
             text: String::new(),
         }
     }
@@ -80,6 +86,25 @@ impl Sight {
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.seen.finish()
+    }
+
+    /// How many outputs were seen.
+    #[must_use]
+    pub const fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Sees an output: what bytes belong to it.
+    pub fn output(&mut self, bytes: &[u8]) {
+        self.outputs += 1;
+        self.text(bytes);
+    }
+
+    /// Sees something between the machine and this life of a server, which numbers what it gives out from the beginning.
+    pub fn within(&mut self, life: Epoch, see: impl FnOnce(&mut Sight)) {
+        self.giver = life;
+        see(self);
+        self.giver = Epoch::NONE;
     }
 
     /// Sees something that is neither an id nor a time.
@@ -176,7 +201,11 @@ impl Sight {
     }
 
     fn named(&mut self, of: Of, number: u64) {
-        let name = (of, number);
+        let giver = match of {
+            Of::Ask | Of::Request | Of::Token | Of::Wire => self.giver,
+            _ => Epoch::NONE,
+        };
+        let name = (of, giver, number);
         let known = self.names.iter().position(|known| *known == name);
         let place = known.unwrap_or_else(|| {
             self.names.push(name);

@@ -129,7 +129,8 @@ impl<'s> World<'s> {
         }
         sight.plain((self.refusals, self.is_stalled, self.is_lossy));
         sight.plain((self.unread, self.host as u8, self.met));
-        self.ledger.look(sight);
+        let life = self.life.as_ref().map_or(Epoch::NONE, |life| life.epoch);
+        self.ledger.look(life, sight);
         self.words.look(sight);
     }
 
@@ -388,7 +389,11 @@ impl World<'_> {
             return false;
         };
         self.transcript.note(&output);
-        self.transcript.bytes(&buf);
+        let life = match &output {
+            Output::Write { epoch, .. } if side == Side::Upstream => *epoch,
+            _ => Epoch::NONE,
+        };
+        self.transcript.bytes_to(life, &buf);
         match (side, output) {
             (_, Output::Event(event)) => self.event(&event),
             (Side::Downstream, Output::Write { len, .. }) => {
