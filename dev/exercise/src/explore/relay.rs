@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use everlink::Instant;
 use everlink::relay::Config;
 
 use super::client::small;
@@ -16,6 +17,10 @@ use crate::server::{SECRET, Speech};
 impl Explored for World<'_> {
     fn look(&self, sight: &mut Sight) {
         World::look(self, sight);
+    }
+
+    fn now(&self) -> Instant {
+        self.now
     }
 
     fn transcript(&mut self) -> &mut Transcript {

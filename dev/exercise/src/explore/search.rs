@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use everlink::Instant;
+
 use super::{Bounds, Sight};
 use crate::app::Transcript;
 
@@ -29,6 +31,9 @@ pub(crate) type Deed<W> = (&'static str, fn(&mut W));
 pub(crate) trait World {
     /// Looks at all that can be seen without doing anything.
     fn look(&self, sight: &mut Sight);
+
+    /// What time it is.
+    fn now(&self) -> Instant;
 
     /// Where it is noted what comes out.
     fn transcript(&mut self) -> &mut Transcript;
@@ -133,7 +138,7 @@ impl Word {
 struct Judgement {
     /// The fingerprint of where it leads.
     digest: u64,
-    /// The letters after which nothing came out and everything looks as before, a bit for each.
+    /// The letters after which nothing came out, no time had passed and everything looked as before, a bit for each.
     idle: u32,
 }
 
@@ -235,9 +240,11 @@ fn judge<W: World>(machine: &Machine<W>, word: &Word) -> Result<Judgement, Viola
             let first = first.get_or_insert_with(|| sight(&world));
             *world.transcript() = Transcript::Seen(Box::new(first.clone()));
             world.was_touched();
+            let then = world.now();
             (deed.1)(&mut world);
             let seen = glance(&mut world);
-            if seen.outputs == 0 && sight(&world).digest() == first.digest() {
+            let is_quiet = seen.outputs == 0 && world.now() == then;
+            if is_quiet && sight(&world).digest() == first.digest() {
                 idle |= bit;
                 untouched = (!world.was_touched()).then_some(world);
             }
@@ -371,6 +378,10 @@ mod tests {
     impl World for Toy {
         fn look(&self, sight: &mut Sight) {
             sight.plain(self.count);
+        }
+
+        fn now(&self) -> Instant {
+            Instant::ZERO
         }
 
         fn transcript(&mut self) -> &mut Transcript {

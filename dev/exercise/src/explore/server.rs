@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use everlink::Instant;
 use everlink::server::Config;
 
 use super::Sight;
@@ -14,6 +15,10 @@ use crate::server::{Op, SECRET, Setup, Speech, World, offer};
 impl Explored for World<'_> {
     fn look(&self, sight: &mut Sight) {
         World::look(self, sight);
+    }
+
+    fn now(&self) -> Instant {
+        self.now
     }
 
     fn transcript(&mut self) -> &mut Transcript {

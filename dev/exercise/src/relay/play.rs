@@ -37,7 +37,7 @@ pub(crate) struct World<'s> {
     relay: Relay,
     ledger: Ledger,
     pub(crate) words: Words,
-    now: Instant,
+    pub(crate) now: Instant,
     life: Option<Life>,
     /// What the server behind wrote and the relay has not read yet, and the other way round.
     to_relay: Vec<u8>,

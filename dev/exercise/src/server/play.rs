@@ -37,7 +37,7 @@ pub(crate) struct World<'s> {
     server: Server,
     rules: Rules,
     pub(crate) words: Words,
-    now: Instant,
+    pub(crate) now: Instant,
     /// The latest time that the server was told.
     told: Instant,
     requests: Vec<RequestId>,
