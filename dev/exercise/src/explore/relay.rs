@@ -26,6 +26,10 @@ impl Explored for World<'_> {
     fn transcript(&mut self) -> &mut Transcript {
         &mut self.transcript
     }
+
+    fn was_touched(&mut self) -> bool {
+        World::was_touched(self)
+    }
 }
 
 pub(super) fn relay() -> Machine<World<'static>> {

@@ -40,9 +40,7 @@ pub(crate) trait World {
 
     /// Whether anything was done to the machine since this was asked last. What looks the same after a deed that did nothing is
     /// the same.
-    fn was_touched(&mut self) -> bool {
-        true
-    }
+    fn was_touched(&mut self) -> bool;
 }
 
 /// What was explored.
@@ -386,6 +384,10 @@ mod tests {
 
         fn transcript(&mut self) -> &mut Transcript {
             &mut self.transcript
+        }
+
+        fn was_touched(&mut self) -> bool {
+            true
         }
     }
 
