@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use everlink::protocol::meta;
 use everlink::server::{Config, Event};
 use everlink::wire::Id;
-use everlink::{AskId, Epoch, RequestId};
+use everlink::{AskId, RequestId};
 use serde_json::Value;
 
 use crate::dialogue::{Dialogue, Said, id};
@@ -53,15 +53,8 @@ impl Ledger {
         }
     }
 
-    /// Looks at what is not over yet, in this life of the server behind.
-    pub(super) fn look(&self, life: Epoch, sight: &mut Sight) {
-        sight.within(life, |sight| {
-            for request in &self.open {
-                sight.request(*request);
-                sight.plain(self.mark_of(*request).is_some());
-            }
-            self.asks.keys().for_each(|ask| sight.ask(*ask));
-        });
+    /// Looks at what is not over yet in front.
+    pub(super) fn look(&self, sight: &mut Sight) {
         sight.plain(self.handshakes.0 - self.handshakes.1);
         self.dialogue.look(sight);
     }
@@ -170,6 +163,15 @@ impl Ledger {
         self.requests.clear();
         self.open.clear();
         self.asks.clear();
+    }
+
+    /// Looks at what is not over yet behind.
+    pub(super) fn look_behind(&self, sight: &mut Sight) {
+        for request in &self.open {
+            sight.request(*request);
+            sight.plain(self.mark_of(*request).is_some());
+        }
+        self.asks.keys().for_each(|ask| sight.ask(*ask));
     }
 
     pub(super) fn at_server(&mut self, event: &Event) {

@@ -134,11 +134,13 @@ impl<'s> World<'s> {
             sight.epoch(life.epoch);
             sight.plain((life.is_input_closed, life.is_end_told));
             sight.shown(&life.server);
+            if life.server.is_ok() {
+                sight.within(life.epoch, |sight| self.ledger.look_behind(sight));
+            }
         }
         sight.plain((self.refusals, self.is_stalled, self.is_lossy));
         sight.plain((self.unread, self.host as u8, self.met));
-        let life = self.life.as_ref().map_or(Epoch::NONE, |life| life.epoch);
-        self.ledger.look(life, sight);
+        self.ledger.look(sight);
         self.words.look(sight);
     }
 
