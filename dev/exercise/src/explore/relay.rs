@@ -63,7 +63,7 @@ const FUTURES: [Deed<World<'static>>; 2] = [
     ),
 ];
 
-const LETTERS: [Deed<World<'static>>; 20] = [
+const LETTERS: [Deed<World<'static>>; 15] = [
     // the host
     ("it introduces itself", |world| {
         say(world, Speech::Introduce(0))
@@ -87,13 +87,9 @@ const LETTERS: [Deed<World<'static>>; 20] = [
         say(world, Speech::Retry { id, which, how });
     }),
     ("it ends", |world| world.step(&Op::End)),
-    ("it cannot be written to", |world| world.step(&Op::HostGone)),
     // the servers
     ("a server answers the oldest", |world| {
         world.step(&Op::Respond(0))
-    }),
-    ("a server answers the oldest with an error", |world| {
-        world.step(&Op::Fail(0))
     }),
     ("a server asks for the oldest", |world| {
         world.step(&Op::Ask { which: 0, what: 0 });
@@ -101,20 +97,11 @@ const LETTERS: [Deed<World<'static>>; 20] = [
     ("a server wants input for the oldest", |world| {
         world.step(&Op::RequireInput { which: 0, how: 0 });
     }),
-    ("a server tells how far the oldest is", |world| {
-        world.step(&Op::News { which: 0, what: 1 });
-    }),
     ("a server says that the tools changed", |world| {
         world.step(&Op::News { which: 0, what: 7 });
     }),
     ("the server dies", |world| world.step(&Op::Kill(0))),
-    ("the next server cannot be started", |world| {
-        world.step(&Op::OpenFails(1))
-    }),
     // whoever runs it
-    ("another server is wanted", |world| {
-        world.step(&Op::Operate(1))
-    }),
     ("shutdown", |world| world.step(&Op::Operate(0))),
     // the clock
     ("time passes until something is due", |world| {

@@ -410,7 +410,10 @@ impl World<'_> {
         let Some((side, output)) = self.relay.poll_output(&mut buf) else {
             return false;
         };
-        self.transcript.note(&output);
+        match &output {
+            Output::Event(Event::Lost(failure)) => self.transcript.failed(&output, failure),
+            output => self.transcript.note(output),
+        }
         let life = match &output {
             Output::Write { epoch, .. } if side == Side::Upstream => *epoch,
             _ => Epoch::NONE,
