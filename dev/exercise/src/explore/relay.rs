@@ -44,7 +44,9 @@ pub(super) fn relay() -> Machine<World<'static>> {
 fn setup() -> &'static Setup {
     static SETUP: OnceLock<Setup> = OnceLock::new();
     SETUP.get_or_init(|| {
-        let upstream = small(everlink::Config::child("explore", "1"));
+        let mut upstream = small(everlink::Config::child("explore", "1"));
+        // When a server was heard last cannot be seen from here; the pulse is for the client alone to show.
+        upstream.policy.keepalive = None;
         let mut config = Config::new(upstream, SECRET);
         let downstream = server::small();
         config.downstream.ask_timeout = downstream.ask_timeout;
