@@ -106,6 +106,7 @@ impl<'s> World<'s> {
         sight.plain(self.server.legacy_peer().map(|peer| peer.version));
         self.rules.look(self.now, sight);
         self.words.look(sight);
+        self.words.look_back(sight);
     }
 
     /// The oldest request that is open, as a script names it.
