@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use everlink::client::{CallOptions, Event, Outcome, State};
+use everlink::client::{CallOptions, Event, Failure, Outcome, State};
 use everlink::wire::ErrorObject;
 use everlink::{
     AskId, CallId, Client, Config, Epoch, Fault, FaultKind, Input, Instant, Limit, List, Output,
@@ -376,21 +376,24 @@ impl Transcript {
 
     /// What a client puts out. How the life before ended, which every failure tells, is not seen.
     pub(crate) fn output(&mut self, output: &Output<Event>) {
-        match (self, output) {
-            (
-                Transcript::Seen(sight),
-                Output::Event(Event::Done {
-                    call,
-                    outcome: Outcome::Failed(failure),
-                }),
-            ) => {
-                assert_nothing_secret(&format!("{output:?}"));
-                let told = (call, &failure.method, &failure.kind, failure.delivery);
-                sight.shown(&told);
-                sight.plain(failure.ended.is_some());
-            }
-            (transcript, output) => transcript.note(output),
+        match output {
+            Output::Event(Event::Done {
+                outcome: Outcome::Failed(failure),
+                ..
+            }) => self.failed(output, failure),
+            output => self.note(output),
         }
+    }
+
+    /// A failure that is put out like this, without how the life before ended.
+    pub(crate) fn failed(&mut self, output: &impl fmt::Debug, failure: &Failure) {
+        let Transcript::Seen(sight) = self else {
+            return self.note(output);
+        };
+        assert_nothing_secret(&format!("{output:?}"));
+        let Failure { call, method, .. } = failure;
+        sight.shown(&(call, method, &failure.kind, failure.delivery));
+        sight.plain(failure.ended.is_some());
     }
 
     /// What was counted, which depends on all that ever was.
@@ -405,8 +408,16 @@ impl Transcript {
             Transcript::Kept(kept) => kept.push(bytes.iter().fold(0, |sum, byte| {
                 u64::from(*byte).wrapping_add(sum.rotate_left(9))
             })),
-            Transcript::Seen(sight) => sight.text(bytes),
+            Transcript::Seen(sight) => sight.output(bytes),
             Transcript::Unseen => {}
+        }
+    }
+
+    /// The bytes of an output to a life of a server.
+    pub(crate) fn bytes_to(&mut self, life: Epoch, bytes: &[u8]) {
+        match self {
+            Transcript::Seen(sight) => sight.within(life, |sight| sight.output(bytes)),
+            transcript => transcript.bytes(bytes),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use everlink::protocol::ClientCapabilities;
-use everlink::{Config, FaultKind, Keepalive, Limit, List, Watch, WhenSpent};
+use everlink::{Config, FaultKind, Instant, Keepalive, Limit, List, Watch, WhenSpent};
 
 use super::Sight;
 use super::search::{Deed, Machine, World as Explored};
@@ -15,6 +15,10 @@ use crate::script::{Nap, Op, Reply, Setup, Speech, Whose};
 impl Explored for World<'_> {
     fn look(&self, sight: &mut Sight) {
         World::look(self, sight);
+    }
+
+    fn now(&self) -> Instant {
+        self.app.now
     }
 
     fn transcript(&mut self) -> &mut Transcript {

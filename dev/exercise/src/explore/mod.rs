@@ -22,12 +22,14 @@
 //! - so does every *future*: it is left alone for a while, it is shut down, and it meets a good peer. These are judged as well: a link
 //!   that is shut down must end within its ladder, and one that meets a good server must get ready and settle all its calls.
 //!
+//! A letter after which nothing came out, no time had passed and everything looks as before leads nowhere and is not continued.
+//!
 //! What is left out on purpose: the numbers of ids and how far they are apart, times that have passed and do not bear on what is due, how
 //! long texts are, how often it failed beyond the budget, and what failures tell of how the life before ended.
 //!
 //! So two states are only taken for one another wrongly if they differ in something that none of the letters shows at once and none
-//! of the futures ever, but some longer word does. Some of the merged words are therefore played on, both with the same random letters,
-//! and must go on looking the same: [`Report::differing`] has those that do not.
+//! of the futures ever, but some longer word does. Some of the merged words, and of those that lead nowhere, are therefore played
+//! on, both with the same random letters, and must go on looking the same: [`Report::differing`] has those that do not.
 //!
 //! What is not explored is what the alphabets do not say: bytes cut anywhere, drivers that poll late or report late what was
 //! sent, jitter, other limits. That is for the fuzzers, which share the rules.
@@ -78,12 +80,13 @@ impl Bounds {
     }
 }
 
-/// The machines that can be explored, and how deep that can be done in minutes.
+/// The machines that can be explored, and how deep that can be done in minutes. A relay is two machines with peers on both sides:
+/// it has fewer letters than the others, so that it gets as deep.
 pub const MACHINES: [(&str, usize); 4] = [
     ("client", 8),
     ("client-http", 8),
-    ("server", 7),
-    ("relay", 6),
+    ("server", 8),
+    ("relay", 8),
 ];
 
 /// Explores one of the [`MACHINES`].

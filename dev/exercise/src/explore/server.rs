@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use everlink::Instant;
 use everlink::server::Config;
 
 use super::Sight;
@@ -16,8 +17,16 @@ impl Explored for World<'_> {
         World::look(self, sight);
     }
 
+    fn now(&self) -> Instant {
+        self.now
+    }
+
     fn transcript(&mut self) -> &mut Transcript {
         &mut self.transcript
+    }
+
+    fn was_touched(&mut self) -> bool {
+        World::was_touched(self)
     }
 }
 

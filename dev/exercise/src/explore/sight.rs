@@ -56,12 +56,19 @@ const NAMED: [(&str, Of); 21] = [
 /// How a sealed state begins. No two are the same.
 const SEALED: &[u8] = b"everlink.";
 
+/// How it begins when a relay tells of how the life before ended, which is left out up to the end of the text.
+const CAUSE: &[u8] = b"(what happened to the server: ";
+
 /// All that was seen.
 #[derive(Clone, Debug)]
 pub struct Sight {
     seen: DefaultHasher,
     /// What has a name, in the order in which it was first seen.
-    names: Vec<(Of, u64)>,
+    names: Vec<(Of, Epoch, u64)>,
+    /// Who gives out what is numbered anew in each life of a server; [`Epoch::NONE`] is who lives longer.
+    giver: Epoch,
+    /// How many outputs there were.
+    outputs: usize,
     text: String,
 }
 
@@ -70,6 +77,8 @@ impl Default for Sight {
         Sight {
             seen: DefaultHasher::new(),
             names: Vec::new(),
+            giver: Epoch::NONE,
+            outputs: 0,
             text: String::new(),
         }
     }
@@ -80,6 +89,25 @@ impl Sight {
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.seen.finish()
+    }
+
+    /// How many outputs were seen.
+    #[must_use]
+    pub const fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Sees an output: what bytes belong to it.
+    pub fn output(&mut self, bytes: &[u8]) {
+        self.outputs += 1;
+        self.text(bytes);
+    }
+
+    /// Sees something between the machine and this life of a server, which numbers what it gives out from the beginning.
+    pub fn within(&mut self, life: Epoch, see: impl FnOnce(&mut Sight)) {
+        self.giver = life;
+        see(self);
+        self.giver = Epoch::NONE;
     }
 
     /// Sees something that is neither an id nor a time.
@@ -140,6 +168,18 @@ impl Sight {
 
     /// Sees a text, or bytes that are none.
     pub fn text(&mut self, text: &[u8]) {
+        let caused = text.windows(CAUSE.len()).position(|part| part == CAUSE);
+        let Some(at) = caused else {
+            return self.whole(text);
+        };
+        let (before, cause) = text.split_at(at + CAUSE.len());
+        let end = cause.iter().position(|byte| *byte == b'"');
+        self.whole(before);
+        self.text(&cause[end.unwrap_or(cause.len())..]);
+    }
+
+    /// Sees a text in which nothing is left out but times.
+    fn whole(&mut self, text: &[u8]) {
         let mut from = 0;
         while let Some(at) = text[from..].iter().position(u8::is_ascii_digit) {
             let (before, number) = text.split_at(from + at);
@@ -157,13 +197,17 @@ impl Sight {
             let end = rest.iter().position(|byte| *byte == b'"');
             return end.unwrap_or(rest.len());
         }
+        // What is asked for in the place of a result is called after its question.
+        let is_key = before.ends_with(b"\"") && rest[len..].starts_with(b"\":");
+        let key = is_key.then_some(Of::Ask);
         let mut named = NAMED.iter();
-        match named.find(|(word, _)| before.ends_with(word.as_bytes())) {
-            Some((_, Of::Nothing)) => len,
-            Some((_, of)) => {
+        let named = named.find(|(word, _)| before.ends_with(word.as_bytes()));
+        match named.map(|(_, of)| *of).or(key) {
+            Some(Of::Nothing) => len,
+            Some(of) => {
                 let digits = rest[..len].iter().map(|digit| u64::from(digit - b'0'));
                 let number = digits.fold(0_u64, |sum, digit| sum.wrapping_mul(10) + digit);
-                self.named(*of, number);
+                self.named(of, number);
                 len
             }
             // How long a text is depends on the numbers in it.
@@ -176,7 +220,11 @@ impl Sight {
     }
 
     fn named(&mut self, of: Of, number: u64) {
-        let name = (of, number);
+        let giver = match of {
+            Of::Ask | Of::Request | Of::Token | Of::Wire => self.giver,
+            _ => Epoch::NONE,
+        };
+        let name = (of, giver, number);
         let known = self.names.iter().position(|known| *known == name);
         let place = known.unwrap_or_else(|| {
             self.names.push(name);
@@ -209,6 +257,8 @@ fn time(text: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use everlink::{Client, Config};
+
     use super::*;
 
     fn seen(texts: &[&str]) -> u64 {
@@ -231,6 +281,32 @@ mod tests {
             r#"{"id":5} {"requestId":6}"#,
         ];
         assert_ne!(seen(&cancels[..1]), seen(&cancels[1..]));
+        let keys = [r#"{"1":{"ask":3}}"#, r#"{"2":{"ask":4}}"#];
+        assert_eq!(seen(&keys[..1]), seen(&keys[1..]));
+    }
+
+    #[test]
+    fn what_each_life_numbers_anew_is_named_anew() {
+        let mut client = Client::new(Config::child("sight", "1"));
+        client.connect(Instant::ZERO);
+        let lives = [(1, 1), (1, 2), (2, 1), (2, 2)].map(|(one, other)| {
+            let mut sight = Sight::default();
+            sight.wire(one);
+            sight.within(client.epoch(), |sight| sight.wire(other));
+            sight.digest()
+        });
+        assert!(lives.iter().all(|life| *life == lives[0]));
+    }
+
+    #[test]
+    fn how_the_life_before_ended_is_left_out() {
+        let told = |cause: &str| {
+            let text =
+                format!(r#"{{"text":"no (what happened to the server: {cause})","left":2}}"#);
+            seen(&[&text])
+        };
+        assert_eq!(told("it ended (70)"), told("it could not be reached"));
+        assert_ne!(told("it ended"), seen(&[r#"{"text":"no","left":2}"#]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use everlink::{Config, FaultKind};
+use everlink::{Config, FaultKind, Instant};
 
 use super::Sight;
 use super::client::small;
@@ -17,6 +17,10 @@ use crate::web::{Form, On, Op, World};
 impl Explored for World<'_> {
     fn look(&self, sight: &mut Sight) {
         World::look(self, sight);
+    }
+
+    fn now(&self) -> Instant {
+        self.app.now
     }
 
     fn transcript(&mut self) -> &mut Transcript {

@@ -53,13 +53,8 @@ impl Ledger {
         }
     }
 
-    /// Looks at what is not over yet.
+    /// Looks at what is not over yet in front.
     pub(super) fn look(&self, sight: &mut Sight) {
-        for request in &self.open {
-            sight.request(*request);
-            sight.plain(self.mark_of(*request).is_some());
-        }
-        self.asks.keys().for_each(|ask| sight.ask(*ask));
         sight.plain(self.handshakes.0 - self.handshakes.1);
         self.dialogue.look(sight);
     }
@@ -168,6 +163,15 @@ impl Ledger {
         self.requests.clear();
         self.open.clear();
         self.asks.clear();
+    }
+
+    /// Looks at what is not over yet behind.
+    pub(super) fn look_behind(&self, sight: &mut Sight) {
+        for request in &self.open {
+            sight.request(*request);
+            sight.plain(self.mark_of(*request).is_some());
+        }
+        self.asks.keys().for_each(|ask| sight.ask(*ask));
     }
 
     pub(super) fn at_server(&mut self, event: &Event) {

@@ -37,7 +37,7 @@ pub(crate) struct World<'s> {
     relay: Relay,
     ledger: Ledger,
     pub(crate) words: Words,
-    now: Instant,
+    pub(crate) now: Instant,
     life: Option<Life>,
     /// What the server behind wrote and the relay has not read yet, and the other way round.
     to_relay: Vec<u8>,
@@ -52,6 +52,8 @@ pub(crate) struct World<'s> {
     is_lossy: bool,
     marks: u64,
     pub(crate) transcript: Transcript,
+    /// Something was done to the relay or to the server behind it, or the host said something.
+    is_touched: bool,
     /// The terms of the host that was told of last.
     met: Option<Version>,
 }
@@ -92,6 +94,7 @@ impl<'s> World<'s> {
             is_lossy: false,
             marks: 0,
             transcript: Transcript::default(),
+            is_touched: false,
             met: None,
         }
     }
@@ -100,6 +103,11 @@ impl<'s> World<'s> {
     pub(crate) fn step(&mut self, op: &Op) {
         self.act(op);
         self.settle();
+    }
+
+    /// Whether anything was done to the relay or to the server behind it, or said by the host, since this was asked last.
+    pub(crate) fn was_touched(&mut self) -> bool {
+        std::mem::take(&mut self.is_touched)
     }
 
     /// Looks at all that can be seen without doing anything.
@@ -126,6 +134,9 @@ impl<'s> World<'s> {
             sight.epoch(life.epoch);
             sight.plain((life.is_input_closed, life.is_end_told));
             sight.shown(&life.server);
+            if life.server.is_ok() {
+                sight.within(life.epoch, |sight| self.ledger.look_behind(sight));
+            }
         }
         sight.plain((self.refusals, self.is_stalled, self.is_lossy));
         sight.plain((self.unread, self.host as u8, self.met));
@@ -142,6 +153,17 @@ impl<'s> World<'s> {
     }
 
     fn act(&mut self, op: &Op) {
+        // What the application behind does is nothing without a server; what the host does may be nothing to say.
+        self.is_touched |= match op {
+            Op::Ask { .. } | Op::News { .. } | Op::Kill(_) => self.server().is_some(),
+            Op::Fail(which) | Op::RequireInput { which, .. } | Op::Respond(which) => {
+                self.request(*which).is_some()
+            }
+            Op::Nap(_) => self.relay.poll_timeout().is_some(),
+            Op::OpenFails(times) => self.refusals != times % 4,
+            Op::Say { .. } => false,
+            _ => true,
+        };
         match op {
             Op::Ask { which, what } => self.ask(*which, *what),
             Op::Bytes(bytes) => self.host_says(bytes, 0),
@@ -188,6 +210,7 @@ impl<'s> World<'s> {
             Op::Say { speech, cut } => {
                 let limit = self.setup.config.downstream.limits.message_bytes;
                 let bytes = self.words.say(speech, limit.min(1 << 12));
+                self.is_touched |= !bytes.is_empty();
                 self.host_says(&bytes, usize::from(*cut));
                 if cut % 4 != 0 {
                     self.settle();
@@ -387,8 +410,15 @@ impl World<'_> {
         let Some((side, output)) = self.relay.poll_output(&mut buf) else {
             return false;
         };
-        self.transcript.note(&output);
-        self.transcript.bytes(&buf);
+        match &output {
+            Output::Event(Event::Lost(failure)) => self.transcript.failed(&output, failure),
+            output => self.transcript.note(output),
+        }
+        let life = match &output {
+            Output::Write { epoch, .. } if side == Side::Upstream => *epoch,
+            _ => Epoch::NONE,
+        };
+        self.transcript.bytes_to(life, &buf);
         match (side, output) {
             (_, Output::Event(event)) => self.event(&event),
             (Side::Downstream, Output::Write { len, .. }) => {

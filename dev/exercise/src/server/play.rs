@@ -37,7 +37,7 @@ pub(crate) struct World<'s> {
     server: Server,
     rules: Rules,
     pub(crate) words: Words,
-    now: Instant,
+    pub(crate) now: Instant,
     /// The latest time that the server was told.
     told: Instant,
     requests: Vec<RequestId>,
@@ -47,6 +47,8 @@ pub(crate) struct World<'s> {
     is_drained: bool,
     delivers_useless: bool,
     pub(crate) transcript: Transcript,
+    /// Something was done to the server, or its client said something.
+    is_touched: bool,
 }
 
 impl<'s> World<'s> {
@@ -64,6 +66,7 @@ impl<'s> World<'s> {
             is_drained: false,
             delivers_useless,
             transcript: Transcript::default(),
+            is_touched: false,
         }
     }
 
@@ -85,6 +88,11 @@ impl<'s> World<'s> {
         }
     }
 
+    /// Whether anything was done to the server, or said by its client, since this was asked last.
+    pub(crate) fn was_touched(&mut self) -> bool {
+        std::mem::take(&mut self.is_touched)
+    }
+
     /// Looks at all that can be seen without doing anything.
     pub(crate) fn look(&self, sight: &mut Sight) {
         sight.shown(&self.server);
@@ -98,6 +106,7 @@ impl<'s> World<'s> {
         sight.plain(self.server.legacy_peer().map(|peer| peer.version));
         self.rules.look(self.now, sight);
         self.words.look(sight);
+        self.words.look_back(sight);
     }
 
     /// The oldest request that is open, as a script names it.
@@ -211,6 +220,7 @@ impl<'s> World<'s> {
             Op::Say { speech, cut } => {
                 let limit = self.setup.config.limits.message_bytes;
                 let bytes = self.words.say(speech, limit);
+                self.is_touched |= !bytes.is_empty();
                 self.bytes(&bytes, usize::from(*cut));
             }
             Op::Sent(len) => self.sent(match len {
@@ -500,7 +510,7 @@ impl World<'_> {
     fn tell_time(&mut self, now: Instant) {
         let was_alive = self.server.state() != State::Closed;
         self.told = self.told.max(now);
-        self.is_drained = false;
+        (self.is_drained, self.is_touched) = (false, true);
         self.server.handle_timeout(now);
         self.stepped();
         self.rules.told_time(self.told);
@@ -578,7 +588,7 @@ impl World<'_> {
     /// Does something to the server and looks what it did.
     fn tell<T>(&mut self, act: impl FnOnce(&mut Server, Instant) -> T) -> T {
         self.told = self.told.max(self.now);
-        self.is_drained = false;
+        (self.is_drained, self.is_touched) = (false, true);
         let answer = act(&mut self.server, self.now);
         self.stepped();
         answer

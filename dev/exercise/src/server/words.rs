@@ -126,6 +126,20 @@ impl Words {
         sight.plain(self.is_introduced);
     }
 
+    /// Looks at the request that it could come back to with what was wanted: a server that has no room for it does not show which
+    /// that is.
+    pub(super) fn look_back(&self, sight: &mut Sight) {
+        let Some(wanted) = self.wanted.last() else {
+            return;
+        };
+        let state = wanted.state.as_str().unwrap_or_default();
+        let sealed = state.strip_prefix("everlink.");
+        match sealed.and_then(|sealed| sealed.rsplit_once('.')) {
+            Some((round, _proof)) => sight.text(format!("request {round}").as_bytes()),
+            None => sight.text(state.as_bytes()),
+        }
+    }
+
     /// How a script names the newest request that was put.
     pub(crate) fn newest(&self) -> u8 {
         let put = self.put.len().max(1);
