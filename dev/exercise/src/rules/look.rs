@@ -34,6 +34,7 @@ impl Life {
     fn look(&self, sight: &mut Sight) {
         sight.plain((self.reconnect_asked, self.faulty, self.ended, self.exited));
         sight.plain((self.stillborn, self.unwritable, self.under_way));
+        sight.plain(self.faults);
         sight.plain((self.open, self.planned, self.rung, self.told));
     }
 }

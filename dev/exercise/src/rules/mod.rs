@@ -67,6 +67,8 @@ struct Life {
     exited: bool,
     stillborn: bool,
     unwritable: bool,
+    /// How many faults were told; the words of a failure name each.
+    faults: usize,
     under_way: usize,
     exit: Option<ExitStatus>,
     has_last_words: bool,
@@ -288,6 +290,7 @@ impl Rules {
             Input::End { faults, .. } => {
                 life.ended |= !is_http;
                 life.faulty |= real(faults);
+                life.faults += faults.len();
             }
             Input::Exited { status } => {
                 life.exited = true;
@@ -296,10 +299,12 @@ impl Rules {
             Input::OpenFailed { faults } => {
                 life.stillborn = true;
                 life.faulty |= real(faults);
+                life.faults += faults.len();
             }
             Input::WriteFailed { faults, .. } if !is_http => {
                 life.unwritable = true;
                 life.faulty |= real(faults);
+                life.faults += faults.len();
             }
             Input::Sent { len, .. } => life.under_way = life.under_way.saturating_sub(*len),
             Input::Stderr { bytes } => life.has_last_words |= !bytes.is_empty(),
