@@ -437,12 +437,17 @@ impl Shape {
     }
 }
 
+/// What a fault is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Realm {
+    Driver,
+    Network,
+    Process,
+    Server,
+}
+
 impl Fault {
-    /// Whether there is something that it could befall.
-    fn befalls(self, setup: &Setup) -> bool {
-        let legs = setup.shape.legs();
-        let (has_process, has_network) = (legs.contains(&false), legs.contains(&true));
-        let is_scripted = setup.peer != Peer::Everlink;
+    pub(crate) const fn realm(self) -> Realm {
         match self {
             Fault::Deaf
             | Fault::Undead
@@ -455,7 +460,7 @@ impl Fault {
             | Fault::OpenFails
             | Fault::OpenSlow
             | Fault::Freeze
-            | Fault::Kill => has_process,
+            | Fault::Kill => Realm::Process,
             Fault::Refuse
             | Fault::NameLost
             | Fault::Reset
@@ -468,26 +473,46 @@ impl Fault {
             | Fault::ProxyPage
             | Fault::Challenge
             | Fault::Restart
-            | Fault::Down => has_network,
+            | Fault::Down => Realm::Network,
             Fault::Garbage
             | Fault::WrongId
             | Fault::Twice
             | Fault::Oversized
-            | Fault::RefuseHandshake => is_scripted,
-            // A client of one era alone cannot get well with a server of the other.
-            Fault::OtherEra => is_scripted && setup.dialect == Dialect::Automatic,
-            Fault::Latency
+            | Fault::RefuseHandshake
+            | Fault::OtherEra
             | Fault::Slow
             | Fault::Mute
             | Fault::AppError
             | Fault::Changes
             | Fault::Asks
-            | Fault::Progress
+            | Fault::Progress => Realm::Server,
+            Fault::Latency
             | Fault::Stall
             | Fault::LatePoll
             | Fault::ClockForward
             | Fault::ClockBack
-            | Fault::Stale => true,
+            | Fault::Stale => Realm::Driver,
+        }
+    }
+
+    /// Whether there is something that it could befall.
+    fn befalls(self, setup: &Setup) -> bool {
+        let legs = setup.shape.legs();
+        let is_scripted = setup.peer != Peer::Everlink;
+        match (self.realm(), self) {
+            (Realm::Process, _) => legs.contains(&false),
+            (Realm::Network, _) => legs.contains(&true),
+            // A client of one era alone cannot get well with a server of the other.
+            (_, Fault::OtherEra) => is_scripted && setup.dialect == Dialect::Automatic,
+            (
+                _,
+                Fault::Garbage
+                | Fault::WrongId
+                | Fault::Twice
+                | Fault::Oversized
+                | Fault::RefuseHandshake,
+            ) => is_scripted,
+            (Realm::Driver | Realm::Server, _) => true,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::leg::{Outage, Weather};
 use super::server::Manners;
 use super::{Happening, MOMENT, World, terms};
 use crate::oracle::Broken;
-use crate::script::{Fault, Peer};
+use crate::script::{Fault, Peer, Realm};
 
 impl World {
     /// Lets something go wrong. Whether it did.
@@ -16,79 +16,44 @@ impl World {
         let quick = terms::is_quick(&self.setup);
         let longest = if quick { 4_000 } else { 90_000 };
         let span = Duration::from_millis(u64::from(how) % longest + 1);
-        let until = self.now + span;
-        let (pipe, web) = (self.a_leg(false, how), self.a_leg(true, how));
-        Ok(match fault {
-            Fault::Kill
-            | Fault::Exit
-            | Fault::DieWriting
-            | Fault::Freeze
-            | Fault::OpenFails
-            | Fault::OpenSlow
-            | Fault::Deaf
-            | Fault::Undead
-            | Fault::Orphan
-            | Fault::CloseOutput
-            | Fault::CloseInput
-            | Fault::Stderr => match pipe {
+        Ok(match fault.realm() {
+            Realm::Process => match self.a_leg(false, how) {
                 Some(leg) => self.fail_pipe(leg, fault, how, span),
                 None => false,
             },
-            Fault::Refuse
-            | Fault::NameLost
-            | Fault::Reset
-            | Fault::CutResponse
-            | Fault::CutRequest
-            | Fault::BlackHole
-            | Fault::ProxyStatus
-            | Fault::ProxyBuffers
-            | Fault::ProxyIdle
-            | Fault::ProxyPage
-            | Fault::Challenge
-            | Fault::Restart
-            | Fault::Down => match web {
+            Realm::Network => match self.a_leg(true, how) {
                 Some(leg) => self.fail_web(leg, fault, how, span),
                 None => false,
             },
+            Realm::Server => self.fail_server(fault, how, longest),
+            Realm::Driver => return self.fail_driver(fault, how, span),
+        })
+    }
+
+    /// The driver of the host, its clock, or the way to it.
+    fn fail_driver(&mut self, fault: Fault, how: u32, span: Duration) -> Result<bool, Broken> {
+        let until = self.now + span;
+        match fault {
             Fault::Latency => {
                 let leg = how as usize % self.legs.len();
                 self.legs[leg].weather.latency = u64::from(how) % 900;
-                true
             }
-            Fault::Slow
-            | Fault::Mute
-            | Fault::AppError
-            | Fault::Garbage
-            | Fault::WrongId
-            | Fault::Twice
-            | Fault::Oversized
-            | Fault::Changes
-            | Fault::Asks
-            | Fault::Progress
-            | Fault::OtherEra
-            | Fault::RefuseHandshake => self.fail_server(fault, how, longest),
             Fault::Stall => {
                 self.host.stalls_until = until;
                 self.host.oracle.disturbed();
                 self.at(until, Happening::Moment);
-                true
             }
             Fault::LatePoll => {
                 self.host.polls_from = until;
                 self.host.oracle.disturbed();
                 self.at(until, Happening::Moment);
-                true
             }
-            Fault::ClockForward => {
-                self.host.jump(span, false);
-                true
-            }
-            Fault::ClockBack => {
-                self.host.jump(span, true);
-                true
-            }
-            Fault::Stale => self.fail_stale(how)?,
-        })
+            Fault::ClockForward => self.host.jump(span, false),
+            Fault::ClockBack => self.host.jump(span, true),
+            Fault::Stale => return self.fail_stale(how),
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// One of the legs of this kind.
