@@ -5,9 +5,9 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::watch::Watch;
+use crate::wire::Json;
 use crate::wire::encode::Object;
 
 /// The member that holds the filter.
@@ -29,8 +29,8 @@ pub(crate) fn write(filter: &mut Object<'_>, watch: &Watch) {
 }
 
 /// The filter in these params. `None` if there is none, or it cannot be read.
-pub(crate) fn read(params: &RawValue) -> Option<Filter> {
-    serde_json::from_str::<Params>(params.get())
+pub(crate) fn read(params: Json<'_>) -> Option<Filter> {
+    serde_json::from_str::<Params>(params.as_str())
         .ok()
         .map(|params| params.notifications)
 }

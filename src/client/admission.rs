@@ -147,7 +147,7 @@ pub(super) fn split_meta(
     let mut own_member = None;
     let mut meta = None;
     let mut others = 0_usize;
-    object::members(params.as_str(), |key, value| match &*key {
+    object::members(params.json(), |key, value| match &*key {
         "_meta" => meta = Some(value),
         key => {
             others += 1;
@@ -162,7 +162,7 @@ pub(super) fn split_meta(
             None => Ok((Some(params), None)),
         };
     };
-    object::members(meta.get(), |key, _| {
+    object::members(meta, |key, _| {
         own_member = own_member.or(meta::OF_THE_LINK.into_iter().find(|own| *own == key));
     })
     .map_err(|_| Misuse::NotAnObject { what: "`_meta`" })?;
@@ -170,6 +170,6 @@ pub(super) fn split_meta(
         return Err(Misuse::ReservedMember { member });
     }
     let meta = Payload::from(meta);
-    let rest = (others > 0).then(|| object::without(params.as_str(), |key| key == "_meta"));
+    let rest = (others > 0).then(|| object::without(params.json(), |key| key == "_meta"));
     Ok((rest.and_then(Result::ok), Some(meta)))
 }

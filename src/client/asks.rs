@@ -5,13 +5,11 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use serde_json::value::RawValue;
-
 use crate::id::{AskId, CallId};
 use crate::noise::excerpt;
 use crate::protocol::question::{self, Unaskable};
 use crate::protocol::{ClientCapabilities, Version, code};
-use crate::wire::{ErrorObject, Id};
+use crate::wire::{ErrorObject, Id, Json};
 
 /// Where a question came from, and so where its answer goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +113,7 @@ pub(super) fn admit(
     declared: &ClientCapabilities,
     version: Version,
     name: &str,
-    params: Option<&RawValue>,
+    params: Option<Json<'_>>,
 ) -> Result<(), ErrorObject> {
     question::check(declared, version, name, params).map_err(|why| match why {
         Unaskable::Unknown | Unaskable::Undeclared(_) => {

@@ -13,7 +13,7 @@ use crate::id::CallId;
 use crate::protocol::{ClientCapabilities, Method, Repeat, method};
 use crate::time::Instant;
 use crate::watch::List;
-use crate::wire::{Payload, object};
+use crate::wire::Payload;
 
 /// How one call differs from the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -218,9 +218,8 @@ impl Call {
     /// The tool or prompt that it is about. Other parameters may be secret.
     fn target(&self) -> Option<Box<str>> {
         let facts = self.facts.filter(|facts| facts.named_by == Some("name"))?;
-        let params = self.params.as_ref()?.as_str();
-        let range = object::member(params, facts.named_by?).ok()??;
-        serde_json::from_str(&params[range]).ok()
+        let params = self.params.as_ref()?.json();
+        params.member(facts.named_by?).ok()??.parse().ok()
     }
 
     /// Whether what it sends next is another round, not the first.
@@ -230,8 +229,11 @@ impl Call {
 
     /// Whether it asks to run as a task.
     pub(super) fn asks_to_be_a_task(&self) -> bool {
-        let params = self.params.as_ref().map_or("{}", Payload::as_str);
-        matches!(object::member(params, "task"), Ok(Some(_)))
+        let params = self.params.as_ref().map(Payload::json);
+        matches!(
+            params.map(|params| params.member("task")),
+            Some(Ok(Some(_)))
+        )
     }
 }
 

@@ -9,15 +9,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
 use crate::config::Limits;
 use crate::id::{CallId, Epoch};
 use crate::protocol::Era;
 use crate::time::Instant;
 use crate::watch::List;
-use crate::wire::{ErrorObject, Payload, object};
+use crate::wire::{ErrorObject, Json, Payload, object};
 
 /// One list of a server, all its pages together.
 #[derive(Clone, Debug)]
@@ -193,7 +190,7 @@ impl Catalog {
     pub(super) fn page(
         &mut self,
         list: List,
-        result: Result<&RawValue, ErrorObject>,
+        result: Result<Json<'_>, ErrorObject>,
         (epoch, era): (Epoch, Era),
         now: Instant,
         limits: &Limits,
@@ -245,14 +242,14 @@ impl Fetch {
     fn take(
         &mut self,
         list: List,
-        result: &RawValue,
+        result: Json<'_>,
         era: Era,
         now: Instant,
         limits: &Limits,
     ) -> Result<Option<Cursor>, Box<str>> {
         let page = Page::read(list, result, era)?;
         self.pages += 1;
-        self.bytes = self.bytes.saturating_add(result.get().len());
+        self.bytes = self.bytes.saturating_add(result.as_str().len());
         if self.bytes > limits.list_bytes {
             return Err(format!("{list} is larger than {} bytes", limits.list_bytes).into());
         }
@@ -290,23 +287,23 @@ impl Fetch {
 }
 
 struct Page {
-    items: Vec<Box<RawValue>>,
+    items: Vec<Payload>,
     next: Cursor,
     ttl: Option<Duration>,
 }
 
 impl Page {
-    fn read(list: List, result: &RawValue, era: Era) -> Result<Page, Box<str>> {
+    fn read(list: List, result: Json<'_>, era: Era) -> Result<Page, Box<str>> {
         let (mut items, mut next, mut ttl) = (None, None, None);
         let mut is_complete = true;
-        let visit = |key: Cow<'_, str>, value: &RawValue| match &*key {
+        let visit = |key: Cow<'_, str>, value: Json<'_>| match &*key {
             "nextCursor" => next = Some(Payload::from(value)),
-            "resultType" => is_complete = value.get() == "\"complete\"",
-            "ttlMs" => ttl = i64::deserialize(value).ok(),
-            key if key == list.member() => items = Vec::<Box<RawValue>>::deserialize(value).ok(),
+            "resultType" => is_complete = value.as_str() == "\"complete\"",
+            "ttlMs" => ttl = value.parse::<i64>().ok(),
+            key if key == list.member() => items = value.parse().ok(),
             _ => {}
         };
-        object::members(result.get(), visit).map_err(|_| "the page is no object")?;
+        object::members(result, visit).map_err(|_| "the page is no object")?;
         if era == Era::Modern && !is_complete {
             return Err("its result type means nothing for a list".into());
         }

@@ -6,7 +6,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::calls::Phase;
 use super::catalog::{Broken, Listing, Step};
@@ -23,13 +22,13 @@ use crate::id::CallId;
 use crate::protocol::{Era, meta, method};
 use crate::time::Instant;
 use crate::watch::{Change, List, Watch};
-use crate::wire::{Id, Payload, object};
+use crate::wire::{Id, Json, Payload};
 
 /// As many messages of the link may wait for a server that does not read before a new wish waits, too.
 const FRAMES_KEPT: usize = 256;
 
 impl Client {
-    pub(super) fn changed(&mut self, params: Option<&RawValue>, lists: &[List]) {
+    pub(super) fn changed(&mut self, params: Option<Json<'_>>, lists: &[List]) {
         if !self.is_for_us(params) {
             return self.stray(params, "a change for a watch that never was");
         }
@@ -48,7 +47,7 @@ impl Client {
         }
     }
 
-    pub(super) fn updated(&mut self, params: Option<&RawValue>) {
+    pub(super) fn updated(&mut self, params: Option<Json<'_>>) {
         if !self.is_for_us(params) {
             return self.stray(params, "a change for a watch that never was");
         }
@@ -62,7 +61,7 @@ impl Client {
     }
 
     /// What is said on a watch that is over was on its way when that ended; on one that never was it is of no use.
-    fn stray(&mut self, params: Option<&RawValue>, what: &str) {
+    fn stray(&mut self, params: Option<Json<'_>>, what: &str) {
         if subscription(params).is_some_and(|id| self.errands.was_issued(&id)) {
             self.stats.late_replies += 1;
         } else {
@@ -71,14 +70,14 @@ impl Client {
     }
 
     /// S-SUB-08: what names a subscription must name ours.
-    fn is_for_us(&self, params: Option<&RawValue>) -> bool {
+    fn is_for_us(&self, params: Option<Json<'_>>) -> bool {
         match subscription(params) {
             Some(id) => wire_of(&id).is_some_and(|wire| self.watcher.owns(wire)),
             None => true,
         }
     }
 
-    pub(super) fn acknowledged(&mut self, params: Option<&RawValue>) {
+    pub(super) fn acknowledged(&mut self, params: Option<Json<'_>>) {
         let wire = subscription(params).as_ref().and_then(wire_of);
         match (wire, params) {
             (Some(wire), Some(params)) if self.watcher.owns(wire) => {
@@ -217,11 +216,11 @@ impl Client {
     pub(super) fn page(&mut self, list: List, outcome: Reply<'_>) {
         let fit = match &outcome {
             Ok(result) if list == List::Tools => {
-                self.fit_tools(result, self.catalog.is_at_start(list))
+                self.fit_tools(*result, self.catalog.is_at_start(list))
             }
             Ok(_) | Err(_) => None,
         };
-        let outcome = outcome.map(|result| fit.as_ref().map_or(result, Payload::raw));
+        let outcome = outcome.map(|result| fit.as_ref().map_or(result, Payload::json));
         let limits = &self.config.limits;
         let session = self.session.as_ref();
         let era = session.map_or(Era::Legacy, |session| session.version.era());
@@ -261,7 +260,7 @@ impl Client {
 /// What tools want to see in the fields of a request over HTTP.
 impl Client {
     /// What of a page of tools can be used over HTTP, if that is not all of it (S-XHDR-06).
-    pub(super) fn fit_tools(&mut self, page: &RawValue, is_first: bool) -> Option<Payload> {
+    pub(super) fn fit_tools(&mut self, page: Json<'_>, is_first: bool) -> Option<Payload> {
         let is_modern = self.voice.version().era() == Era::Modern;
         let web = self.web.as_mut().filter(|_| is_modern)?;
         let survey = mirror::survey(page);
@@ -295,16 +294,16 @@ impl Client {
 }
 
 /// The subscription that a notification says it belongs to.
-fn subscription(params: Option<&RawValue>) -> Option<Id> {
+fn subscription(params: Option<Json<'_>>) -> Option<Id> {
     let meta = read::<Tagged<'_>>(params)?.meta?;
-    let at = object::member(meta.get(), meta::SUBSCRIPTION_ID).ok()??;
-    Id::from_json(&meta.get()[at])
+    let id = meta.member(meta::SUBSCRIPTION_ID).ok()??;
+    Id::from_json(id.as_str())
 }
 
 #[derive(Deserialize)]
 struct Tagged<'a> {
     #[serde(borrow, rename = "_meta")]
-    meta: Option<&'a RawValue>,
+    meta: Option<Json<'a>>,
 }
 
 #[derive(Deserialize)]

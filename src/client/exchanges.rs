@@ -14,7 +14,7 @@ use crate::id::StreamId;
 use crate::io::Output;
 use crate::protocol::Era;
 use crate::protocol::method::names as methods;
-use crate::wire::{Payload, object};
+use crate::wire::{Json, Payload};
 
 /// As many exchanges may be under way beside those of calls.
 const OTHER_EXCHANGES: usize = 64;
@@ -119,12 +119,9 @@ impl Client {
                 let Some(call) = self.calls.call(*id) else {
                     return message;
                 };
-                let params = call.params.as_ref().map(Payload::as_str);
-                let text = |key: &str| -> Option<String> {
-                    let params = params?;
-                    let at = object::member(params, key).ok()??;
-                    serde_json::from_str(&params[at]).ok()
-                };
+                let params = call.params.as_ref().map(Payload::json);
+                let text =
+                    |key: &str| -> Option<String> { params?.member(key).ok()??.parse().ok() };
                 let named_by = call.facts.and_then(|facts| facts.named_by);
                 message.name = named_by.and_then(text);
                 if version.era() == Era::Modern && call.method == methods::TOOLS_CALL {
@@ -142,15 +139,17 @@ impl Client {
     }
 
     /// S-XHDR-02, S-XHDR-11
-    fn mirrored_params(&self, tool: Option<&str>, params: Option<&str>) -> Vec<(String, String)> {
+    fn mirrored_params(
+        &self,
+        tool: Option<&str>,
+        params: Option<Json<'_>>,
+    ) -> Vec<(String, String)> {
         let web = self.web.as_ref();
         let mirrored = web.and_then(|web| web.mirrored(tool?));
         let Some((mirrored, params)) = mirrored.zip(params) else {
             return Vec::new();
         };
-        let at = object::member(params, "arguments").ok().flatten();
-        let arguments = at.and_then(|at| serde_json::from_str(&params[at]).ok());
-        mirrored.fields(arguments)
+        mirrored.fields(params.member("arguments").ok().flatten())
     }
 
     /// Begins an exchange without a message.

@@ -279,7 +279,7 @@ impl Voice {
                 }
             }),
             Frame::Answer(id, Err(error)) => {
-                let data = error.data.as_ref().map(Payload::raw);
+                let data = error.data.as_ref().map(Payload::json);
                 encode::error(buf, Some(id), error.code, &error.message, data);
             }
             Frame::Cancel(wire, reason) => {

@@ -8,11 +8,10 @@ use alloc::vec::Vec;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 
 use crate::config::Dialect;
 use crate::protocol::{Era, Implementation, ServerCapabilities, Version, Versions, code};
-use crate::wire::ErrorObject;
+use crate::wire::{ErrorObject, Json};
 
 /// What to say to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +106,7 @@ impl Handshake {
     }
 
     /// The server answered `server/discover`.
-    pub(super) fn discovered(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Move {
+    pub(super) fn discovered(&mut self, reply: Result<Json<'_>, &ErrorObject>) -> Move {
         match reply {
             Ok(result) => match Discovered::read(result) {
                 Some(found) => self.choose(found),
@@ -134,7 +133,7 @@ impl Handshake {
 
     /// The server answered a probe after it was spoken to in legacy. That changes nothing in this life (S-STDIO-26);
     /// but if it is a modern one that was only slow, the next life begins as it should.
-    pub(super) fn discovered_late(&mut self, reply: Result<&RawValue, &ErrorObject>) {
+    pub(super) fn discovered_late(&mut self, reply: Result<Json<'_>, &ErrorObject>) {
         let Some(found) = reply.ok().and_then(Discovered::read) else {
             return;
         };
@@ -148,12 +147,12 @@ impl Handshake {
     }
 
     /// The server answered `initialize`.
-    pub(super) fn initialized(&mut self, reply: Result<&RawValue, &ErrorObject>) -> Move {
+    pub(super) fn initialized(&mut self, reply: Result<Json<'_>, &ErrorObject>) -> Move {
         let result = match reply {
             Ok(result) => result,
             Err(error) => return self.not_initialized(error),
         };
-        let Ok(found) = serde_json::from_str::<Initialized>(result.get()) else {
+        let Ok(found) = serde_json::from_str::<Initialized>(result.as_str()) else {
             return Move::Refused("its answer to initialize is none".into());
         };
         match Version::parse(&found.protocol_version) {
@@ -307,8 +306,8 @@ struct Discovered {
 }
 
 impl Discovered {
-    fn read(result: &RawValue) -> Option<Discovered> {
-        let found: Discovered = serde_json::from_str(result.get()).ok()?;
+    fn read(result: Json<'_>) -> Option<Discovered> {
+        let found: Discovered = serde_json::from_str(result.as_str()).ok()?;
         // S-RPC-19, S-RPC-20
         let is_complete = found
             .result_type
@@ -344,8 +343,8 @@ struct Initialized {
 fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    let raw = <&RawValue>::deserialize(deserializer)?;
-    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
+    let raw = <Json<'_>>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.as_str()).unwrap_or_default())
 }
 
 #[derive(Deserialize)]
@@ -356,20 +355,21 @@ struct Supported {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Payload;
 
     fn handshake(remembered: Option<Era>) -> Handshake {
         Handshake::new(Dialect::Automatic, Versions::ALL, remembered)
     }
 
-    fn raw(text: &str) -> Box<RawValue> {
-        RawValue::from_string(text.into()).unwrap()
+    fn raw(text: &str) -> Payload {
+        text.parse().unwrap()
     }
 
-    fn discovery() -> Box<RawValue> {
+    fn discovery() -> Payload {
         raw(r#"{"supportedVersions": ["2026-07-28"]}"#)
     }
 
-    fn introduction() -> Box<RawValue> {
+    fn introduction() -> Payload {
         raw(r#"{"protocolVersion": "2025-11-25"}"#)
     }
 
@@ -386,7 +386,7 @@ mod tests {
     fn modern() -> Handshake {
         let mut handshake = handshake(None);
         handshake.begin();
-        let agreed = handshake.discovered(Ok(&discovery()));
+        let agreed = handshake.discovered(Ok(discovery().json()));
         assert!(matches!(agreed, Move::Agreed(_)));
         handshake
     }
@@ -407,8 +407,8 @@ mod tests {
         let mut handshake = handshake(None);
         handshake.begin();
         assert_eq!(said(handshake.silence()), Some(Era::Legacy));
-        handshake.discovered_late(Ok(&discovery()));
-        let agreed = handshake.initialized(Ok(&introduction()));
+        handshake.discovered_late(Ok(discovery().json()));
+        let agreed = handshake.initialized(Ok(introduction().json()));
         assert!(matches!(agreed, Move::Agreed(_)), "this life is as it is");
         assert_eq!(said(Some(handshake.begin())), Some(Era::Modern));
         assert_eq!(said(handshake.silence()), None, "it is known to be slow");

@@ -5,7 +5,6 @@ use alloc::borrow::Cow;
 use alloc::format;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::errand::{Errand, Found, wire_of};
 use super::event::{Event, Outcome, Withdrawn};
@@ -19,11 +18,11 @@ use crate::protocol::method::names;
 use crate::protocol::{ClientFeature, Era, LogLevel, code, method, round};
 use crate::watch::List;
 use crate::wire::{
-    self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed, object,
+    self, ErrorObject, Id, Inbound, Json, Line, LineReader, Malformed, Message, Payload, Skimmed,
 };
 
 /// A reply: the result, or the error in its place.
-pub(super) type Reply<'a> = Result<&'a RawValue, ErrorObject>;
+pub(super) type Reply<'a> = Result<Json<'a>, ErrorObject>;
 
 impl Client {
     pub(super) fn bytes(&mut self, mut bytes: &[u8]) {
@@ -260,7 +259,7 @@ impl Client {
         if !modern {
             return self.settle(id, Outcome::Reply(Payload::from(result)));
         }
-        let Ok(head) = serde_json::from_str::<ResultHead<'_>>(result.get()) else {
+        let Ok(head) = serde_json::from_str::<ResultHead<'_>>(result.as_str()) else {
             return self.invalid(id, "its result type cannot be read");
         };
         let facts = self.calls.call(id).and_then(|call| call.facts);
@@ -291,7 +290,7 @@ impl Client {
     /// Whether a call of the application asks for the beginning of a list.
     fn asks_for_first_page(&self, id: CallId) -> bool {
         let params = self.calls.call(id).and_then(|call| call.params.as_ref());
-        let cursor = params.map(|params| object::member(params.as_str(), "cursor"));
+        let cursor = params.map(|params| params.json().member("cursor"));
         !matches!(cursor, Some(Ok(Some(_))))
     }
 
@@ -320,7 +319,7 @@ impl Client {
         self.fail(id, FailureKind::Invalid { why: why.into() });
     }
 
-    fn notified(&mut self, name: &str, params: Option<&RawValue>) {
+    fn notified(&mut self, name: &str, params: Option<Json<'_>>) {
         match name {
             names::NOTIFICATIONS_CANCELLED => self.cancelled(params),
             names::NOTIFICATIONS_MESSAGE => self.logged(params),
@@ -340,9 +339,9 @@ impl Client {
     }
 
     /// S-CANC-08: one that names nothing that is open is ignored.
-    fn cancelled(&mut self, params: Option<&RawValue>) {
+    fn cancelled(&mut self, params: Option<Json<'_>>) {
         let Some(id) =
-            read::<Cancelled<'_>>(params).and_then(|p| Id::from_json(p.request_id.get()))
+            read::<Cancelled<'_>>(params).and_then(|p| Id::from_json(p.request_id.as_str()))
         else {
             return;
         };
@@ -355,7 +354,7 @@ impl Client {
         }
     }
 
-    fn logged(&mut self, params: Option<&RawValue>) {
+    fn logged(&mut self, params: Option<Json<'_>>) {
         let Some(log) = read::<Logged<'_>>(params) else {
             return self.noise("a log message that cannot be read", b"");
         };
@@ -373,11 +372,11 @@ impl Client {
     }
 
     /// S-PROG-09: what is unknown, over or not increasing is dropped.
-    fn progressed(&mut self, params: Option<&RawValue>) {
+    fn progressed(&mut self, params: Option<Json<'_>>) {
         let Some(told) = read::<Progressed<'_>>(params) else {
             return;
         };
-        let token = Id::from_json(told.progress_token.get());
+        let token = Id::from_json(told.progress_token.as_str());
         let Some(Errand::Call(id)) = token.and_then(|token| self.errands.get(&token).cloned())
         else {
             return;
@@ -427,22 +426,22 @@ fn refusal(outcome: &Reply<'_>) -> Option<i64> {
     outcome.as_ref().err().map(|error| error.code)
 }
 
-fn as_ref<'a>(outcome: &'a Reply<'a>) -> Result<&'a RawValue, &'a ErrorObject> {
+fn as_ref<'a>(outcome: &'a Reply<'a>) -> Result<Json<'a>, &'a ErrorObject> {
     match outcome {
-        Ok(result) => Ok(result),
+        Ok(result) => Ok(*result),
         Err(error) => Err(error),
     }
 }
 
-pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Option<T> {
-    serde_json::from_str(params?.get()).ok()
+pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<Json<'a>>) -> Option<T> {
+    serde_json::from_str(params?.as_str()).ok()
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Cancelled<'a> {
     #[serde(borrow)]
-    request_id: &'a RawValue,
+    request_id: Json<'a>,
 }
 
 #[derive(Deserialize)]
@@ -452,14 +451,14 @@ struct Logged<'a> {
     #[serde(borrow)]
     logger: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    data: &'a RawValue,
+    data: Json<'a>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Progressed<'a> {
     #[serde(borrow)]
-    progress_token: &'a RawValue,
+    progress_token: Json<'a>,
     progress: f64,
     total: Option<f64>,
     #[serde(borrow)]
@@ -473,7 +472,7 @@ pub(super) struct ResultHead<'a> {
     #[serde(borrow)]
     pub(super) result_type: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) input_requests: Option<&'a RawValue>,
+    pub(super) input_requests: Option<Json<'a>>,
     #[serde(borrow)]
-    pub(super) request_state: Option<&'a RawValue>,
+    pub(super) request_state: Option<Json<'a>>,
 }

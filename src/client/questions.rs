@@ -6,7 +6,6 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::asks::{self, Origin};
 use super::calls::Round;
@@ -18,13 +17,13 @@ use super::{Client, Timer};
 use crate::id::{AskId, CallId};
 use crate::protocol::method::names;
 use crate::protocol::{ClientCapabilities, Era, Version, code, method};
-use crate::wire::{ErrorObject, Id, Payload, object};
+use crate::wire::{ErrorObject, Id, Json, Payload, object};
 
 /// Answers that may wait for a server that does not read them.
 const ANSWERS_KEPT: usize = 256;
 
 impl Client {
-    pub(super) fn requested(&mut self, id: Id, name: &str, params: Option<&RawValue>) {
+    pub(super) fn requested(&mut self, id: Id, name: &str, params: Option<Json<'_>>) {
         if !self.speaks_legacy() {
             // S-RPC-23, S-RPC-24: it must not ask, and we must not answer.
             return self.noise("a request, which a modern server must not send", b"");
@@ -81,16 +80,16 @@ impl Client {
         let Some(questions) = questions(head.input_requests) else {
             return self.invalid(id, "its questions cannot be read");
         };
-        let state = head.request_state.filter(|state| state.get() != "null");
+        let state = head.request_state.filter(|state| state.as_str() != "null");
         if state.is_none() && questions.is_empty() {
             return self.invalid(id, "it wants input and does not say which");
         }
-        let bytes = state.map_or(0, |state| state.get().len());
+        let bytes = state.map_or(0, |state| state.as_str().len());
         if bytes > limits.request_state_bytes {
             let bytes = bytes as u64;
             return self.fail(id, FailureKind::TooLarge { bytes });
         }
-        if state.is_some_and(|state| !state.get().starts_with('"')) {
+        if state.is_some_and(|state| !state.as_str().starts_with('"')) {
             return self.invalid(id, "its state is no text");
         }
         if questions.len() > limits.asks {
@@ -141,7 +140,7 @@ impl Client {
         behalf.map_or(&self.config.capabilities, |behalf| &behalf.declared)
     }
 
-    fn ask(&mut self, origin: Origin, name: &str, params: Option<&RawValue>) {
+    fn ask(&mut self, origin: Origin, name: &str, params: Option<Json<'_>>) {
         let call = match &origin {
             Origin::Request(_) => self.web.as_ref().and_then(|web| web.about),
             Origin::Round(call, _) => Some(*call),
@@ -261,21 +260,19 @@ impl Client {
 }
 
 /// What the server wants to know before it goes on: `None` if that cannot be read.
-fn questions(requests: Option<&RawValue>) -> Option<Vec<Question<'_>>> {
-    let Some(requests) = requests.filter(|requests| requests.get() != "null") else {
+fn questions(requests: Option<Json<'_>>) -> Option<Vec<Question<'_>>> {
+    let Some(requests) = requests.filter(|requests| !requests.is_null()) else {
         return Some(Vec::new());
     };
     let mut all = Vec::new();
     let mut readable = true;
-    let read = object::members(requests.get(), |key, value| {
-        match serde_json::from_str::<Asked<'_>>(value.get()) {
-            Ok(asked) => all.push(Question {
-                key,
-                method: asked.method,
-                params: asked.params,
-            }),
-            Err(_) => readable = false,
-        }
+    let read = object::members(requests, |key, value| match value.parse::<Asked<'_>>() {
+        Ok(asked) => all.push(Question {
+            key,
+            method: asked.method,
+            params: asked.params,
+        }),
+        Err(_) => readable = false,
     });
     (read.is_ok() && readable).then_some(all)
 }
@@ -283,7 +280,7 @@ fn questions(requests: Option<&RawValue>) -> Option<Vec<Question<'_>>> {
 struct Question<'a> {
     key: Cow<'a, str>,
     method: Cow<'a, str>,
-    params: Option<&'a RawValue>,
+    params: Option<Json<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -291,5 +288,5 @@ struct Asked<'a> {
     #[serde(borrow)]
     method: Cow<'a, str>,
     #[serde(borrow)]
-    params: Option<&'a RawValue>,
+    params: Option<Json<'a>>,
 }

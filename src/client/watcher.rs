@@ -6,13 +6,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use serde_json::value::RawValue;
-
 use super::event::Session;
 use crate::filter;
 use crate::protocol::{Era, LogLevel, ServerFeature, code};
 use crate::time::Instant;
 use crate::watch::Watch;
+use crate::wire::Json;
 
 /// The longest pause before a watch is set up again; a watch that lasted as long was a good one.
 const RETRY_CAP: Duration = Duration::from_secs(60);
@@ -221,12 +220,7 @@ impl Watcher {
     }
 
     /// The server granted this much of a listen request. The older ones have served.
-    pub(super) fn acknowledged(
-        &mut self,
-        wire: u64,
-        params: &RawValue,
-        now: Instant,
-    ) -> Vec<Chore> {
+    pub(super) fn acknowledged(&mut self, wire: u64, params: Json<'_>, now: Instant) -> Vec<Chore> {
         let Some(at) = self.listening.iter().position(|l| l.wire == wire) else {
             return Vec::new();
         };
@@ -313,6 +307,6 @@ const fn is_final(refusal: i64) -> bool {
 }
 
 /// What an acknowledgement grants; nothing, if that cannot be read.
-fn granted(params: &RawValue) -> Watch {
+fn granted(params: Json<'_>) -> Watch {
     filter::read(params).unwrap_or_default().into()
 }

@@ -11,10 +11,9 @@ use alloc::{
 use core::{fmt, mem::size_of};
 
 use memchr::{memchr2, memmem};
-use serde_json::value::RawValue;
 
 use super::{Fields, value};
-use crate::wire::{Id, Payload, object};
+use crate::wire::{Id, Json, Payload, object};
 
 /// The mark.
 const MARK: &str = "x-mcp-header";
@@ -109,15 +108,15 @@ impl core::error::Error for Unfit {}
 
 impl Mirrored {
     /// The marked properties of a tool, as it stands in a list of tools (S-XHDR-03, S-XHDR-04, S-XHDR-05).
-    pub(crate) fn read(tool: &RawValue) -> Result<Mirrored, Unfit> {
-        if !may_be_marked(tool.get()) {
+    pub(crate) fn read(tool: Json<'_>) -> Result<Mirrored, Unfit> {
+        if !may_be_marked(tool.as_str()) {
             return Ok(Mirrored::default());
         }
         let mut schemas = Vec::new();
         // A tool that is no object has no schema.
-        let _ = object::members(tool.get(), |key, value| {
+        let _ = object::members(tool, |key, value| {
             if key == "inputSchema" {
-                schemas.push(value.get());
+                schemas.push(value.as_str());
             }
         });
         if let [schema] = schemas[..] {
@@ -144,7 +143,7 @@ impl Mirrored {
     /// The fields of a call with these arguments (S-XHDR-09, S-XHDR-10).
     ///
     /// A value of another type than the property is spelled as what it is: that it is the wrong one is for the tool to say.
-    pub(crate) fn fields(&self, arguments: Option<&RawValue>) -> Vec<(String, String)> {
+    pub(crate) fn fields(&self, arguments: Option<Json<'_>>) -> Vec<(String, String)> {
         let found = self.find(arguments).into_iter();
         found
             .filter_map(|(mark, found)| {
@@ -161,7 +160,7 @@ impl Mirrored {
     pub(crate) fn check(
         &self,
         fields: &Fields<'_>,
-        arguments: Option<&RawValue>,
+        arguments: Option<Json<'_>>,
     ) -> Result<(), Box<str>> {
         for (mark, found) in self.find(arguments) {
             let mut sent = fields.all(&mark.field);
@@ -184,7 +183,7 @@ impl Mirrored {
     }
 
     /// Every mark, with the argument that is exactly there.
-    fn find<'a>(&self, arguments: Option<&'a RawValue>) -> Vec<(&Mark, Found<'a>)> {
+    fn find<'a>(&self, arguments: Option<Json<'a>>) -> Vec<(&Mark, Found<'a>)> {
         let mut marks = Vec::new();
         let mut ahead = vec![(&*self.0, arguments.map_or(Found::Absent, Found::Value))];
         while let Some((properties, object)) = ahead.pop() {
@@ -216,8 +215,8 @@ fn is_markable(schema_type: &str) -> bool {
 }
 
 /// An argument as text, if there is a spelling of it that both ends agree on.
-fn spelled(argument: &RawValue) -> Option<Cow<'_, str>> {
-    let json = argument.get();
+fn spelled(argument: Json<'_>) -> Option<Cow<'_, str>> {
+    let json = argument.as_str();
     match json.as_bytes().first() {
         Some(b'"') => unquoted(json),
         Some(b'-' | b'0'..=b'9') => integer(json).map(|integer| Cow::Owned(format!("{integer}"))),
@@ -227,8 +226,8 @@ fn spelled(argument: &RawValue) -> Option<Cow<'_, str>> {
 
 /// Whether a text stands for an argument. The argument itself says how it is compared: whether it is of the type that the schema
 /// wants is for the tool to say.
-fn is_alike(text: &str, argument: &RawValue) -> bool {
-    let json = argument.get();
+fn is_alike(text: &str, argument: Json<'_>) -> bool {
+    let json = argument.as_str();
     match json.as_bytes().first() {
         Some(b'"') => unquoted(json).is_some_and(|argument| argument == text),
         Some(b'-' | b'0'..=b'9') => integer(json).is_some_and(|of| integer(text) == Some(of)),
@@ -255,7 +254,7 @@ enum Found<'a> {
     Absent,
     /// More than once, or in something that is there more than once.
     Twice,
-    Value(&'a RawValue),
+    Value(Json<'a>),
 }
 
 impl<'a> Found<'a> {
@@ -267,7 +266,7 @@ impl<'a> Found<'a> {
         };
         let mut members = vec![Found::Absent; properties.len()];
         // What is no object has no members.
-        let _ = object::members(object.get(), |key, value| {
+        let _ = object::members(object, |key, value| {
             let at = properties.binary_search_by(|property| (*property.name).cmp(&*key));
             if let Ok(at) = at {
                 members[at] = match members[at] {
@@ -282,7 +281,7 @@ impl<'a> Found<'a> {
     /// A null is no value (S-XHDR-09).
     fn unless_null(self) -> Found<'a> {
         match self {
-            Found::Value(value) if value.get() == "null" => Found::Absent,
+            Found::Value(value) if value.is_null() => Found::Absent,
             Found::Absent | Found::Twice | Found::Value(_) => self,
         }
     }
@@ -300,23 +299,23 @@ pub(crate) struct Survey {
 }
 
 /// Looks through the result of a `tools/list`.
-pub(crate) fn survey(result: &RawValue) -> Survey {
+pub(crate) fn survey(result: Json<'_>) -> Survey {
     let mut survey = Survey::default();
-    if !may_be_marked(result.get()) {
+    if !may_be_marked(result.as_str()) {
         return survey;
     }
     let mut lists = Vec::new();
     // What is no object has no tools.
-    let _ = object::members(result.get(), |key, value| {
+    let _ = object::members(result, |key, value| {
         if key == "tools" {
             lists.push(survey.sift(value));
         }
     });
     if !survey.dropped.is_empty() {
         let mut lists = lists.iter();
-        let rest = object::replaced(result.get(), |key, value| {
+        let rest = object::replaced(result, |key, value| {
             let list = (key == "tools").then(|| lists.next()?.as_ref()).flatten();
-            Some(list.map_or(value, Payload::raw))
+            Some(list.map_or(value, Payload::json))
         });
         survey.rest = rest.ok();
     }
@@ -325,9 +324,9 @@ pub(crate) fn survey(result: &RawValue) -> Survey {
 
 impl Survey {
     /// Takes note of the tools in a list; gives the list without the unfit ones, if it is another one then.
-    fn sift(&mut self, list: &RawValue) -> Option<Payload> {
-        let tools: Vec<&RawValue> = serde_json::from_str(list.get()).ok()?;
-        let kept: Vec<_> = tools.iter().filter(|tool| self.keeps(tool)).collect();
+    fn sift(&mut self, list: Json<'_>) -> Option<Payload> {
+        let tools: Vec<Json<'_>> = list.parse().ok()?;
+        let kept: Vec<_> = tools.iter().filter(|tool| self.keeps(**tool)).collect();
         if kept.len() == tools.len() {
             return None;
         }
@@ -335,12 +334,12 @@ impl Survey {
     }
 
     /// Takes note of a tool; whether it is fit.
-    fn keeps(&mut self, tool: &RawValue) -> bool {
+    fn keeps(&mut self, tool: Json<'_>) -> bool {
         let fit = match Mirrored::read(tool) {
             Ok(mirrored) if mirrored.is_empty() => return true,
             fit => fit,
         };
-        let name = object::member(tool.get(), "name").map(|name| unquoted(&tool.get()[name?]));
+        let name = tool.member("name").map(|name| name?.text());
         match (name, fit) {
             (Ok(name), Err(unfit)) => {
                 self.dropped.push((name.unwrap_or_default().into(), unfit));
@@ -657,12 +656,12 @@ mod tests {
 
     use super::*;
 
-    fn raw(json: &str) -> Box<RawValue> {
-        RawValue::from_string(json.to_owned()).unwrap()
+    fn raw(json: &str) -> Payload {
+        json.parse().unwrap()
     }
 
     /// A tool with this schema.
-    fn tool(schema: &str) -> Box<RawValue> {
+    fn tool(schema: &str) -> Payload {
         raw(&format!(r#"{{"name":"t","inputSchema":{schema}}}"#))
     }
 
@@ -672,11 +671,11 @@ mod tests {
     }
 
     fn read(schema: &str) -> Result<Mirrored, Unfit> {
-        Mirrored::read(&tool(schema))
+        Mirrored::read(tool(schema).json())
     }
 
     fn fields(mirrored: &Mirrored, arguments: &str) -> Vec<(String, String)> {
-        mirrored.fields(Some(&raw(arguments)))
+        mirrored.fields(Some(raw(arguments).json()))
     }
 
     /// The fields of a call as text.
@@ -939,7 +938,7 @@ mod tests {
                 .iter()
                 .map(|(name, value)| (*name, value.as_bytes()))
                 .collect();
-            let checked = tool.check(&fields, Some(&raw(arguments)));
+            let checked = tool.check(&fields, Some(raw(arguments).json()));
             let checked = checked.as_ref().map_err(|error| {
                 let words = error.strip_prefix("the header Mcp-Param-").unwrap();
                 words.split_once(' ').unwrap().1
@@ -967,7 +966,7 @@ mod tests {
                     .map(|(name, value)| (name, value.into_bytes()))
                     .collect();
                 assert_eq!(sent.iter().count(), 3);
-                assert_eq!(tool.check(&sent, Some(&raw(&arguments))), Ok(()));
+                assert_eq!(tool.check(&sent, Some(raw(&arguments).json())), Ok(()));
             }
         }
     }
@@ -1184,7 +1183,7 @@ mod tests {
             "[\"x-mcp-header\"]",
             r#""x-mcp-header""#,
         ] {
-            assert_eq!(Mirrored::read(&raw(odd)), Ok(Mirrored::default()));
+            assert_eq!(Mirrored::read(raw(odd).json()), Ok(Mirrored::default()));
         }
     }
 
@@ -1216,12 +1215,12 @@ mod tests {
         }
         let marked = of(&format!(r#""p":{a}"#));
         let two = raw(&format!(r#"{{"inputSchema":{marked},"inputSchema":{{}}}}"#));
-        assert_eq!(Mirrored::read(&two), Err(Unfit::Ambiguous));
+        assert_eq!(Mirrored::read(two.json()), Err(Unfit::Ambiguous));
         // Without a mark it is no matter of ours.
         let plain = raw(
             r#"{"title":"\u0061","inputSchema":{"properties":{"p":{},"p":{}}},"inputSchema":{}}"#,
         );
-        assert_eq!(Mirrored::read(&plain), Ok(Mirrored::default()));
+        assert_eq!(Mirrored::read(plain.json()), Ok(Mirrored::default()));
     }
 
     #[test]
@@ -1297,7 +1296,7 @@ mod tests {
         let result = raw(&format!(
             r#"{{"_meta":{{"a":1.50}},"tools":[{fit},{unfit},{plain},{nameless},7],"nextCursor":"c"}}"#
         ));
-        let survey = survey(&result);
+        let survey = survey(result.json());
         let names: Vec<&str> = survey.tools.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, ["fit"]);
         assert_eq!(sent(&survey.tools[0].1, r#"{"p":"x"}"#), ["Mcp-Param-P: x"]);
@@ -1338,7 +1337,7 @@ mod tests {
                 0,
             ),
         ] {
-            let survey = survey(&raw(result));
+            let survey = survey(raw(result).json());
             assert_eq!(survey.tools.len(), tools, "{result}");
             assert!(survey.dropped.is_empty(), "{result}");
             assert!(survey.rest.is_none(), "{result}");
@@ -1364,7 +1363,7 @@ mod tests {
                 format!(r#"{{"tools":[{fit}]}}"#),
             ),
         ] {
-            let survey = survey(&raw(&result));
+            let survey = survey(raw(&result).json());
             assert_eq!(survey.dropped.len(), 1, "{result}");
             assert_eq!(survey.rest.unwrap().as_str(), rest);
         }

@@ -4,12 +4,12 @@ use alloc::borrow::Cow;
 use core::fmt;
 
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 
 use super::capability::ClientCapabilities;
 use super::feature::ClientFeature;
 use super::method::{self, Kind, names};
 use super::version::{Era, Version};
+use crate::wire::Json;
 
 /// Why a client cannot be asked something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub fn check(
     declared: &ClientCapabilities,
     version: Version,
     name: &str,
-    params: Option<&RawValue>,
+    params: Option<Json<'_>>,
 ) -> Result<(), Unaskable> {
     let facts = method::find(name).filter(|facts| facts.kind == Kind::Request);
     let facts = facts.ok_or(Unaskable::Unknown)?;
@@ -90,13 +90,13 @@ pub fn check(
 ///
 /// A client that did not is not to refuse it: it passes over the wish (S-LTASK-03).
 #[must_use]
-pub fn task_feature(name: &str, params: Option<&RawValue>) -> Option<ClientFeature> {
+pub fn task_feature(name: &str, params: Option<Json<'_>>) -> Option<ClientFeature> {
     let feature = match name {
         names::ELICITATION_CREATE => ClientFeature::TasksElicitationCreate,
         names::SAMPLING_CREATE_MESSAGE => ClientFeature::TasksSamplingCreateMessage,
         _ => return None,
     };
-    let signs: Signs<'_> = serde_json::from_str(params?.get()).ok()?;
+    let signs: Signs<'_> = serde_json::from_str(params?.as_str()).ok()?;
     signs.task.map(|_| feature)
 }
 
@@ -114,22 +114,22 @@ enum Manner {
 #[serde(rename_all = "camelCase", default)]
 struct Signs<'a> {
     #[serde(borrow, deserialize_with = "present")]
-    mode: Option<&'a RawValue>,
+    mode: Option<Json<'a>>,
     #[serde(borrow, deserialize_with = "present")]
-    tools: Option<&'a RawValue>,
+    tools: Option<Json<'a>>,
     #[serde(borrow, deserialize_with = "present")]
-    tool_choice: Option<&'a RawValue>,
+    tool_choice: Option<Json<'a>>,
     #[serde(borrow, deserialize_with = "present")]
-    task: Option<&'a RawValue>,
+    task: Option<Json<'a>>,
 }
 
-fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(value).map(Some)
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Json<'de>>, D::Error> {
+    <Json<'_>>::deserialize(value).map(Some)
 }
 
 impl Manner {
     /// `None` if it is none that there is.
-    fn read(name: &str, params: Option<&RawValue>) -> Option<Manner> {
+    fn read(name: &str, params: Option<Json<'_>>) -> Option<Manner> {
         if !matches!(
             name,
             names::ELICITATION_CREATE | names::SAMPLING_CREATE_MESSAGE
@@ -137,7 +137,7 @@ impl Manner {
             return Some(Manner::Plain);
         }
         let signs: Signs<'_> = match params {
-            Some(params) => serde_json::from_str(params.get()).ok()?,
+            Some(params) => serde_json::from_str(params.as_str()).ok()?,
             None => Signs::default(),
         };
         if name == names::ELICITATION_CREATE {
@@ -145,7 +145,7 @@ impl Manner {
             let Some(mode) = signs.mode else {
                 return Some(Manner::ElicitationForm);
             };
-            let mode: Cow<'_, str> = serde_json::from_str(mode.get()).ok()?;
+            let mode: Cow<'_, str> = serde_json::from_str(mode.as_str()).ok()?;
             return match &*mode {
                 "form" => Some(Manner::ElicitationForm),
                 "url" => Some(Manner::ElicitationUrl),

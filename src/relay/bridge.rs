@@ -13,7 +13,7 @@ use crate::protocol::method::names;
 use crate::protocol::{Era, code, round};
 use crate::server::{self, Caller, Peer, Progress};
 use crate::watch::{Change, List, Watch};
-use crate::wire::{Payload, object};
+use crate::wire::{Json, Payload, object};
 
 /// What a call to the server behind is for.
 #[derive(Debug)]
@@ -85,9 +85,9 @@ impl Relay {
             caller: request.caller,
             is_tool_call: method == names::TOOLS_CALL,
             list: lists::read_by(&method).map(|list| {
-                let params = request.params.as_ref().map_or("{}", Payload::as_str);
-                let cursor = object::member(params, "cursor").ok().flatten();
-                let is_first = cursor.is_none_or(|at| &params[at] == "null");
+                let params = request.params.as_ref().map_or(Json::EMPTY, Payload::json);
+                let cursor = params.member("cursor").ok().flatten();
+                let is_first = cursor.is_none_or(Json::is_null);
                 (list, is_first)
             }),
         };
@@ -336,11 +336,11 @@ impl Relay {
 
 /// A legacy client knows no result types.
 fn without_type(result: Payload) -> Payload {
-    match object::member(result.as_str(), round::RESULT_TYPE) {
+    match result.json().member(round::RESULT_TYPE) {
         Ok(None) => result,
         Ok(Some(_)) | Err(_) => {
             let is_type = |key: &str| key == round::RESULT_TYPE;
-            object::without(result.as_str(), is_type).unwrap_or(result)
+            object::without(result.json(), is_type).unwrap_or(result)
         }
     }
 }

@@ -4,12 +4,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-use serde_json::value::RawValue;
-
 use crate::client::Listing;
 use crate::digest;
 use crate::watch::List;
-use crate::wire::{Payload, object};
+use crate::wire::{Json, Payload};
 
 #[derive(Debug, Default)]
 pub(super) struct Lists {
@@ -78,18 +76,18 @@ pub(super) fn read_by(method: &str) -> Option<List> {
 impl Seen {
     /// With the items of another page. One that cannot be read looks like nothing else.
     fn and_page(self, list: List, result: &Payload) -> Seen {
-        let result = result.as_str();
-        let member = |key| object::member(result, key).ok().flatten();
-        let items = member(list.member()).map(|at| &result[at]);
-        let items: Option<Vec<&RawValue>> =
-            items.and_then(|items| serde_json::from_str(items).ok());
+        let member = |key| result.json().member(key).ok().flatten();
+        let items = member(list.member());
+        let items: Option<Vec<Json<'_>>> = items.and_then(|items| items.parse().ok());
         let seen = match items {
-            Some(items) => items.iter().fold(self, |seen, item| seen.and(item.get())),
+            Some(items) => items
+                .iter()
+                .fold(self, |seen, item| seen.and(item.as_str())),
             None => self.and(""),
         };
         let next = member("nextCursor");
         Seen {
-            is_whole: next.is_none_or(|at| &result[at] == "null"),
+            is_whole: next.is_none_or(Json::is_null),
             ..seen
         }
     }

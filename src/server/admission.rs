@@ -4,8 +4,6 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::sync::Arc;
 
-use serde_json::value::RawValue;
-
 use super::config::{Offer, UnknownMethods};
 use super::early::Early;
 use super::ending::unavailable;
@@ -20,7 +18,7 @@ use super::terms::Terms;
 use super::{Server, missing_capability, quoting};
 use crate::protocol::method::{self, names};
 use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, code};
-use crate::wire::{ErrorObject, Id, Payload};
+use crate::wire::{ErrorObject, Id, Json, Payload};
 
 impl Server {
     pub(super) fn requested(
@@ -28,7 +26,7 @@ impl Server {
         from: &Origin,
         id: Id,
         name: &str,
-        params: Option<&RawValue>,
+        params: Option<Json<'_>>,
     ) {
         let params = Params::read(params);
         self.asked(from, id, name, &params);
@@ -170,7 +168,7 @@ impl Server {
     ) -> Result<(), ErrorObject> {
         self.check_room()?;
         let held = self.early.iter().map(Early::bytes).sum::<usize>();
-        let bytes = params.whole().map_or(0, |params| params.get().len());
+        let bytes = params.whole().map_or(0, |params| params.as_str().len());
         if held + name.len() + bytes > self.config.limits.queued_bytes {
             let text = "too much waits to be served already; ask again when some of it is";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
@@ -212,7 +210,7 @@ impl Server {
                     method,
                     params,
                 } => {
-                    let params = Params::read(params.as_ref().map(Payload::raw));
+                    let params = Params::read(params.as_ref().map(Payload::json));
                     let wire = from.wire(id);
                     self.lanes.settle(from.lane);
                     if let Err(error) = self.take_early(&from, &wire, &method, &params) {
@@ -338,7 +336,7 @@ impl Server {
             session: from.session.filter(|_| is_legacy),
             user: from.user.clone(),
             peer: peer.clone(),
-            token: params.token.and_then(|token| Id::from_json(token.get())),
+            token: params.token.and_then(|token| Id::from_json(token.as_str())),
             log_level,
             progress: Steps::default(),
         })
@@ -433,7 +431,9 @@ fn in_use() -> ErrorObject {
 
 /// The state that came with a request, if one did.
 fn read_state<'a>(params: &Params<'a>) -> Result<Option<Cow<'a, str>>, ErrorObject> {
-    let state = params.state.map(|state| serde_json::from_str(state.get()));
+    let state = params
+        .state
+        .map(|state| serde_json::from_str(state.as_str()));
     let no_text = |_| ErrorObject::new(code::INVALID_PARAMS, "`requestState` must be a text");
     state.transpose().map_err(no_text)
 }
@@ -444,7 +444,7 @@ fn read_level(params: &Params<'_>, peer: &Peer) -> Result<Option<LogLevel>, Erro
         .log_level
         .filter(|_| peer.version.era() == Era::Modern);
     let level = level.map(|level| {
-        let level: Option<Cow<'_, str>> = serde_json::from_str(level.get()).ok();
+        let level: Option<Cow<'_, str>> = serde_json::from_str(level.as_str()).ok();
         let level = level.as_deref().and_then(LogLevel::parse);
         level.ok_or_else(no_such_level)
     });

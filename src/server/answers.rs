@@ -247,7 +247,7 @@ pub(super) fn may_be_asked(
     method: &str,
     params: Option<&Payload>,
 ) -> Result<(), Unaskable> {
-    let params = params.map(Payload::raw);
+    let params = params.map(Payload::json);
     question::check(&peer.capabilities, peer.version, method, params)?;
     match question::task_feature(method, params) {
         Some(feature)

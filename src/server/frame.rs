@@ -5,8 +5,6 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde_json::value::RawValue;
-
 use super::config::{Cache, Config, Offer};
 use super::reply::{Progress, Shape, Verdict, payload_bytes};
 use super::requests::{Arrival, Entry};
@@ -16,7 +14,7 @@ use crate::protocol::method::names;
 use crate::protocol::{Era, LogLevel, Version, Versions, code, meta, round};
 use crate::watch::{Change, List, Watch};
 use crate::wire::encode::{self, Object};
-use crate::wire::{ErrorObject, Id, Payload, object};
+use crate::wire::{ErrorObject, Id, Json, Payload, object};
 
 /// A message that waits to be written.
 #[derive(Clone, Debug)]
@@ -374,21 +372,21 @@ impl Voice {
             members.splice(result.as_str());
             return;
         }
-        let _ = object::members(result.as_str(), |key, value| {
+        let _ = object::members(result.json(), |key, value| {
             if key == "_meta" && self.names_itself {
                 members.object(&key, |merged| self.merge_name(merged, value));
             } else {
-                members.raw(&key, value.get());
+                members.raw(&key, value.as_str());
             }
         });
     }
 
-    fn merge_name(&self, merged: &mut Object<'_>, theirs: &RawValue) {
-        let has_name = object::member(theirs.get(), meta::SERVER_INFO);
+    fn merge_name(&self, merged: &mut Object<'_>, theirs: Json<'_>) {
+        let has_name = theirs.member(meta::SERVER_INFO);
         if matches!(has_name, Ok(None)) {
             merged.raw(meta::SERVER_INFO, &self.server);
         }
-        merged.splice(theirs.get());
+        merged.splice(theirs.as_str());
     }
 
     fn name_itself(&self, result: &mut Object<'_>) {
@@ -425,7 +423,7 @@ fn written(fill: impl FnOnce(&mut Object<'_>)) -> String {
 
 /// Appends an error, with the code that the version has for it (S-ERR-06).
 fn write_error(buf: &mut Vec<u8>, id: Option<&Id>, error: &ErrorObject, version: Version) {
-    let data = error.data.as_ref().map(Payload::raw);
+    let data = error.data.as_ref().map(Payload::json);
     let code = code::in_version(error.code, version);
     encode::error(buf, id, code, error.text(), data);
 }

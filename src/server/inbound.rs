@@ -4,7 +4,6 @@
 use alloc::format;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::Server;
 use super::early::Early;
@@ -16,7 +15,8 @@ use crate::noise::{self, Noise};
 use crate::protocol::method::names;
 use crate::protocol::{Version, code};
 use crate::wire::{
-    self, Batch, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Payload, Skimmed,
+    self, Batch, ErrorObject, Id, Inbound, Json, Line, LineReader, Malformed, Message, Payload,
+    Skimmed,
 };
 
 impl Server {
@@ -162,7 +162,7 @@ impl Server {
         }
     }
 
-    fn notice(&mut self, from: &Origin, name: &str, params: Option<&RawValue>) {
+    fn notice(&mut self, from: &Origin, name: &str, params: Option<Json<'_>>) {
         match name {
             names::NOTIFICATIONS_CANCELLED => self.cancelled(from, params),
             names::NOTIFICATIONS_INITIALIZED => {
@@ -187,12 +187,12 @@ impl Server {
     }
 
     /// S-CANC-05, S-CANC-08: one that names nothing that is in flight is ignored.
-    fn cancelled(&mut self, from: &Origin, params: Option<&RawValue>) {
-        let params = params.map_or("{}", RawValue::get);
+    fn cancelled(&mut self, from: &Origin, params: Option<Json<'_>>) {
+        let params = params.map_or("{}", Json::as_str);
         let Ok(notice) = serde_json::from_str::<CancelledParams<'_>>(params) else {
             return;
         };
-        let Some(id) = notice.request_id.and_then(|id| Id::from_json(id.get())) else {
+        let Some(id) = notice.request_id.and_then(|id| Id::from_json(id.as_str())) else {
             return;
         };
         let wire = from.wire(id);
@@ -204,7 +204,7 @@ impl Server {
             // The words matter less than the wish.
             let reason = notice
                 .reason
-                .map(|reason| serde_json::from_str(reason.get()));
+                .map(|reason| serde_json::from_str(reason.as_str()));
             let reason = reason.and_then(Result::ok);
             self.cancel(request, Cancelled::ByPeer { reason });
         } else {
@@ -237,7 +237,7 @@ impl Server {
 #[serde(rename_all = "camelCase")]
 struct CancelledParams<'a> {
     #[serde(borrow)]
-    request_id: Option<&'a RawValue>,
+    request_id: Option<Json<'a>>,
     #[serde(borrow)]
-    reason: Option<&'a RawValue>,
+    reason: Option<Json<'a>>,
 }

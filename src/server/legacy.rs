@@ -6,14 +6,13 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::event::Peer;
 use crate::protocol::method::names;
 use crate::protocol::{
     ClientCapabilities, Era, Implementation, ServerCapabilities, Version, Versions,
 };
-use crate::wire::{Payload, object};
+use crate::wire::{Json, Payload};
 
 /// What holds from `initialize` on, beside the modern requests that carry their own terms (S-VER-07).
 #[derive(Debug)]
@@ -54,9 +53,8 @@ impl Scope {
 
 /// What the visit is called that this is about.
 fn visit(params: Option<&Payload>) -> Option<Box<str>> {
-    let params = params?.as_str();
-    let at = object::member(params, "elicitationId").ok()??;
-    serde_json::from_str(&params[at]).ok()
+    let id = params?.json().member("elicitationId").ok()??;
+    id.parse().ok()
 }
 
 /// The params of `initialize`.
@@ -69,7 +67,7 @@ struct Introduction<'a> {
     capabilities: ClientCapabilities,
     /// Who it is does not matter, so nobody is turned away for it.
     #[serde(borrow, default)]
-    client_info: Option<&'a RawValue>,
+    client_info: Option<Json<'a>>,
 }
 
 /// Why an introduction leads to nothing.
@@ -82,8 +80,8 @@ pub(super) enum Unmet {
 }
 
 /// Agrees on a version with a client that introduces itself (S-LIFE-07): the one that it wants, or the newest.
-pub(super) fn meet(params: Option<&RawValue>, spoken: Versions) -> Result<Peer, Unmet> {
-    let params = params.map_or("{}", RawValue::get);
+pub(super) fn meet(params: Option<Json<'_>>, spoken: Versions) -> Result<Peer, Unmet> {
+    let params = params.map_or("{}", Json::as_str);
     let introduction: Introduction<'_> =
         serde_json::from_str(params).map_err(|_| Unmet::Unreadable)?;
     let wanted = Version::parse(&introduction.protocol_version)
@@ -95,7 +93,7 @@ pub(super) fn meet(params: Option<&RawValue>, spoken: Versions) -> Result<Peer, 
         version,
         client: introduction
             .client_info
-            .and_then(|client| serde_json::from_str::<Implementation>(client.get()).ok()),
+            .and_then(|client| serde_json::from_str::<Implementation>(client.as_str()).ok()),
         capabilities: introduction.capabilities,
     })
 }
@@ -106,14 +104,14 @@ mod tests {
 
     fn meet_with(version: &str, spoken: Versions) -> Result<Version, Unmet> {
         let json = alloc::format!(r#"{{"protocolVersion":"{version}","capabilities":{{}}}}"#);
-        let params: &RawValue = serde_json::from_str(&json).unwrap();
+        let params: Json<'_> = serde_json::from_str(&json).unwrap();
         meet(Some(params), spoken).map(|peer| peer.version)
     }
 
     #[test]
     fn the_last_visits_are_remembered() {
         let json = r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#;
-        let params: &RawValue = serde_json::from_str(json).unwrap();
+        let params: Json<'_> = serde_json::from_str(json).unwrap();
         let mut scope = Scope {
             peer: Arc::new(meet(Some(params), Versions::ALL).unwrap()),
             is_initialized: true,

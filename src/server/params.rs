@@ -2,25 +2,24 @@
 //! Takes them apart; judges nothing.
 
 use alloc::borrow::Cow;
-use serde_json::value::RawValue;
 
 use crate::protocol::{meta, round};
-use crate::wire::{Payload, object};
+use crate::wire::{Json, Payload, object};
 
 const META: &str = "_meta";
 
 /// The params of one request, taken apart.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Params<'a> {
-    whole: Option<&'a RawValue>,
-    meta: Option<&'a RawValue>,
-    pub(super) version: Option<&'a RawValue>,
-    pub(super) capabilities: Option<&'a RawValue>,
-    pub(super) client: Option<&'a RawValue>,
-    pub(super) log_level: Option<&'a RawValue>,
-    pub(super) token: Option<&'a RawValue>,
-    pub(super) answers: Option<&'a RawValue>,
-    pub(super) state: Option<&'a RawValue>,
+    whole: Option<Json<'a>>,
+    meta: Option<Json<'a>>,
+    pub(super) version: Option<Json<'a>>,
+    pub(super) capabilities: Option<Json<'a>>,
+    pub(super) client: Option<Json<'a>>,
+    pub(super) log_level: Option<Json<'a>>,
+    pub(super) token: Option<Json<'a>>,
+    pub(super) answers: Option<Json<'a>>,
+    pub(super) state: Option<Json<'a>>,
     /// Something that both ends must understand alike is there twice.
     pub(super) is_ambiguous: bool,
     /// `_meta` has something else, too.
@@ -28,14 +27,14 @@ pub(super) struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    pub(super) fn read(whole: Option<&'a RawValue>) -> Params<'a> {
+    pub(super) fn read(whole: Option<Json<'a>>) -> Params<'a> {
         let mut params = Params {
             whole,
             ..Params::default()
         };
         let mut twice = false;
         let mut subjects: [Option<Cow<'_, str>>; 4] = [None, None, None, None];
-        let _ = object::members(whole.map_or("{}", RawValue::get), |key, value| {
+        let _ = object::members(whole.unwrap_or(Json::EMPTY), |key, value| {
             let place = match &*key {
                 META => &mut params.meta,
                 round::INPUT_RESPONSES => &mut params.answers,
@@ -54,10 +53,10 @@ impl<'a> Params<'a> {
             twice |= place.replace(value).is_some();
         });
         // Some peers write null where they mean nothing.
-        let is_there = |value: &&RawValue| value.get() != "null";
+        let is_there = |value: &Json<'_>| !value.is_null();
         params.answers = params.answers.filter(is_there);
         params.state = params.state.filter(is_there);
-        let _ = object::members(params.meta.map_or("{}", RawValue::get), |key, value| {
+        let _ = object::members(params.meta.unwrap_or(Json::EMPTY), |key, value| {
             let place = match &*key {
                 meta::PROTOCOL_VERSION => &mut params.version,
                 meta::CLIENT_CAPABILITIES => &mut params.capabilities,
@@ -90,9 +89,9 @@ impl<'a> Params<'a> {
         }
         let own = |key: &str| meta::OF_THE_LINK.contains(&key);
         let other_meta = self.meta.filter(|_| self.has_other_meta);
-        let other_meta = other_meta.and_then(|meta| object::without(meta.get(), own).ok());
-        let rest = object::replaced(whole.get(), |key, value| match key {
-            META => other_meta.as_ref().map(Payload::raw),
+        let other_meta = other_meta.and_then(|meta| object::without(meta, own).ok());
+        let rest = object::replaced(whole, |key, value| match key {
+            META => other_meta.as_ref().map(Payload::json),
             round::INPUT_RESPONSES | round::REQUEST_STATE if has_rounds => None,
             _ => Some(value),
         });
@@ -102,19 +101,15 @@ impl<'a> Params<'a> {
 
     /// The text of the member `key`, if it is one.
     pub(super) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
-        let whole = self.whole?.get();
-        let at = object::member(whole, key).ok()??;
-        serde_json::from_str(&whole[at]).ok()
+        self.member(key)?.text()
     }
 
     /// The member `key`.
-    pub(super) fn member(&self, key: &str) -> Option<&'a RawValue> {
-        let whole = self.whole?.get();
-        let at = object::member(whole, key).ok()??;
-        serde_json::from_str(&whole[at]).ok()
+    pub(super) fn member(&self, key: &str) -> Option<Json<'a>> {
+        self.whole?.member(key).ok()?
     }
 
-    pub(super) const fn whole(&self) -> Option<&'a RawValue> {
+    pub(super) const fn whole(&self) -> Option<Json<'a>> {
         self.whole
     }
 }
@@ -126,7 +121,7 @@ mod tests {
     use super::*;
 
     fn rest(json: &str) -> Option<alloc::string::String> {
-        let raw: &RawValue = serde_json::from_str(json).unwrap();
+        let raw: Json<'_> = serde_json::from_str(json).unwrap();
         Params::read(Some(raw))
             .rest(true)
             .map(|rest| rest.as_str().to_string())
@@ -157,7 +152,7 @@ mod tests {
         }
         assert_eq!(Params::read(None).rest(true), None);
         let update = r#"{"taskId":"1","inputResponses":{"a":{}}}"#;
-        let raw: &RawValue = serde_json::from_str(update).unwrap();
+        let raw: Json<'_> = serde_json::from_str(update).unwrap();
         let left = Params::read(Some(raw)).rest(false).unwrap();
         assert_eq!(left.as_str(), update, "here they are the application's");
     }
@@ -166,9 +161,9 @@ mod tests {
     fn what_is_there_twice_is_ambiguous() {
         let key = meta::PROTOCOL_VERSION;
         let twice = alloc::format!(r#"{{"_meta":{{"{key}":"a","{key}":"b"}}}}"#);
-        let raw: &RawValue = serde_json::from_str(&twice).unwrap();
+        let raw: Json<'_> = serde_json::from_str(&twice).unwrap();
         assert!(Params::read(Some(raw)).is_ambiguous);
-        let raw: &RawValue =
+        let raw: Json<'_> =
             serde_json::from_str(r#"{"requestState":"a","requestState":"b"}"#).unwrap();
         assert!(Params::read(Some(raw)).is_ambiguous);
     }

@@ -5,8 +5,6 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use serde_json::value::RawValue;
-
 use super::answers::{check_question, may_ask, may_be_asked};
 use super::asks::{self, Found, Open, Place};
 use super::event::{Cancelled, Event, State, Unanswered};
@@ -18,7 +16,7 @@ use super::requests::{Arrival, Phase};
 use super::{Server, Timer, missing_capability, seal};
 use crate::id::{AskId, RequestId};
 use crate::protocol::{Era, code, question};
-use crate::wire::{ErrorObject, Id, Payload, object};
+use crate::wire::{ErrorObject, Id, Json, Payload, object};
 
 impl Server {
     pub(super) fn ask_for(
@@ -194,7 +192,7 @@ impl Server {
         &mut self,
         state: &str,
         subject: u64,
-        answers: Option<&RawValue>,
+        answers: Option<Json<'_>>,
         arrival: Arrival,
     ) -> Result<(), ErrorObject> {
         let refusal = |text| ErrorObject::new(code::INVALID_PARAMS, text);
@@ -232,12 +230,12 @@ impl Server {
     fn read_answers(
         &self,
         request: RequestId,
-        answers: Option<&RawValue>,
+        answers: Option<Json<'_>>,
     ) -> Option<Vec<(AskId, Payload)>> {
         let asked = &self.requests.get(request)?.asks;
         let mut given: Vec<(AskId, Payload)> = Vec::new();
         let mut is_readable = true;
-        object::members(answers.map_or("{}", RawValue::get), |key, value| {
+        object::members(answers.unwrap_or(Json::EMPTY), |key, value| {
             let Some(ask) = self.asks.by_key(asked, &key) else {
                 return;
             };
@@ -318,7 +316,7 @@ impl Server {
     pub(super) fn take_back(&mut self, ask: AskId, why: Unanswered, reason: Option<&str>) {
         // S-CANC-11: one that runs as a task is cancelled in another way, by whoever knows the task.
         let known = self.asks.get(ask).filter(|open| {
-            let params = open.params.as_ref().map(Payload::raw);
+            let params = open.params.as_ref().map(Payload::json);
             let is_task = question::task_feature(&open.method, params).is_some();
             open.place == Place::Wire(true) && !is_task
         });

@@ -149,13 +149,13 @@ impl Shape {
     pub(super) fn read(result: &Payload) -> (Shape, Option<Cow<'_, str>>) {
         let mut shape = Shape::default();
         let mut kind = None;
-        let _ = object::members(result.as_str(), |key, value| match &*key {
+        let _ = object::members(result.json(), |key, value| match &*key {
             "cacheScope" => shape.has_cache_scope = true,
             "_meta" => shape.has_meta = true,
             "ttlMs" => shape.has_ttl = true,
             round::RESULT_TYPE => {
                 shape.has_result_type = true;
-                kind = Some(serde_json::from_str(value.get()).unwrap_or("no text".into()));
+                kind = Some(value.text().unwrap_or("no text".into()));
             }
             _ => {}
         });

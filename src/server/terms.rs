@@ -8,8 +8,6 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use serde_json::value::RawValue;
-
 use super::event::{Cancelled, Event, Peer, Unanswered};
 use super::http::mismatch;
 use super::legacy::{self, Scope, Unmet};
@@ -21,7 +19,7 @@ use crate::noise::excerpt;
 use crate::protocol::method::{self, names};
 use crate::protocol::{ClientCapabilities, Era, Implementation, ServerCapabilities, Version, code};
 use crate::wire::encode::Object;
-use crate::wire::{ErrorObject, Id, Payload};
+use crate::wire::{ErrorObject, Id, Json, Payload};
 
 /// A modern client, and the words in which it described itself: the same words need not be read twice.
 #[derive(Debug)]
@@ -86,8 +84,8 @@ impl Server {
         Err(ErrorObject::new(code, text))
     }
 
-    pub(super) fn introduced(&self, params: Option<&RawValue>) -> Result<Arc<Peer>, ErrorObject> {
-        self.check_words(params.map_or(0, |params| params.get().len()))?;
+    pub(super) fn introduced(&self, params: Option<Json<'_>>) -> Result<Arc<Peer>, ErrorObject> {
+        self.check_words(params.map_or(0, |params| params.as_str().len()))?;
         match legacy::meet(params, self.config.versions) {
             Ok(peer) => Ok(Arc::new(peer)),
             // S-VER-12
@@ -115,20 +113,20 @@ impl Server {
             .capabilities
             .ok_or_else(|| lacking("clientCapabilities"))?;
         let client = params.client;
-        let words = capabilities.get().len() + client.map_or(0, |client| client.get().len());
+        let words = capabilities.as_str().len() + client.map_or(0, |client| client.as_str().len());
         self.check_words(words)?;
         if let Some(known) = &self.known {
-            let is_same = *known.version == *version.get()
-                && *known.capabilities == *capabilities.get()
-                && known.client.as_deref() == client.map(RawValue::get);
+            let is_same = *known.version == *version.as_str()
+                && *known.capabilities == *capabilities.as_str()
+                && known.client.as_deref() == client.map(Json::as_str);
             let spoken = known.peer.version.as_str();
             if is_same && field.is_none_or(|field| field == spoken) {
                 return Ok(known.peer.clone());
             }
         }
-        let named: Cow<'_, str> = serde_json::from_str(version.get())
+        let named: Cow<'_, str> = serde_json::from_str(version.as_str())
             .map_err(|_| lacking("a protocolVersion that is a text"))?;
-        let declared: ClientCapabilities = serde_json::from_str(capabilities.get())
+        let declared: ClientCapabilities = serde_json::from_str(capabilities.as_str())
             .map_err(|_| lacking("clientCapabilities that are an object"))?;
         if field.is_some_and(|field| field != named) {
             let text = "`MCP-Protocol-Version` must name the version that the message names";
@@ -139,13 +137,13 @@ impl Server {
             .ok_or_else(|| self.unsupported(&named))?;
         let peer = Arc::new(Peer {
             version: spoken,
-            client: client.and_then(|c| serde_json::from_str::<Implementation>(c.get()).ok()),
+            client: client.and_then(|c| serde_json::from_str::<Implementation>(c.as_str()).ok()),
             capabilities: declared,
         });
         self.known = Some(Known {
-            version: version.get().into(),
-            capabilities: capabilities.get().into(),
-            client: client.map(|client| client.get().into()),
+            version: version.as_str().into(),
+            capabilities: capabilities.as_str().into(),
+            client: client.map(|client| client.as_str().into()),
             peer: peer.clone(),
         });
         Ok(peer)

@@ -8,10 +8,9 @@
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 
-use memchr::memchr2;
-use serde_json::value::RawValue;
-
 use super::id::Id;
+use super::json::Json;
+use memchr::memchr2;
 
 /// Appends a request. `params` adds the members of its parameters; when it adds none, the request has no `params`.
 pub fn request(buf: &mut Vec<u8>, id: &Id, method: &str, params: impl FnOnce(&mut Object<'_>)) {
@@ -37,7 +36,7 @@ pub fn result(buf: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Object<'_>)) 
 }
 
 /// Appends the response to a request that failed. Without an `id` the member is left out (S-RPC-10).
-pub fn error(buf: &mut Vec<u8>, id: Option<&Id>, code: i64, text: &str, data: Option<&RawValue>) {
+pub fn error(buf: &mut Vec<u8>, id: Option<&Id>, code: i64, text: &str, data: Option<Json<'_>>) {
     let mut message = envelope(buf);
     if let Some(id) = id {
         message.id("id", id);
@@ -45,7 +44,7 @@ pub fn error(buf: &mut Vec<u8>, id: Option<&Id>, code: i64, text: &str, data: Op
     message.object("error", |error| {
         error.integer("code", code).text("message", text);
         if let Some(data) = data {
-            error.raw("data", data.get());
+            error.raw("data", data.as_str());
         }
     });
     message.close();

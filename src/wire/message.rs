@@ -8,17 +8,14 @@ use alloc::{
 };
 use core::fmt;
 
-use memchr::memchr;
-use serde::{
-    Serialize,
-    de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor},
-};
-use serde_json::value::RawValue;
+use serde::Serialize;
 
 use super::{
     id::{self, Id},
+    json::Json,
     object::{self, Members, ObjectError},
-    payload::{self, Payload},
+    payload::Payload,
+    scan::{Cursor, NotJson},
 };
 
 /// The most messages a batch may hold.
@@ -45,7 +42,7 @@ pub enum Message<'a> {
         /// What it is about.
         method: Cow<'a, str>,
         /// Its parameters: an object.
-        params: Option<&'a RawValue>,
+        params: Option<Json<'a>>,
     },
     /// Something asked.
     Request {
@@ -54,14 +51,14 @@ pub enum Message<'a> {
         /// What is asked.
         method: Cow<'a, str>,
         /// Its parameters: an object.
-        params: Option<&'a RawValue>,
+        params: Option<Json<'a>>,
     },
     /// The answer to a request.
     Response {
         /// The id of the request. Only an error can lack it: the peer could not read it (S-RPC-10).
         id: Option<Id>,
         /// The result, which is an object, or what went wrong.
-        outcome: Result<&'a RawValue, ErrorObject>,
+        outcome: Result<Json<'a>, ErrorObject>,
     },
 }
 
@@ -175,8 +172,7 @@ impl core::error::Error for MalformedKind {}
 /// the stack, and none is refused here: payloads are passed over, and whoever reads them sets a bound. `null` beside
 /// the other outcome of a response reads as absent, because some peers write both members always.
 ///
-/// With an integer id nothing is allocated, but for one byte per level of nesting that `serde_json` remembers beyond
-/// the first while it passes over a payload.
+/// With an integer id and at most 64 levels of nesting nothing is allocated.
 ///
 /// # Errors
 ///
@@ -185,7 +181,7 @@ pub fn parse(text: &str) -> Result<Inbound<'_>, Malformed> {
     match text.trim_ascii_start().as_bytes().first() {
         Some(b'{') => parse_object(text).map(Inbound::One),
         Some(b'[') => parse_batch(text).map(Inbound::Batch),
-        _ => Err(match serde_json::from_str::<IgnoredAny>(text) {
+        _ => Err(match Json::read(text) {
             Ok(_) => MalformedKind::NotAnObject.into(),
             Err(_) => MalformedKind::NotJson.into(),
         }),
@@ -195,7 +191,7 @@ pub fn parse(text: &str) -> Result<Inbound<'_>, Malformed> {
 /// The messages of a batch, each read when it is asked for and independent of the others (S-BATCH-08).
 #[derive(Clone)]
 pub struct Batch<'a> {
-    elements: vec::IntoIter<&'a RawValue>,
+    elements: vec::IntoIter<Json<'a>>,
 }
 
 impl<'a> Iterator for Batch<'a> {
@@ -203,8 +199,8 @@ impl<'a> Iterator for Batch<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let element = self.elements.next()?;
-        Some(if payload::is_object(element) {
-            parse_object(element.get())
+        Some(if element.is_object() {
+            parse_object(element.as_str())
         } else {
             Err(MalformedKind::NotAnObject.into())
         })
@@ -225,7 +221,7 @@ impl fmt::Debug for Batch<'_> {
 
 impl fmt::Debug for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let len = |raw: &RawValue| raw.get().len();
+        let len = |json: Json<'_>| json.as_str().len();
         match self {
             Self::Notification { method, params } => f
                 .debug_struct("Notification")
@@ -241,7 +237,7 @@ impl fmt::Debug for Message<'_> {
             Self::Response { id, outcome } => f
                 .debug_struct("Response")
                 .field("id", id)
-                .field("outcome_len", &outcome.as_ref().map(|raw| len(raw)))
+                .field("outcome_len", &outcome.as_ref().map(|json| len(*json)))
                 .finish(),
         }
     }
@@ -305,39 +301,40 @@ impl From<MalformedKind> for Malformed {
 }
 
 fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
-    let mut elements = Vec::new();
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let read = reader
-        .deserialize_seq(Elements(&mut elements))
-        .and_then(|()| reader.end());
-    match read {
-        _ if elements.len() > BATCH_LIMIT => Err(MalformedKind::BatchTooLong.into()),
-        Err(_) => Err(MalformedKind::NotJson.into()),
-        Ok(()) if elements.is_empty() => Err(MalformedKind::EmptyBatch.into()),
-        Ok(()) => Ok(Batch {
+    match elements(text) {
+        Err(NotJson) => Err(MalformedKind::NotJson.into()),
+        Ok(elements) if elements.len() > BATCH_LIMIT => Err(MalformedKind::BatchTooLong.into()),
+        Ok(elements) if elements.is_empty() => Err(MalformedKind::EmptyBatch.into()),
+        Ok(elements) => Ok(Batch {
             elements: elements.into_iter(),
         }),
     }
 }
 
-/// Collects the elements of an array, up to the first one too many.
-struct Elements<'v, 'a>(&'v mut Vec<&'a RawValue>);
-
-impl<'a> Visitor<'a> for Elements<'_, 'a> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
+/// The elements of an array, up to the first one that is too many for a batch.
+fn elements(text: &str) -> Result<Vec<Json<'_>>, NotJson> {
+    let mut elements = Vec::new();
+    let mut cursor = Cursor::new(text);
+    cursor.space();
+    cursor.eat(b'[');
+    if cursor.eat(b']') {
+        return if cursor.is_at_end() {
+            Ok(elements)
+        } else {
+            Err(NotJson)
+        };
     }
-
-    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(element) = seq.next_element()? {
-            self.0.push(element);
-            if self.0.len() > BATCH_LIMIT {
-                return Err(A::Error::custom("too many elements"));
-            }
+    loop {
+        let start = cursor.at();
+        cursor.value()?;
+        elements.push(Json::checked(cursor.since(start)));
+        cursor.space();
+        if elements.len() > BATCH_LIMIT || cursor.eat(b']') && cursor.is_at_end() {
+            return Ok(elements);
         }
-        Ok(())
+        if !cursor.eat(b',') {
+            return Err(NotJson);
+        }
     }
 }
 
@@ -349,12 +346,12 @@ fn parse_object(text: &str) -> Result<Message<'_>, Malformed> {
 /// The members of a message before they are judged.
 #[derive(Default)]
 struct Envelope<'a> {
-    version: Option<&'a str>,
-    id: Option<&'a str>,
-    method: Option<&'a str>,
-    params: Option<&'a RawValue>,
-    result: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
+    version: Option<Json<'a>>,
+    id: Option<Json<'a>>,
+    method: Option<Json<'a>>,
+    params: Option<Json<'a>>,
+    result: Option<Json<'a>>,
+    error: Option<Json<'a>>,
     duplicate: bool,
     duplicate_id: bool,
 }
@@ -362,20 +359,20 @@ struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     fn read(text: &'a str) -> Result<Self, ObjectError> {
         let mut envelope = Self::default();
-        let mut members = Members::of(text)?;
+        let mut members = Members::of_text(text)?;
         while let Some(key) = members.key()? {
             let seen_before = match &*key {
-                "jsonrpc" => envelope.version.replace(members.value_text()?).is_some(),
+                "jsonrpc" => envelope.version.replace(members.value()?).is_some(),
                 "id" => {
-                    envelope.duplicate_id = envelope.id.replace(members.value_text()?).is_some();
+                    envelope.duplicate_id = envelope.id.replace(members.value()?).is_some();
                     envelope.duplicate_id
                 }
-                "method" => envelope.method.replace(members.value_text()?).is_some(),
+                "method" => envelope.method.replace(members.value()?).is_some(),
                 "params" => envelope.params.replace(members.value()?).is_some(),
                 "result" => envelope.result.replace(members.value()?).is_some(),
                 "error" => envelope.error.replace(members.value()?).is_some(),
                 _ => {
-                    members.value_text()?;
+                    members.value()?;
                     false
                 }
             };
@@ -412,14 +409,14 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    fn into_request(self, id: &PeerId, method: &'a str) -> Result<Message<'a>, MalformedKind> {
+    fn into_request(self, id: &PeerId, method: Json<'a>) -> Result<Message<'a>, MalformedKind> {
         if self.result.is_some() || self.error.is_some() {
             return Err(MalformedKind::RequestAndResponse);
         }
-        let method = text(method).ok_or(MalformedKind::BadMethod)?;
+        let method = method.text().ok_or(MalformedKind::BadMethod)?;
         // Some peers write null where they mean nothing.
-        let params = self.params.filter(|params| !is_null(params));
-        if !params.is_none_or(payload::is_object) {
+        let params = self.params.filter(|params| !params.is_null());
+        if !params.is_none_or(Json::is_object) {
             return Err(MalformedKind::BadParams);
         }
         match id {
@@ -436,14 +433,14 @@ impl<'a> Envelope<'a> {
 
     fn into_response(self, id: &PeerId) -> Result<Message<'a>, MalformedKind> {
         let (result, error) = match (self.result, self.error) {
-            (Some(result), Some(error)) if is_null(error) => (Some(result), None),
-            (Some(result), Some(error)) if is_null(result) => (None, Some(error)),
+            (Some(result), Some(error)) if error.is_null() => (Some(result), None),
+            (Some(result), Some(error)) if result.is_null() => (None, Some(error)),
             outcome => outcome,
         };
         let outcome = match (result, error) {
             (None, None) => return Err(MalformedKind::NoMessage),
             (Some(_), Some(_)) => return Err(MalformedKind::ResultAndError),
-            (Some(result), None) if payload::is_object(result) => Ok(result),
+            (Some(result), None) if result.is_object() => Ok(result),
             (Some(_), None) => return Err(MalformedKind::BadResult),
             (None, Some(error)) => Err(error_object(error).ok_or(MalformedKind::BadError)?),
         };
@@ -468,10 +465,10 @@ enum PeerId {
 }
 
 impl PeerId {
-    fn read(json: &str) -> Self {
-        match Id::from_json(json) {
+    fn read(json: Json<'_>) -> Self {
+        match Id::from_json(json.as_str()) {
             Some(id) => Self::Valid(id),
-            None if json == "null" => Self::Null,
+            None if json.is_null() => Self::Null,
             None => Self::Bad,
         }
     }
@@ -484,31 +481,17 @@ impl PeerId {
     }
 }
 
-fn is_version_2(json: &str) -> bool {
-    json == "\"2.0\"" || text(json).is_some_and(|version| version == "2.0")
-}
-
-fn is_null(raw: &RawValue) -> bool {
-    raw.get() == "null"
-}
-
-/// The content of a string; `None` for another type, and for what is no Unicode text.
-fn text(json: &str) -> Option<Cow<'_, str>> {
-    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
-    if memchr(b'\\', inner.as_bytes()).is_some() {
-        serde_json::from_str(json).ok().map(Cow::Owned)
-    } else {
-        Some(Cow::Borrowed(inner))
-    }
+fn is_version_2(json: Json<'_>) -> bool {
+    json.as_str() == "\"2.0\"" || json.text().is_some_and(|version| version == "2.0")
 }
 
 /// Reads an error object. Only its code is indispensable: a message that is absent or unreadable is replaced by one
 /// that says so, since failing the call with half an error is better than losing it.
-fn error_object(raw: &RawValue) -> Option<ErrorObject> {
+fn error_object(error: Json<'_>) -> Option<ErrorObject> {
     let (mut code, mut message, mut data) = (None, None, None);
-    object::members(raw.get(), |key, value| match &*key {
-        "code" => code = id::integer(value.get()),
-        "message" => message = text(value.get()),
+    object::members(error, |key, value| match &*key {
+        "code" => code = id::integer(value.as_str()),
+        "message" => message = value.text(),
         "data" => data = Some(value),
         _ => {}
     })

@@ -12,17 +12,20 @@
 
 pub mod encode;
 mod id;
+mod json;
 mod keep;
 mod line;
 mod message;
 pub mod object;
 mod payload;
+mod scan;
 mod skim;
 pub mod sse;
 #[cfg(test)]
 mod tests;
 
 pub use id::{Id, TEXT_ID_LIMIT};
+pub use json::{Json, NotJson};
 pub use line::{Line, LineReader};
 pub use message::{
     BATCH_LIMIT, Batch, ErrorObject, Inbound, Malformed, MalformedKind, Message, parse,

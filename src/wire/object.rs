@@ -1,13 +1,15 @@
 //! The members of a JSON object that is kept as text; knows no member by name.
 
-use alloc::{borrow::Cow, format, string::String, vec::Vec};
-use core::{fmt, ops::Range};
+use alloc::{borrow::Cow, string::String};
+use core::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
-use serde::ser::{Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde::de::{Deserializer, Error, Visitor};
 
-use super::payload::Payload;
+use super::{
+    json::Json,
+    payload::Payload,
+    scan::{Cursor, NotJson},
+};
 
 /// Why the members of a text cannot be told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -30,20 +32,25 @@ impl fmt::Display for ObjectError {
 
 impl core::error::Error for ObjectError {}
 
-/// Where in `object` the value of its top-level member `key` lies, as a range of bytes.
+impl From<NotJson> for ObjectError {
+    fn from(_: NotJson) -> Self {
+        Self::NotAnObject
+    }
+}
+
+/// The value of the top-level member `key` of `object`.
 ///
 /// Keys are compared after unescaping.
 ///
 /// # Errors
 ///
-/// When the text is not one JSON object, or has the member twice.
-pub fn member(object: &str, key: &str) -> Result<Option<Range<usize>>, ObjectError> {
+/// When the value is no object, or has the member twice.
+pub fn member<'a>(object: Json<'a>, key: &str) -> Result<Option<Json<'a>>, ObjectError> {
     let mut found = None;
     let mut twice = false;
     members(object, |name, value| {
         if name == key {
-            let start = value.get().as_ptr().addr() - object.as_ptr().addr();
-            twice |= found.replace(start..start + value.get().len()).is_some();
+            twice |= found.replace(value).is_some();
         }
     })?;
     if twice {
@@ -60,10 +67,10 @@ pub fn member(object: &str, key: &str) -> Result<Option<Range<usize>>, ObjectErr
 ///
 /// # Errors
 ///
-/// When the text is not one JSON object; the members before the flaw have been shown.
+/// When the value is no object.
 pub fn members<'a>(
-    object: &'a str,
-    mut visit: impl FnMut(Cow<'a, str>, &'a RawValue),
+    object: Json<'a>,
+    mut visit: impl FnMut(Cow<'a, str>, Json<'a>),
 ) -> Result<(), ObjectError> {
     let mut members = Members::of(object)?;
     while let Some(key) = members.key()? {
@@ -76,178 +83,137 @@ pub fn members<'a>(
 ///
 /// # Errors
 ///
-/// When the text is not one JSON object.
+/// When the value is no object.
 pub fn without(
-    object: &str,
+    object: Json<'_>,
     mut is_unwanted: impl FnMut(&str) -> bool,
 ) -> Result<Payload, ObjectError> {
     replaced(object, |key, value| (!is_unwanted(key)).then_some(value))
 }
 
-/// The object with each value as `replace` has it, and without the members for which it has none.
+/// The object with each value as `replace` has it, and without the members for which it has none. Keys stay as they are
+/// spelled.
 ///
 /// # Errors
 ///
-/// When the text is not one JSON object.
+/// When the value is no object.
 pub fn replaced<'a>(
-    object: &'a str,
-    mut replace: impl FnMut(&str, &'a RawValue) -> Option<&'a RawValue>,
+    object: Json<'a>,
+    mut replace: impl FnMut(&str, Json<'a>) -> Option<Json<'a>>,
 ) -> Result<Payload, ObjectError> {
-    let mut kept = Vec::new();
+    let mut kept = String::with_capacity(object.as_str().len());
+    kept.push('{');
     let mut walk = Members::of(object)?;
     while let Some(key) = walk.key()? {
         let spelling = walk.spelling;
         if let Some(value) = replace(&key, walk.value()?) {
-            kept.push((key, spelling, value));
+            if kept.len() > 1 {
+                kept.push(',');
+            }
+            for piece in [spelling, ":", value.as_str()] {
+                kept.push_str(piece);
+            }
         }
     }
-    if kept.iter().all(|(key, ..)| matches!(key, Cow::Borrowed(_))) {
-        // Serialised rather than pasted: what comes out of a serialiser need not be checked once more.
-        return Payload::of(&Plain(&kept)).map_err(|_| ObjectError::NotAnObject);
-    }
-    Payload::from_text(pasted(&kept)).map_err(|_| ObjectError::NotAnObject)
-}
-
-/// A member that is kept: its key, how that is spelled, its value.
-type Kept<'a> = (Cow<'a, str>, &'a str, &'a RawValue);
-
-/// Members whose keys have no escapes.
-struct Plain<'k, 'a>(&'k [Kept<'a>]);
-
-impl Serialize for Plain<'_, '_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, _, value)| (key, value)))
-    }
-}
-
-/// The members with their keys as they were spelled: one that is no Unicode text could not be spelled again.
-fn pasted(kept: &[Kept<'_>]) -> String {
-    let members: Vec<String> = kept
-        .iter()
-        .map(|(_, spelling, value)| format!("{spelling}:{}", value.get()))
-        .collect();
-    format!("{{{}}}", members.join(","))
+    kept.push('}');
+    // Valid keys and valid values in their places are a valid object.
+    Ok(Payload::checked(kept.into_boxed_str()))
 }
 
 /// A walk over the members of an object: a key, its value, the next key.
-///
-/// It steps through the object itself and leaves the values to `serde_json`: a visitor for `serde_json` took a third
-/// more instructions to read a short message.
 pub(super) struct Members<'a> {
-    /// What is ahead, without leading whitespace.
-    rest: &'a str,
-    first: bool,
+    cursor: Cursor<'a>,
+    /// Whether the text was checked before.
+    is_checked: bool,
+    is_first: bool,
     /// The key just read, as it is spelled, quotes included.
     spelling: &'a str,
 }
 
 impl<'a> Members<'a> {
-    pub(super) fn of(object: &'a str) -> Result<Self, ObjectError> {
-        let mut members = Self {
-            rest: trim_start(object),
-            first: true,
+    /// A walk over a value.
+    #[inline]
+    pub(super) fn of(object: Json<'a>) -> Result<Self, ObjectError> {
+        Self::begin(Cursor::in_checked(object.as_str()), true)
+    }
+
+    /// A walk over a text of which nothing is known; it is checked on the way, to its end.
+    #[inline]
+    pub(super) fn of_text(text: &'a str) -> Result<Self, ObjectError> {
+        Self::begin(Cursor::new(text), false)
+    }
+
+    #[inline]
+    fn begin(mut cursor: Cursor<'a>, is_checked: bool) -> Result<Self, ObjectError> {
+        cursor.space();
+        if !cursor.eat(b'{') {
+            return Err(ObjectError::NotAnObject);
+        }
+        Ok(Self {
+            cursor,
+            is_checked,
+            is_first: true,
             spelling: "",
-        };
-        members.eat(b'{')?;
-        Ok(members)
+        })
     }
 
     /// The next key, or `None` at the end of the object, which must be the end of the text too.
+    #[inline]
     pub(super) fn key(&mut self) -> Result<Option<Cow<'a, str>>, ObjectError> {
-        if self.eat(b'}').is_ok() {
-            return if self.rest.is_empty() {
-                Ok(None)
-            } else {
-                Err(ObjectError::NotAnObject)
-            };
-        }
-        if !self.first {
-            self.eat(b',')?;
-        }
-        self.first = false;
-        let key = match self.plain_string() {
-            Some(string) => {
-                self.spelling = string;
-                Cow::Borrowed(&string[1..string.len() - 1])
+        match self.cursor.peek() {
+            Some(b'"') if self.is_first => {}
+            Some(b',') if !self.is_first => {
+                self.cursor.eat(b',');
             }
-            None if self.rest.starts_with('"') => {
-                let string = self.value()?;
-                self.spelling = string.get();
-                unescaped(string)
+            Some(b'}') => {
+                self.cursor.eat(b'}');
+                return if self.cursor.is_at_end() {
+                    Ok(None)
+                } else {
+                    Err(ObjectError::NotAnObject)
+                };
             }
-            None => return Err(ObjectError::NotAnObject),
+            Some(_) | None => return Err(ObjectError::NotAnObject),
+        }
+        self.is_first = false;
+        if self.cursor.peek() != Some(b'"') {
+            return Err(ObjectError::NotAnObject);
+        }
+        let start = self.cursor.at();
+        let is_plain = if self.is_checked {
+            self.cursor.pass_string()
+        } else {
+            self.cursor.string()?
         };
-        self.eat(b':')?;
-        Ok(Some(key))
+        self.spelling = self.cursor.since(start);
+        self.cursor.space();
+        if !self.cursor.eat(b':') {
+            return Err(ObjectError::NotAnObject);
+        }
+        Ok(Some(if is_plain {
+            Cow::Borrowed(&self.spelling[1..self.spelling.len() - 1])
+        } else {
+            unescaped(self.spelling)
+        }))
     }
 
     /// The value of the key just read.
-    pub(super) fn value(&mut self) -> Result<&'a RawValue, ObjectError> {
-        let mut reader = serde_json::Deserializer::from_str(self.rest);
-        let value = <&RawValue>::deserialize(&mut reader).map_err(|_| ObjectError::NotAnObject)?;
-        self.skip(value.get().len());
-        Ok(value)
-    }
-
-    /// The text of the value of the key just read; cheap for the plain strings and numbers that ids are.
-    pub(super) fn value_text(&mut self) -> Result<&'a str, ObjectError> {
-        match self.plain_string().or_else(|| self.plain_integer()) {
-            Some(text) => Ok(text),
-            None => self.value().map(RawValue::get),
-        }
-    }
-
-    /// Takes a string without escapes, with its quotes.
-    fn plain_string(&mut self) -> Option<&'a str> {
-        let [b'"', inner @ ..] = self.rest.as_bytes() else {
-            return None;
-        };
-        for (len, byte) in inner.iter().enumerate() {
-            match byte {
-                b'"' => return Some(self.skip(len + 2)),
-                b'\\' | b'\0'..b' ' => return None,
-                _ => {}
-            }
-        }
-        None
-    }
-
-    /// Takes a positive integer that has nothing but digits.
-    fn plain_integer(&mut self) -> Option<&'a str> {
-        let bytes = self.rest.as_bytes();
-        let len = bytes.iter().position(|byte| !byte.is_ascii_digit())?;
-        let plain = len > 0 && bytes[0] != b'0' && matches!(bytes[len], b',' | b'}');
-        plain.then(|| self.skip(len))
-    }
-
     #[inline]
-    fn eat(&mut self, byte: u8) -> Result<(), ObjectError> {
-        if self.rest.as_bytes().first() != Some(&byte) {
-            return Err(ObjectError::NotAnObject);
+    pub(super) fn value(&mut self) -> Result<Json<'a>, ObjectError> {
+        let start = self.cursor.at();
+        if self.is_checked {
+            self.cursor.pass();
+        } else {
+            self.cursor.value()?;
         }
-        self.skip(1);
-        Ok(())
-    }
-
-    #[inline]
-    fn skip(&mut self, len: usize) -> &'a str {
-        let (skipped, rest) = self.rest.split_at(len);
-        self.rest = trim_start(rest);
-        skipped
-    }
-}
-
-/// Takes off the whitespace that JSON knows, which is less than ASCII's. Compact JSON has none.
-#[inline]
-fn trim_start(text: &str) -> &str {
-    match text.as_bytes() {
-        [b'\0'..=b' ', ..] => text.trim_start_matches([' ', '\t', '\n', '\r']),
-        _ => text,
+        let value = self.cursor.since(start);
+        self.cursor.space();
+        Ok(Json::checked(value))
     }
 }
 
 /// The content of a string with escapes. It is read as bytes, because as `str` one odd key would cost the whole object.
-fn unescaped(string: &RawValue) -> Cow<'_, str> {
+fn unescaped(string: &str) -> Cow<'_, str> {
     struct Lossy;
 
     impl Visitor<'_> for Lossy {
@@ -262,7 +228,7 @@ fn unescaped(string: &RawValue) -> Cow<'_, str> {
         }
     }
 
-    serde_json::Deserializer::from_str(string.get())
+    serde_json::Deserializer::from_str(string)
         .deserialize_bytes(Lossy)
-        .map_or(Cow::Borrowed(string.get()), Cow::Owned)
+        .map_or(Cow::Borrowed(string), Cow::Owned)
 }

@@ -1,18 +1,19 @@
 //! One JSON value kept as text; knows nothing of what the value means.
 
-use alloc::{borrow::ToOwned, boxed::Box, string::String};
+use alloc::{boxed::Box, string::String};
 use core::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A valid JSON value, kept exactly as it was received or serialised.
+use super::json::Json;
+
+/// A valid JSON value, kept exactly as it was received or serialised. [`Json`] is the same, borrowed.
 ///
 /// Two payloads are equal when their texts are, so `{"a":1}` and `{ "a": 1 }` differ. `Debug` tells the length and
 /// nothing else, because payloads hold what users type and servers answer.
-#[derive(Clone, Deserialize, Serialize)]
-#[serde(transparent)]
-pub struct Payload(Box<RawValue>);
+#[derive(Clone, Eq, PartialEq)]
+pub struct Payload(Box<str>);
 
 impl Payload {
     /// Serialises `value`.
@@ -21,7 +22,7 @@ impl Payload {
     ///
     /// When `value` refuses to be serialised, or has map keys that are not strings.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
-        serde_json::value::to_raw_value(value).map(Self)
+        serde_json::value::to_raw_value(value).map(Self::from)
     }
 
     /// Takes over a text after checking that it is one JSON value.
@@ -30,25 +31,33 @@ impl Payload {
     ///
     /// When the text is not JSON, or more than one value.
     pub fn from_text(text: String) -> Result<Self, serde_json::Error> {
-        RawValue::from_string(text).map(Self)
+        RawValue::from_string(text).map(Self::from)
+    }
+
+    /// A value whose text was checked.
+    pub(super) const fn checked(text: Box<str>) -> Self {
+        Self(text)
     }
 
     /// The JSON text.
     #[must_use]
+    #[inline]
     pub fn as_str(&self) -> &str {
-        self.0.get()
-    }
-
-    /// The value as `serde_json` knows it.
-    #[must_use]
-    pub fn raw(&self) -> &RawValue {
         &self.0
     }
 
-    /// Gives up the value as `serde_json` knows it.
+    /// The same value, borrowed.
     #[must_use]
+    #[inline]
+    pub fn json(&self) -> Json<'_> {
+        Json::checked(&self.0)
+    }
+
+    /// Gives up the value as `serde_json` knows it, which checks the text once more.
+    #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "what a payload holds is JSON")]
     pub fn into_raw(self) -> Box<RawValue> {
-        self.0
+        RawValue::from_string(self.0.into_string()).expect("a payload is JSON")
     }
 
     /// Reads the value as a `T`, which may borrow from the payload.
@@ -59,19 +68,15 @@ impl Payload {
     ///
     /// When the value is not a `T`, or is nested deeper than `serde_json` reads (128 levels).
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.0.get())
+        self.json().parse()
     }
 
     /// Whether the value is a JSON object.
     #[must_use]
+    #[inline]
     pub fn is_object(&self) -> bool {
-        is_object(&self.0)
+        self.json().is_object()
     }
-}
-
-/// Whether a raw value is an object: raw values carry no outer whitespace, so the first byte tells.
-pub(super) fn is_object(raw: &RawValue) -> bool {
-    raw.get().starts_with('{')
 }
 
 impl fmt::Debug for Payload {
@@ -80,17 +85,27 @@ impl fmt::Debug for Payload {
     }
 }
 
-impl Eq for Payload {}
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json().serialize(serializer)
+    }
+}
 
 impl From<Box<RawValue>> for Payload {
     fn from(raw: Box<RawValue>) -> Self {
-        Self(raw)
+        Self(raw.into())
     }
 }
 
 impl From<&RawValue> for Payload {
     fn from(raw: &RawValue) -> Self {
-        Self(raw.to_owned())
+        Self::from(Json::from(raw))
     }
 }
 
@@ -98,13 +113,7 @@ impl FromStr for Payload {
     type Err = serde_json::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        serde_json::from_str(text).map(Self)
-    }
-}
-
-impl PartialEq for Payload {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
+        serde_json::from_str(text)
     }
 }
 
@@ -146,7 +155,7 @@ mod tests {
         assert_eq!(nested.as_str(), r#"[["a","b"]]"#);
         assert_eq!(nested.parse::<[Payload; 1]>().unwrap()[0], payload);
         assert_eq!(
-            Payload::from(nested.raw()).into_raw().get(),
+            Payload::from(nested.json()).into_raw().get(),
             nested.as_str()
         );
     }

@@ -9,7 +9,7 @@ use alloc::{
 };
 
 use super::{
-    Id, Inbound, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, encode,
+    Id, Inbound, Json, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, encode,
     object::{self, ObjectError},
     parse,
 };
@@ -321,7 +321,7 @@ fn what_is_written_reads_back() {
         };
         assert_eq!(read_id, id);
         assert_eq!(method, controls);
-        let params: serde_json::Value = serde_json::from_str(params.unwrap().get()).unwrap();
+        let params: serde_json::Value = serde_json::from_str(params.unwrap().as_str()).unwrap();
         let expected = serde_json::json!({
             controls.as_str(): controls, "texts": ["", "a", controls], "none": [], "yes": true, "no": false,
             "raw": {"a": [1, 2]}, "b": 1, "c": "}", "empty": {}, "same": id,
@@ -355,7 +355,7 @@ fn messages_are_written_compactly() {
     let data = "[1,\n2]".parse::<super::Payload>().unwrap();
     assert_eq!(
         written(|buf| {
-            encode::error(buf, Some(&id), -32_601, "no\n", Some(data.raw()));
+            encode::error(buf, Some(&id), -32_601, "no\n", Some(data.json()));
             encode::line_end(buf);
         }),
         "kept {\"jsonrpc\":\"2.0\",\"id\":-10,\"error\":{\"code\":-32601,\"message\":\"no\\n\",\"data\":[1, 2]}}\n"
@@ -368,6 +368,7 @@ fn messages_are_written_compactly() {
 
 #[test]
 fn members_are_found_where_they_lie() {
+    let json = |text| Json::read(text).unwrap();
     let object = "{ \"a\\u0062\" :\t[1, {\"_meta\":0}] ,\"_meta\": {\"x\":1}\n, \"n\":-1.5e3 }";
     for (key, value) in [
         ("ab", Some("[1, {\"_meta\":0}]")),
@@ -376,18 +377,18 @@ fn members_are_found_where_they_lie() {
         ("x", None),
         ("a\\u0062", None),
     ] {
-        let range = object::member(object, key).unwrap();
-        assert_eq!(range.map(|range| &object[range]), value, "{key}");
+        let found = json(object).member(key).unwrap();
+        assert_eq!(found.map(Json::as_str), value, "{key}");
     }
-    assert_eq!(object::member("{}", "a"), Ok(None));
+    assert_eq!(json("{}").member("a"), Ok(None));
     assert_eq!(
-        object::member(r#"{"a":1,"\u0061":2}"#, "a"),
+        json(r#"{"a":1,"\u0061":2}"#).member("a"),
         Err(ObjectError::Duplicate)
     );
-    assert_eq!(object::member("[]", "a"), Err(ObjectError::NotAnObject));
+    assert_eq!(json("[]").member("a"), Err(ObjectError::NotAnObject));
     let odd = "{\"\\ud800\":1,\"a\":2}";
-    let range = object::member(odd, "a").unwrap().unwrap();
-    assert_eq!(&odd[range], "2");
+    let found = json(odd).member("a").unwrap();
+    assert_eq!(found.map(Json::as_str), Some("2"));
 }
 
 /// The walk over an object must judge every text as `serde_json` does.
@@ -414,11 +415,13 @@ fn objects_are_judged_as_serde_json_judges_them() {
         let Ok(text) = core::str::from_utf8(&bytes) else {
             continue;
         };
-        let expected = text.trim_start().starts_with('{')
-            && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+        let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+        let expected = text.trim_start().starts_with('{') && is_json;
         accepted += usize::from(expected);
-        let judged = object::members(text, |_, _| {}).is_ok();
-        assert_eq!(judged, expected, "{text:?}");
+        let judged = Json::read(text);
+        assert_eq!(judged.is_ok(), is_json, "{text:?}");
+        let walked = judged.is_ok_and(|json| object::members(json, |_, _| {}).is_ok());
+        assert_eq!(walked, expected, "{text:?}");
         let not_json = matches!(
             parse(text),
             Err(Malformed {

@@ -311,7 +311,7 @@ impl Scribe {
         match masked {
             Some(masked) => masked,
             None if self.hides_payloads => RawValue::NULL.to_owned(),
-            None => payload.raw().to_owned(),
+            None => payload.clone().into_raw(),
         }
     }
 

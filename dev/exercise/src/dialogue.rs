@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use everlink::protocol::{Era, Version, Versions, meta};
 use everlink::server::{Config, ListenEnd};
-use everlink::wire::{self, Id, Inbound, Line, LineReader, Message};
+use everlink::wire::{self, Id, Inbound, Json, Line, LineReader, Message};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::explore::Sight;
 use crate::json::Members;
@@ -244,8 +243,8 @@ impl Dialogue {
     }
 
     fn message(&mut self, message: Message<'_>, is_certain: bool, said: &mut Vec<Said>) {
-        let read = |raw: Option<&RawValue>| {
-            let text = raw.map_or("null", RawValue::get);
+        let read = |json: Option<Json<'_>>| {
+            let text = json.map_or("null", Json::as_str);
             serde_json::from_str::<Value>(text).unwrap_or_default()
         };
         match message {

@@ -1,6 +1,6 @@
-//! Messages: the parser against one that reads every text the obvious way. Knows no line.
+//! Messages, and JSON itself: the parser against one that reads every text the obvious way. Knows no line.
 
-use everlink::wire::{self, BATCH_LIMIT, Inbound, Malformed, Message};
+use everlink::wire::{self, BATCH_LIMIT, Inbound, Json, Malformed, Message, object};
 use serde_json::value::RawValue;
 
 use crate::json::{self, Meaning, Members};
@@ -10,6 +10,7 @@ pub fn message(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
+    json_is_read_alike(text);
     let is_batch = text.trim_ascii_start().starts_with('[');
     let elements = serde_json::from_str::<Vec<&RawValue>>(text).ok();
     match wire::parse(text) {
@@ -32,6 +33,28 @@ pub fn message(data: &[u8]) {
     }
 }
 
+/// What is JSON, where its objects have their members, and what those are called.
+fn json_is_read_alike(text: &str) {
+    let expected = serde_json::from_str::<&RawValue>(text).ok();
+    let read = Json::read(text).ok();
+    assert_eq!(read.map(Json::as_str), expected.map(RawValue::get));
+    let mut ahead: Vec<Json<'_>> = read.into_iter().collect();
+    while let Some(json) = ahead.pop() {
+        let mut members = Vec::new();
+        let walk = object::members(json, |key, value| members.push((key, value)));
+        assert_eq!(walk.is_ok(), json.is_object());
+        let expected = Members::read(json.as_str()).map_or(Vec::new(), |members| members.0);
+        assert_eq!(members.len(), expected.len());
+        for ((key, value), (expected_key, expected)) in members.iter().zip(&expected) {
+            assert_eq!(*key, String::from_utf8_lossy(expected_key));
+            assert_eq!(value.as_str(), expected.get());
+        }
+        let same = object::replaced(json, |_, value| Some(value));
+        assert!(same.is_err() || same.is_ok_and(|same| Json::read(same.as_str()).is_ok()));
+        ahead.extend(members.into_iter().map(|(_, value)| value));
+    }
+}
+
 fn agree(text: &str, read: Result<Message<'_>, Malformed>) {
     let members = Members::read(text);
     let expected = members.as_ref().and_then(json::meaning);
@@ -44,7 +67,7 @@ fn agree(text: &str, read: Result<Message<'_>, Malformed>) {
             return;
         }
     };
-    let is_object = |raw: &RawValue| Members::read(raw.get()).is_some();
+    let is_object = |json: Json<'_>| Members::read(json.as_str()).is_some();
     let meaning = match read {
         Message::Notification { params, .. } => {
             assert!(params.is_none_or(is_object));

@@ -491,14 +491,14 @@ impl Server {
 
     pub(super) fn learn_tools(&mut self, result: &Payload) {
         if let Some(http) = &mut self.http {
-            http.tools.learn(result.raw());
+            http.tools.learn(result.json());
         }
     }
 
     pub(super) fn know_tools(&mut self, list: &Payload) {
         if let Some(http) = &mut self.http {
             http.tools = Tools::default();
-            http.tools.learn(list.raw());
+            http.tools.learn(list.json());
         }
     }
 

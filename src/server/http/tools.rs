@@ -6,10 +6,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::http::Fields;
 use crate::http::mirror::{Mirrored, survey};
+use crate::wire::Json;
 
 /// As many bytes are kept: enough for thousands of tools. Those beyond are not checked.
 const MOST_BYTES: usize = 1 << 20;
@@ -23,7 +23,7 @@ pub(super) struct Tools {
 
 impl Tools {
     /// Learns from a result of `tools/list`, which may be one page of many.
-    pub(super) fn learn(&mut self, result: &RawValue) {
+    pub(super) fn learn(&mut self, result: Json<'_>) {
         let found = survey(result).tools;
         if found.is_empty() && self.table.is_empty() {
             return;
@@ -46,7 +46,7 @@ impl Tools {
         &self,
         tool: &str,
         fields: &Fields<'_>,
-        arguments: Option<&RawValue>,
+        arguments: Option<Json<'_>>,
     ) -> Result<(), Box<str>> {
         match self.table.get(tool) {
             Some(mirrored) => mirrored.check(fields, arguments),
@@ -62,7 +62,7 @@ impl Tools {
 }
 
 /// The names of all tools in a result.
-fn named(result: &RawValue) -> Vec<Cow<'_, str>> {
+fn named(result: Json<'_>) -> Vec<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct List<'a> {
         #[serde(borrow)]
@@ -73,7 +73,7 @@ fn named(result: &RawValue) -> Vec<Cow<'_, str>> {
         #[serde(borrow)]
         name: Cow<'a, str>,
     }
-    let list = serde_json::from_str::<List<'_>>(result.get());
+    let list = serde_json::from_str::<List<'_>>(result.as_str());
     let tools = list.map(|list| list.tools).unwrap_or_default();
     tools.into_iter().map(|tool| tool.name).collect()
 }
@@ -100,11 +100,11 @@ mod tests {
             let text =
                 alloc::format!(r#"{{"tools":[{{"name":"{name}","inputSchema":{MARKED}}}]}}"#);
             let list: Payload = text.parse().unwrap();
-            tools.learn(list.raw());
+            tools.learn(list.json());
         }
         let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
         let are_checked = names.each_ref().map(|name| {
-            let checked = tools.check(name, &Fields::new(), Some(arguments.raw()));
+            let checked = tools.check(name, &Fields::new(), Some(arguments.json()));
             checked.is_err()
         });
         assert_eq!(are_checked, [true, true, false]);
@@ -114,12 +114,12 @@ mod tests {
     fn the_newest_word_on_a_tool_counts() {
         let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
         let mut tools = Tools::default();
-        let check = |tools: &Tools| tools.check("a", &Fields::new(), Some(arguments.raw()));
+        let check = |tools: &Tools| tools.check("a", &Fields::new(), Some(arguments.json()));
         assert_eq!(check(&tools), Ok(()));
-        tools.learn(list(MARKED).raw());
+        tools.learn(list(MARKED).json());
         assert!(check(&tools).is_err());
         assert!(tools.bytes > 0);
-        tools.learn(list(r#"{"type":"object"}"#).raw());
+        tools.learn(list(r#"{"type":"object"}"#).json());
         assert_eq!(check(&tools), Ok(()));
         assert_eq!(tools.bytes, 0);
     }

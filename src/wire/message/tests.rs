@@ -2,7 +2,7 @@
 
 use alloc::{borrow::Cow, format, string::ToString, vec::Vec};
 
-use serde_json::value::RawValue;
+use crate::wire::Json;
 
 use super::{BATCH_LIMIT, ErrorObject, Inbound, Malformed, MalformedKind as Kind, Message, parse};
 use crate::wire::{Id, Payload};
@@ -14,7 +14,7 @@ fn one(text: &str) -> Message<'_> {
     message
 }
 
-fn response(text: &str) -> (Option<Id>, Result<&RawValue, ErrorObject>) {
+fn response(text: &str) -> (Option<Id>, Result<Json<'_>, ErrorObject>) {
     let Message::Response { id, outcome } = one(text) else {
         panic!("not a response: {text}");
     };
@@ -33,7 +33,7 @@ fn requests_and_notifications_in_any_order_with_strangers() {
     };
     assert_eq!(id, Id::Text("1".into()));
     assert!(matches!(method, Cow::Borrowed("a/b")));
-    assert_eq!(params.map(RawValue::get), Some("{\"a\":1}"));
+    assert_eq!(params.map(Json::as_str), Some("{\"a\":1}"));
 
     let text = r#"{"jsonrpc":"\u0032.0","m\u0065thod":"a\/b"}"#;
     let Message::Notification { method, params } = one(text) else {
@@ -51,7 +51,7 @@ fn a_null_beside_the_other_outcome_is_absent() {
     ] {
         let (id, outcome) = response(text);
         assert_eq!(id, Some(Id::Number(1)));
-        assert_eq!(outcome.unwrap().get(), r#"{"a":null}"#);
+        assert_eq!(outcome.unwrap().as_str(), r#"{"a":null}"#);
     }
     let (id, outcome) =
         response(r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":"m"}}"#);
@@ -237,7 +237,7 @@ fn no_depth_exhausts_the_stack() {
     let nested = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     let text = format!(r#"{{"x":{nested},"jsonrpc":"2.0","id":1,"result":{{"deep":{nested}}}}}"#);
     let result = response(&text).1.unwrap();
-    assert_eq!(result.get().len(), nested.len() + r#"{"deep":}"#.len());
+    assert_eq!(result.as_str().len(), nested.len() + r#"{"deep":}"#.len());
     assert!(matches!(parse(&nested), Ok(Inbound::Batch(_))));
     assert_eq!(
         parse(&nested[..300_000]).map(drop),

@@ -1,0 +1,446 @@
+//! Where the values of a JSON text end, and whether they are JSON at all; knows nothing of what they say.
+//!
+//! Texts that come from a peer are *checked*: every byte is judged, once. A text that was checked is then *passed over* where
+//! parts of it are looked for, which needs no judgement. Nothing recurses, so no depth of nesting exhausts the stack. What is
+//! JSON is what `serde_json` takes for it: escapes must be spelled right, but need not mean Unicode text.
+
+use alloc::vec::Vec;
+
+use memchr::memchr2;
+
+/// A place in a text.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+    /// Whether there are bytes somewhere in the text that no string may hold. Compact JSON has none, so that strings need not be
+    /// searched for them one by one.
+    has_controls: bool,
+}
+
+/// The text is not JSON.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NotJson;
+
+impl<'a> Cursor<'a> {
+    /// At the start of a text of which nothing is known.
+    #[inline]
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            has_controls: has_controls(text.as_bytes()),
+            ..Self::in_checked(text)
+        }
+    }
+
+    /// At the start of a text that was checked.
+    #[inline]
+    pub(super) const fn in_checked(text: &'a str) -> Self {
+        Self {
+            text,
+            at: 0,
+            has_controls: false,
+        }
+    }
+
+    /// Takes this text, if it is next.
+    #[inline]
+    pub(super) fn eat_text(&mut self, text: &str) -> bool {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        let is_next = rest.starts_with(text.as_bytes());
+        if is_next {
+            self.at += text.len();
+        }
+        is_next
+    }
+
+    #[inline]
+    pub(super) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What lies between an earlier place and this one.
+    #[inline]
+    pub(super) fn since(&self, start: usize) -> &'a str {
+        self.text.get(start..self.at).unwrap_or("")
+    }
+
+    /// The next byte.
+    #[inline]
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    #[inline]
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at >= self.text.len()
+    }
+
+    /// Takes this byte and the whitespace behind it, if it is next.
+    #[inline]
+    pub(super) fn eat(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        if is_next {
+            self.at += 1;
+            self.space();
+        }
+        is_next
+    }
+
+    /// Takes the whitespace that JSON knows, which is less than ASCII's. Compact JSON has none.
+    #[inline]
+    pub(super) fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// Checks a string, from its opening quote to behind its closing one. Whether it is spelled without escapes.
+    #[inline]
+    pub(super) fn string(&mut self) -> Result<bool, NotJson> {
+        let bytes = self.text.as_bytes();
+        let mut is_plain = true;
+        let mut at = self.at + 1;
+        loop {
+            at = if self.has_controls {
+                plain_end(bytes, at)
+            } else {
+                quote_or_escape(bytes, at)
+            };
+            match bytes.get(at) {
+                Some(b'"') => {
+                    self.at = at + 1;
+                    return Ok(is_plain);
+                }
+                Some(b'\\') => at = escape_end(bytes, at).ok_or(NotJson)?,
+                Some(_) | None => return Err(NotJson),
+            }
+            is_plain = false;
+        }
+    }
+
+    /// Checks a value.
+    pub(super) fn value(&mut self) -> Result<(), NotJson> {
+        let mut nest = Nest::default();
+        loop {
+            let opened = match self.peek() {
+                Some(b'"') => {
+                    self.string()?;
+                    None
+                }
+                Some(b'{') => Some(Bracket::Object),
+                Some(b'[') => Some(Bracket::Array),
+                Some(b'-' | b'0'..=b'9') => {
+                    self.number()?;
+                    None
+                }
+                Some(b't') => {
+                    self.literal(b"true")?;
+                    None
+                }
+                Some(b'f') => {
+                    self.literal(b"false")?;
+                    None
+                }
+                Some(b'n') => {
+                    self.literal(b"null")?;
+                    None
+                }
+                Some(_) | None => return Err(NotJson),
+            };
+            if let Some(bracket) = opened {
+                self.at += 1;
+                self.space();
+                if self.peek() != Some(bracket.end()) {
+                    nest.push(bracket);
+                    if bracket == Bracket::Object {
+                        self.key()?;
+                    }
+                    continue;
+                }
+                self.at += 1;
+            }
+            if self.climb(&mut nest)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Goes from behind a value to the next one. Whether there is none because it was the outermost.
+    #[inline]
+    fn climb(&mut self, nest: &mut Nest) -> Result<bool, NotJson> {
+        while let Some(bracket) = nest.last() {
+            self.space();
+            if self.eat(b',') {
+                if bracket == Bracket::Object {
+                    self.key()?;
+                }
+                return Ok(false);
+            }
+            if self.peek() != Some(bracket.end()) {
+                return Err(NotJson);
+            }
+            self.at += 1;
+            nest.pop();
+        }
+        Ok(true)
+    }
+
+    /// Checks a key and its colon.
+    #[inline]
+    fn key(&mut self) -> Result<(), NotJson> {
+        if self.peek() != Some(b'"') {
+            return Err(NotJson);
+        }
+        self.string()?;
+        self.space();
+        if self.eat(b':') { Ok(()) } else { Err(NotJson) }
+    }
+
+    fn literal(&mut self, literal: &[u8]) -> Result<(), NotJson> {
+        if !self.text.as_bytes()[self.at..].starts_with(literal) {
+            return Err(NotJson);
+        }
+        self.at += literal.len();
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), NotJson> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        // `01` is no number, and `1x` no value; what may follow one is whatever may follow a value.
+        match self.peek() {
+            Some(b'0'..=b'9') => Err(NotJson),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// One digit or more.
+    #[inline]
+    fn digits(&mut self) -> Result<(), NotJson> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at > start {
+            Ok(())
+        } else {
+            Err(NotJson)
+        }
+    }
+
+    /// Passes over a value of a text that was checked.
+    pub(super) fn pass(&mut self) {
+        let bytes = self.text.as_bytes();
+        let mut at = self.at;
+        let mut depth = 0_usize;
+        while let Some(&byte) = bytes.get(at) {
+            match byte {
+                b'"' => at = string_end(bytes, at),
+                b'{' | b'[' => {
+                    depth += 1;
+                    at += 1;
+                    continue;
+                }
+                b'}' | b']' => {
+                    depth = depth.saturating_sub(1);
+                    at += 1;
+                }
+                _ if depth > 0 => {
+                    at += 1;
+                    continue;
+                }
+                _ => at = scalar_end(bytes, at),
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        self.at = at;
+    }
+
+    /// Passes over a string of a text that was checked, from its opening quote. Whether it is spelled without escapes.
+    #[inline]
+    pub(super) fn pass_string(&mut self) -> bool {
+        let bytes = self.text.as_bytes();
+        let end = quote_or_escape(bytes, self.at + 1);
+        let is_plain = bytes.get(end) == Some(&b'"');
+        self.at = if is_plain {
+            end + 1
+        } else {
+            string_end(bytes, self.at)
+        };
+        is_plain
+    }
+}
+
+/// Behind the string that begins here, in a text that was checked.
+#[inline]
+fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = quote_or_escape(bytes, start + 1);
+    while let Some(b'\\') = bytes.get(at) {
+        at = quote_or_escape(bytes, at + 2);
+    }
+    at + 1
+}
+
+/// Behind the number or the literal that begins here, in a text that was checked.
+#[inline]
+fn scalar_end(bytes: &[u8], start: usize) -> usize {
+    let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b'\0'..=b' ');
+    let rest = bytes.get(start..).unwrap_or_default();
+    start + rest.iter().position(is_end).unwrap_or(rest.len())
+}
+
+/// Behind the escape that begins here.
+fn escape_end(bytes: &[u8], at: usize) -> Option<usize> {
+    match bytes.get(at + 1)? {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 2),
+        b'u' => {
+            let digits = bytes.get(at + 2..at + 6)?;
+            digits.iter().all(u8::is_ascii_hexdigit).then_some(at + 6)
+        }
+        _ => None,
+    }
+}
+
+/// Where a string ends or has an escape, if it holds nothing that it must not hold.
+#[inline]
+fn quote_or_escape(bytes: &[u8], mut at: usize) -> usize {
+    // Keys and most values are short: a few words, before anything larger is set up.
+    for _ in 0..2 {
+        let Some(word) = word(bytes, at) else {
+            break;
+        };
+        let found = bytes_like(word, b'"') | bytes_like(word, b'\\');
+        if found != 0 {
+            return at + index_of_first(found);
+        }
+        at += WORD;
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + memchr2(b'"', b'\\', rest).unwrap_or(rest.len())
+}
+
+/// Where in a string something stands that is not plain text: its end, an escape, or what must not be there at all.
+#[inline(never)]
+fn plain_end(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(word) = word(bytes, at) {
+        let controls = word.wrapping_sub(ONES * b' ' as u64) & !word & HIGHS;
+        let found = controls | bytes_like(word, b'"') | bytes_like(word, b'\\');
+        if found != 0 {
+            return at + index_of_first(found);
+        }
+        at += WORD;
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    let is_odd = |&byte: &u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    at + rest.iter().position(is_odd).unwrap_or(rest.len())
+}
+
+fn has_controls(bytes: &[u8]) -> bool {
+    let mut lowest = [u8::MAX; 16];
+    let mut chunks = bytes.chunks_exact(lowest.len());
+    for chunk in &mut chunks {
+        for (lowest, byte) in lowest.iter_mut().zip(chunk) {
+            *lowest = (*lowest).min(*byte);
+        }
+    }
+    let all = lowest.iter().chain(chunks.remainder());
+    all.fold(u8::MAX, |lowest, byte| lowest.min(*byte)) < b' '
+}
+
+// Eight bytes at a time, as one number: a byte is told by its highest bit.
+
+const WORD: usize = size_of::<u64>();
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x80 * ONES;
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    let word = bytes.get(at..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*word))
+}
+
+/// The bytes that are this one. Behind the first of them others may be told in error.
+#[inline]
+const fn bytes_like(word: u64, byte: u8) -> u64 {
+    let differences = word ^ (ONES * byte as u64);
+    differences.wrapping_sub(ONES) & !differences & HIGHS
+}
+
+#[inline]
+const fn index_of_first(found: u64) -> usize {
+    found.trailing_zeros() as usize / 8
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bracket {
+    Array,
+    Object,
+}
+
+impl Bracket {
+    #[inline]
+    const fn end(self) -> u8 {
+        match self {
+            Self::Array => b']',
+            Self::Object => b'}',
+        }
+    }
+}
+
+/// The brackets that are open, one bit for each.
+#[derive(Default)]
+struct Nest {
+    /// Those of the innermost 64 or fewer, the last one lowest.
+    inner: u64,
+    depth: usize,
+    /// Those around them, by 64.
+    outer: Vec<u64>,
+}
+
+impl Nest {
+    #[inline]
+    fn last(&self) -> Option<Bracket> {
+        match (self.depth, self.inner & 1) {
+            (0, _) => None,
+            (_, 0) => Some(Bracket::Array),
+            (_, _) => Some(Bracket::Object),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, bracket: Bracket) {
+        if self.depth > 0 && self.depth % 64 == 0 {
+            self.outer.push(self.inner);
+        }
+        self.inner = self.inner << 1 | u64::from(bracket == Bracket::Object);
+        self.depth += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        self.inner >>= 1;
+        self.depth -= 1;
+        if self.depth > 0 && self.depth % 64 == 0 {
+            self.inner = self.outer.pop().unwrap_or_default();
+        }
+    }
+}
