@@ -1,74 +1,135 @@
-//! Both ends of a link that is ready, for whatever measures them together. Measures nothing itself.
+//! Both ends of a link that is ready, with nothing between them but two buffers, for whatever measures them together.
+//! Measures nothing itself.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a driver that measures passes over what it has no use for"
+)]
+
+use core::iter;
 
 use everlink::client::{CallOptions, Event, Outcome, State};
 use everlink::protocol::{Era, ServerCapabilities};
 use everlink::server::{self, Offer};
-use everlink::{Config, Dialect, Payload};
-use exercise::Pair;
+use everlink::{Client, Config, Epoch, Input, Instant, Output, Payload, Server};
 
-use super::params;
+use super::dialect;
+use super::samples::{echo, params};
 
 /// A client and a server with tools, joined in memory.
 pub(crate) struct Both {
-    pair: Pair,
+    client: Client,
+    server: Server,
+    now: Instant,
+    epoch: Epoch,
+    to_server: Vec<u8>,
+    to_client: Vec<u8>,
 }
 
 impl Both {
     /// Two ends that agreed on the newest version of this era.
     pub(crate) fn ready(era: Era) -> Both {
-        let mut client = Config::child("measured", "1.0");
-        client.dialect = match era {
-            Era::Legacy => Dialect::Legacy,
-            Era::Modern => Dialect::Modern,
-            _ => unreachable!("there are two eras"),
-        };
+        let mut config = Config::child("measured", "1.0");
+        config.dialect = dialect(era);
         let tools = ServerCapabilities::default().with_tools(false);
         let offer = Offer::new("measured", "1.0").with_capabilities(tools);
-        let mut pair = Pair::new(client, server::Config::new(offer, [7; 16]));
-        let (client, now) = pair.client();
-        client.connect(now);
-        pair.play(|_, _, _| {}, |_, _, _| {});
-        assert_eq!(pair.client().0.state(), State::Ready);
-        Both { pair }
+        let mut both = Both {
+            client: Client::new(config),
+            server: Server::new(server::Config::new(offer, [7; 16])),
+            now: Instant::ZERO,
+            epoch: Epoch::NONE,
+            to_server: Vec::with_capacity(64 << 10),
+            to_client: Vec::with_capacity(64 << 10),
+        };
+        both.client.connect(both.now);
+        both.epoch = both.client.epoch();
+        both.client.handle(both.now, both.epoch, Input::Opened);
+        both.settle(iter::empty());
+        assert_eq!(both.client.state(), State::Ready);
+        both
     }
 
     /// A call from one application to the other and back.
     pub(crate) fn round_trip(&mut self, params: Payload, result: Payload) -> Payload {
         self.call(params);
-        let (mut result, mut reply) = (Some(result), None);
-        self.pair.play(
-            |_, _, event| {
-                if let Event::Done {
-                    outcome: Outcome::Reply(result),
-                    ..
-                } = event
-                {
-                    reply = Some(result);
-                }
-            },
-            |server, now, event| {
-                if let server::Event::Request(request) = event {
-                    let result = result.take().expect("there is one request");
-                    let given = server.respond(now, request.request, result);
-                    given.expect("the request is open");
-                }
-            },
-        );
-        reply.expect("the call is done")
+        self.settle(iter::once(result)).expect("the call is done")
     }
 
     /// Puts calls in flight that the server's application is at work on.
     pub(crate) fn fly(&mut self, calls: usize) {
         for _ in 0..calls {
             self.call(params());
-            self.pair.serve(|_, _, _| {});
+            self.settle(iter::empty());
         }
     }
 
+    /// So many calls at a time, and their replies.
+    pub(crate) fn crowd(&mut self, calls: usize) {
+        for _ in 0..calls {
+            self.call(params());
+        }
+        self.settle(iter::repeat_n(echo(), calls));
+    }
+
+    /// The two machines alone.
+    pub(crate) fn apart(self) -> (Client, Server) {
+        (self.client, self.server)
+    }
+
     fn call(&mut self, params: Payload) {
-        let (client, now) = self.pair.client();
         let options = CallOptions::new();
-        let call = client.call(now, "tools/call", Some(params), options);
+        let call = self
+            .client
+            .call(self.now, "tools/call", Some(params), options);
         call.expect("there is room for a call");
+    }
+
+    /// Carries bytes until nothing moves any more. The server's application answers requests with these results as long as there are
+    /// any; the last reply to the client's is returned.
+    fn settle(&mut self, mut results: impl Iterator<Item = Payload>) -> Option<Payload> {
+        let mut reply = None;
+        loop {
+            self.poll_client(&mut reply);
+            if !self.to_server.is_empty() {
+                self.server.handle(self.now, Input::bytes(&*self.to_server));
+                self.to_server.clear();
+            }
+            self.poll_server(&mut results);
+            if self.to_client.is_empty() {
+                return reply;
+            }
+            let input = Input::bytes(&*self.to_client);
+            self.client.handle(self.now, self.epoch, input);
+            self.to_client.clear();
+        }
+    }
+
+    fn poll_client(&mut self, reply: &mut Option<Payload>) {
+        while let Some(output) = self.client.poll_output(&mut self.to_server) {
+            match output {
+                Output::Event(Event::Done {
+                    outcome: Outcome::Reply(result),
+                    ..
+                }) => *reply = Some(result),
+                Output::Write { len, .. } => {
+                    self.client.handle(self.now, self.epoch, Input::sent(len));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn poll_server(&mut self, results: &mut impl Iterator<Item = Payload>) {
+        while let Some(output) = self.server.poll_output(&mut self.to_client) {
+            match output {
+                Output::Event(server::Event::Request(request)) => {
+                    if let Some(result) = results.next() {
+                        let given = self.server.respond(self.now, request.request, result);
+                        given.expect("the request is open");
+                    }
+                }
+                Output::Write { len, .. } => self.server.handle(self.now, Input::sent(len)),
+                _ => {}
+            }
+        }
     }
 }

@@ -2,16 +2,15 @@
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 
 pub(crate) mod both;
+pub(crate) mod samples;
 
 use everlink::client::{CallOptions, Client, Event, Outcome, State};
 use everlink::protocol::Era;
-use everlink::{Config, Dialect, Epoch, Input, Instant, Output, Payload, StreamId};
+use everlink::{Config, Dialect, Epoch, ExitStatus, Input, Instant, Output, Payload, StreamId};
+pub(crate) use samples::params;
 
 /// How every message of the link that has an id begins.
 const REQUEST: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
-
-/// A result that makes a reply of about 100 bytes.
-pub(crate) const ECHO: &str = r#"{"content":[{"type":"text","text":"hello"}],"isError":false}"#;
 
 /// Both eras, for what must hold in each.
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
@@ -24,7 +23,7 @@ pub(crate) struct Rig {
     /// What the link wrote last.
     pub(crate) written: Vec<u8>,
     /// What the server says next.
-    line: Vec<u8>,
+    pub(crate) line: Vec<u8>,
 }
 
 impl Rig {
@@ -35,16 +34,10 @@ impl Rig {
 
     /// A link set up in this way, and ready.
     pub(crate) fn with(era: Era, mut config: Config) -> Rig {
-        let agreement;
-        (config.dialect, agreement) = match era {
-            Era::Legacy => (
-                Dialect::Legacy,
-                r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}"#,
-            ),
-            Era::Modern => (
-                Dialect::Modern,
-                r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#,
-            ),
+        config.dialect = dialect(era);
+        let agreement = match era {
+            Era::Legacy => r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}"#,
+            Era::Modern => r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#,
             _ => unreachable!("there are two eras"),
         };
         let mut rig = Rig {
@@ -160,21 +153,29 @@ impl Rig {
         output.is_none() && wants_input && deadline.is_some_and(|deadline| deadline.at > self.now)
     }
 
+    /// The server is killed. Polls all there is, and returns how many calls that ended.
+    pub(crate) fn die(&mut self) -> usize {
+        self.feed(Input::exited(ExitStatus::Signal(9)));
+        self.feed(Input::end(&[]));
+        let mut ended = 0;
+        while let Some(output) = self.link.poll_output(&mut self.written) {
+            ended += usize::from(matches!(output, Output::Event(Event::Done { .. })));
+        }
+        ended
+    }
+
     pub(crate) fn feed(&mut self, input: Input<'_>) {
         self.link.handle(self.now, self.epoch, input);
     }
 }
 
-/// Parameters that make a request of about 100 bytes.
-pub(crate) fn params() -> Payload {
-    r#"{"name":"echo","arguments":{"text":"hello"}}"#
-        .parse()
-        .expect("this is JSON")
-}
-
-/// [`ECHO`] as a server's application gives it.
-pub(crate) fn echo() -> Payload {
-    ECHO.parse().expect("this is JSON")
+/// What is spoken in this era alone.
+pub(crate) fn dialect(era: Era) -> Dialect {
+    match era {
+        Era::Legacy => Dialect::Legacy,
+        Era::Modern => Dialect::Modern,
+        _ => unreachable!("there are two eras"),
+    }
 }
 
 /// The id of a request of the link.

@@ -1,6 +1,7 @@
 //! The project's own commands, called as `cargo xtask <command>`.
 #![allow(clippy::std_instead_of_alloc, reason = "a program with std")]
 
+mod bench;
 mod conformance;
 mod coverage;
 mod dependencies;
@@ -39,6 +40,24 @@ impl Command {
 }
 
 const COMMANDS: &[Command] = &[
+    Command {
+        name: "bench",
+        arguments: "",
+        about: "count what the work of a link costs, and show what has changed",
+        run: |_| bench::run(),
+    },
+    Command {
+        name: "bench --check",
+        arguments: "",
+        about: "check that nothing became dearer, and that every bar holds",
+        run: |_| bench::check().map(drop),
+    },
+    Command {
+        name: "bench --write",
+        arguments: "",
+        about: "write down what it costs now",
+        run: |_| bench::write(),
+    },
     Command {
         name: "conformance",
         arguments: "[--repeats N]",

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::step::{Done, Outcome, target};
+use crate::step::{Done, Outcome, cargo_with, target};
 
 /// The interpreter of an environment with what this file of requirements wants.
 pub(crate) fn python(requirements: &Path) -> Result<PathBuf, String> {
@@ -51,6 +51,30 @@ pub(crate) fn node_modules(name: &str, packages: &[&str]) -> Result<PathBuf, Str
         succeed(Command::new("npm").args(npm).arg(&directory).args(packages))
     })?;
     Ok(directory)
+}
+
+/// A program of a package written in Rust, of this very version.
+pub(crate) fn rust_program(package: &str, version: &str) -> Result<PathBuf, String> {
+    let directory = target().join("peers").join(package);
+    installed(&directory, &format!("{package} {version}"), || {
+        let build = directory.join("build");
+        let done = cargo_with(
+            &format!("install {package} --version ={version} --locked --force"),
+            |command| {
+                command.arg("--root").arg(&directory);
+                // Apart from all that is built here. And it is to be there soon; it need not be fast.
+                command
+                    .env("CARGO_TARGET_DIR", &build)
+                    .env("CARGO_PROFILE_RELEASE_LTO", "off")
+                    .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
+            },
+        )?;
+        // What it was made of is many times as large.
+        let _ = fs::remove_dir_all(build);
+        Ok(done)
+    })?;
+    let program = directory.join("bin").join(package);
+    Ok(program.with_extension(env::consts::EXE_EXTENSION))
 }
 
 /// Installs what is wanted in a directory, unless a note there says that it was done already.

@@ -58,8 +58,18 @@ pub(crate) fn cargo_with(arguments: &str, adjust: impl FnOnce(&mut Command)) -> 
 
 /// What `cargo` prints for `arguments`.
 pub(crate) fn cargo_output(arguments: &str) -> Result<String, String> {
+    cargo_output_with(arguments, |_| {})
+}
+
+/// The same, after `adjust` has set what differs.
+pub(crate) fn cargo_output_with(
+    arguments: &str,
+    adjust: impl FnOnce(&mut Command),
+) -> Result<String, String> {
     eprintln!("cargo {arguments}");
-    let output = cargo_command(arguments)
+    let mut command = cargo_command(arguments);
+    adjust(&mut command);
+    let output = command
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("`cargo {arguments}` could not start: {error}"))?;

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: the table of all that must hold. Knows no test itself.
 
+use crate::bench;
 use crate::conformance;
 use crate::coverage;
 use crate::dependencies;
@@ -35,6 +36,7 @@ const STEPS: &[Step] = &[
     }),
     ("the core without an operating system", bare),
     ("the footprint of a small program", footprint::check),
+    ("what the work of a link costs", bench::check),
     ("packages by themselves", by_themselves),
     ("judged by the public conformance suite", conformance::check),
     ("among real peers", interop::check),

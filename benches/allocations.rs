@@ -1,0 +1,69 @@
+//! How often memory is asked for, and for how much: `cargo xtask bench`. The same on every run and every machine.
+//!
+//! Prints a line for each case: its name, how often, how many bytes. Then the sizes of values, and what idle machines hold.
+
+mod cases;
+mod rig;
+
+use alloc_count::{Counting, count, live};
+use cases::*;
+use everlink::protocol::Era;
+use everlink::{Client, Relay, Server};
+use rig::both::Both;
+use rig::samples::{echo, long_echo, long_params};
+use rig::{ERAS, params, samples};
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+macro_rules! measure {
+    ($($work:ident: $kind:ident { $($case:ident => $make:ident($($with:tt)*),)* })*) => {
+        fn cases() {
+            $($(
+                let mut case = $kind::$make($($with)*);
+                let ((), counts) = count(|| case.run());
+                let often = counts.allocs + counts.reallocs;
+                println!("{}/{}\t{often}\t{}", stringify!($work), stringify!($case), counts.bytes);
+            )*)*
+        }
+    };
+}
+
+all_cases!(measure);
+
+fn main() {
+    cases();
+    sizes();
+    ERAS.into_iter().for_each(idle_heaps);
+}
+
+/// What a machine takes where it stands.
+fn sizes() {
+    println!("size/client\t-\t{}", size_of::<Client>());
+    println!("size/relay\t-\t{}", size_of::<Relay>());
+    println!("size/server\t-\t{}", size_of::<Server>());
+}
+
+/// What the machines at both ends still hold on the heap when a life that was full of calls, short and long, has become quiet.
+fn idle_heaps(era: Era) {
+    let before = live();
+    let mut both = Both::ready(era);
+    both.crowd(64);
+    both.round_trip(long_params(10 << 10), long_echo(10 << 10));
+    for _ in 0..100 {
+        both.round_trip(params(), echo());
+    }
+    let (client, server) = both.apart();
+    let all = live() - before;
+    drop(server);
+    let heap = live() - before;
+    drop(client);
+    assert_eq!(live(), before, "nothing else is held");
+    let era = match era {
+        Era::Legacy => "legacy",
+        Era::Modern => "modern",
+        _ => unreachable!("there are two eras"),
+    };
+    println!("idle_heap/{era}_client\t-\t{heap}");
+    println!("idle_heap/{era}_server\t-\t{}", all - heap);
+}

@@ -1,0 +1,339 @@
+//! What is measured, said once: each program beside this directory measures all of it in its own way. Measures nothing itself.
+//!
+//! What only the first time costs is paid while a case is made: finding the functions of the C library, asking the processor what it
+//! can do, and the growth of tables and buffers to the size that they keep. And what comes out of a case is kept in it, so that only
+//! what the machine gives back itself is given back while it is measured.
+#![allow(dead_code, reason = "each program that measures uses its own part")]
+
+use core::hint::black_box;
+
+use everlink::protocol::Era;
+use everlink::wire::{Id, Inbound, Line, LineReader, encode, parse};
+use everlink::{Config, Payload};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::rig::both::Both;
+use crate::rig::samples::{self, ECHO, params};
+use crate::rig::{Rig, dialect};
+
+/// Hands the table of all cases to a macro: kinds of work, and for each its cases by name with how they are made.
+macro_rules! all_cases {
+    ($measure:ident) => {
+        $measure! {
+            call_to_frame: CallToFrame {
+                legacy_100b => new(Era::Legacy),
+                modern_100b => new(Era::Modern),
+            }
+            death: Death {
+                legacy_10000 => new(Era::Legacy, 10_000),
+                modern_10000 => new(Era::Modern, 10_000),
+            }
+            decode: Decode {
+                result_200b => new(samples::result_200b()),
+                text_1mb => new(samples::text_1mb()),
+                tools_60kb => new(samples::tools_60kb()),
+            }
+            decode_to_event: DecodeToEvent {
+                legacy_result_200b => new(Era::Legacy, samples::result_200b()),
+                legacy_text_1mb => new(Era::Legacy, samples::text_1mb()),
+                legacy_tools_60kb => new(Era::Legacy, samples::tools_60kb()),
+                modern_result_200b => new(Era::Modern, samples::result_200b()),
+                modern_text_1mb => new(Era::Modern, samples::text_1mb()),
+                modern_tools_60kb => new(Era::Modern, samples::tools_60kb()),
+            }
+            encode: Encode {
+                request_100b => new(),
+            }
+            idle_poll: IdlePoll {
+                in_flight_0 => new(0),
+                in_flight_1000 => new(1_000),
+                in_flight_100000 => new(100_000),
+            }
+            round_trip: RoundTrip {
+                legacy_100b => short(Era::Legacy),
+                legacy_10kb => long(Era::Legacy, 10 << 10),
+                legacy_1mb => long(Era::Legacy, 1 << 20),
+                modern_100b => short(Era::Modern),
+                modern_10kb => long(Era::Modern, 10 << 10),
+                modern_1mb => long(Era::Modern, 1 << 20),
+            }
+            serde_json: SerdeJson {
+                result_200b => new(samples::result_200b()),
+                text_1mb => new(samples::text_1mb()),
+                tools_60kb => new(samples::tools_60kb()),
+            }
+        }
+    };
+}
+pub(crate) use all_cases;
+
+/// Something that is ready to be measured.
+pub(crate) trait Case {
+    /// Whether it can be measured again and again without being made anew.
+    const REPEATS: bool;
+
+    fn run(&mut self);
+}
+
+/// Round trips before anything is measured.
+const WARM_UP: usize = 100;
+
+/// As many calls may be in flight where that is what is measured, and a few more.
+const ROOM: usize = 100_100;
+
+/// A call is accepted, and its frame is written.
+pub(crate) struct CallToFrame {
+    rig: Rig,
+    params: Option<Payload>,
+}
+
+impl CallToFrame {
+    pub(crate) fn new(era: Era) -> Box<CallToFrame> {
+        Box::new(CallToFrame {
+            rig: in_use(era, Config::child("measured", "1.0")),
+            params: Some(params()),
+        })
+    }
+}
+
+impl Case for CallToFrame {
+    const REPEATS: bool = false;
+
+    fn run(&mut self) {
+        let params = black_box(self.params.take()).expect("it runs once");
+        self.rig.call(params);
+        black_box(self.rig.write());
+    }
+}
+
+/// A server dies with so many calls in flight: its end is handled, and the outcome of each call is polled.
+pub(crate) struct Death {
+    rig: Rig,
+    calls: usize,
+}
+
+impl Death {
+    pub(crate) fn new(era: Era, calls: usize) -> Box<Death> {
+        let rig = busy(era, calls);
+        Box::new(Death { rig, calls })
+    }
+}
+
+impl Case for Death {
+    const REPEATS: bool = false;
+
+    fn run(&mut self) {
+        assert_eq!(self.rig.die(), self.calls);
+    }
+}
+
+/// One line to a message that borrows from it.
+pub(crate) struct Decode {
+    line: Vec<u8>,
+    reader: LineReader,
+}
+
+impl Decode {
+    pub(crate) fn new(result: String) -> Box<Decode> {
+        let mut decode = Box::new(Decode {
+            line: line(&result),
+            reader: LineReader::new(16 << 20),
+        });
+        decode.run();
+        decode
+    }
+}
+
+impl Case for Decode {
+    const REPEATS: bool = true;
+
+    fn run(&mut self) {
+        let Some(Line::Text(text)) = self.reader.next(&mut black_box(&self.line[..])) else {
+            panic!("a line of text is read");
+        };
+        let Ok(Inbound::One(message)) = parse(text) else {
+            panic!("a message is read");
+        };
+        black_box(message);
+    }
+}
+
+/// The bytes of a reply arrive at a client, until the event that says so is polled.
+pub(crate) struct DecodeToEvent {
+    rig: Rig,
+    reply: Option<Payload>,
+}
+
+impl DecodeToEvent {
+    pub(crate) fn new(era: Era, result: String) -> Box<DecodeToEvent> {
+        let mut rig = in_use(era, Config::child("measured", "1.0"));
+        rig.round_trip(params(), &result);
+        rig.call(params());
+        let wire = rig.write();
+        rig.prepare(wire, &result);
+        Box::new(DecodeToEvent { rig, reply: None })
+    }
+}
+
+impl Case for DecodeToEvent {
+    const REPEATS: bool = false;
+
+    fn run(&mut self) {
+        self.rig.deliver();
+        self.reply = Some(self.rig.outcome());
+    }
+}
+
+/// One request of 100 bytes, into a buffer that has room.
+pub(crate) struct Encode {
+    params: Payload,
+    buf: Vec<u8>,
+}
+
+impl Encode {
+    pub(crate) fn new() -> Box<Encode> {
+        let mut encode = Box::new(Encode {
+            params: params(),
+            buf: Vec::with_capacity(1 << 10),
+        });
+        encode.run();
+        encode
+    }
+}
+
+impl Case for Encode {
+    const REPEATS: bool = true;
+
+    fn run(&mut self) {
+        self.buf.clear();
+        encode::request(&mut self.buf, &Id::from(7), "tools/call", |members| {
+            members.splice(black_box(self.params.as_str()));
+        });
+        encode::line_end(&mut self.buf);
+    }
+}
+
+/// All that a driver asks of a link in which nothing happens, with so many calls in flight.
+pub(crate) struct IdlePoll {
+    rig: Rig,
+}
+
+impl IdlePoll {
+    pub(crate) fn new(calls: usize) -> Box<IdlePoll> {
+        let mut rig = busy(Era::Legacy, calls);
+        rig.drain();
+        let mut idle = Box::new(IdlePoll { rig });
+        idle.run();
+        idle
+    }
+}
+
+impl Case for IdlePoll {
+    const REPEATS: bool = true;
+
+    fn run(&mut self) {
+        assert!(self.rig.idle_poll());
+    }
+}
+
+/// A call and its reply, from one application through both machines to the other and back.
+pub(crate) struct RoundTrip {
+    both: Both,
+    brought: Option<(Payload, Payload)>,
+    reply: Option<Payload>,
+}
+
+impl RoundTrip {
+    /// With messages of 100 bytes.
+    pub(crate) fn short(era: Era) -> Box<RoundTrip> {
+        RoundTrip::of(era, params(), samples::echo())
+    }
+
+    /// With texts of so many bytes.
+    pub(crate) fn long(era: Era, bytes: usize) -> Box<RoundTrip> {
+        let (params, result) = (samples::long_params(bytes), samples::long_echo(bytes));
+        RoundTrip::of(era, params, result)
+    }
+
+    fn of(era: Era, params: Payload, result: Payload) -> Box<RoundTrip> {
+        let mut both = Both::ready(era);
+        for _ in 0..WARM_UP {
+            both.round_trip(self::params(), samples::echo());
+        }
+        both.round_trip(params.clone(), result.clone());
+        Box::new(RoundTrip {
+            both,
+            brought: Some((params, result)),
+            reply: None,
+        })
+    }
+}
+
+impl Case for RoundTrip {
+    const REPEATS: bool = false;
+
+    fn run(&mut self) {
+        let (params, result) = black_box(self.brought.take()).expect("it runs once");
+        self.reply = Some(self.both.round_trip(params, result));
+    }
+}
+
+/// The yardstick: the least that a typed reader does. The end of the line is looked for, and `serde_json` reads an envelope that
+/// borrows, with its result passed over.
+pub(crate) struct SerdeJson {
+    line: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    jsonrpc: &'a str,
+    id: u64,
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+impl SerdeJson {
+    pub(crate) fn new(result: String) -> Box<SerdeJson> {
+        let line = line(&result);
+        let mut case = Box::new(SerdeJson { line });
+        case.run();
+        case
+    }
+}
+
+impl Case for SerdeJson {
+    const REPEATS: bool = true;
+
+    fn run(&mut self) {
+        let bytes = black_box(&self.line[..]);
+        let end = memchr::memchr(b'\n', bytes).expect("the line ends");
+        let read: Envelope<'_> = serde_json::from_slice(&bytes[..end]).expect("this is a reply");
+        black_box((read.jsonrpc, read.id, read.result));
+    }
+}
+
+/// The line with this result that [`DecodeToEvent`] reads.
+fn line(result: &str) -> Vec<u8> {
+    let mut rig = Rig::ready(Era::Legacy);
+    rig.prepare(WARM_UP as u64 + 2, result);
+    rig.line
+}
+
+fn in_use(era: Era, config: Config) -> Rig {
+    let mut rig = Rig::with(era, config);
+    for _ in 0..WARM_UP {
+        rig.round_trip(params(), ECHO);
+    }
+    rig.idle_poll();
+    rig
+}
+
+fn busy(era: Era, calls: usize) -> Rig {
+    let mut config = Config::child("measured", "1.0");
+    config.dialect = dialect(era);
+    config.limits.calls_in_flight = ROOM;
+    let mut rig = in_use(era, config);
+    rig.fly(calls);
+    rig
+}
