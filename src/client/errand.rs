@@ -2,7 +2,7 @@
 //! ever issued is its own tombstone: an id below the counter that is not open is late.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::id::CallId;
@@ -41,16 +41,15 @@ pub(super) enum Found {
 #[derive(Debug)]
 pub(super) struct Errands {
     next: u64,
-    /// In the order of their ids, which is the order of issue: found by halving, and no memory
-    /// is asked for again and again while calls come and go.
-    open: VecDeque<(u64, Errand)>,
+    /// By their ids, which is in the order of issue.
+    open: BTreeMap<u64, Errand>,
 }
 
 impl Errands {
     pub(super) const fn new() -> Errands {
         Errands {
             next: 1,
-            open: VecDeque::new(),
+            open: BTreeMap::new(),
         }
     }
 
@@ -58,7 +57,7 @@ impl Errands {
     pub(super) fn issue(&mut self, errand: Errand) -> u64 {
         let wire = self.next;
         self.next += 1;
-        self.open.push_back((wire, errand));
+        self.open.insert(wire, errand);
         wire
     }
 
@@ -84,51 +83,43 @@ impl Errands {
     }
 
     pub(super) fn of_wire(&self, wire: u64) -> Option<&Errand> {
-        let at = self.position(wire)?;
-        self.open.get(at).map(|(_, errand)| errand)
+        self.open.get(&wire)
     }
 
     /// A reply with this id is not waited for any more.
     pub(super) fn close(&mut self, wire: u64) -> Option<Errand> {
-        let at = self.position(wire)?;
-        self.open.remove(at).map(|(_, errand)| errand)
+        self.open.remove(&wire)
     }
 
     /// The wire id of the first request that is for this.
     pub(super) fn wire_for(&self, errand: &Errand) -> Option<u64> {
-        let found = self.open.iter().find(|(_, open)| open == errand);
+        let found = self.open.iter().find(|(_, open)| *open == errand);
         found.map(|(wire, _)| *wire)
     }
 
     /// What was for the one is now for the other.
     pub(super) fn rename(&mut self, from: &Errand, to: Errand) {
-        if let Some((_, errand)) = self.open.iter_mut().find(|(_, errand)| errand == from) {
+        if let Some((_, errand)) = self.open.iter_mut().find(|(_, errand)| *errand == from) {
             *errand = to;
         }
     }
 
     /// Only these are still waited for.
     pub(super) fn keep(&mut self, mut is_wanted: impl FnMut(&Errand) -> bool) {
-        self.open.retain(|(_, errand)| is_wanted(errand));
+        self.open.retain(|_, errand| is_wanted(errand));
     }
 
     /// These are not waited for any more: their wire ids.
     pub(super) fn close_where(&mut self, is_over: impl Fn(&Errand) -> bool) -> Vec<u64> {
         let closed = self.open.iter().filter(|(_, errand)| is_over(errand));
         let closed = closed.map(|(wire, _)| *wire).collect();
-        self.open.retain(|(_, errand)| !is_over(errand));
+        self.open.retain(|_, errand| !is_over(errand));
         closed
     }
 
     /// Every request that was waited for, in the order of sending. None is any more.
-    pub(super) fn close_all(&mut self) -> VecDeque<(u64, Errand)> {
+    pub(super) fn close_all(&mut self) -> BTreeMap<u64, Errand> {
         core::mem::take(&mut self.open)
-    }
-
-    fn position(&self, wire: u64) -> Option<usize> {
-        self.open
-            .binary_search_by_key(&wire, |(wire, _)| *wire)
-            .ok()
     }
 }
 

@@ -19,6 +19,7 @@ use crate::protocol::{ClientFeature, Era, LogLevel, code, method, round};
 use crate::watch::List;
 use crate::wire::{
     self, ErrorObject, Id, Inbound, Json, Line, LineReader, Malformed, Message, Payload, Skimmed,
+    object,
 };
 
 /// A reply: the result, or the error in its place.
@@ -259,7 +260,7 @@ impl Client {
         if !modern {
             return self.settle(id, Outcome::Reply(Payload::from(result)));
         }
-        let Ok(head) = serde_json::from_str::<ResultHead<'_>>(result.as_str()) else {
+        let Some(head) = ResultHead::read(result) else {
             return self.invalid(id, "its result type cannot be read");
         };
         let facts = self.calls.call(id).and_then(|call| call.facts);
@@ -465,14 +466,35 @@ struct Progressed<'a> {
     message: Option<Cow<'a, str>>,
 }
 
-/// What a modern result says of itself.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// What a modern result says of itself. A null says nothing.
+#[derive(Default)]
 pub(super) struct ResultHead<'a> {
-    #[serde(borrow)]
     pub(super) result_type: Option<Cow<'a, str>>,
-    #[serde(borrow)]
     pub(super) input_requests: Option<Json<'a>>,
-    #[serde(borrow)]
     pub(super) request_state: Option<Json<'a>>,
+}
+
+impl<'a> ResultHead<'a> {
+    /// `None` if its type is no text, or something is there twice.
+    fn read(result: Json<'a>) -> Option<ResultHead<'a>> {
+        let mut head = ResultHead::default();
+        let (mut kind, mut twice) = (None, false);
+        object::members(result, |key, value| {
+            let place = match &*key {
+                round::RESULT_TYPE => &mut kind,
+                round::INPUT_REQUESTS => &mut head.input_requests,
+                round::REQUEST_STATE => &mut head.request_state,
+                _ => return,
+            };
+            twice |= place.replace(value).is_some();
+        })
+        .ok()?;
+        let is_there = |value: &Json<'_>| !value.is_null();
+        head.input_requests = head.input_requests.filter(is_there);
+        head.request_state = head.request_state.filter(is_there);
+        if let Some(kind) = kind.filter(is_there) {
+            head.result_type = Some(kind.text()?);
+        }
+        (!twice).then_some(head)
+    }
 }

@@ -80,7 +80,7 @@ impl Client {
         let Some(questions) = questions(head.input_requests) else {
             return self.invalid(id, "its questions cannot be read");
         };
-        let state = head.request_state.filter(|state| state.as_str() != "null");
+        let state = head.request_state;
         if state.is_none() && questions.is_empty() {
             return self.invalid(id, "it wants input and does not say which");
         }
@@ -261,7 +261,7 @@ impl Client {
 
 /// What the server wants to know before it goes on: `None` if that cannot be read.
 fn questions(requests: Option<Json<'_>>) -> Option<Vec<Question<'_>>> {
-    let Some(requests) = requests.filter(|requests| !requests.is_null()) else {
+    let Some(requests) = requests else {
         return Some(Vec::new());
     };
     let mut all = Vec::new();

@@ -1,7 +1,7 @@
 //! How calls and questions end. Every way out of a call leads through here, once.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -164,9 +164,9 @@ impl Client {
     }
 
     /// The life that these were sent to has ended.
-    pub(super) fn settle_lost(&mut self, sent: VecDeque<(u64, Errand)>) {
+    pub(super) fn settle_lost(&mut self, sent: BTreeMap<u64, Errand>) {
         let mut calls = Vec::new();
-        for (_, errand) in sent {
+        for errand in sent.into_values() {
             match errand {
                 Errand::Call(call) => calls.push(call),
                 Errand::Page(list) => self.settle_lost_page(list, &FailureKind::Lost),

@@ -107,8 +107,8 @@ impl Server {
     }
 
     pub(super) fn close_if_drained(&mut self) {
-        let is_idle = self.requests.are_answered() && self.early.is_empty();
-        if self.state != State::Draining || !is_idle {
+        if self.state != State::Draining || !self.requests.are_answered() || !self.early.is_empty()
+        {
             return;
         }
         if self.requests.in_flight() == 0 && self.is_flushed() {

@@ -8,11 +8,16 @@ use crate::wire::{Json, Payload, object};
 
 const META: &str = "_meta";
 
+/// The members that tell what a request is about. They are read here, in fields of HTTP and by the application: all must read the same.
+const SUBJECTS: [&str; 4] = ["arguments", "name", "taskId", "uri"];
+
 /// The params of one request, taken apart.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Params<'a> {
     whole: Option<Json<'a>>,
-    meta: Option<Json<'a>>,
+    /// `_meta`, and the member that it is.
+    meta: Option<(Json<'a>, &'a str)>,
+    subjects: [Option<Json<'a>>; SUBJECTS.len()],
     pub(super) version: Option<Json<'a>>,
     pub(super) capabilities: Option<Json<'a>>,
     pub(super) client: Option<Json<'a>>,
@@ -32,45 +37,44 @@ impl<'a> Params<'a> {
             whole,
             ..Params::default()
         };
-        let mut twice = false;
-        let mut subjects: [Option<Cow<'_, str>>; 4] = [None, None, None, None];
-        let _ = object::members(whole.unwrap_or(Json::EMPTY), |key, value| {
-            let place = match &*key {
-                META => &mut params.meta,
-                round::INPUT_RESPONSES => &mut params.answers,
-                round::REQUEST_STATE => &mut params.state,
-                // What a request is about is read here, in fields of HTTP and by the application: all must read the same.
-                "arguments" | "name" | "taskId" | "uri" => {
-                    twice |= subjects.iter().flatten().any(|seen| *seen == key);
-                    let free = subjects.iter_mut().find(|seen| seen.is_none());
-                    if let Some(free) = free {
-                        *free = Some(key);
+        let Some(whole) = whole else {
+            return params;
+        };
+        let _ = object::members_of_both(whole, META, |member| {
+            let key = &*member.key;
+            let place = if member.is_nested {
+                match key {
+                    meta::PROTOCOL_VERSION => &mut params.version,
+                    meta::CLIENT_CAPABILITIES => &mut params.capabilities,
+                    meta::CLIENT_INFO => &mut params.client,
+                    meta::LOG_LEVEL => &mut params.log_level,
+                    meta::PROGRESS_TOKEN => &mut params.token,
+                    _ => {
+                        params.has_other_meta = true;
+                        return;
                     }
-                    return;
                 }
-                _ => return,
+            } else {
+                match key {
+                    META => {
+                        let before = params.meta.replace((member.value, member.text));
+                        params.is_ambiguous |= before.is_some();
+                        return;
+                    }
+                    round::INPUT_RESPONSES => &mut params.answers,
+                    round::REQUEST_STATE => &mut params.state,
+                    _ => match SUBJECTS.iter().position(|subject| *subject == key) {
+                        Some(at) => &mut params.subjects[at],
+                        None => return,
+                    },
+                }
             };
-            twice |= place.replace(value).is_some();
+            params.is_ambiguous |= place.replace(member.value).is_some();
         });
         // Some peers write null where they mean nothing.
         let is_there = |value: &Json<'_>| !value.is_null();
         params.answers = params.answers.filter(is_there);
         params.state = params.state.filter(is_there);
-        let _ = object::members(params.meta.unwrap_or(Json::EMPTY), |key, value| {
-            let place = match &*key {
-                meta::PROTOCOL_VERSION => &mut params.version,
-                meta::CLIENT_CAPABILITIES => &mut params.capabilities,
-                meta::CLIENT_INFO => &mut params.client,
-                meta::LOG_LEVEL => &mut params.log_level,
-                meta::PROGRESS_TOKEN => &mut params.token,
-                _ => {
-                    params.has_other_meta = true;
-                    return;
-                }
-            };
-            twice |= place.replace(value).is_some();
-        });
-        params.is_ambiguous = twice;
         params
     }
 
@@ -84,19 +88,23 @@ impl<'a> Params<'a> {
     pub(super) fn rest(&self, has_rounds: bool) -> Option<Payload> {
         let whole = self.whole?;
         let is_round = has_rounds && (self.answers.is_some() || self.state.is_some());
-        if self.meta.is_none() && !is_round {
-            return Some(Payload::from(whole));
-        }
-        let own = |key: &str| meta::OF_THE_LINK.contains(&key);
-        let other_meta = self.meta.filter(|_| self.has_other_meta);
-        let other_meta = other_meta.and_then(|meta| object::without(meta, own).ok());
-        let rest = object::replaced(whole, |key, value| match key {
-            META => other_meta.as_ref().map(Payload::json),
-            round::INPUT_RESPONSES | round::REQUEST_STATE if has_rounds => None,
-            _ => Some(value),
-        });
+        let rest = match self.meta {
+            None if !is_round => return Some(Payload::from(whole)),
+            Some((_, member)) if !is_round && !self.has_other_meta => object::cut(whole, member),
+            meta => {
+                let own = |key: &str| meta::OF_THE_LINK.contains(&key);
+                let other_meta = meta.filter(|_| self.has_other_meta);
+                let other_meta = other_meta.and_then(|(meta, _)| object::without(meta, own).ok());
+                let rest = object::replaced(whole, |key, value| match key {
+                    META => other_meta.as_ref().map(Payload::json),
+                    round::INPUT_RESPONSES | round::REQUEST_STATE if has_rounds => None,
+                    _ => Some(value),
+                });
+                rest.ok()?
+            }
+        };
         // Where nothing else was said, the application was told nothing.
-        rest.ok().filter(|rest| rest.as_str() != "{}")
+        Some(rest).filter(|rest| rest.as_str() != "{}")
     }
 
     /// The text of the member `key`, if it is one.
@@ -106,7 +114,10 @@ impl<'a> Params<'a> {
 
     /// The member `key`.
     pub(super) fn member(&self, key: &str) -> Option<Json<'a>> {
-        self.whole?.member(key).ok()?
+        match SUBJECTS.iter().position(|subject| *subject == key) {
+            Some(at) => self.subjects[at],
+            None => self.whole?.member(key).ok()?,
+        }
     }
 
     pub(super) const fn whole(&self) -> Option<Json<'a>> {

@@ -10,12 +10,13 @@ use core::fmt::{self, Write as _};
 
 use super::id::Id;
 use super::json::Json;
+use super::scan::plain_end;
 use memchr::memchr2;
 
 /// Appends a request. `params` adds the members of its parameters; when it adds none, the request has no `params`.
 pub fn request(buf: &mut Vec<u8>, id: &Id, method: &str, params: impl FnOnce(&mut Object<'_>)) {
-    let mut message = envelope(buf);
-    message.id("id", id).text("method", method);
+    let mut message = envelope_of(buf, id);
+    message.text("method", method);
     message.object_unless_empty("params", params);
     message.close();
 }
@@ -30,8 +31,8 @@ pub fn notification(buf: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Ob
 
 /// Appends the response to a request that succeeded. `result` adds the members of its result, which may be none.
 pub fn result(buf: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Object<'_>)) {
-    let mut message = envelope(buf);
-    message.id("id", id).object("result", result);
+    let mut message = envelope_of(buf, id);
+    message.object("result", result);
     message.close();
 }
 
@@ -204,6 +205,16 @@ impl fmt::Debug for Object<'_> {
     }
 }
 
+/// The beginning of a message with an id.
+fn envelope_of<'b>(buf: &'b mut Vec<u8>, id: &Id) -> Object<'b> {
+    buf.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    match id {
+        Id::Number(number) => write_integer(buf, *number),
+        Id::Text(text) => write_text(buf, text),
+    }
+    Object { buf, empty: false }
+}
+
 fn envelope(buf: &mut Vec<u8>) -> Object<'_> {
     buf.extend_from_slice(br#"{"jsonrpc":"2.0""#);
     Object { buf, empty: false }
@@ -237,32 +248,20 @@ impl fmt::Write for Digits<'_> {
 }
 
 fn write_text(buf: &mut Vec<u8>, text: &str) {
+    buf.reserve(text.len() + 2);
     buf.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest
-        .iter()
-        .position(|&byte| NEEDS_ESCAPE[usize::from(byte)])
-    {
+    loop {
+        let at = plain_end(rest, 0);
         buf.extend_from_slice(&rest[..at]);
-        write_escape(buf, rest[at]);
+        let Some(&byte) = rest.get(at) else {
+            break;
+        };
+        write_escape(buf, byte);
         rest = &rest[at + 1..];
     }
-    buf.extend_from_slice(rest);
     buf.push(b'"');
 }
-
-/// Which bytes cannot stand in a string as they are.
-const NEEDS_ESCAPE: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = true;
-        byte += 1;
-    }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table
-};
 
 fn write_escape(buf: &mut Vec<u8>, byte: u8) {
     const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -24,6 +24,9 @@ pub const BATCH_LIMIT: usize = 4_096;
 /// What stands for the message of an error that came without one.
 const NO_MESSAGE: &str = "no message was given";
 
+/// How most peers begin a message: the first member, and that there is another.
+const HEAD: &str = r#""jsonrpc":"2.0",""#;
+
 /// What one text holds.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -360,6 +363,9 @@ impl<'a> Envelope<'a> {
     fn read(text: &'a str) -> Result<Self, ObjectError> {
         let mut envelope = Self::default();
         let mut members = Members::of_text(text)?;
+        if members.skip_first(HEAD) {
+            envelope.version = Some(Json::checked("\"2.0\""));
+        }
         while let Some(key) = members.key()? {
             let seen_before = match &*key {
                 "jsonrpc" => envelope.version.replace(members.value()?).is_some(),

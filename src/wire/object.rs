@@ -79,6 +79,59 @@ pub fn members<'a>(
     Ok(())
 }
 
+/// A member as it stands in an object, or in one that is nested in it.
+pub(crate) struct Member<'a> {
+    pub(crate) is_nested: bool,
+    pub(crate) key: Cow<'a, str>,
+    pub(crate) value: Json<'a>,
+    /// All of it, as it is written.
+    pub(crate) text: &'a str,
+}
+
+/// Shows every top-level member of `object` to `visit`, and before the member `nested` each member of that: in one walk.
+///
+/// # Errors
+///
+/// When the value is no object.
+pub(crate) fn members_of_both<'a>(
+    object: Json<'a>,
+    nested: &str,
+    mut visit: impl FnMut(Member<'a>),
+) -> Result<(), ObjectError> {
+    let mut walk = Members::of(object)?;
+    while let Some(key) = walk.key()? {
+        let start = walk.start;
+        let value = if key == nested {
+            walk.object(&mut visit)?
+        } else {
+            walk.value()?
+        };
+        visit(walk.member(start, key, value, false));
+    }
+    Ok(())
+}
+
+/// The object without a member of it, which is as it was shown.
+pub(crate) fn cut(object: Json<'_>, member: &str) -> Payload {
+    let whole = object.as_str();
+    let start = member.as_ptr().addr() - whole.as_ptr().addr();
+    let (before, rest) = whole.split_at(start);
+    let (before, after) = (
+        before.trim_ascii_end(),
+        &rest[member.len()..].trim_ascii_start(),
+    );
+    // One of the commas around it goes with it.
+    let (before, after) = match (before.strip_suffix(','), after.strip_prefix(',')) {
+        (Some(before), _) => (before, *after),
+        (None, Some(after)) => (before, after),
+        (None, None) => (before, *after),
+    };
+    let mut rest = String::with_capacity(before.len() + after.len());
+    rest.push_str(before);
+    rest.push_str(after);
+    Payload::checked(rest.into_boxed_str())
+}
+
 /// The object without the members whose keys `is_unwanted` picks, in the order of the text.
 ///
 /// # Errors
@@ -126,6 +179,8 @@ pub(super) struct Members<'a> {
     /// Whether the text was checked before.
     is_checked: bool,
     is_first: bool,
+    /// Where the member begins whose key was just read.
+    start: usize,
     /// The key just read, as it is spelled, quotes included.
     spelling: &'a str,
 }
@@ -153,39 +208,43 @@ impl<'a> Members<'a> {
             cursor,
             is_checked,
             is_first: true,
+            start: 0,
             spelling: "",
         })
+    }
+
+    /// Passes over the first member, if it is spelled exactly like this, with the comma and the quote of the next one behind it.
+    #[inline]
+    pub(super) fn skip_first(&mut self, spelling: &str) -> bool {
+        self.cursor.eat_up_to_last(spelling)
     }
 
     /// The next key, or `None` at the end of the object, which must be the end of the text too.
     #[inline]
     pub(super) fn key(&mut self) -> Result<Option<Cow<'a, str>>, ObjectError> {
-        match self.cursor.peek() {
-            Some(b'"') if self.is_first => {}
-            Some(b',') if !self.is_first => {
-                self.cursor.eat(b',');
-            }
-            Some(b'}') => {
-                self.cursor.eat(b'}');
-                return if self.cursor.is_at_end() {
-                    Ok(None)
-                } else {
-                    Err(ObjectError::NotAnObject)
-                };
-            }
-            Some(_) | None => return Err(ObjectError::NotAnObject),
-        }
-        self.is_first = false;
-        if self.cursor.peek() != Some(b'"') {
+        let key = self.next_key()?;
+        if key.is_none() && !self.cursor.is_at_end() {
             return Err(ObjectError::NotAnObject);
         }
-        let start = self.cursor.at();
+        Ok(key)
+    }
+
+    /// The next key, or `None` behind the end of the object.
+    fn next_key(&mut self) -> Result<Option<Cow<'a, str>>, ObjectError> {
+        if self.cursor.eat(b'}') {
+            return Ok(None);
+        }
+        if !self.is_first && !self.cursor.eat(b',') || self.cursor.peek() != Some(b'"') {
+            return Err(ObjectError::NotAnObject);
+        }
+        self.is_first = false;
+        self.start = self.cursor.at();
         let is_plain = if self.is_checked {
             self.cursor.pass_string()
         } else {
             self.cursor.string()?
         };
-        self.spelling = self.cursor.since(start);
+        self.spelling = self.cursor.since(self.start);
         self.cursor.space();
         if !self.cursor.eat(b':') {
             return Err(ObjectError::NotAnObject);
@@ -195,6 +254,38 @@ impl<'a> Members<'a> {
         } else {
             unescaped(self.spelling)
         }))
+    }
+
+    /// The value of the key just read. If it is an object, its members are shown.
+    fn object(&mut self, visit: &mut impl FnMut(Member<'a>)) -> Result<Json<'a>, ObjectError> {
+        let start = self.cursor.at();
+        if !self.cursor.eat(b'{') {
+            return self.value();
+        }
+        self.is_first = true;
+        while let Some(key) = self.next_key()? {
+            let start = self.start;
+            let value = self.value()?;
+            visit(self.member(start, key, value, true));
+        }
+        self.is_first = false;
+        Ok(Json::checked(self.cursor.since(start).trim_ascii_end()))
+    }
+
+    /// The member that began there and ended here.
+    fn member(
+        &self,
+        start: usize,
+        key: Cow<'a, str>,
+        value: Json<'a>,
+        is_nested: bool,
+    ) -> Member<'a> {
+        Member {
+            is_nested,
+            key,
+            value,
+            text: self.cursor.since(start).trim_ascii_end(),
+        }
     }
 
     /// The value of the key just read.

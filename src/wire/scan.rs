@@ -42,13 +42,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes this text, if it is next.
+    /// Takes this text but for its last byte, if it is next.
     #[inline]
-    pub(super) fn eat_text(&mut self, text: &str) -> bool {
+    pub(super) fn eat_up_to_last(&mut self, text: &str) -> bool {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         let is_next = rest.starts_with(text.as_bytes());
         if is_next {
-            self.at += text.len();
+            self.at += text.len() - 1;
         }
         is_next
     }
@@ -339,8 +339,7 @@ fn quote_or_escape(bytes: &[u8], mut at: usize) -> usize {
 }
 
 /// Where in a string something stands that is not plain text: its end, an escape, or what must not be there at all.
-#[inline(never)]
-fn plain_end(bytes: &[u8], mut at: usize) -> usize {
+pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
     while let Some(word) = word(bytes, at) {
         let controls = word.wrapping_sub(ONES * b' ' as u64) & !word & HIGHS;
         let found = controls | bytes_like(word, b'"') | bytes_like(word, b'\\');
