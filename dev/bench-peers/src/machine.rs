@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -45,13 +46,30 @@ impl Place {
     pub(crate) fn server(&self, who: &str) -> Command {
         let mut command = this_program();
         command.args(["serve", who]);
-        command.args(self.other.map(|core| core.to_string()));
-        command
+        self.there(command)
+    }
+
+    /// A command, where servers run: this program keeps itself there, and becomes it.
+    pub(crate) fn there(&self, command: Command) -> Command {
+        let Some(core) = self.other else {
+            return command;
+        };
+        let mut kept = this_program();
+        kept.arg("on").arg(core.to_string());
+        kept.arg(command.get_program()).args(command.get_args());
+        kept
     }
 }
 
+/// Keeps this process to a core and becomes another program.
+pub(crate) fn become_on(core: &str, program: &str, arguments: &[&str]) {
+    keep_to(core.parse().expect("a core has a number"));
+    let error = Command::new(program).args(arguments).exec();
+    panic!("{program}: {error}");
+}
+
 /// Keeps this process to this core.
-pub(crate) fn keep_to(core: usize) {
+fn keep_to(core: usize) {
     let mut kept = CpuSet::new();
     kept.set(core).expect("it is one of the set");
     sched_setaffinity(Pid::from_raw(0), &kept).expect("this core can be had");

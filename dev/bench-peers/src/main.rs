@@ -14,19 +14,25 @@ use std::process::ExitCode;
 use alloc_count::Counting;
 
 use peers::rmcp::Manner;
-use peers::{everlink, raw, rmcp};
+use peers::{everlink, raw, rmcp, script};
 use report::Task;
-use work::{Effort, http, in_process, stdio};
+use work::{Effort, death, decode, http, idle, in_process, proxy, stdio};
 
 /// Counts for all alike; it takes about a nanosecond for each request.
 #[global_allocator]
 static HEAP: Counting = Counting;
 
+type Run = fn(Effort);
+
 /// All works, in the order in which they are done.
-const WORKS: [(&str, fn(Effort)); 3] = [
+const WORKS: [(&str, Run); 7] = [
     ("in_process", in_process::run),
     ("stdio", stdio::run),
     ("http", http::run),
+    ("proxy", proxy::run),
+    ("death", death::run),
+    ("idle", idle::run),
+    ("decode", decode::run),
 ];
 
 fn main() -> ExitCode {
@@ -35,10 +41,8 @@ fn main() -> ExitCode {
     match *words {
         ["sample", task] => sample(task),
         ["serve", who] => serve(who),
-        ["serve", who, core] => {
-            machine::keep_to(core.parse().expect("a core has a number"));
-            serve(who);
-        }
+        ["on", core, program, ref arguments @ ..] => machine::become_on(core, program, arguments),
+        ["relay"] => raw::relay(&mut machine::Place::of("").server("raw")),
         _ => return measure(&words),
     }
     ExitCode::SUCCESS
@@ -66,7 +70,10 @@ fn measure(words: &[&str]) -> ExitCode {
             _ => return usage(),
         }
     }
-    if !chosen.iter().all(|name| WORKS.iter().any(|(it, _)| it == name)) {
+    if !chosen
+        .iter()
+        .all(|name| WORKS.iter().any(|(it, _)| it == name))
+    {
         return usage();
     }
     for (name, run) in WORKS {
@@ -90,6 +97,10 @@ fn sample(task: &str) {
         "in_process" => in_process::sample(&task),
         "stdio" => stdio::sample(&task),
         "http" => http::sample(&task),
+        "proxy" => proxy::sample(&task),
+        "death" => death::sample(&task),
+        "idle" => idle::sample(&task),
+        "decode" => decode::sample(&task),
         other => unreachable!("{other} has no samples"),
     };
     println!("{}", serde_json::to_string(&sample).expect("this is JSON"));
@@ -99,6 +110,7 @@ fn sample(task: &str) {
 fn serve(who: &str) {
     match who {
         "raw" => raw::serve_pipe(),
+        "script" => script::serve(),
         "everlink-stdio" => everlink::serve_threads(),
         "everlink-tokio" => everlink::serve_tokio(),
         "rmcp-stdio" => rmcp::serve_stdio(),

@@ -121,7 +121,9 @@ pub(crate) fn tell(task: &Task, samples: &[Sample]) {
         return;
     };
     for metric in first.values.keys() {
-        let seen = samples.iter().filter_map(|sample| sample.values.get(metric));
+        let seen = samples
+            .iter()
+            .filter_map(|sample| sample.values.get(metric));
         let seen: Option<Vec<f64>> = seen.copied().collect();
         let mut seen = seen.unwrap_or_default();
         seen.sort_by(f64::total_cmp);
@@ -146,7 +148,7 @@ fn unit(metric: &str) -> &'static str {
     match metric {
         "added" | "p50" | "p50 direct" | "p50 through" | "p99" | "time" => "us",
         "allocations" | "instructions" | "threads" | "wakeups" => "",
-        "bytes" | "heap per client" | "heap per pair" | "rss per pair" => "B",
+        "bytes" | "heap per client" | "heap per pair" | "rss per client" | "rss per pair" => "B",
         "cpu" | "cpu at 64" => "us/call",
         "error_after" | "error_after_kill" | "ready_after" => "ms",
         "throughput at 64" => "calls/s",

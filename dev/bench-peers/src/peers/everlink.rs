@@ -10,7 +10,7 @@ use everlink::server::{self, Http, Offer, Request, Server};
 use everlink::{Config, Dialect, Epoch, ErrorObject, Input, Instant, Output, Payload};
 use everlink_tokio::{Context, Link};
 
-use super::{Caller, Client, OnTokio, nanos, runtime};
+use super::{Caller, Client, OnTokio, nanos, runtime, script};
 use crate::echo::{Answer, Arguments, Json, NAME, Params, Text};
 use crate::report::Era;
 
@@ -71,6 +71,11 @@ impl InMemory {
         both.settle(answer);
         assert_eq!(both.client.state(), State::Ready);
         both
+    }
+
+    /// The machines alone.
+    pub(crate) fn into_ends(self) -> (Machine, Server) {
+        (self.client, self.server)
     }
 
     /// A call from one application to the other and back. How long the text of the answer is.
@@ -135,6 +140,91 @@ impl InMemory {
             let said = Input::bytes(&*self.to_client);
             self.client.handle(now, self.epoch, said);
             self.to_client.clear();
+        }
+    }
+}
+
+/// A machine alone, with the script at the other end of its stream.
+pub(crate) struct Scripted {
+    pub(crate) client: Machine,
+    epoch: Epoch,
+}
+
+impl Scripted {
+    /// One that is ready. What the two say to each other goes through `buf`.
+    pub(crate) fn new(config: Config, buf: &mut Vec<u8>) -> Scripted {
+        let client = Machine::new(config);
+        let epoch = Epoch::NONE;
+        let mut scripted = Scripted { client, epoch };
+        scripted.client.connect(Instant::ZERO);
+        loop {
+            scripted.write(buf);
+            let lines = str::from_utf8(buf).expect("this is JSON").lines();
+            let replies: Vec<_> = lines.filter_map(script::reply).collect();
+            if replies.is_empty() {
+                break;
+            }
+            for reply in replies {
+                scripted.hear(format!("{reply}\n").as_bytes());
+            }
+        }
+        assert_eq!(scripted.client.state(), State::Ready);
+        scripted
+    }
+
+    /// Has so many calls written. The ids that they have on the wire.
+    pub(crate) fn fly(&mut self, calls: usize, buf: &mut Vec<u8>) -> Vec<u64> {
+        #[derive(serde::Deserialize)]
+        struct Sent {
+            id: u64,
+        }
+        let mut ids = Vec::with_capacity(calls);
+        for _ in 0..calls {
+            let (now, params) = (Instant::ZERO, r#"{"name":"echo","arguments":{}}"#.parse());
+            let (params, options) = (params.expect("this is JSON"), CallOptions::new());
+            let call = self.client.call(now, "tools/call", Some(params), options);
+            call.expect("there is room for a call");
+            self.write(buf);
+            let sent: Sent = serde_json::from_slice(buf).expect("it is a request");
+            ids.push(sent.id);
+        }
+        ids
+    }
+
+    /// Takes in the reply to a call, and gives out what the application is told of it.
+    pub(crate) fn decode(&mut self, line: &[u8], buf: &mut Vec<u8>) -> Payload {
+        self.hear(line);
+        loop {
+            let output = self.client.poll_output(buf).expect("the call is done");
+            if let Output::Event(Event::Done {
+                outcome: Outcome::Reply(result),
+                ..
+            }) = output
+            {
+                return result;
+            }
+        }
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        let input = Input::bytes(bytes);
+        self.client.handle(Instant::ZERO, self.epoch, input);
+    }
+
+    /// Has all written that there is to write.
+    fn write(&mut self, buf: &mut Vec<u8>) {
+        buf.clear();
+        while let Some(output) = self.client.poll_output(buf) {
+            match output {
+                Output::Open { epoch } => {
+                    self.epoch = epoch;
+                    self.client.handle(Instant::ZERO, epoch, Input::Opened);
+                }
+                Output::Write { epoch, len, .. } => {
+                    self.client.handle(Instant::ZERO, epoch, Input::sent(len));
+                }
+                _ => {}
+            }
         }
     }
 }

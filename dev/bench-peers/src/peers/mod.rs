@@ -3,6 +3,7 @@
 pub(crate) mod everlink;
 pub(crate) mod raw;
 pub(crate) mod rmcp;
+pub(crate) mod script;
 
 use std::any::Any;
 use std::future::Future;

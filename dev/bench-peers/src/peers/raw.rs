@@ -202,7 +202,7 @@ pub(crate) fn serve_pipe() {
 }
 
 /// Stands between its standard streams and a child, and copies what it reads.
-pub(crate) fn relay(mut command: Command) {
+pub(crate) fn relay(command: &mut Command) {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the child starts");
     let (to, from) = (child.stdin.take(), child.stdout.take());
@@ -223,7 +223,7 @@ fn copy(mut from: File, mut to: File) {
 }
 
 /// A standard stream without the buffer that `std` puts before it.
-fn own(stream: impl AsFd) -> File {
+pub(super) fn own(stream: impl AsFd) -> File {
     let fd = stream.as_fd().try_clone_to_owned();
     File::from(fd.expect("there are standard streams"))
 }
@@ -307,7 +307,9 @@ fn body(message: &[u8]) -> Option<&[u8]> {
     let end = memmem::find(message, b"\r\n\r\n")? + 4;
     let field = b"content-length: ";
     let at = memmem::find(&message[..end], field)? + field.len();
-    let digits = message[at..].iter().take_while(|byte| byte.is_ascii_digit());
+    let digits = message[at..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit());
     let len = digits.fold(0, |len, digit| 10 * len + usize::from(digit - b'0'));
     message.get(end..end + len)
 }
@@ -315,8 +317,9 @@ fn body(message: &[u8]) -> Option<&[u8]> {
 fn answer(out: &mut Vec<u8>, body: &[u8]) {
     out.clear();
     let len = body.len();
-    let head =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len}\r\n\r\n");
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len}\r\n\r\n"
+    );
     out.extend_from_slice(head.as_bytes());
     out.extend_from_slice(body);
 }

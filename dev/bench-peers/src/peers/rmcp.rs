@@ -1,13 +1,18 @@
 //! rmcp, the official SDK for Rust, in its fastest sensible set-up: a handler without macros or routers, calls through a clone of the
 //! peer that copies no parameters, and no features that are not used.
 
+use std::future::Future;
+use std::process::Command;
+use std::time::Duration;
+
 use axum::serve::ListenerExt;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, JsonObject,
-    ProtocolVersion, ServerCapabilities, ServerConfig,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest,
+    ContentBlock, ErrorData, JsonObject, ProtocolVersion, ServerCapabilities, ServerConfig,
+    ServerResult,
 };
-use rmcp::service::{Peer, RequestContext, RunningService};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RunningService, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -16,7 +21,6 @@ use rmcp::transport::{
     IntoTransport, StreamableHttpClientTransport, TokioChildProcess, stdio, stdio_pipes,
 };
 use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient, RoleServer, ServiceExt};
-use std::process::Command;
 
 use super::{Caller, OnTokio, runtime};
 use crate::echo::NAME;
@@ -78,35 +82,49 @@ impl Caller for Peer<RoleClient> {
         let CallToolResponse::Complete(result) = response.expect("it is answered") else {
             panic!("it answers as it should");
         };
-        result.content[0].as_text().map_or(0, |text| text.text.len())
+        result.content[0]
+            .as_text()
+            .map_or(0, |text| text.text.len())
     }
 }
 
-/// A client and a server with a pipe of tokio between them.
-pub(crate) fn in_memory(era: Era) -> OnTokio<Peer<RoleClient>> {
+/// Calls a tool without arguments, and waits no longer than this for the outcome.
+pub(crate) async fn call_within(
+    peer: &Peer<RoleClient>,
+    tool: &'static str,
+    deadline: Option<Duration>,
+) -> Result<ServerResult, ServiceError> {
+    let params = CallToolRequestParams::new(tool).with_arguments(JsonObject::new());
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    let mut options = PeerRequestOptions::no_options();
+    options.timeout = deadline;
+    let handle = peer.send_cancellable_request(request, options).await?;
+    handle.await_response().await
+}
+
+/// A client of the server that this connects to.
+pub(crate) fn client(connect: impl Future<Output = Running>) -> OnTokio<Peer<RoleClient>> {
     let runtime = runtime();
-    let running = runtime.block_on(async {
-        let (here, there) = tokio::io::duplex(64 << 10);
-        tokio::spawn(async {
-            let running = Echo.serve(there).await.expect("the client is there");
-            let _ = running.waiting().await;
-        });
-        connect(here, era).await
-    });
+    let running = runtime.block_on(connect);
     let peer = running.peer().clone();
     OnTokio::new(runtime, peer, running)
 }
 
-/// A client of a child.
-pub(crate) fn child(command: Command, era: Era) -> OnTokio<Peer<RoleClient>> {
-    let runtime = runtime();
-    let running = runtime.block_on(async {
-        let command = tokio::process::Command::from(command);
-        let transport = TokioChildProcess::new(command).expect("the child starts");
-        connect(transport, era).await
+/// To a server in the same memory, through a pipe of tokio.
+pub(crate) async fn in_memory(era: Era) -> Running {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    tokio::spawn(async {
+        let running = Echo.serve(there).await.expect("the client is there");
+        let _ = running.waiting().await;
     });
-    let peer = running.peer().clone();
-    OnTokio::new(runtime, peer, running)
+    connect(here, era).await
+}
+
+/// To a child.
+pub(crate) async fn over_child(command: Command, era: Era) -> Running {
+    let command = tokio::process::Command::from(command);
+    let transport = TokioChildProcess::new(command).expect("the child starts");
+    connect(transport, era).await
 }
 
 /// How HTTP is spoken.
@@ -118,21 +136,16 @@ pub(crate) enum Manner {
     Pooled,
 }
 
-/// A client over HTTP.
-pub(crate) fn http(url: &str, era: Era, manner: Manner) -> OnTokio<Peer<RoleClient>> {
-    let runtime = runtime();
-    let running = runtime.block_on(async {
-        let transport = match manner {
-            Manner::Default => StreamableHttpClientTransport::from_uri(url),
-            Manner::Pooled => StreamableHttpClientTransport::with_client(
-                reqwest::Client::new(),
-                StreamableHttpClientTransportConfig::with_uri(url).max_concurrent_requests(64),
-            ),
-        };
-        connect(transport, era).await
-    });
-    let peer = running.peer().clone();
-    OnTokio::new(runtime, peer, running)
+/// To a server over HTTP.
+pub(crate) async fn over_http(url: &str, era: Era, manner: Manner) -> Running {
+    let transport = match manner {
+        Manner::Default => StreamableHttpClientTransport::from_uri(url),
+        Manner::Pooled => StreamableHttpClientTransport::with_client(
+            reqwest::Client::new(),
+            StreamableHttpClientTransportConfig::with_uri(url).max_concurrent_requests(64),
+        ),
+    };
+    connect(transport, era).await
 }
 
 /// A server on the standard streams of this process, by the blocking pool.

@@ -17,7 +17,10 @@ const WHO: [&str; 4] = ["raw", "everlink-tokio", "rmcp-pooled", "rmcp-default"];
 
 pub(crate) fn run(effort: Effort) {
     for case in CORES {
-        rounds(effort.rounds, &in_eras("http", case, &WHO, effort.of(2_000)));
+        rounds(
+            effort.rounds,
+            &in_eras("http", case, &WHO, effort.of(2_000)),
+        );
     }
 }
 
@@ -32,8 +35,8 @@ pub(crate) fn sample(task: &Task) -> Sample {
             return calls(&mut client, task.size, 3 * task.size);
         }
         "everlink-tokio" => Box::new(everlink::tokio_http(&url, era)),
-        "rmcp-default" => Box::new(rmcp::http(&url, era, Manner::Default)),
-        "rmcp-pooled" => Box::new(rmcp::http(&url, era, Manner::Pooled)),
+        "rmcp-default" => Box::new(rmcp::client(rmcp::over_http(&url, era, Manner::Default))),
+        "rmcp-pooled" => Box::new(rmcp::client(rmcp::over_http(&url, era, Manner::Pooled))),
         other => unreachable!("{other} takes no part"),
     };
     calls(&mut *client, task.size, 3 * task.size)

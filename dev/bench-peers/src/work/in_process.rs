@@ -37,7 +37,10 @@ pub(crate) fn run(effort: Effort) {
 
 /// Time, and what is asked of the heap.
 pub(crate) fn sample(task: &Task) -> Sample {
-    let (_, bytes) = CASES.into_iter().find(|(case, _)| *case == task.case).expect("it is a case");
+    let (_, bytes) = CASES
+        .into_iter()
+        .find(|(case, _)| *case == task.case)
+        .expect("it is a case");
     let text = echo::text(bytes);
     let mut talk = talk(task);
     talk(&text, task.size / 5 + 1);
@@ -51,8 +54,10 @@ pub(crate) fn sample(task: &Task) -> Sample {
         .with("bytes", per_call(counts.bytes))
 }
 
-/// Both ends of this peer, as something that makes so many calls.
-fn talk(task: &Task) -> Box<dyn FnMut(&str, usize)> {
+/// Both ends of a peer, as something that makes so many calls with this text.
+type Talk = Box<dyn FnMut(&str, usize)>;
+
+fn talk(task: &Task) -> Talk {
     match &*task.who {
         "floor" => {
             let mut both = raw::InMemory::default();
@@ -89,7 +94,7 @@ fn talk(task: &Task) -> Box<dyn FnMut(&str, usize)> {
             })
         }
         "rmcp" => {
-            let mut both = rmcp::in_memory(task.era);
+            let mut both = rmcp::client(rmcp::in_memory(task.era));
             Box::new(move |text, calls| {
                 both.one_by_one(calls, text);
             })
@@ -128,7 +133,9 @@ fn instructions(task: &Task) -> Option<(f64, f64)> {
     valgrind.arg(command.get_program()).args(command.get_args());
     let output = valgrind.stdout(Stdio::null()).output().ok()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    let counted = said.lines().find_map(|line| line.split_once("Collected : "));
+    let counted = said
+        .lines()
+        .find_map(|line| line.split_once("Collected : "));
     let total = counted?.1.split_whitespace().next()?.parse().ok()?;
     let calls = task.size + task.size / 5 + 1;
     Some((total, calls as f64))

@@ -1,7 +1,11 @@
 //! What is measured. Each work lists its samples, which are taken in rounds, and takes one.
 
+pub(crate) mod death;
+pub(crate) mod decode;
 pub(crate) mod http;
+pub(crate) mod idle;
 pub(crate) mod in_process;
+pub(crate) mod proxy;
 pub(crate) mod stdio;
 
 use std::time::Instant;

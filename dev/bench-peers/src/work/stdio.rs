@@ -32,7 +32,7 @@ pub(crate) fn sample(task: &Task) -> Sample {
         "raw" => Box::new(raw::Pipe::new(command)),
         "everlink-stdio" => Box::new(everlink::OnThreads::stdio(command, everlink::child(era))),
         "everlink-tokio" => Box::new(everlink::tokio_stdio(command, everlink::child(era))),
-        "rmcp-stdio" | "rmcp-stdio_pipes" => Box::new(rmcp::child(command, era)),
+        "rmcp-stdio" | "rmcp-stdio_pipes" => Box::new(rmcp::client(rmcp::over_child(command, era))),
         other => unreachable!("{other} takes no part"),
     };
     calls(&mut *client, task.size, 3 * task.size)
