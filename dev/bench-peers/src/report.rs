@@ -77,6 +77,10 @@ impl Sample {
 
     pub(crate) fn without(mut self, metric: &str, note: &str) -> Sample {
         self.values.insert(metric.into(), None);
+        self.noting(note)
+    }
+
+    pub(crate) fn noting(mut self, note: &str) -> Sample {
         self.note = Some(note.into());
         self
     }

@@ -9,6 +9,7 @@
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use everlink_tokio::Link;
 use futures::future::{join_all, select};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 use serde_json::json;
 
@@ -138,7 +139,11 @@ impl Mourner for Running {
 
 async fn of_child(task: &Task, mourner: &impl Mourner) -> Sample {
     if task.case == FROZEN {
-        frozen(mourner).await
+        let sample = frozen(mourner).await;
+        match &*task.who {
+            "rmcp" => sample.noting("with a deadline of the caller's: it has none of its own"),
+            _ => sample,
+        }
     } else {
         killed(mourner, task.size).await
     }
@@ -234,15 +239,20 @@ fn only_child() -> Pid {
     child
 }
 
-/// Watches a process on a thread of its own. When its exit was seen.
+/// Watches a process on a thread of its own, without a pause: to be woken would take longer than what is measured. When its exit was seen.
 fn watch(child: Pid) -> thread::JoinHandle<Instant> {
     let child = rustix::process::Pid::from_raw(child.as_raw()).expect("it is a process");
     let exit: OwnedFd = pidfd_open(child, PidfdFlags::empty()).expect("it lives");
-    thread::spawn(move || {
+    let (begun, begins) = mpsc::channel();
+    let watcher = thread::spawn(move || {
+        begun.send(()).expect("somebody waits for it");
         let mut watched = [PollFd::new(&exit, PollFlags::IN)];
-        poll(&mut watched, None).expect("a process can be waited for");
+        let at_once = Timespec::default();
+        while poll(&mut watched, Some(&at_once)).expect("a process can be watched") == 0 {}
         Instant::now()
-    })
+    });
+    begins.recv().expect("it begins");
+    watcher
 }
 
 /// From one moment to another: less than nothing where the callers knew before the watcher did.

@@ -105,7 +105,7 @@ fn result(case: &str) -> String {
                     },
                 })
             };
-            let tools: Vec<_> = (0..118).map(tool).collect();
+            let tools: Vec<_> = (0..130).map(tool).collect();
             json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools})
                 .to_string()
         }
