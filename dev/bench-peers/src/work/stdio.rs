@@ -1,0 +1,39 @@
+//! A server as a child process, at the other end of two pipes: an echo of 100 bytes, one by one and 64 at a time.
+//!
+//! Each peer has a client and a server of its own, the same program on both sides, and a runtime with one thread at each end where it
+//! has one. What differs is who: `rmcp-stdio` serves by tokio's blocking pool as `stdio()` does, `rmcp-stdio_pipes` as its documents
+//! recommend. `raw` writes and reads the same number of bytes with blocking calls and looks only for the end of the line.
+
+use super::{CORES, Effort, calls, in_eras};
+use crate::machine::Place;
+use crate::peers::{Client, everlink, raw, rmcp};
+use crate::report::{Sample, Task, rounds};
+
+const WHO: [&str; 5] = [
+    "raw",
+    "everlink-stdio",
+    "everlink-tokio",
+    "rmcp-stdio_pipes",
+    "rmcp-stdio",
+];
+
+pub(crate) fn run(effort: Effort) {
+    for case in CORES {
+        rounds(
+            effort.rounds,
+            &in_eras("stdio", case, &WHO, effort.of(4_000)),
+        );
+    }
+}
+
+pub(crate) fn sample(task: &Task) -> Sample {
+    let (command, era) = (Place::of(&task.case).server(&task.who), task.era);
+    let mut client: Box<dyn Client> = match &*task.who {
+        "raw" => Box::new(raw::Pipe::new(command)),
+        "everlink-stdio" => Box::new(everlink::OnThreads::stdio(command, everlink::child(era))),
+        "everlink-tokio" => Box::new(everlink::tokio_stdio(command, everlink::child(era))),
+        "rmcp-stdio" | "rmcp-stdio_pipes" => Box::new(rmcp::client(rmcp::over_child(command, era))),
+        other => unreachable!("{other} takes no part"),
+    };
+    calls(&mut *client, task.size, 3 * task.size)
+}
