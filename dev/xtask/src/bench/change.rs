@@ -51,17 +51,17 @@ impl Changes {
     pub(super) fn as_table(&self) -> String {
         let mut table = format!("{:34}", "");
         for figure in Figure::ALL {
-            let _ = write!(table, "{:>12}{:>12}{:>9}", figure.name(), "now", "");
+            let _ = write!(table, "{:>12}{:>12}{:9}", figure.name(), "now", "");
         }
         for of_case in self.0.chunks(Figure::ALL.len()) {
+            table.truncate(table.trim_end().len());
             let _ = write!(table, "\n{:34}", of_case[0].case);
             for change in of_case {
                 let (old, new) = (shown(change.old), shown(change.new));
                 let _ = write!(table, "{old:>12}{new:>12}{:>9}", change.percent());
             }
-            let end = table.trim_end().len();
-            table.truncate(end);
         }
+        table.truncate(table.trim_end().len());
         table.push('\n');
         for change in &self.0 {
             if change.verdict() == Verdict::Fell {
