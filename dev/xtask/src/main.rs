@@ -53,6 +53,12 @@ const COMMANDS: &[Command] = &[
         run: |_| bench::check().map(drop),
     },
     Command {
+        name: "bench --peers",
+        arguments: "[--from FILE]",
+        about: "measure everlink beside its peers, and write the page and the plots of it",
+        run: bench::beside,
+    },
+    Command {
         name: "bench --write",
         arguments: "",
         about: "write down what it costs now",

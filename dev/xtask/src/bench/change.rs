@@ -3,6 +3,7 @@
 use core::fmt::Write;
 use std::collections::BTreeSet;
 
+use super::apart;
 use super::counts::{Counts, Figure};
 
 /// By how many parts of a hundred a count may grow, and beyond how many its fall is worth a word.
@@ -51,17 +52,17 @@ impl Changes {
     pub(super) fn as_table(&self) -> String {
         let mut table = format!("{:34}", "");
         for figure in Figure::ALL {
-            let _ = write!(table, "{:>12}{:>12}{:>9}", figure.name(), "now", "");
+            let _ = write!(table, "{:>12}{:>12}{:9}", figure.name(), "now", "");
         }
         for of_case in self.0.chunks(Figure::ALL.len()) {
+            table.truncate(table.trim_end().len());
             let _ = write!(table, "\n{:34}", of_case[0].case);
             for change in of_case {
                 let (old, new) = (shown(change.old), shown(change.new));
                 let _ = write!(table, "{old:>12}{new:>12}{:>9}", change.percent());
             }
-            let end = table.trim_end().len();
-            table.truncate(end);
         }
+        table.truncate(table.trim_end().len());
         table.push('\n');
         for change in &self.0 {
             if change.verdict() == Verdict::Fell {
@@ -127,20 +128,9 @@ impl Change {
     }
 }
 
-/// A count with its thousands apart, or a dash where there is none.
+/// A count, or a dash where there is none.
 pub(super) fn shown(count: Option<u64>) -> String {
-    let Some(count) = count else {
-        return "-".into();
-    };
-    let digits = count.to_string();
-    let mut shown = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
+    count.map_or_else(|| "-".into(), |count| apart(&count.to_string()))
 }
 
 #[cfg(test)]
@@ -198,18 +188,5 @@ mod tests {
         let table = changes.as_table();
         assert!(table.contains("fell: instructions 100 -> 90 (-10.0 %)"));
         assert!(!table.contains("kept: "), "{table}");
-    }
-
-    #[test]
-    fn thousands_are_apart() {
-        for (count, expected) in [
-            (0, "0"),
-            (999, "999"),
-            (1_000, "1,000"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(shown(Some(count)), expected);
-        }
-        assert_eq!(shown(None), "-");
     }
 }

@@ -8,27 +8,22 @@ use serde_json::Value;
 
 use super::counts::{Counts, Figure};
 use crate::peers;
-use crate::step::{cargo, cargo_output, cargo_output_with, root, target};
+use crate::step::{cargo_output_with, root, target};
 
 /// All counts of all cases.
 pub(super) fn all() -> Result<Counts, String> {
-    let mut counts = Counts::default();
     let runner = runner()?;
-    // Both at once, which uses more than one core.
-    cargo("bench --package everlink --bench allocations --bench instructions --no-run")?;
-    let printed = cargo_output("bench --package everlink --bench allocations")?;
-    read_allocations(&printed, &mut counts)?;
-    // Its environment is empty, and its addresses are the same each time: only so are the counts.
+    // What is counted has an empty environment, and the same addresses each time: only so are the counts. One program takes no
+    // arguments and heeds none.
     let printed = cargo_output_with(
-        "bench --package everlink --bench instructions -- --output-format=json --nosummary --parallel=auto",
+        "bench --package everlink --bench allocations --bench instructions -- --output-format=json --nosummary --parallel=auto",
         |command| {
             command
                 .env("GUNGRAUN_RUNNER", &runner)
                 .env("GUNGRAUN_HOME", target().join("gungraun"));
         },
     )?;
-    read_instructions(&printed, &mut counts)?;
-    Ok(counts)
+    read(&printed)
 }
 
 /// The compiler and the counter: with others, other counts are to be expected.
@@ -58,44 +53,43 @@ fn locked<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
     after.split('"').next()
 }
 
-/// Lines of a case, how often memory was asked for, and for how many bytes.
-fn read_allocations(printed: &str, counts: &mut Counts) -> Result<(), String> {
+/// What the programs print: a line for each case.
+fn read(printed: &str) -> Result<Counts, String> {
+    let mut counts = Counts::default();
     for line in printed.lines() {
-        let unreadable = || format!("`allocations` printed a line that cannot be read: {line}");
-        let [case, often, bytes] = line.split('\t').collect::<Vec<_>>()[..] else {
-            return Err(unreadable());
+        let read = match serde_json::from_str(line) {
+            Ok(summary) => read_instructions(&summary, &mut counts),
+            Err(_) => read_allocations(line, &mut counts),
         };
-        for (figure, count) in [(Figure::Allocations, often), (Figure::Bytes, bytes)] {
-            if count != "-" {
-                let count = count.parse().map_err(|_| unreadable())?;
-                counts.set(case, figure, count);
-            }
+        read.ok_or_else(|| format!("this was printed, and is no count: {line}"))?;
+    }
+    Ok(counts)
+}
+
+/// A case, how often memory was asked for, and for how many bytes; a dash where that says nothing.
+fn read_allocations(line: &str, counts: &mut Counts) -> Option<()> {
+    let [case, often, bytes] = line.split('\t').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    for (figure, count) in [(Figure::Allocations, often), (Figure::Bytes, bytes)] {
+        if count != "-" {
+            counts.set(case, figure, count.parse().ok()?);
         }
     }
-    Ok(())
+    Some(())
 }
 
-/// A line of JSON for each case.
-fn read_instructions(printed: &str, counts: &mut Counts) -> Result<(), String> {
-    for line in printed.lines() {
-        let read = serde_json::from_str(line).ok();
-        let (case, count) = read
-            .as_ref()
-            .and_then(instructions)
-            .ok_or_else(|| format!("gungraun printed a line that cannot be read: {line}"))?;
-        counts.set(&case, Figure::Instructions, count);
-    }
-    Ok(())
-}
-
-fn instructions(summary: &Value) -> Option<(String, u64)> {
+/// What gungraun says of a case.
+fn read_instructions(summary: &Value, counts: &mut Counts) -> Option<()> {
     let work = summary["function_name"].as_str()?;
     let case = summary["id"].as_str()?;
     let total = &summary["profiles"][0]["summaries"]["total"]["summary"];
     let metrics = &total["Callgrind"]["Ir"]["metrics"];
     // What is new, or what is new beside what was before.
     let new = metrics.get("Left").unwrap_or(&metrics["Both"][0]);
-    Some((format!("{work}/{case}"), new["Int"].as_u64()?))
+    let count = new["Int"].as_u64()?;
+    counts.set(&format!("{work}/{case}"), Figure::Instructions, count);
+    Some(())
 }
 
 #[cfg(test)]
@@ -114,28 +108,27 @@ mod tests {
             r#"{"Left":{"Int":42}}"#,
             r#"{"Both":[{"Int":42},{"Int":41}]}"#,
         ] {
-            let mut counts = Counts::default();
-            let read = read_instructions(&summary(metrics), &mut counts);
-            assert_eq!(read, Ok(()), "{metrics}");
+            let counts = read(&summary(metrics)).expect("a count");
             let count = counts.count("death/legacy_1", Figure::Instructions);
             assert_eq!(count, Some(42), "{metrics}");
         }
-        let old = summary(r#"{"Right":{"Int":41}}"#);
-        assert!(read_instructions(&old, &mut Counts::default()).is_err());
-        assert!(read_instructions("Finished", &mut Counts::default()).is_err());
+        assert!(read(&summary(r#"{"Right":{"Int":41}}"#)).is_err());
     }
 
     #[test]
-    fn what_is_not_counted_is_a_dash() {
-        let mut counts = Counts::default();
-        let read = read_allocations("death/a\t3\t96\nsize/client\t-\t1400\n", &mut counts);
-        assert_eq!(read, Ok(()));
-        assert_eq!(counts.count("death/a", Figure::Allocations), Some(3));
-        assert_eq!(counts.count("death/a", Figure::Bytes), Some(96));
-        assert_eq!(counts.count("size/client", Figure::Allocations), None);
-        assert_eq!(counts.count("size/client", Figure::Bytes), Some(1_400));
-        for line in ["death/a\t3", "death/a\tfew\t96", "a\t1\t2\t3"] {
-            assert!(read_allocations(line, &mut counts).is_err(), "{line}");
+    fn what_both_programs_print_is_one_table() {
+        let instructions = summary(r#"{"Left":{"Int":42}}"#);
+        let printed = format!("death/legacy_1\t3\t96\nsize/client\t-\t1400\n{instructions}\n");
+        let counts = read(&printed).expect("counts");
+        for (case, expected) in [
+            ("death/legacy_1", [Some(42), Some(3), Some(96)]),
+            ("size/client", [None, None, Some(1_400)]),
+        ] {
+            let all = Figure::ALL.map(|figure| counts.count(case, figure));
+            assert_eq!(all, expected, "{case}");
+        }
+        for line in ["death/a\t3", "death/a\tfew\t96", "a\t1\t2\t3", "{}", "17"] {
+            assert!(read(line).is_err(), "{line}");
         }
     }
 
