@@ -5,6 +5,9 @@ use alloc::collections::VecDeque;
 use crate::id::Epoch;
 use crate::io::Output;
 
+/// Room for as many outlives them: an idle link holds little.
+const KEPT: usize = 4;
+
 /// How many bytes an event takes up, payload included.
 pub(crate) trait Weigh {
     fn weight(&self) -> usize;
@@ -33,6 +36,9 @@ impl<E: Weigh> Outbox<E> {
     pub(crate) fn pop(&mut self) -> Option<Output<E>> {
         let output = self.waiting.pop_front()?;
         self.bytes -= weight(&output);
+        if self.waiting.is_empty() && self.waiting.capacity() > KEPT {
+            self.waiting = VecDeque::new();
+        }
         Some(output)
     }
 

@@ -9,6 +9,8 @@ use crate::time::Instant;
 pub(crate) struct Timers<K> {
     due: BTreeSet<(Instant, K)>,
     armed: BTreeMap<K, Instant>,
+    /// The first of those that are due: asked for at every turn, whatever there is beside it.
+    first: Option<(Instant, K)>,
 }
 
 impl<K: Copy + Ord> Timers<K> {
@@ -16,6 +18,7 @@ impl<K: Copy + Ord> Timers<K> {
         Timers {
             due: BTreeSet::new(),
             armed: BTreeMap::new(),
+            first: None,
         }
     }
 
@@ -25,14 +28,24 @@ impl<K: Copy + Ord> Timers<K> {
             return self.disarm(key);
         }
         if let Some(before) = self.armed.insert(key, at) {
-            self.due.remove(&(before, key));
+            self.remove(before, key);
         }
         self.due.insert((at, key));
+        if self.first.is_none_or(|first| (at, key) < first) {
+            self.first = Some((at, key));
+        }
     }
 
     pub(crate) fn disarm(&mut self, key: K) {
         if let Some(before) = self.armed.remove(&key) {
-            self.due.remove(&(before, key));
+            self.remove(before, key);
+        }
+    }
+
+    fn remove(&mut self, at: Instant, key: K) {
+        self.due.remove(&(at, key));
+        if self.first == Some((at, key)) {
+            self.first = self.due.first().copied();
         }
     }
 
@@ -45,16 +58,16 @@ impl<K: Copy + Ord> Timers<K> {
     pub(crate) fn keep(&mut self, mut is_wanted: impl FnMut(K) -> bool) {
         self.armed.retain(|key, _| is_wanted(*key));
         self.due.retain(|(_, key)| self.armed.contains_key(key));
+        self.first = self.due.first().copied();
     }
 
     pub(crate) fn clear(&mut self) {
-        self.due.clear();
-        self.armed.clear();
+        *self = Timers::new();
     }
 
     /// The earliest deadline, without touching it.
     pub(crate) fn next(&self) -> Option<(Instant, K)> {
-        self.due.first().copied()
+        self.first
     }
 
     /// Takes out the earliest deadline that is not after `now`.

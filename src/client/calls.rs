@@ -244,7 +244,8 @@ fn payload_bytes(payload: Option<&Payload>) -> usize {
 #[derive(Debug)]
 pub(super) struct Calls {
     next: u64,
-    table: BTreeMap<CallId, Call>,
+    /// Apart, so that a link without calls holds no room for any.
+    table: BTreeMap<CallId, Box<Call>>,
     waiting: BTreeSet<CallId>,
     waiting_bytes: usize,
     in_flight: usize,
@@ -282,11 +283,11 @@ impl Calls {
     }
 
     pub(super) fn call(&self, id: CallId) -> Option<&Call> {
-        self.table.get(&id)
+        self.table.get(&id).map(AsRef::as_ref)
     }
 
     pub(super) fn call_mut(&mut self, id: CallId) -> Option<&mut Call> {
-        self.table.get_mut(&id)
+        self.table.get_mut(&id).map(AsMut::as_mut)
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = CallId> + '_ {
@@ -328,7 +329,7 @@ impl Calls {
             self.waiting.insert(id);
             self.waiting_bytes += call.bytes();
         }
-        self.table.insert(id, call);
+        self.table.insert(id, Box::new(call));
         id
     }
 
@@ -339,7 +340,7 @@ impl Calls {
 
     /// The oldest that is to be sent again, with the answers that its server wanted.
     pub(super) fn first_going_on(&self) -> Option<CallId> {
-        let goes_on = |id: &&CallId| self.table.get(id).is_some_and(Call::goes_on);
+        let goes_on = |id: &&CallId| self.table.get(id).is_some_and(|call| call.goes_on());
         self.waiting.iter().find(goes_on).copied()
     }
 
@@ -420,7 +421,7 @@ impl Calls {
     }
 
     /// It is settled.
-    pub(super) fn remove(&mut self, id: CallId) -> Option<Call> {
+    pub(super) fn remove(&mut self, id: CallId) -> Option<Box<Call>> {
         self.leave(id);
         self.table.remove(&id)
     }

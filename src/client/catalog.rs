@@ -54,7 +54,8 @@ pub(super) type Cursor = Option<Payload>;
 
 #[derive(Debug)]
 pub(super) struct Catalog {
-    shelves: BTreeMap<List, Shelf>,
+    /// Of the lists that were ever asked for, or changed.
+    shelves: BTreeMap<List, Box<Shelf>>,
 }
 
 #[derive(Debug, Default)]
@@ -82,11 +83,15 @@ struct Fetch {
 }
 
 impl Catalog {
-    pub(super) fn new() -> Catalog {
-        let shelves = List::ALL.map(|list| (list, Shelf::default()));
+    pub(super) const fn new() -> Catalog {
         Catalog {
-            shelves: shelves.into(),
+            shelves: BTreeMap::new(),
         }
+    }
+
+    /// Whether no list was ever asked for.
+    pub(super) fn is_unused(&self) -> bool {
+        self.shelves.is_empty()
     }
 
     pub(super) fn listing(&self, list: List) -> Option<&Arc<Listing>> {

@@ -195,7 +195,7 @@ impl Client {
 
     /// Asks for the first page of every list that is wanted.
     pub(super) fn fetch_lists(&mut self) {
-        if self.state != State::Ready {
+        if self.state != State::Ready || self.catalog.is_unused() {
             return;
         }
         let wanted: Vec<List> = self.catalog.to_fetch().collect();

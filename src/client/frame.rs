@@ -124,6 +124,9 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// Room for as many outlives them: an idle link holds little.
+    const KEPT: usize = 4;
+
     pub(super) fn push(&mut self, frame: Frame) {
         self.count(&frame);
         self.waiting.push_back((frame, 0));
@@ -164,6 +167,9 @@ impl Frames {
     pub(super) fn pop(&mut self, is_chosen: impl Fn(&str) -> bool) -> Option<(Frame, u32)> {
         let at = self.next(is_chosen)?;
         let (frame, times) = self.waiting.remove(at)?;
+        if self.waiting.is_empty() && self.waiting.capacity() > Frames::KEPT {
+            self.waiting = VecDeque::new();
+        }
         self.discount(&frame);
         Some((frame, times))
     }
@@ -229,7 +235,7 @@ pub(super) struct Voice {
     client: String,
     /// From which level on log messages are wanted.
     logs: Option<LogLevel>,
-    /// Modern: the members that every `_meta` has (S-META-01, S-META-02), as an object.
+    /// Modern: the members that every `_meta` has (S-META-01, S-META-02).
     meta: Option<String>,
 }
 
@@ -364,10 +370,10 @@ impl Voice {
             match (&self.meta, behalf) {
                 (Some(_), Some(behalf)) => {
                     let declared = &behalf.declared;
-                    members.splice(&meta_for(declared, self.version, self.logs, &self.client));
+                    members.paste(&meta_for(declared, self.version, self.logs, &self.client));
                 }
                 (Some(ours), None) => {
-                    members.splice(ours);
+                    members.paste(ours);
                 }
                 (None, _) => {}
             }
@@ -398,7 +404,8 @@ fn meta_for(
         members.text(meta::LOG_LEVEL, level.as_str());
     }
     members.close();
-    String::from_utf8(buf).unwrap_or_default()
+    let object = String::from_utf8(buf).unwrap_or_default();
+    object[1..object.len() - 1].into()
 }
 
 /// What the client on whose behalf a call is made brings along by itself.

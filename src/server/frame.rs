@@ -2,6 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -131,7 +132,8 @@ fn id_bytes(id: &Id) -> usize {
 #[derive(Debug)]
 pub(super) struct Voice {
     server: String,
-    names_itself: bool,
+    /// The `_meta` of a modern result in which this server names itself (S-META-06), if it does.
+    name: Option<String>,
     cache: Cache,
 }
 
@@ -139,7 +141,15 @@ impl Voice {
     pub(super) fn new(offer: Option<&Offer>, config: &Config) -> Voice {
         let server = offer.and_then(|offer| serde_json::to_string(&offer.server).ok());
         Voice {
-            names_itself: config.names_itself && server.is_some(),
+            name: server
+                .as_ref()
+                .filter(|_| config.names_itself)
+                .map(|server| {
+                    let name = written(|members| {
+                        members.raw(meta::SERVER_INFO, server);
+                    });
+                    format!("\"_meta\":{name}")
+                }),
             server: server.unwrap_or_default(),
             cache: config.cache,
         }
@@ -313,7 +323,7 @@ impl Voice {
             result.text(round::RESULT_TYPE, round::COMPLETE);
             result.object("_meta", |members| {
                 members.id(meta::SUBSCRIPTION_ID, id);
-                if self.names_itself {
+                if self.name.is_some() {
                     members.raw(meta::SERVER_INFO, &self.server);
                 }
             });
@@ -373,7 +383,7 @@ impl Voice {
             return;
         }
         let _ = object::members(result.json(), |key, value| {
-            if key == "_meta" && self.names_itself {
+            if key == "_meta" && self.name.is_some() {
                 members.object(&key, |merged| self.merge_name(merged, value));
             } else {
                 members.raw(&key, value.as_str());
@@ -390,10 +400,8 @@ impl Voice {
     }
 
     fn name_itself(&self, result: &mut Object<'_>) {
-        if self.names_itself {
-            result.object("_meta", |members| {
-                members.raw(meta::SERVER_INFO, &self.server);
-            });
+        if let Some(name) = &self.name {
+            result.paste(name);
         }
     }
 

@@ -14,6 +14,9 @@ use crate::pipe::Window;
 use crate::watch::Change;
 use crate::wire::Id;
 
+/// Room for as many messages outlives them: an idle way holds little.
+const KEPT: usize = 4;
+
 #[derive(Debug)]
 pub(super) struct Lanes {
     table: BTreeMap<Lane, Queue>,
@@ -150,6 +153,9 @@ impl Lanes {
     pub(super) fn pop(&mut self, lane: Lane) -> Option<Frame> {
         let queue = self.table.get_mut(&lane)?;
         let frame = queue.waiting.pop_front()?;
+        if queue.waiting.is_empty() && queue.waiting.capacity() > KEPT {
+            queue.waiting = VecDeque::new();
+        }
         let bytes = frame.bytes();
         queue.bytes -= bytes;
         self.bytes -= bytes;
@@ -194,7 +200,9 @@ impl Lanes {
     pub(super) fn owe(&mut self, lane: Lane) {
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.owed += 1;
-            self.sort(lane);
+            if queue.kind == Kind::Answering {
+                self.sort(lane);
+            }
         }
     }
 
@@ -202,7 +210,9 @@ impl Lanes {
     pub(super) fn settle(&mut self, lane: Lane) {
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.owed = queue.owed.saturating_sub(1);
-            self.sort(lane);
+            if queue.kind == Kind::Answering {
+                self.sort(lane);
+            }
         }
     }
 
@@ -224,8 +234,11 @@ impl Lanes {
     /// The driver handed bytes to the system.
     pub(super) fn sent(&mut self, lane: Lane, len: usize) {
         if let Some(queue) = self.table.get_mut(&lane) {
+            let was_open = queue.window.is_open();
             queue.window.sent(len);
-            self.sort(lane);
+            if !was_open {
+                self.sort(lane);
+            }
         }
     }
 
@@ -340,7 +353,7 @@ impl Lanes {
         ] {
             if is_member {
                 set.insert(lane);
-            } else {
+            } else if !set.is_empty() {
                 set.remove(&lane);
             }
         }

@@ -98,7 +98,8 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Requests {
     next: u64,
-    table: BTreeMap<RequestId, Entry>,
+    /// Apart, so that a server without requests holds no room for any.
+    table: BTreeMap<RequestId, Box<Entry>>,
     /// Those that their client waits for.
     by_id: BTreeMap<WireId, RequestId>,
 }
@@ -135,11 +136,11 @@ impl Requests {
     }
 
     pub(super) fn get(&self, request: RequestId) -> Option<&Entry> {
-        self.table.get(&request)
+        self.table.get(&request).map(AsRef::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, request: RequestId) -> Option<&mut Entry> {
-        self.table.get_mut(&request)
+        self.table.get_mut(&request).map(AsMut::as_mut)
     }
 
     pub(super) fn ids(&self) -> Vec<RequestId> {
@@ -160,7 +161,8 @@ impl Requests {
     /// Those that the application is at work on while their client waits.
     pub(super) fn open(&self) -> impl Iterator<Item = &Entry> {
         let all = self.table.values();
-        all.filter(|entry| matches!(entry.phase, Phase::Open))
+        all.map(AsRef::as_ref)
+            .filter(|entry: &&Entry| matches!(entry.phase, Phase::Open))
     }
 
     pub(super) fn accept(
@@ -182,7 +184,7 @@ impl Requests {
             asks: Vec::new(),
             arrival,
         };
-        self.table.insert(request, entry);
+        self.table.insert(request, Box::new(entry));
         request
     }
 
@@ -207,7 +209,7 @@ impl Requests {
     }
 
     /// It is over.
-    pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
+    pub(super) fn remove(&mut self, request: RequestId) -> Option<Box<Entry>> {
         let entry = self.table.remove(&request)?;
         if !matches!(entry.phase, Phase::Away(_)) {
             self.by_id.remove(&entry.arrival.wire);

@@ -16,23 +16,26 @@ use memchr::memchr2;
 /// Appends a request. `params` adds the members of its parameters; when it adds none, the request has no `params`.
 pub fn request(buf: &mut Vec<u8>, id: &Id, method: &str, params: impl FnOnce(&mut Object<'_>)) {
     let mut message = envelope_of(buf, id);
-    message.text("method", method);
-    message.object_unless_empty("params", params);
+    message.named(r#""method":"#);
+    write_text(message.buf, method);
+    message.params(params);
     message.close();
 }
 
 /// Appends a notification. `params` adds the members of its parameters; when it adds none, it has no `params`.
 pub fn notification(buf: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Object<'_>)) {
     let mut message = envelope(buf);
-    message.text("method", method);
-    message.object_unless_empty("params", params);
+    message.named(r#""method":"#);
+    write_text(message.buf, method);
+    message.params(params);
     message.close();
 }
 
 /// Appends the response to a request that succeeded. `result` adds the members of its result, which may be none.
 pub fn result(buf: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Object<'_>)) {
     let mut message = envelope_of(buf, id);
-    message.object("result", result);
+    message.named(r#""result":"#);
+    message.nested(result);
     message.close();
 }
 
@@ -121,10 +124,20 @@ impl<'b> Object<'b> {
     /// Adds an object, whose members `fill` adds.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
         self.key(key);
+        self.nested(fill);
+        self
+    }
+
+    fn nested(&mut self, fill: impl FnOnce(&mut Object<'_>)) {
         let mut object = Object::open(self.buf);
         fill(&mut object);
         object.close();
-        self
+    }
+
+    /// A key that is written already, with its colon.
+    fn named(&mut self, key: &'static str) {
+        self.comma();
+        self.buf.extend_from_slice(key.as_bytes());
     }
 
     /// Adds a value that is JSON already. The caller answers for its being one valid JSON value.
@@ -171,9 +184,16 @@ impl<'b> Object<'b> {
     }
 
     /// Adds an object, or takes its key back when `fill` added nothing.
-    fn object_unless_empty(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) {
+    /// Adds members that are written as JSON without a line break, as this end writes them itself.
+    pub(crate) fn paste(&mut self, members: &str) -> &mut Self {
+        self.comma();
+        self.buf.extend_from_slice(members.as_bytes());
+        self
+    }
+
+    fn params(&mut self, fill: impl FnOnce(&mut Object<'_>)) {
         let (len, empty) = (self.buf.len(), self.empty);
-        self.key(key);
+        self.named(r#""params":"#);
         let mut object = Object::open(self.buf);
         fill(&mut object);
         if object.empty {
@@ -185,6 +205,7 @@ impl<'b> Object<'b> {
     }
 
     fn key(&mut self, key: &str) {
+        self.buf.reserve(key.len() + 4);
         self.comma();
         write_text(self.buf, key);
         self.buf.push(b':');

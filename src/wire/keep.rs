@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use super::skim::{Skim, Skimmed};
 
-/// How much capacity outlives what is kept. One long message must not pin its memory for the life of the link.
-pub(super) const KEPT_CAPACITY: usize = 64 * 1024;
+/// How much capacity outlives what is kept: enough for most messages that come in two pieces. A longer one must not pin its
+/// memory for the life of the link.
+pub(super) const KEPT_CAPACITY: usize = 1024;
 
 /// One message that comes in pieces.
 pub(super) struct Keep {

@@ -158,7 +158,7 @@ pub fn replaced<'a>(
     kept.push('{');
     let mut walk = Members::of(object)?;
     while let Some(key) = walk.key()? {
-        let spelling = walk.spelling;
+        let spelling = &object.as_str()[walk.start..walk.spelling_end];
         if let Some(value) = replace(&key, walk.value()?) {
             if kept.len() > 1 {
                 kept.push(',');
@@ -181,8 +181,8 @@ pub(super) struct Members<'a> {
     is_first: bool,
     /// Where the member begins whose key was just read.
     start: usize,
-    /// The key just read, as it is spelled, quotes included.
-    spelling: &'a str,
+    /// Where the key just read ends.
+    spelling_end: usize,
 }
 
 impl<'a> Members<'a> {
@@ -209,7 +209,7 @@ impl<'a> Members<'a> {
             is_checked,
             is_first: true,
             start: 0,
-            spelling: "",
+            spelling_end: 0,
         })
     }
 
@@ -230,6 +230,7 @@ impl<'a> Members<'a> {
     }
 
     /// The next key, or `None` behind the end of the object.
+    #[inline]
     fn next_key(&mut self) -> Result<Option<Cow<'a, str>>, ObjectError> {
         if self.cursor.eat(b'}') {
             return Ok(None);
@@ -244,16 +245,17 @@ impl<'a> Members<'a> {
         } else {
             self.cursor.string()?
         };
-        self.spelling = self.cursor.since(self.start);
+        let key = if is_plain {
+            Cow::Borrowed(self.cursor.within(self.start))
+        } else {
+            unescaped(self.cursor.since(self.start))
+        };
+        self.spelling_end = self.cursor.at();
         self.cursor.space();
         if !self.cursor.eat(b':') {
             return Err(ObjectError::NotAnObject);
         }
-        Ok(Some(if is_plain {
-            Cow::Borrowed(&self.spelling[1..self.spelling.len() - 1])
-        } else {
-            unescaped(self.spelling)
-        }))
+        Ok(Some(key))
     }
 
     /// The value of the key just read. If it is an object, its members are shown.

@@ -42,17 +42,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes this text but for its last byte, if it is next.
-    #[inline]
-    pub(super) fn eat_up_to_last(&mut self, text: &str) -> bool {
-        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        let is_next = rest.starts_with(text.as_bytes());
-        if is_next {
-            self.at += text.len() - 1;
-        }
-        is_next
-    }
-
     #[inline]
     pub(super) const fn at(&self) -> usize {
         self.at
@@ -62,6 +51,12 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or("")
+    }
+
+    /// What lies between the quotes of a string that began there and has ended here.
+    #[inline]
+    pub(super) fn within(&self, start: usize) -> &'a str {
+        self.text.get(start + 1..self.at - 1).unwrap_or("")
     }
 
     /// The next byte.
@@ -80,199 +75,46 @@ impl<'a> Cursor<'a> {
     pub(super) fn eat(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);
         if is_next {
-            self.at += 1;
-            self.space();
+            self.at = behind_space(self.text.as_bytes(), self.at + 1);
         }
         is_next
     }
 
-    /// Takes the whitespace that JSON knows, which is less than ASCII's. Compact JSON has none.
+    /// Takes this text but for its last byte, if it is next.
+    #[inline]
+    pub(super) fn eat_up_to_last(&mut self, text: &str) -> bool {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        let is_next = rest.starts_with(text.as_bytes());
+        if is_next {
+            self.at += text.len() - 1;
+        }
+        is_next
+    }
+
+    /// Takes the whitespace that JSON knows.
     #[inline]
     pub(super) fn space(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
-            self.at += 1;
-        }
+        self.at = behind_space(self.text.as_bytes(), self.at);
     }
 
     /// Checks a string, from its opening quote to behind its closing one. Whether it is spelled without escapes.
     #[inline]
     pub(super) fn string(&mut self) -> Result<bool, NotJson> {
-        let bytes = self.text.as_bytes();
-        let mut is_plain = true;
-        let mut at = self.at + 1;
-        loop {
-            at = if self.has_controls {
-                plain_end(bytes, at)
-            } else {
-                quote_or_escape(bytes, at)
-            };
-            match bytes.get(at) {
-                Some(b'"') => {
-                    self.at = at + 1;
-                    return Ok(is_plain);
-                }
-                Some(b'\\') => at = escape_end(bytes, at).ok_or(NotJson)?,
-                Some(_) | None => return Err(NotJson),
-            }
-            is_plain = false;
-        }
+        let (end, is_plain) = checked_string(self.text.as_bytes(), self.at, self.has_controls)?;
+        self.at = end;
+        Ok(is_plain)
     }
 
     /// Checks a value.
     pub(super) fn value(&mut self) -> Result<(), NotJson> {
-        let mut nest = Nest::default();
-        loop {
-            let opened = match self.peek() {
-                Some(b'"') => {
-                    self.string()?;
-                    None
-                }
-                Some(b'{') => Some(Bracket::Object),
-                Some(b'[') => Some(Bracket::Array),
-                Some(b'-' | b'0'..=b'9') => {
-                    self.number()?;
-                    None
-                }
-                Some(b't') => {
-                    self.literal(b"true")?;
-                    None
-                }
-                Some(b'f') => {
-                    self.literal(b"false")?;
-                    None
-                }
-                Some(b'n') => {
-                    self.literal(b"null")?;
-                    None
-                }
-                Some(_) | None => return Err(NotJson),
-            };
-            if let Some(bracket) = opened {
-                self.at += 1;
-                self.space();
-                if self.peek() != Some(bracket.end()) {
-                    nest.push(bracket);
-                    if bracket == Bracket::Object {
-                        self.key()?;
-                    }
-                    continue;
-                }
-                self.at += 1;
-            }
-            if self.climb(&mut nest)? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Goes from behind a value to the next one. Whether there is none because it was the outermost.
-    #[inline]
-    fn climb(&mut self, nest: &mut Nest) -> Result<bool, NotJson> {
-        while let Some(bracket) = nest.last() {
-            self.space();
-            if self.eat(b',') {
-                if bracket == Bracket::Object {
-                    self.key()?;
-                }
-                return Ok(false);
-            }
-            if self.peek() != Some(bracket.end()) {
-                return Err(NotJson);
-            }
-            self.at += 1;
-            nest.pop();
-        }
-        Ok(true)
-    }
-
-    /// Checks a key and its colon.
-    #[inline]
-    fn key(&mut self) -> Result<(), NotJson> {
-        if self.peek() != Some(b'"') {
-            return Err(NotJson);
-        }
-        self.string()?;
-        self.space();
-        if self.eat(b':') { Ok(()) } else { Err(NotJson) }
-    }
-
-    fn literal(&mut self, literal: &[u8]) -> Result<(), NotJson> {
-        if !self.text.as_bytes()[self.at..].starts_with(literal) {
-            return Err(NotJson);
-        }
-        self.at += literal.len();
+        self.at = checked_value(self.text.as_bytes(), self.at, self.has_controls)?;
         Ok(())
     }
 
-    fn number(&mut self) -> Result<(), NotJson> {
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        if self.peek() == Some(b'0') {
-            self.at += 1;
-        } else {
-            self.digits()?;
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
-            }
-            self.digits()?;
-        }
-        // `01` is no number, and `1x` no value; what may follow one is whatever may follow a value.
-        match self.peek() {
-            Some(b'0'..=b'9') => Err(NotJson),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// One digit or more.
-    #[inline]
-    fn digits(&mut self) -> Result<(), NotJson> {
-        let start = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
-        }
-        if self.at > start {
-            Ok(())
-        } else {
-            Err(NotJson)
-        }
-    }
-
     /// Passes over a value of a text that was checked.
+    #[inline]
     pub(super) fn pass(&mut self) {
-        let bytes = self.text.as_bytes();
-        let mut at = self.at;
-        let mut depth = 0_usize;
-        while let Some(&byte) = bytes.get(at) {
-            match byte {
-                b'"' => at = string_end(bytes, at),
-                b'{' | b'[' => {
-                    depth += 1;
-                    at += 1;
-                    continue;
-                }
-                b'}' | b']' => {
-                    depth = depth.saturating_sub(1);
-                    at += 1;
-                }
-                _ if depth > 0 => {
-                    at += 1;
-                    continue;
-                }
-                _ => at = scalar_end(bytes, at),
-            }
-            if depth == 0 {
-                break;
-            }
-        }
-        self.at = at;
+        self.at = value_end(self.text.as_bytes(), self.at);
     }
 
     /// Passes over a string of a text that was checked, from its opening quote. Whether it is spelled without escapes.
@@ -290,7 +132,194 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Behind the string that begins here, in a text that was checked.
+// Where something ends that begins at a place, in a text that is checked on the way.
+
+fn checked_value(bytes: &[u8], mut at: usize, has_controls: bool) -> Result<usize, NotJson> {
+    let mut nest = Nest::default();
+    loop {
+        // A value begins here.
+        let opened = match bytes.get(at) {
+            Some(b'"') => {
+                at = checked_string(bytes, at, has_controls)?.0;
+                None
+            }
+            Some(b'{') => Some(Bracket::Object),
+            Some(b'[') => Some(Bracket::Array),
+            Some(b'-' | b'0'..=b'9') => {
+                at = checked_number(bytes, at)?;
+                None
+            }
+            Some(_) => {
+                at = checked_literal(bytes, at)?;
+                None
+            }
+            None => return Err(NotJson),
+        };
+        if let Some(bracket) = opened {
+            at = behind_space(bytes, at + 1);
+            if bytes.get(at) != Some(&bracket.end()) {
+                nest.push(bracket);
+                if bracket == Bracket::Object {
+                    at = checked_key(bytes, at, has_controls)?;
+                }
+                continue;
+            }
+            at += 1;
+        }
+        // A value has ended here, and perhaps others with it.
+        loop {
+            let Some(bracket) = nest.last() else {
+                return Ok(at);
+            };
+            at = behind_space(bytes, at);
+            match bytes.get(at) {
+                Some(b',') => {
+                    at = behind_space(bytes, at + 1);
+                    if bracket == Bracket::Object {
+                        at = checked_key(bytes, at, has_controls)?;
+                    }
+                    break;
+                }
+                Some(end) if *end == bracket.end() => {
+                    at += 1;
+                    nest.pop();
+                }
+                Some(_) | None => return Err(NotJson),
+            }
+        }
+    }
+}
+
+/// A key, its colon and the whitespace around that.
+#[inline]
+fn checked_key(bytes: &[u8], at: usize, has_controls: bool) -> Result<usize, NotJson> {
+    if bytes.get(at) != Some(&b'"') {
+        return Err(NotJson);
+    }
+    let (end, _) = checked_string(bytes, at, has_controls)?;
+    let colon = behind_space(bytes, end);
+    if bytes.get(colon) != Some(&b':') {
+        return Err(NotJson);
+    }
+    Ok(behind_space(bytes, colon + 1))
+}
+
+/// A string, and whether it is spelled without escapes.
+#[inline]
+fn checked_string(
+    bytes: &[u8],
+    start: usize,
+    has_controls: bool,
+) -> Result<(usize, bool), NotJson> {
+    if !has_controls {
+        let end = quote_or_escape(bytes, start + 1);
+        if bytes.get(end) == Some(&b'"') {
+            return Ok((end + 1, true));
+        }
+    }
+    checked_odd_string(bytes, start, has_controls)
+}
+
+#[inline(never)]
+fn checked_odd_string(
+    bytes: &[u8],
+    start: usize,
+    has_controls: bool,
+) -> Result<(usize, bool), NotJson> {
+    let mut at = start + 1;
+    let mut is_plain = true;
+    loop {
+        at = if has_controls {
+            plain_end(bytes, at)
+        } else {
+            quote_or_escape(bytes, at)
+        };
+        match bytes.get(at) {
+            Some(b'"') => return Ok((at + 1, is_plain)),
+            Some(b'\\') => at = escape_end(bytes, at).ok_or(NotJson)?,
+            Some(_) | None => return Err(NotJson),
+        }
+        is_plain = false;
+    }
+}
+
+fn checked_literal(bytes: &[u8], at: usize) -> Result<usize, NotJson> {
+    let rest = bytes.get(at..).unwrap_or_default();
+    let mut literals = ["true", "false", "null"].into_iter();
+    let literal = literals.find(|literal| rest.starts_with(literal.as_bytes()));
+    literal.map(|literal| at + literal.len()).ok_or(NotJson)
+}
+
+fn checked_number(bytes: &[u8], mut at: usize) -> Result<usize, NotJson> {
+    if bytes.get(at) == Some(&b'-') {
+        at += 1;
+    }
+    // `01` is no number.
+    at = match bytes.get(at) {
+        Some(b'0') => at + 1,
+        Some(_) | None => digits_end(bytes, at)?,
+    };
+    if bytes.get(at) == Some(&b'.') {
+        at = digits_end(bytes, at + 1)?;
+    }
+    if let Some(b'e' | b'E') = bytes.get(at) {
+        at += 1;
+        if let Some(b'+' | b'-') = bytes.get(at) {
+            at += 1;
+        }
+        at = digits_end(bytes, at)?;
+    }
+    Ok(at)
+}
+
+/// One digit or more.
+#[inline]
+fn digits_end(bytes: &[u8], start: usize) -> Result<usize, NotJson> {
+    let mut at = start;
+    while let Some(b'0'..=b'9') = bytes.get(at) {
+        at += 1;
+    }
+    if at > start { Ok(at) } else { Err(NotJson) }
+}
+
+/// Whitespace is less in JSON than in ASCII, and compact JSON has none.
+#[inline]
+fn behind_space(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+// Where something ends that begins at a place, in a text that was checked.
+
+fn value_end(bytes: &[u8], mut at: usize) -> usize {
+    let mut depth = 0_usize;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
+                continue;
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                at += 1;
+            }
+            _ if depth > 0 => {
+                at += 1;
+                continue;
+            }
+            _ => return scalar_end(bytes, at),
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
 #[inline]
 fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = quote_or_escape(bytes, start + 1);
@@ -300,7 +329,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
     at + 1
 }
 
-/// Behind the number or the literal that begins here, in a text that was checked.
+/// A number or a literal.
 #[inline]
 fn scalar_end(bytes: &[u8], start: usize) -> usize {
     let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b'\0'..=b' ');
