@@ -145,6 +145,7 @@ mod noise;
 mod pipe;
 pub mod protocol;
 mod queue;
+mod register;
 pub mod relay;
 pub mod server;
 mod stats;

@@ -23,6 +23,7 @@ impl Client {
             Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => None,
         };
         let id = self.calls.accept(call, self.now);
+        self.errands.reserve(self.calls.queued());
         self.stats.calls += 1;
         self.arm_call(id);
         match self.state {

@@ -11,6 +11,7 @@ use super::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::config::Limit;
 use crate::id::CallId;
 use crate::protocol::{ClientCapabilities, Method, Repeat, method};
+use crate::register::Register;
 use crate::time::Instant;
 use crate::watch::List;
 use crate::wire::Payload;
@@ -244,8 +245,7 @@ fn payload_bytes(payload: Option<&Payload>) -> usize {
 #[derive(Debug)]
 pub(super) struct Calls {
     next: u64,
-    /// Apart, so that a link without calls holds no room for any.
-    table: BTreeMap<CallId, Box<Call>>,
+    table: Register<CallId, Call>,
     waiting: BTreeSet<CallId>,
     waiting_bytes: usize,
     in_flight: usize,
@@ -259,7 +259,7 @@ impl Calls {
     pub(super) const fn new() -> Calls {
         Calls {
             next: 1,
-            table: BTreeMap::new(),
+            table: Register::new(),
             waiting: BTreeSet::new(),
             waiting_bytes: 0,
             in_flight: 0,
@@ -283,15 +283,15 @@ impl Calls {
     }
 
     pub(super) fn call(&self, id: CallId) -> Option<&Call> {
-        self.table.get(&id).map(AsRef::as_ref)
+        self.table.get(id)
     }
 
     pub(super) fn call_mut(&mut self, id: CallId) -> Option<&mut Call> {
-        self.table.get_mut(&id).map(AsMut::as_mut)
+        self.table.get_mut(id)
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = CallId> + '_ {
-        self.table.keys().copied()
+        self.table.keys()
     }
 
     /// Those that are to be sent, oldest first.
@@ -307,7 +307,7 @@ impl Calls {
             Phase::Listing(_) | Phase::Schema | Phase::Sent(_) => false,
         };
         let found = self.table.iter().filter(|(_, call)| is_mid_round(call));
-        found.map(|(id, _)| *id).collect()
+        found.map(|(id, _)| id).collect()
     }
 
     /// Whether the server may be at work on something that it was sent by this time, and whose own deadline will end the
@@ -329,7 +329,7 @@ impl Calls {
             self.waiting.insert(id);
             self.waiting_bytes += call.bytes();
         }
-        self.table.insert(id, Box::new(call));
+        self.table.add(id, call);
         id
     }
 
@@ -340,7 +340,7 @@ impl Calls {
 
     /// The oldest that is to be sent again, with the answers that its server wanted.
     pub(super) fn first_going_on(&self) -> Option<CallId> {
-        let goes_on = |id: &&CallId| self.table.get(id).is_some_and(|call| call.goes_on());
+        let goes_on = |id: &&CallId| self.table.get(**id).is_some_and(Call::goes_on);
         self.waiting.iter().find(goes_on).copied()
     }
 
@@ -348,7 +348,7 @@ impl Calls {
     pub(super) fn sent(&mut self, id: CallId, wire: u64, now: Instant) {
         self.enter(id, Phase::Sent(wire));
         let stands_still = self.stands_still(Phase::Sent(wire));
-        if let Some(call) = self.table.get_mut(&id) {
+        if let Some(call) = self.table.get_mut(id) {
             // Each sending has a progress token of its own.
             call.progress = None;
             call.clock.start(now);
@@ -360,7 +360,7 @@ impl Calls {
 
     /// The server did not read it: it is to be sent again, as if it had not been sent. Whether that may be, after so many times.
     pub(super) fn turned_away(&mut self, id: CallId, now: Instant, most: u32) -> bool {
-        let Some(call) = self.table.get_mut(&id) else {
+        let Some(call) = self.table.get_mut(id) else {
             return false;
         };
         call.refusals += 1;
@@ -378,14 +378,14 @@ impl Calls {
     /// It is to be sent again when the list of tools has been read anew.
     pub(super) fn await_schema(&mut self, id: CallId) {
         self.enter(id, Phase::Schema);
-        if let Some(call) = self.table.get_mut(&id) {
+        if let Some(call) = self.table.get_mut(id) {
             call.has_new_schema = true;
         }
     }
 
     /// Its server ended while it read the list that this one waits for. Whether the next server may be asked.
     pub(super) fn page_lost(&mut self, id: CallId, resends: u32) -> bool {
-        let Some(call) = self.table.get_mut(&id) else {
+        let Some(call) = self.table.get_mut(id) else {
             return false;
         };
         call.resends += 1;
@@ -394,7 +394,7 @@ impl Calls {
 
     /// Its server ended. Whether it goes back to the queue to be sent again.
     pub(super) fn requeue(&mut self, id: CallId, now: Instant, resends: u32) -> bool {
-        let Some(call) = self.table.get_mut(&id) else {
+        let Some(call) = self.table.get_mut(id) else {
             return false;
         };
         if !call.may_repeat() || call.resends >= resends {
@@ -410,7 +410,7 @@ impl Calls {
     /// Its server asks something first: the clock stands still until all answers are there.
     pub(super) fn asked(&mut self, id: CallId, now: Instant) {
         self.enter(id, Phase::Asking);
-        if let Some(call) = self.table.get_mut(&id) {
+        if let Some(call) = self.table.get_mut(id) {
             call.clock.pause(now);
         }
     }
@@ -421,24 +421,24 @@ impl Calls {
     }
 
     /// It is settled.
-    pub(super) fn remove(&mut self, id: CallId) -> Option<Box<Call>> {
+    pub(super) fn remove(&mut self, id: CallId) -> Option<Call> {
         self.leave(id);
-        self.table.remove(&id)
+        self.table.remove(id)
     }
 
     pub(super) fn touch(&mut self, id: CallId, now: Instant) {
-        if let Some(call) = self.table.get_mut(&id) {
+        if let Some(call) = self.table.get_mut(id) {
             call.clock.touch(now);
         }
     }
 
     pub(super) fn due(&self, id: CallId) -> Option<Instant> {
-        self.table.get(&id)?.clock.due()
+        self.table.get(id)?.clock.due()
     }
 
     /// Which limit it has hit.
     pub(super) fn overdue(&mut self, id: CallId, now: Instant) -> Option<TimeLimit> {
-        self.table.get_mut(&id)?.clock.overdue(now)
+        self.table.get_mut(id)?.clock.overdue(now)
     }
 
     /// A legacy server began or ceased to wait for answers. Whose deadlines moved.
@@ -460,9 +460,9 @@ impl Calls {
     }
 
     fn set_clocks(&mut self, now: Instant) -> Vec<CallId> {
-        let all: Vec<CallId> = self.table.keys().copied().collect();
+        let all: Vec<CallId> = self.table.keys().collect();
         for id in &all {
-            let phase = self.table.get(id).map(|call| call.phase);
+            let phase = self.table.get(*id).map(|call| call.phase);
             if phase.is_some_and(|phase| phase != Phase::Asking) {
                 self.run_again(*id, now);
             }
@@ -481,9 +481,9 @@ impl Calls {
 
     /// Its clock runs, unless it is to stand still.
     fn run_again(&mut self, id: CallId, now: Instant) {
-        let phase = self.table.get(&id).map(|call| call.phase);
+        let phase = self.table.get(id).map(|call| call.phase);
         let stands_still = phase.is_some_and(|phase| self.stands_still(phase));
-        if let Some(call) = self.table.get_mut(&id) {
+        if let Some(call) = self.table.get_mut(id) {
             if stands_still {
                 call.clock.pause(now);
             } else {
@@ -494,7 +494,7 @@ impl Calls {
 
     fn enter(&mut self, id: CallId, phase: Phase) {
         self.leave(id);
-        let Some(call) = self.table.get_mut(&id) else {
+        let Some(call) = self.table.get_mut(id) else {
             return;
         };
         call.phase = phase;
@@ -509,7 +509,7 @@ impl Calls {
     }
 
     fn leave(&mut self, id: CallId) {
-        let Some(call) = self.table.get(&id) else {
+        let Some(call) = self.table.get(id) else {
             return;
         };
         match call.phase {

@@ -2,10 +2,10 @@
 //! ever issued is its own tombstone: an id below the counter that is not open is late.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::id::CallId;
+use crate::register::Register;
 use crate::watch::List;
 use crate::wire::Id;
 
@@ -42,14 +42,14 @@ pub(super) enum Found {
 pub(super) struct Errands {
     next: u64,
     /// By their ids, which is in the order of issue.
-    open: BTreeMap<u64, Errand>,
+    open: Register<u64, Errand>,
 }
 
 impl Errands {
     pub(super) const fn new() -> Errands {
         Errands {
             next: 1,
-            open: BTreeMap::new(),
+            open: Register::new(),
         }
     }
 
@@ -57,8 +57,13 @@ impl Errands {
     pub(super) fn issue(&mut self, errand: Errand) -> u64 {
         let wire = self.next;
         self.next += 1;
-        self.open.insert(wire, errand);
+        self.open.add(wire, errand);
         wire
+    }
+
+    /// Makes room for so many: they ask for no memory when they are issued.
+    pub(super) fn reserve(&mut self, errands: usize) {
+        self.open.reserve(errands);
     }
 
     /// What a reply with this id is for. It is not waited for again.
@@ -83,18 +88,18 @@ impl Errands {
     }
 
     pub(super) fn of_wire(&self, wire: u64) -> Option<&Errand> {
-        self.open.get(&wire)
+        self.open.get(wire)
     }
 
     /// A reply with this id is not waited for any more.
     pub(super) fn close(&mut self, wire: u64) -> Option<Errand> {
-        self.open.remove(&wire)
+        self.open.remove(wire)
     }
 
     /// The wire id of the first request that is for this.
     pub(super) fn wire_for(&self, errand: &Errand) -> Option<u64> {
         let found = self.open.iter().find(|(_, open)| *open == errand);
-        found.map(|(wire, _)| *wire)
+        found.map(|(wire, _)| wire)
     }
 
     /// What was for the one is now for the other.
@@ -112,14 +117,14 @@ impl Errands {
     /// These are not waited for any more: their wire ids.
     pub(super) fn close_where(&mut self, is_over: impl Fn(&Errand) -> bool) -> Vec<u64> {
         let closed = self.open.iter().filter(|(_, errand)| is_over(errand));
-        let closed = closed.map(|(wire, _)| *wire).collect();
+        let closed = closed.map(|(wire, _)| wire).collect();
         self.open.retain(|_, errand| !is_over(errand));
         closed
     }
 
     /// Every request that was waited for, in the order of sending. None is any more.
-    pub(super) fn close_all(&mut self) -> BTreeMap<u64, Errand> {
-        core::mem::take(&mut self.open)
+    pub(super) fn close_all(&mut self) -> Register<u64, Errand> {
+        core::mem::replace(&mut self.open, Register::new())
     }
 }
 
@@ -167,6 +172,6 @@ mod tests {
         for at in [2, 0, 4, 1, 3] {
             assert_eq!(errands.close(wires[at]), Some(Errand::Unsubscribe));
         }
-        assert!(errands.close_all().is_empty());
+        assert!(errands.close_all().len() == 0);
     }
 }

@@ -374,7 +374,7 @@ impl Client {
         self.watcher.end();
         self.withdraw_all_asks();
         let mut sent = self.errands.close_all();
-        sent.retain(|wire, _| !self.frames.retract(*wire));
+        sent.retain(|wire, _| !self.frames.retract(wire));
         self.frames.clear();
         self.settle_lost(sent);
         self.catalog.new_life();

@@ -115,7 +115,7 @@ pub struct Client {
     pulse: Option<Pulse>,
     calls: Calls,
     asks: Asks,
-    watcher: Watcher,
+    watcher: Box<Watcher>,
     /// The newest wish was not said to the server, which does not read.
     has_unsaid_wish: bool,
     /// Lists whose change is told in an event that nobody has polled yet.
@@ -234,7 +234,7 @@ impl Client {
             pulse: None,
             calls: Calls::new(),
             asks: Asks::new(),
-            watcher: Watcher::new(config.watch.clone()),
+            watcher: Box::new(Watcher::new(config.watch.clone())),
             has_unsaid_wish: false,
             announced: BTreeSet::new(),
             catalog: Catalog::new(),

@@ -1,7 +1,6 @@
 //! How calls and questions end. Every way out of a call leads through here, once.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,6 +14,7 @@ use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::id::CallId;
 use crate::protocol::{Era, ServerFeature, Version, method};
+use crate::register::Register;
 use crate::watch::List;
 
 impl Client {
@@ -164,7 +164,7 @@ impl Client {
     }
 
     /// The life that these were sent to has ended.
-    pub(super) fn settle_lost(&mut self, sent: BTreeMap<u64, Errand>) {
+    pub(super) fn settle_lost(&mut self, sent: Register<u64, Errand>) {
         let mut calls = Vec::new();
         for errand in sent.into_values() {
             match errand {

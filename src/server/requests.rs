@@ -12,6 +12,7 @@ use super::origin::{Lane, SessionKey, Whose, WireId};
 use super::reply::{Progress, Verdict};
 use crate::id::{AskId, RequestId};
 use crate::protocol::{LogLevel, Method};
+use crate::register::Register;
 use crate::wire::Id;
 
 #[derive(Debug)]
@@ -98,8 +99,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Requests {
     next: u64,
-    /// Apart, so that a server without requests holds no room for any.
-    table: BTreeMap<RequestId, Box<Entry>>,
+    table: Register<RequestId, Entry>,
     /// Those that their client waits for.
     by_id: BTreeMap<WireId, RequestId>,
 }
@@ -108,7 +108,7 @@ impl Requests {
     pub(super) const fn new() -> Requests {
         Requests {
             next: 1,
-            table: BTreeMap::new(),
+            table: Register::new(),
             by_id: BTreeMap::new(),
         }
     }
@@ -136,19 +136,19 @@ impl Requests {
     }
 
     pub(super) fn get(&self, request: RequestId) -> Option<&Entry> {
-        self.table.get(&request).map(AsRef::as_ref)
+        self.table.get(request)
     }
 
     pub(super) fn get_mut(&mut self, request: RequestId) -> Option<&mut Entry> {
-        self.table.get_mut(&request).map(AsMut::as_mut)
+        self.table.get_mut(request)
     }
 
     pub(super) fn ids(&self) -> Vec<RequestId> {
-        self.table.keys().copied().collect()
+        self.table.keys().collect()
     }
 
     pub(super) fn is_away(&self, request: RequestId) -> bool {
-        let entry = self.table.get(&request);
+        let entry = self.table.get(request);
         entry.is_some_and(|entry| matches!(entry.phase, Phase::Away(_)))
     }
 
@@ -161,8 +161,7 @@ impl Requests {
     /// Those that the application is at work on while their client waits.
     pub(super) fn open(&self) -> impl Iterator<Item = &Entry> {
         let all = self.table.values();
-        all.map(AsRef::as_ref)
-            .filter(|entry: &&Entry| matches!(entry.phase, Phase::Open))
+        all.filter(|entry| matches!(entry.phase, Phase::Open))
     }
 
     pub(super) fn accept(
@@ -184,13 +183,13 @@ impl Requests {
             asks: Vec::new(),
             arrival,
         };
-        self.table.insert(request, Box::new(entry));
+        self.table.add(request, entry);
         request
     }
 
     /// Its client has its questions instead of an answer; under the old id nothing more can be said.
     pub(super) fn send_away(&mut self, request: RequestId) {
-        if let Some(entry) = self.table.get_mut(&request) {
+        if let Some(entry) = self.table.get_mut(request) {
             entry.phase = Phase::Away(None);
             entry.round += 1;
             self.by_id.remove(&entry.arrival.wire);
@@ -199,7 +198,7 @@ impl Requests {
 
     /// Its client is back. What was decided in the meantime.
     pub(super) fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
-        let entry = self.table.get_mut(&request)?;
+        let entry = self.table.get_mut(request)?;
         self.by_id.insert(arrival.wire.clone(), request);
         entry.arrival = arrival;
         match core::mem::replace(&mut entry.phase, Phase::Open) {
@@ -209,8 +208,8 @@ impl Requests {
     }
 
     /// It is over.
-    pub(super) fn remove(&mut self, request: RequestId) -> Option<Box<Entry>> {
-        let entry = self.table.remove(&request)?;
+    pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
+        let entry = self.table.remove(request)?;
         if !matches!(entry.phase, Phase::Away(_)) {
             self.by_id.remove(&entry.arrival.wire);
         }

@@ -1,0 +1,178 @@
+//! Values under keys that only grow, as counters give them out. Knows neither the keys nor the values.
+//!
+//! It is a tree for what comes and goes in any order, without nodes: a lone entry costs its own size and no more, whatever comes
+//! and goes asks for no memory once there is room, and nothing is moved but now and then all of it.
+
+use alloc::collections::VecDeque;
+
+/// Room for as many entries outlives them: an idle link holds little.
+const KEPT: usize = 2;
+
+/// As many gaps are put up with, beside one for each entry.
+const GAPS: usize = 16;
+
+/// A map to which only keys are added that are greater than all before. Found by halving.
+#[derive(Clone, Debug)]
+pub(crate) struct Register<K, V> {
+    /// In the order of their keys. What was removed leaves a gap, but for the ends.
+    entries: VecDeque<(K, Option<V>)>,
+    len: usize,
+}
+
+impl<K: Copy + Ord, V> Register<K, V> {
+    pub(crate) const fn new() -> Register<K, V> {
+        Register {
+            entries: VecDeque::new(),
+            len: 0,
+        }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The key must be greater than all before: under another one the value would not be found.
+    pub(crate) fn add(&mut self, key: K, value: V) {
+        debug_assert!(self.entries.back().is_none_or(|(last, _)| *last < key));
+        self.reserve(1);
+        self.entries.push_back((key, Some(value)));
+        self.len += 1;
+    }
+
+    /// Makes room for so many more: they ask for no memory when they are added.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        let room = self.entries.capacity();
+        if room - self.entries.len() < more {
+            // As `VecDeque` grows by itself, but from one.
+            let growth = (2 * room - self.entries.len()).max(more);
+            self.entries.reserve_exact(growth);
+        }
+    }
+
+    pub(crate) fn get(&self, key: K) -> Option<&V> {
+        let at = self.position(key)?;
+        self.entries.get(at)?.1.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        let at = self.position(key)?;
+        self.entries.get_mut(at)?.1.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, key: K) -> Option<V> {
+        let at = self.position(key)?;
+        let removed = self.entries.get_mut(at)?.1.take()?;
+        self.len -= 1;
+        self.close_gaps();
+        Some(removed)
+    }
+
+    pub(crate) fn retain(&mut self, mut is_wanted: impl FnMut(K, &V) -> bool) {
+        self.entries.retain(|(key, value)| {
+            let value = value.as_ref();
+            value.is_some_and(|value| is_wanted(*key, value))
+        });
+        self.len = self.entries.len();
+        self.close_gaps();
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = K> + '_ {
+        self.iter().map(|(key, _)| key)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|(key, value)| Some((*key, value.as_ref()?)))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut V)> {
+        let entries = self.entries.iter_mut();
+        entries.filter_map(|(key, value)| Some((*key, value.as_mut()?)))
+    }
+
+    pub(crate) fn into_values(self) -> impl Iterator<Item = V> {
+        self.entries.into_iter().filter_map(|(_, value)| value)
+    }
+
+    fn position(&self, key: K) -> Option<usize> {
+        // The oldest is asked for most often.
+        match self.entries.front() {
+            Some((first, _)) if *first == key => Some(0),
+            Some(_) => self
+                .entries
+                .binary_search_by_key(&key, |(key, _)| *key)
+                .ok(),
+            None => None,
+        }
+    }
+
+    fn close_gaps(&mut self) {
+        while let Some((_, None)) = self.entries.front() {
+            self.entries.pop_front();
+        }
+        if self.len == 0 && self.entries.capacity() > KEPT {
+            self.entries = VecDeque::new();
+        } else if self.entries.len() > 2 * self.len + GAPS {
+            self.entries.retain(|(_, value)| value.is_some());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn it_is_a_map_whatever_comes_and_goes() {
+        let mut register = Register::new();
+        let mut map = BTreeMap::new();
+        let mut dice = 7_u64;
+        for key in 0..4_000_u64 {
+            register.add(key, key * 3);
+            map.insert(key, key * 3);
+            for _ in 0..2 {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let aimed = (dice >> 33) % (key + 1);
+                // Some stay for long, so that gaps come up behind them.
+                if aimed % 97 != 0 {
+                    assert_eq!(register.get(aimed), map.get(&aimed));
+                    assert_eq!(register.remove(aimed), map.remove(&aimed));
+                    assert_eq!(register.get_mut(aimed), None);
+                }
+            }
+            assert_eq!(register.len(), map.len());
+            assert!(register.entries.len() <= 2 * map.len() + GAPS);
+        }
+        let all: Vec<_> = register.iter().map(|(key, value)| (key, *value)).collect();
+        assert_eq!(all, map.clone().into_iter().collect::<Vec<_>>());
+        assert!(register.iter_mut().all(|(key, value)| *value == key * 3));
+        register.retain(|key, _| key % 2 == 0);
+        map.retain(|key, _| key % 2 == 0);
+        assert_eq!(register.len(), map.len());
+        assert!(register.keys().eq(map.keys().copied()));
+        assert!(register.values().eq(map.values()));
+        assert!(register.into_values().eq(map.into_values()));
+    }
+
+    #[test]
+    fn an_empty_one_holds_little() {
+        let mut register = Register::new();
+        register.add(1, [0_u8; 300]);
+        assert_eq!(register.entries.capacity(), 1);
+        for key in 2..100 {
+            register.add(key, [0; 300]);
+        }
+        for key in (1..100).rev() {
+            assert!(register.remove(key).is_some());
+        }
+        assert_eq!((register.len(), register.entries.capacity()), (0, 0));
+        assert_eq!(register.remove(1), None);
+    }
+}
