@@ -478,6 +478,10 @@ impl<'a> ResultHead<'a> {
     /// `None` if its type is no text, or something is there twice.
     fn read(result: Json<'a>) -> Option<ResultHead<'a>> {
         let mut head = ResultHead::default();
+        // S-RPC-19: absent means complete, and then the rest means nothing here.
+        if !result.may_have(round::RESULT_TYPE) {
+            return Some(head);
+        }
         let (mut kind, mut twice) = (None, false);
         object::members(result, |key, value| {
             let place = match &*key {

@@ -10,7 +10,7 @@ use alloc::{
 };
 use core::{fmt, mem::size_of};
 
-use memchr::{memchr2, memmem};
+use memchr::memchr2;
 
 use super::{Fields, value};
 use crate::wire::{Id, Json, Payload, object};
@@ -109,7 +109,7 @@ impl core::error::Error for Unfit {}
 impl Mirrored {
     /// The marked properties of a tool, as it stands in a list of tools (S-XHDR-03, S-XHDR-04, S-XHDR-05).
     pub(crate) fn read(tool: Json<'_>) -> Result<Mirrored, Unfit> {
-        if !may_be_marked(tool.as_str()) {
+        if !tool.may_have(MARK) {
             return Ok(Mirrored::default());
         }
         let mut schemas = Vec::new();
@@ -301,7 +301,7 @@ pub(crate) struct Survey {
 /// Looks through the result of a `tools/list`.
 pub(crate) fn survey(result: Json<'_>) -> Survey {
     let mut survey = Survey::default();
-    if !may_be_marked(result.as_str()) {
+    if !result.may_have(MARK) {
         return survey;
     }
     let mut lists = Vec::new();
@@ -357,12 +357,6 @@ impl Survey {
             }
         }
     }
-}
-
-/// Whether there can be a mark in a JSON text: where it is not spelled out, it is spelled with escapes.
-fn may_be_marked(json: &str) -> bool {
-    let has = |part: &str| memmem::find(json.as_bytes(), part.as_bytes()).is_some();
-    has(MARK) || has("\\u")
 }
 
 /// A search for marks in a schema. It sees every byte once, and never calls itself.

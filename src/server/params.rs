@@ -8,16 +8,23 @@ use crate::wire::{Json, Payload, object};
 
 const META: &str = "_meta";
 
-/// The members that tell what a request is about. They are read here, in fields of HTTP and by the application: all must read the same.
-const SUBJECTS: [&str; 4] = ["arguments", "name", "taskId", "uri"];
+// What a request is about is read here, in fields of HTTP and by the application: all must read the same.
+const ARGUMENTS: &str = "arguments";
+const NAME: &str = "name";
+const TASK_ID: &str = "taskId";
+const URI: &str = "uri";
 
 /// The params of one request, taken apart.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Params<'a> {
     whole: Option<Json<'a>>,
-    /// `_meta`, and the member that it is.
-    meta: Option<(Json<'a>, &'a str)>,
-    subjects: [Option<Json<'a>>; SUBJECTS.len()],
+    meta: Option<Json<'a>>,
+    /// `_meta` with its key.
+    meta_member: Option<&'a str>,
+    arguments: Option<Json<'a>>,
+    name: Option<Json<'a>>,
+    task: Option<Json<'a>>,
+    uri: Option<Json<'a>>,
     pub(super) version: Option<Json<'a>>,
     pub(super) capabilities: Option<Json<'a>>,
     pub(super) client: Option<Json<'a>>,
@@ -40,37 +47,29 @@ impl<'a> Params<'a> {
         let Some(whole) = whole else {
             return params;
         };
-        let _ = object::members_of_both(whole, META, |member| {
-            let key = &*member.key;
-            let place = if member.is_nested {
-                match key {
-                    meta::PROTOCOL_VERSION => &mut params.version,
-                    meta::CLIENT_CAPABILITIES => &mut params.capabilities,
-                    meta::CLIENT_INFO => &mut params.client,
-                    meta::LOG_LEVEL => &mut params.log_level,
-                    meta::PROGRESS_TOKEN => &mut params.token,
-                    _ => {
-                        params.has_other_meta = true;
-                        return;
-                    }
+        let member = object::members_of_both(whole, META, |is_nested, key, value| {
+            let place = match &*key {
+                meta::PROTOCOL_VERSION if is_nested => &mut params.version,
+                meta::CLIENT_CAPABILITIES if is_nested => &mut params.capabilities,
+                meta::CLIENT_INFO if is_nested => &mut params.client,
+                meta::LOG_LEVEL if is_nested => &mut params.log_level,
+                meta::PROGRESS_TOKEN if is_nested => &mut params.token,
+                _ if is_nested => {
+                    params.has_other_meta = true;
+                    return;
                 }
-            } else {
-                match key {
-                    META => {
-                        let before = params.meta.replace((member.value, member.text));
-                        params.is_ambiguous |= before.is_some();
-                        return;
-                    }
-                    round::INPUT_RESPONSES => &mut params.answers,
-                    round::REQUEST_STATE => &mut params.state,
-                    _ => match SUBJECTS.iter().position(|subject| *subject == key) {
-                        Some(at) => &mut params.subjects[at],
-                        None => return,
-                    },
-                }
+                META => &mut params.meta,
+                ARGUMENTS => &mut params.arguments,
+                NAME => &mut params.name,
+                TASK_ID => &mut params.task,
+                URI => &mut params.uri,
+                round::INPUT_RESPONSES => &mut params.answers,
+                round::REQUEST_STATE => &mut params.state,
+                _ => return,
             };
-            params.is_ambiguous |= place.replace(member.value).is_some();
+            params.is_ambiguous |= place.replace(value).is_some();
         });
+        params.meta_member = member.ok().flatten();
         // Some peers write null where they mean nothing.
         let is_there = |value: &Json<'_>| !value.is_null();
         params.answers = params.answers.filter(is_there);
@@ -88,13 +87,13 @@ impl<'a> Params<'a> {
     pub(super) fn rest(&self, has_rounds: bool) -> Option<Payload> {
         let whole = self.whole?;
         let is_round = has_rounds && (self.answers.is_some() || self.state.is_some());
-        let rest = match self.meta {
+        let rest = match self.meta_member {
             None if !is_round => return Some(Payload::from(whole)),
-            Some((_, member)) if !is_round && !self.has_other_meta => object::cut(whole, member),
-            meta => {
+            Some(member) if !is_round && !self.has_other_meta => object::cut(whole, member),
+            Some(_) | None => {
                 let own = |key: &str| meta::OF_THE_LINK.contains(&key);
-                let other_meta = meta.filter(|_| self.has_other_meta);
-                let other_meta = other_meta.and_then(|(meta, _)| object::without(meta, own).ok());
+                let other_meta = self.meta.filter(|_| self.has_other_meta);
+                let other_meta = other_meta.and_then(|meta| object::without(meta, own).ok());
                 let rest = object::replaced(whole, |key, value| match key {
                     META => other_meta.as_ref().map(Payload::json),
                     round::INPUT_RESPONSES | round::REQUEST_STATE if has_rounds => None,
@@ -114,9 +113,12 @@ impl<'a> Params<'a> {
 
     /// The member `key`.
     pub(super) fn member(&self, key: &str) -> Option<Json<'a>> {
-        match SUBJECTS.iter().position(|subject| *subject == key) {
-            Some(at) => self.subjects[at],
-            None => self.whole?.member(key).ok()?,
+        match key {
+            ARGUMENTS => self.arguments,
+            NAME => self.name,
+            TASK_ID => self.task,
+            URI => self.uri,
+            _ => self.whole?.member(key).ok()?,
         }
     }
 

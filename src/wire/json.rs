@@ -3,6 +3,7 @@
 use alloc::borrow::{Cow, ToOwned};
 use core::fmt;
 
+use memchr::{memchr, memmem};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
 use serde_json::value::RawValue;
 
@@ -85,11 +86,18 @@ impl<'a> Json<'a> {
     #[must_use]
     pub fn text(self) -> Option<Cow<'a, str>> {
         let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
-        if memchr::memchr(b'\\', inner.as_bytes()).is_some() {
+        if memchr(b'\\', inner.as_bytes()).is_some() {
             self.parse().ok().map(Cow::Owned)
         } else {
             Some(Cow::Borrowed(inner))
         }
+    }
+
+    /// Whether something in it may be called `key`, a name without slashes: where it is not spelled out, it is spelled with escapes. To
+    /// ask this costs less than to look for it.
+    pub(crate) fn may_have(self, key: &str) -> bool {
+        let has = |part: &str| memmem::find(self.0.as_bytes(), part.as_bytes()).is_some();
+        has(key) || has("\\u")
     }
 
     /// The value of the member `key`; see [`object::member`].

@@ -79,16 +79,8 @@ pub fn members<'a>(
     Ok(())
 }
 
-/// A member as it stands in an object, or in one that is nested in it.
-pub(crate) struct Member<'a> {
-    pub(crate) is_nested: bool,
-    pub(crate) key: Cow<'a, str>,
-    pub(crate) value: Json<'a>,
-    /// All of it, as it is written.
-    pub(crate) text: &'a str,
-}
-
-/// Shows every top-level member of `object` to `visit`, and before the member `nested` each member of that: in one walk.
+/// Shows every top-level member of `object` to `visit`, and before its member `nested` each member of that: in one walk. Whether it is
+/// such a one is shown first. Returns the member `nested` as it is written, key and all.
 ///
 /// # Errors
 ///
@@ -96,22 +88,25 @@ pub(crate) struct Member<'a> {
 pub(crate) fn members_of_both<'a>(
     object: Json<'a>,
     nested: &str,
-    mut visit: impl FnMut(Member<'a>),
-) -> Result<(), ObjectError> {
+    mut visit: impl FnMut(bool, Cow<'a, str>, Json<'a>),
+) -> Result<Option<&'a str>, ObjectError> {
+    let mut found = None;
     let mut walk = Members::of(object)?;
     while let Some(key) = walk.key()? {
-        let start = walk.start;
         let value = if key == nested {
-            walk.object(&mut visit)?
+            let start = walk.start;
+            let value = walk.object(|key, value| visit(true, key, value))?;
+            found = Some(walk.cursor.since(start).trim_ascii_end());
+            value
         } else {
             walk.value()?
         };
-        visit(walk.member(start, key, value, false));
+        visit(false, key, value);
     }
-    Ok(())
+    Ok(found)
 }
 
-/// The object without a member of it, which is as it was shown.
+/// The object without a member of it, which is a part of its text.
 pub(crate) fn cut(object: Json<'_>, member: &str) -> Payload {
     let whole = object.as_str();
     let start = member.as_ptr().addr() - whole.as_ptr().addr();
@@ -259,35 +254,21 @@ impl<'a> Members<'a> {
     }
 
     /// The value of the key just read. If it is an object, its members are shown.
-    fn object(&mut self, visit: &mut impl FnMut(Member<'a>)) -> Result<Json<'a>, ObjectError> {
+    #[inline]
+    fn object(
+        &mut self,
+        mut visit: impl FnMut(Cow<'a, str>, Json<'a>),
+    ) -> Result<Json<'a>, ObjectError> {
         let start = self.cursor.at();
         if !self.cursor.eat(b'{') {
             return self.value();
         }
         self.is_first = true;
         while let Some(key) = self.next_key()? {
-            let start = self.start;
-            let value = self.value()?;
-            visit(self.member(start, key, value, true));
+            visit(key, self.value()?);
         }
         self.is_first = false;
         Ok(Json::checked(self.cursor.since(start).trim_ascii_end()))
-    }
-
-    /// The member that began there and ended here.
-    fn member(
-        &self,
-        start: usize,
-        key: Cow<'a, str>,
-        value: Json<'a>,
-        is_nested: bool,
-    ) -> Member<'a> {
-        Member {
-            is_nested,
-            key,
-            value,
-            text: self.cursor.since(start).trim_ascii_end(),
-        }
     }
 
     /// The value of the key just read.

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 /// A place in a text.
 #[derive(Clone, Copy)]
@@ -322,11 +322,27 @@ fn value_end(bytes: &[u8], mut at: usize) -> usize {
 
 #[inline]
 fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = quote_or_escape(bytes, start + 1);
-    while let Some(b'\\') = bytes.get(at) {
-        at = quote_or_escape(bytes, at + 2);
+    let end = quote_or_escape(bytes, start + 1);
+    if bytes.get(end) == Some(&b'"') {
+        return end + 1;
     }
-    at + 1
+    end_of_escaped(bytes, end)
+}
+
+/// A string whose first escape is here. Quotes are rare in it, so they are what is looked for.
+#[inline(never)]
+fn end_of_escaped(bytes: &[u8], escape: usize) -> usize {
+    let mut from = escape;
+    while let Some(quote) = memchr(b'"', bytes.get(from..).unwrap_or_default()) {
+        let quote = from + quote;
+        let slashes = bytes[escape..quote].iter().rev();
+        let slashes = slashes.take_while(|byte| **byte == b'\\').count();
+        if slashes % 2 == 0 {
+            return quote + 1;
+        }
+        from = quote + 1;
+    }
+    bytes.len()
 }
 
 /// A number or a literal.
