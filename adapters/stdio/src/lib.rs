@@ -33,8 +33,11 @@
 //! `unix`, or `windows` with `threads`.
 
 mod drive;
+mod helm;
+mod pen;
 mod pipes;
 mod serve;
+mod vigil;
 mod workers;
 
 #[cfg(any(windows, feature = "threads"))]
