@@ -66,3 +66,66 @@ impl Vigil {
         was_asleep && wakes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Instant, Needs, Vigil};
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_origin(Duration::from_secs(seconds))
+    }
+
+    fn due(seconds: Option<u64>) -> Needs<()> {
+        Needs {
+            due: seconds.map(at),
+            reads: true,
+            room: None,
+        }
+    }
+
+    #[test]
+    fn what_is_due_later_wakes_nobody_and_what_is_due_before_does() {
+        let mut vigil = Vigil::default();
+        let sleep = vigil.begin(at(0), due(Some(60)));
+        assert_eq!(sleep.at_most, Some(Duration::from_secs(60)));
+        assert!(!vigil.ends(false, &due(Some(61))));
+        assert!(!vigil.ends(false, &due(None)));
+        assert!(vigil.ends(false, &due(Some(59))));
+    }
+
+    #[test]
+    fn a_driver_with_nothing_to_do_wakes_for_the_first_call_alone() {
+        let mut vigil = Vigil::default();
+        let mut rings = 0;
+        for call in 0..100 {
+            let sleep = vigil.begin(at(call), due(None));
+            assert_eq!(sleep.at_most.is_none(), call == 0);
+            let is_late = vigil.ends(false, &due(Some(call + 1_000)));
+            rings += usize::from(is_late);
+            if is_late {
+                vigil.begin(at(call), due(Some(call + 1_000)));
+            }
+        }
+        assert_eq!(rings, 1);
+        // Once that time has come, nothing is due.
+        let sleep = vigil.begin(at(1_000), due(None));
+        assert_eq!(sleep.at_most, None);
+    }
+
+    #[test]
+    fn what_is_wanted_and_not_watched_wakes_the_driver_once() {
+        let mut vigil = Vigil::default();
+        let full = Needs {
+            due: None,
+            reads: false,
+            room: Some(()),
+        };
+        vigil.begin(at(0), due(None));
+        assert!(vigil.ends(false, &full));
+        assert!(!vigil.ends(true, &full));
+        vigil.begin(at(0), full);
+        assert!(vigil.ends(false, &due(None)), "input is wanted again");
+        vigil.begin(at(0), due(None));
+        assert!(vigil.ends(true, &due(None)));
+    }
+}
