@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
+/// So many turns are taken by one who asked for something, if others ask meanwhile. It has its own work to do: the driver goes on.
+const TURNS: usize = 4;
+
 /// A machine, with all that can be done to it by any thread at any time.
 pub(crate) trait Craft: Send + 'static {
     /// Does what was asked for, as far as anybody may. Returns whether the driver is to be woken.
@@ -78,7 +81,10 @@ impl<C: Craft> Helm<C> {
     /// A turn of whoever asks for something, if the helm is free.
     pub(crate) fn help(&self) {
         self.is_asked.store(true, Ordering::Relaxed);
-        while self.is_asked() {
+        for _ in 0..TURNS {
+            if !self.is_asked() {
+                return;
+            }
             // Where it is taken, whoever has it looks again. Where a turn panicked, the driver was woken to see it.
             let Ok(mut craft) = self.craft.try_lock() else {
                 return;
@@ -91,6 +97,9 @@ impl<C: Craft> Helm<C> {
                 mem::forget(alarm);
             }
             (self.then)();
+        }
+        if self.is_asked() {
+            self.bell.wake_by_ref();
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) struct Sleep<R> {
     /// Or until there is input.
     pub(crate) reads: bool,
     /// Or until there is room here.
+    #[cfg_attr(windows, allow(dead_code, reason = "a thread waits for that there"))]
     pub(crate) room: Option<R>,
 }
 
