@@ -93,16 +93,18 @@ impl<T, S> Cell<T, S> {
 
     /// The first word counts. `None`: there will be no value.
     pub(crate) fn settle(&self, value: Option<T>) {
-        let waker = {
-            let mut inside = lock(&self.0);
-            if inside.is_settled {
-                return;
-            }
-            inside.is_settled = true;
-            inside.value = value;
-            inside.waker.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
+        self.settle_quietly(value).into_iter().for_each(Waker::wake);
+    }
+
+    /// The same, but that whoever waits is left to be woken.
+    pub(crate) fn settle_quietly(&self, value: Option<T>) -> Option<Waker> {
+        let mut inside = lock(&self.0);
+        if inside.is_settled {
+            return None;
+        }
+        inside.is_settled = true;
+        inside.value = value;
+        inside.waker.take()
     }
 
     pub(crate) fn is_settled(&self) -> bool {

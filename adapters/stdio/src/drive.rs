@@ -3,14 +3,17 @@
 use std::convert::Infallible;
 use std::io;
 use std::process::Command;
+use std::sync::Arc;
 use std::task::Waker;
 use std::thread;
-use std::time::Duration;
 
 use everlink::{Config, Epoch, Input, Instant, Output, StreamId};
 use everlink_handle::{Link, LinkOwner};
 
+use crate::helm::{Craft, Helm};
+use crate::pen::Pen;
 use crate::system::Children;
+use crate::vigil::{Needs, Sleep, Vigil};
 
 /// Starts a link to the server that this command starts.
 ///
@@ -27,58 +30,143 @@ pub fn connect(command: Command, config: Config) -> io::Result<Link> {
 
 /// Hands for one child after another.
 pub(crate) trait Hands: Send + Sized + 'static {
-    /// Children of this command. The waker ends a wait.
-    fn new(command: Command) -> io::Result<(Self, Waker)>;
+    /// What is written to a child with. The hands give it a new stream with each child.
+    type Pen: Pen;
 
-    /// Carries out one output, whose bytes are all of `buf`, and says what came of it at once.
+    /// What there is to be heard after a sleep.
+    type News;
+
+    /// Children of this command. The waker ends a sleep.
+    fn new(command: Command) -> io::Result<(Self, Self::Pen, Waker)>;
+
+    /// Carries out one output that is not to write, and says what came of it at once.
     fn perform(
         &mut self,
         output: Output<Infallible>,
-        buf: &mut Vec<u8>,
+        pen: &mut Self::Pen,
     ) -> Option<(Epoch, Input<'static>)>;
 
-    /// Sleeps until something happens, or for so long at most, and tells what happened. The output of the child is read if `reads`.
-    fn wait(
+    /// Sleeps until something happens.
+    fn sleep(&mut self, sleep: Sleep<<Self::Pen as Pen>::Room>) -> io::Result<Self::News>;
+
+    /// Tells what happened. The output of the child is read if `reads`.
+    fn hear(
         &mut self,
-        at_most: Option<Duration>,
+        news: Self::News,
         reads: bool,
+        pen: &mut Self::Pen,
         tell: impl FnMut(Epoch, Input<'_>),
-    ) -> io::Result<()>;
+    );
 }
 
 pub(crate) fn connect_by<H: Hands>(command: Command, config: Config) -> io::Result<Link> {
     let (link, owner) = Link::new(config);
-    let (children, waker) = H::new(command)?;
-    // Whatever waits already is seen at the first turn.
-    let _ = owner.belongs_to(&waker);
+    let (children, pen, bell) = H::new(command)?;
+    let voyage = Voyage {
+        owner,
+        pen,
+        clock: Clock::start(),
+        buf: Vec::new(),
+        left: None,
+        vigil: Vigil::default(),
+    };
+    let helm = Arc::new(Helm::new(voyage, bell, || {}));
     let thread = thread::Builder::new().name("everlink".into());
-    thread.spawn(move || drive(owner, children))?;
+    thread.spawn(move || helm.attend(|| drive(&helm, children)))?;
     Ok(link)
 }
 
-fn drive(mut owner: LinkOwner, mut children: impl Hands) {
-    let clock = Clock::start();
-    let mut buf = Vec::new();
-    loop {
-        owner.serve(clock.now());
-        while let Some(output) = owner.poll_output(&mut buf) {
-            if let Some((epoch, input)) = children.perform(output, &mut buf) {
-                owner.handle(clock.now(), epoch, input);
+/// The children are dropped first: who waits for the end finds nothing left.
+fn drive<H: Hands>(helm: &Arc<Helm<Voyage<H::Pen>>>, mut children: H) {
+    let waker = Waker::from(Arc::clone(helm));
+    helm.steer(|voyage| {
+        // Whatever waits already is seen at the first turn.
+        let _ = voyage.owner.belongs_to(&waker);
+        Some(())
+    });
+    let mut news = None;
+    while let Some(sleep) = helm.steer(|voyage| voyage.steer(&mut children, news.take())) {
+        let told = children.sleep(sleep);
+        news = Some(told.expect("the system can say what its descriptors have to tell"));
+    }
+}
+
+/// A link under way.
+struct Voyage<P> {
+    owner: LinkOwner,
+    pen: P,
+    clock: Clock,
+    buf: Vec<u8>,
+    /// What comes next and is the driver's.
+    left: Option<Output<Infallible>>,
+    vigil: Vigil,
+}
+
+impl<P: Pen> Voyage<P> {
+    /// A whole turn. Returns how to sleep after it, or nothing when the link is closed.
+    fn steer<H: Hands<Pen = P>>(
+        &mut self,
+        children: &mut H,
+        news: Option<H::News>,
+    ) -> Option<Sleep<P::Room>> {
+        let now = self.clock.now();
+        if let Some(news) = news {
+            let reads = self.owner.wants_input(StreamId::DUPLEX);
+            children.hear(news, reads, &mut self.pen, |epoch, input| {
+                self.owner.handle(now, epoch, input);
+            });
+        }
+        self.owner.serve(now);
+        while let Some(output) = self.left.take().or_else(|| self.carry(now)) {
+            if let Some((epoch, input)) = children.perform(output, &mut self.pen) {
+                self.owner.handle(now, epoch, input);
             }
         }
-        if owner.is_closed() {
-            break;
-        }
-        let due = owner.poll_timeout().map(|due| due.at.since(clock.now()));
-        let reads = owner.wants_input(StreamId::DUPLEX);
-        let told = children.wait(due, reads, |epoch, input| {
-            owner.handle(clock.now(), epoch, input);
-        });
-        told.expect("the system can say what its descriptors have to tell");
+        (!self.owner.is_closed()).then(|| self.vigil.begin(now, self.needs()))
     }
-    // Who waits for the end finds nothing left.
-    drop(children);
-    drop(owner);
+
+    /// Writes all that is to be written, at once. Returns the first output that is something else.
+    fn carry(&mut self, now: Instant) -> Option<Output<Infallible>> {
+        let mut epoch = Epoch::NONE;
+        loop {
+            let output = self.owner.poll_output(&mut self.buf);
+            if let Some(Output::Write { epoch: of, .. }) = output {
+                epoch = of;
+                continue;
+            }
+            if self.buf.is_empty() {
+                return output;
+            }
+            if let Some(input) = self.pen.write(&mut self.buf) {
+                self.owner.handle(now, epoch, input);
+            }
+            if output.is_some() {
+                return output;
+            }
+        }
+    }
+
+    fn needs(&self) -> Needs<P::Room> {
+        Needs {
+            due: self.owner.poll_timeout().map(|due| due.at),
+            reads: self.owner.wants_input(StreamId::DUPLEX),
+            room: self.pen.room(),
+        }
+    }
+}
+
+impl<P: Pen> Craft for Voyage<P> {
+    fn turn(&mut self) -> bool {
+        if self.left.is_some() {
+            // The driver is on its way.
+            return false;
+        }
+        let now = self.clock.now();
+        self.owner.serve(now);
+        self.left = self.carry(now);
+        let is_drivers = self.left.is_some() || self.owner.is_closed();
+        self.vigil.ends(is_drivers, &self.needs())
+    }
 }
 
 /// The time, as a machine counts it.

@@ -1,8 +1,8 @@
 //! everlink over the standard streams of processes, with plain threads: no async runtime.
 //!
 //! [`connect`] is a link to a server that a command starts, which outlives every process that the command becomes. [`serve`] is a server on the
-//! standard streams of its own process. Each is driven by one thread, which owns a machine of the core and only carries bytes: what is tried
-//! again, how long is waited and when a process is killed is decided by the machine.
+//! standard streams of its own process. Each has a machine of the core, which decides what is tried again, how long is waited and when a
+//! process is killed. One thread drives it, and only carries bytes; while that sleeps, whoever asks for something carries it out itself.
 //!
 //! ```no_run
 //! use std::collections::BTreeMap;
@@ -29,12 +29,16 @@
 //! nobody asks it to end there before it is ended, save by the end of its input. A name such as `npx` means `npx.exe` there: what is a
 //! script must be called by its whole name, `npx.cmd`.
 //!
-//! `drive` and `serve` are the threads, `workers` runs the functions of a server, and the rest is what the system has for processes and pipes:
-//! `unix`, or `windows` with `threads`.
+//! `drive` and `serve` are the threads, `helm` is how others take a turn, `vigil` whether the thread may sleep on then, and `pen` what all of
+//! them write with. `workers` runs the functions of a server, and the rest is what the system has for processes and pipes: `unix`, or
+//! `windows` with `threads`.
 
 mod drive;
+mod helm;
+mod pen;
 mod pipes;
 mod serve;
+mod vigil;
 mod workers;
 
 #[cfg(any(windows, feature = "threads"))]

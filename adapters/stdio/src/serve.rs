@@ -2,16 +2,19 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::thread;
-use std::time::Duration;
 
 use everlink::server::{Config, Request, Server};
-use everlink::{ErrorObject, Input, Output, StreamId};
+use everlink::{ErrorObject, Input, Instant, Output, StreamId};
 use everlink_handle::{Context, Response, Service, ServiceOwner};
 
 use crate::drive::Clock;
+use crate::helm::{Craft, Helm};
+use crate::pen::Pen;
 use crate::system::Streams;
+use crate::vigil::{Needs, Sleep, Vigil};
 use crate::workers::Workers;
 
 /// Serves the client at the standard streams of this process, with a function for its requests.
@@ -38,19 +41,26 @@ where
 
 /// Hands for the standard streams of this process.
 pub(crate) trait Hands: Send + Sized + 'static {
-    /// Takes them over. The waker ends a wait.
-    fn take() -> io::Result<(Self, Waker)>;
+    /// What is written to the client with.
+    type Pen: Pen;
 
-    /// These are to be written, when there is room for them.
-    fn write(&mut self, bytes: &mut Vec<u8>);
+    /// What there is to be heard after a sleep.
+    type News;
 
-    /// Sleeps until something happens, or for so long at most, and tells what happened. Input is read if `reads`.
-    fn wait(
+    /// Takes them over. The waker ends a sleep.
+    fn take() -> io::Result<(Self, Self::Pen, Waker)>;
+
+    /// Sleeps until something happens.
+    fn sleep(&mut self, sleep: Sleep<<Self::Pen as Pen>::Room>) -> io::Result<Self::News>;
+
+    /// Tells what happened. Input is read if `reads`.
+    fn hear(
         &mut self,
-        at_most: Option<Duration>,
+        news: Self::News,
         reads: bool,
+        pen: &mut Self::Pen,
         tell: impl FnMut(Input<'_>),
-    ) -> io::Result<()>;
+    );
 }
 
 pub(crate) fn serve_by<H: Hands, R: Into<Response>>(
@@ -59,39 +69,109 @@ pub(crate) fn serve_by<H: Hands, R: Into<Response>>(
 ) -> io::Result<Service> {
     let most = config.limits.requests.max(1);
     let (service, owner) = Service::new(Server::new(config));
-    let (streams, waker) = H::take()?;
-    // Whatever waits already is seen at the first turn.
-    let _ = owner.belongs_to(&waker);
-    let workers = Workers::new(most, function);
+    let (streams, pen, bell) = H::take()?;
+    let helm = Arc::new_cyclic(|helm: &Weak<Helm<Counter<H::Pen>>>| {
+        let helm = Weak::clone(helm);
+        let write = move || helm.upgrade().iter().for_each(|helm| helm.help());
+        let workers = Workers::new(most, function, write);
+        let callers = workers.clone();
+        let counter = Counter {
+            owner,
+            pen,
+            workers,
+            clock: Clock::start(),
+            buf: Vec::new(),
+            vigil: Vigil::default(),
+        };
+        Helm::new(counter, bell, move || callers.call())
+    });
     let thread = thread::Builder::new().name("everlink".into());
-    thread.spawn(move || drive(owner, streams, &workers))?;
+    thread.spawn(move || helm.attend(|| drive(&helm, streams)))?;
     Ok(service)
 }
 
-fn drive(mut owner: ServiceOwner, mut streams: impl Hands, workers: &Workers) {
-    let clock = Clock::start();
-    let mut buf = Vec::new();
-    loop {
-        owner.serve(clock.now());
-        while let Some(output) = owner.poll_output(&mut buf) {
-            match output {
-                Output::Event(task) => workers.run(task),
-                Output::Write { .. } => streams.write(&mut buf),
-                Output::Release { .. } => {}
-                other => unreachable!("a server has one stream: {other:?}"),
+/// The streams are dropped first: who waits for the end finds nothing left.
+fn drive<H: Hands>(helm: &Arc<Helm<Counter<H::Pen>>>, mut streams: H) {
+    let waker = Waker::from(Arc::clone(helm));
+    helm.steer(|counter| {
+        // Whatever waits already is seen at the first turn.
+        let _ = counter.owner.belongs_to(&waker);
+        Some(())
+    });
+    let mut news = None;
+    while let Some(sleep) = helm.steer(|counter| counter.steer(&mut streams, news.take())) {
+        let told = streams.sleep(sleep);
+        news = Some(told.expect("the system can say what its descriptors have to tell"));
+    }
+}
+
+/// A server at work.
+struct Counter<P> {
+    owner: ServiceOwner,
+    pen: P,
+    workers: Workers,
+    clock: Clock,
+    buf: Vec<u8>,
+    vigil: Vigil,
+}
+
+impl<P: Pen> Counter<P> {
+    /// A whole turn. Returns how to sleep after it, or nothing when the server is closed.
+    fn steer<H: Hands<Pen = P>>(
+        &mut self,
+        streams: &mut H,
+        news: Option<H::News>,
+    ) -> Option<Sleep<P::Room>> {
+        let now = self.clock.now();
+        if let Some(news) = news {
+            let reads = self.owner.wants_input(StreamId::DUPLEX);
+            streams.hear(news, reads, &mut self.pen, |input| {
+                self.owner.handle(now, input);
+            });
+        }
+        self.carry(now);
+        (!self.owner.is_closed()).then(|| self.vigil.begin(now, self.needs()))
+    }
+
+    /// Does what was asked for, gives tasks out, and writes all that is to be written at once.
+    fn carry(&mut self, now: Instant) {
+        self.owner.serve(now);
+        loop {
+            match self.owner.poll_output(&mut self.buf) {
+                Some(Output::Event(task)) => self.workers.take(task),
+                Some(Output::Write { .. } | Output::Release { .. }) => {}
+                Some(other) => unreachable!("a server has one stream: {other:?}"),
+                None if self.buf.is_empty() => return,
+                None => {
+                    if let Some(input) = self.pen.write(&mut self.buf) {
+                        self.owner.handle(now, input);
+                    }
+                }
             }
         }
-        if owner.is_closed() {
-            break;
-        }
-        let due = owner.poll_timeout().map(|due| due.at.since(clock.now()));
-        let reads = owner.wants_input(StreamId::DUPLEX);
-        let told = streams.wait(due, reads, |input| owner.handle(clock.now(), input));
-        told.expect("the system can say what its descriptors have to tell");
     }
-    // Who waits for the end finds nothing left.
-    drop(streams);
-    drop(owner);
+
+    fn needs(&self) -> Needs<P::Room> {
+        Needs {
+            due: self.owner.poll_timeout().map(|due| due.at),
+            reads: self.owner.wants_input(StreamId::DUPLEX),
+            room: self.pen.room(),
+        }
+    }
+}
+
+impl<P: Pen> Craft for Counter<P> {
+    fn turn(&mut self) -> bool {
+        self.carry(self.clock.now());
+        self.vigil.ends(self.owner.is_closed(), &self.needs())
+    }
+}
+
+/// When the server is over, so are those who worked for it.
+impl<P> Drop for Counter<P> {
+    fn drop(&mut self) {
+        self.workers.close();
+    }
 }
 
 /// Random bytes for the configuration of a server.

@@ -18,7 +18,8 @@ use everlink::protocol::ServerCapabilities;
 use everlink::server::{self, Offer};
 use everlink::{Config, ErrorObject, Payload};
 use everlink_stdio::{Context, Link, connect, secret, serve};
-use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpgrp, kill_process, setpgid};
 use serde_json::{Value, json};
 
@@ -278,17 +279,25 @@ impl Served {
         self.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
     }
 
-    /// The next message with this id; what the test's own harness says before is no message.
+    /// The next message with this id.
     fn hear(&mut self, id: u64) -> Value {
+        loop {
+            let message = self.next();
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
+
+    /// The next message; what the test's own harness says before is none.
+    fn next(&mut self) -> Value {
         loop {
             let mut line = String::new();
             let len = self.says.read_line(&mut line).expect("it answers");
             assert_ne!(len, 0, "it went");
             let message = line.find('{').map(|at| serde_json::from_str(&line[at..]));
-            if let Some(Ok::<Value, _>(message)) = message {
-                if message["id"] == id {
-                    return message;
-                }
+            if let Some(Ok(message)) = message {
+                return message;
             }
         }
     }
@@ -373,4 +382,90 @@ fn whether_the_streams_block_is_left_as_it_was() {
     served.hear(1);
     let flags = fcntl_getfl(&shared).expect("a descriptor");
     assert!(!flags.contains(OFlags::NONBLOCK));
+}
+
+#[test]
+fn an_answer_does_not_wait_for_the_handler_of_another_request() {
+    let (hears, stdin) = UnixStream::pair().expect("descriptors");
+    let mut served = Served::start(stdin.into(), hears);
+    // All at once, so that one thread may take up several of them.
+    let tools = ["anything", "for ever", "anything", "for ever", "anything"];
+    let params = tools.map(|tool| json!({"name": tool, "arguments": {}}));
+    let calls = params.iter().zip(1..).map(|(params, id)| {
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+    });
+    let calls: Vec<_> = calls.collect();
+    writeln!(served.hears, "{}", calls.join("\n")).expect("it listens");
+    let answered: HashSet<_> = (0..3).map(|_| served.next()["id"].as_u64()).collect();
+    assert_eq!(answered, HashSet::from([Some(1), Some(3), Some(5)]));
+}
+
+/// All that a client says to a server of which it wants one answer.
+fn visit() -> Vec<u8> {
+    let client = json!({"name": "hostile", "version": "1.0"});
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+    let said = [
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}),
+    ];
+    said.map(|message| format!("{message}\n")).concat().into()
+}
+
+/// Has a server read this, and says what it answers until it ends by itself.
+fn served(stdin: OwnedFd) -> String {
+    let mut command = role("serves");
+    command.stdin(stdin).stderr(Stdio::null());
+    let output = in_time("a server whose client has left", move || command.output());
+    String::from_utf8_lossy(&output.expect("it starts").stdout).into()
+}
+
+#[test]
+fn standard_input_may_be_anything_and_is_read_to_its_end() {
+    let (socket, mut other) = UnixStream::pair().expect("descriptors");
+    other.write_all(&visit()).expect("there is room");
+    drop(other);
+    assert!(served(socket.into()).contains(r#""id":1"#), "a socket");
+
+    let (pipe, other) = pipe_with(PipeFlags::CLOEXEC).expect("descriptors");
+    fs::File::from(other).write_all(&visit()).expect("room");
+    assert!(served(pipe).contains(r#""id":1"#), "a pipe");
+
+    let note = Note::new("visit");
+    fs::write(&note.0, visit()).expect("a file");
+    let file = fs::File::open(&note.0).expect("it is there");
+    assert!(served(file.into()).contains(r#""id":1"#), "a file");
+
+    let note = Note::new("named");
+    let made = Command::new("mkfifo").arg(&note.0).status();
+    assert!(made.is_ok_and(|made| made.success()));
+    // Both ends are open before it is read, and the other one is closed by then.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let named = rustix::fs::open(&note.0, flags, rustix::fs::Mode::empty()).expect("it is there");
+    fs::write(&note.0, visit()).expect("there is room");
+    fcntl_setfl(&named, OFlags::empty()).expect("a descriptor");
+    assert!(served(named).contains(r#""id":1"#), "a pipe with a name");
+}
+
+#[test]
+fn whether_a_pipe_blocks_is_left_as_it_was() {
+    let pipe = || pipe_with(PipeFlags::CLOEXEC).expect("descriptors");
+    let ((stdin, hears), (says, stdout)) = (pipe(), pipe());
+    let shared = [&stdin, &stdout].map(|fd| fd.try_clone().expect("descriptors"));
+    let process = role("serves").stdin(stdin).stdout(stdout).spawn();
+    let mut process = process.expect("it starts");
+    let mut hears = fs::File::from(hears);
+    hears.write_all(&visit()).expect("there is room");
+    let says = BufReader::new(fs::File::from(says));
+    let answered = in_time("an answer", move || {
+        let mut lines = says.lines().map_while(Result::ok);
+        lines.any(|line| line.contains(r#""id":1"#))
+    });
+    assert!(answered);
+    for shared in shared {
+        let flags = fcntl_getfl(&shared).expect("a descriptor");
+        assert!(!flags.contains(OFlags::NONBLOCK));
+    }
+    let _ = process.kill();
+    let _ = process.wait();
 }

@@ -41,6 +41,30 @@ fn a_tool_is_called_with_much_and_answers_with_as_much() {
 }
 
 #[test]
+fn everybody_who_asks_at_once_is_answered() {
+    with_all_hands(|hands| {
+        let link = hands.link(&[]);
+        thread::scope(|scope| {
+            for asker in 0..8 {
+                let link = &link;
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        // Now one by one, now many together.
+                        let texts = (0..=round % 20).map(|n| format!("{asker} {round} {n}"));
+                        let say = |text| link.call_tool("echo", BTreeMap::from([("text", text)]));
+                        let calls: Vec<_> = texts.clone().map(say).collect();
+                        for (call, text) in calls.into_iter().zip(texts) {
+                            assert_eq!(call.wait().expect("it answers").text(), text);
+                        }
+                    }
+                });
+            }
+        });
+        end(&link);
+    });
+}
+
+#[test]
 fn a_death_is_told_with_the_last_words_and_costs_one_call() {
     with_all_hands(|hands| {
         let link = hands.link(&[]);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use everlink::client::{Delivery, Failure, Listing, Misuse, Outcome};
 use everlink::{CallId, ErrorObject, Payload};
@@ -59,6 +59,11 @@ impl Caller {
 
     pub(crate) fn settle(self, outcome: Result<Reply, CallError>) {
         self.0.settle(Some(outcome));
+    }
+
+    /// The same, but that whoever waits for it is left to be woken.
+    pub(crate) fn settle_quietly(self, outcome: Result<Reply, CallError>) -> Option<Waker> {
+        self.0.settle_quietly(Some(outcome))
     }
 
     pub(crate) fn report(&self, report: Progress) {

@@ -33,6 +33,8 @@ pub struct LinkOwner {
     shown: (State, Epoch),
     /// Who waits for which call.
     callers: HashMap<CallId, Caller>,
+    /// Whose calls are done and who is not woken yet: all of them at once, for to wake somebody may take longer than to find the next.
+    done: Vec<Waker>,
     /// Who waits for the link to be ready.
     hopeful: Vec<Promise<Result<Arc<Session>, NotReady>>>,
     recording: Recording<Asked, Event>,
@@ -49,6 +51,7 @@ impl LinkOwner {
             desk,
             shown,
             callers: HashMap::new(),
+            done: Vec::new(),
             hopeful: Vec::new(),
             recording: None,
             inbox,
@@ -109,7 +112,10 @@ impl LinkOwner {
             if let Some(recorder) = &mut self.recording {
                 recorder.polled(output.as_ref().map(|output| (Side::Upstream, output)));
             }
-            let output = output?;
+            let Some(output) = output else {
+                self.done.drain(..).for_each(Waker::wake);
+                return None;
+            };
             let for_driver = output.and_then_event(|event| {
                 self.tell(event);
                 None
@@ -192,7 +198,7 @@ impl LinkOwner {
         match event {
             Event::Done { call, outcome } => {
                 if let Some(caller) = self.callers.remove(&call) {
-                    caller.settle(settled(outcome));
+                    self.done.extend(caller.settle_quietly(settled(outcome)));
                 }
             }
             Event::Progress {
@@ -252,6 +258,7 @@ impl Drop for LinkOwner {
             standing.session = None;
         }
         self.inbox.close();
+        self.done.drain(..).for_each(Waker::wake);
         self.callers.clear();
         self.desk.listeners.end();
     }

@@ -2,17 +2,17 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::mem;
 use std::process::Command;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, LAST_WORDS, Output};
 
-use super::ends::{Heard, Reader, Writer, spawn};
+use super::ends::{Heard, Pen, Reader, Writer, spawn};
 use super::inbox::{Inbox, inbox};
 use crate::drive::Hands;
 use crate::system::tree::{Pipes, Seed, Tree};
+use crate::vigil::Sleep;
 
 /// How much of what a child left behind in its pipes is heard before its exit is told.
 const LEFT_BEHIND: usize = 1 << 20;
@@ -29,8 +29,6 @@ pub(crate) struct Children {
 struct Life {
     epoch: Epoch,
     tree: Tree,
-    /// Nothing once it was closed, or nobody reads it any more.
-    stdin: Option<Writer>,
     /// Nothing after its end.
     stdout: Option<Reader>,
     stderr: Option<Reader>,
@@ -55,7 +53,7 @@ struct Parting {
 }
 
 /// What a thread tells.
-enum News {
+pub(crate) enum News {
     Exit(ExitStatus),
     Stderr(Heard),
     Stdin(Result<usize, Fault>),
@@ -63,20 +61,24 @@ enum News {
 }
 
 impl Hands for Children {
-    fn new(command: Command) -> io::Result<(Children, Waker)> {
+    type Pen = Pen;
+    /// Nothing where it was silent.
+    type News = Option<News>;
+
+    fn new(command: Command) -> io::Result<(Children, Pen, Waker)> {
         let (inbox, waker) = inbox();
         let children = Children {
             seed: Seed::new(command),
             life: None,
             inbox,
         };
-        Ok((children, waker))
+        Ok((children, Pen(None), waker))
     }
 
     fn perform(
         &mut self,
         output: Output<Infallible>,
-        buf: &mut Vec<u8>,
+        pen: &mut Pen,
     ) -> Option<(Epoch, Input<'static>)> {
         if let Output::Open { epoch } = output {
             let opened = self.seed.grow_now().and_then(|(tree, pipes)| {
@@ -86,8 +88,9 @@ impl Hands for Children {
                 Life::new(epoch, tree, pipes, &self.inbox).map_err(no_thread)
             });
             return Some(match opened {
-                Ok(life) => {
+                Ok((life, stdin)) => {
                     self.life = Some(life);
+                    *pen = Pen(Some(stdin));
                     (epoch, Input::Opened)
                 }
                 Err(fault) => (epoch, Input::open_failed(vec![fault])),
@@ -95,42 +98,45 @@ impl Hands for Children {
         }
         let life = self.life.as_mut()?;
         match output {
-            Output::Write { .. } => {
-                let bytes = mem::take(buf);
-                if let Some(stdin) = &life.stdin {
-                    stdin.write(bytes);
-                }
-            }
-            Output::CloseWrite { .. } => life.stdin = None,
+            Output::CloseWrite { .. } => *pen = Pen(None),
             Output::Terminate { .. } => life.tree.terminate(),
             Output::Kill { .. } => life.tree.kill(),
-            Output::Release { .. } => self.life = None,
+            Output::Release { .. } => {
+                *pen = Pen(None);
+                self.life = None;
+            }
             other => unreachable!("a child has one stream: {other:?}"),
         }
         None
     }
 
-    fn wait(
-        &mut self,
-        at_most: Option<Duration>,
-        reads: bool,
-        mut tell: impl FnMut(Epoch, Input<'_>),
-    ) -> io::Result<()> {
+    fn sleep(&mut self, sleep: Sleep<Infallible>) -> io::Result<Option<News>> {
         let Some(life) = &mut self.life else {
-            self.inbox.wait(at_most);
-            return Ok(());
+            self.inbox.wait(sleep.at_most);
+            return Ok(None);
         };
+        let held = if sleep.reads { life.held.take() } else { None };
+        if let Some(heard) = held {
+            return Ok(Some(News::Stdout(heard)));
+        }
+        let news = self.inbox.wait(life.patience(sleep.at_most));
+        Ok(news.and_then(|(of, news)| (of == life.epoch).then_some(news)))
+    }
+
+    fn hear(
+        &mut self,
+        news: Option<News>,
+        reads: bool,
+        pen: &mut Pen,
+        mut tell: impl FnMut(Epoch, Input<'_>),
+    ) {
+        let Some(life) = &mut self.life else { return };
         let epoch = life.epoch;
         let mut tell = |input| tell(epoch, input);
-        let held = if reads { life.held.take() } else { None };
-        let news = match held {
-            Some(heard) => Some(News::Stdout(heard)),
-            None => {
-                let news = self.inbox.wait(life.patience(at_most));
-                news.and_then(|(of, news)| (of == epoch).then_some(news))
-            }
-        };
         let is_silent = news.is_none();
+        if let Some(News::Stdin(Err(_))) = &news {
+            *pen = Pen(None);
+        }
         if let Some(input) = news.and_then(|news| life.learn(news, reads)) {
             tell(input);
         }
@@ -139,7 +145,6 @@ impl Hands for Children {
             parting.exit.map(Input::exited).map(&mut tell);
             parting.end.map(Input::end).map(&mut tell);
         }
-        Ok(())
     }
 }
 
@@ -149,19 +154,19 @@ impl Life {
         mut tree: Tree,
         pipes: Pipes,
         inbox: &Inbox<(Epoch, News)>,
-    ) -> io::Result<Life> {
+    ) -> io::Result<(Life, Writer)> {
         let exit = {
             let (slot, obituary) = (inbox.slot(), tree.obituary());
             move || slot.post((epoch, News::Exit(obituary())))
         };
         spawn("everlink-exit", exit)?;
         let [said, muttered, wrote] = [inbox.slot(), inbox.slot(), inbox.slot()];
-        Ok(Life {
+        let stdin = Writer::new(pipes.stdin, move |written| {
+            wrote.post((epoch, News::Stdin(written)));
+        })?;
+        let life = Life {
             epoch,
             tree,
-            stdin: Some(Writer::new(pipes.stdin, move |written| {
-                wrote.post((epoch, News::Stdin(written)));
-            })?),
             stdout: Some(Reader::new(pipes.stdout, move |heard| {
                 said.post((epoch, News::Stdout(heard)));
             })?),
@@ -171,7 +176,8 @@ impl Life {
             held: None,
             parting: None,
             is_mourned: false,
-        })
+        };
+        Ok((life, stdin))
     }
 
     /// How long to sleep at most.
@@ -190,10 +196,7 @@ impl Life {
                 self.learn(News::Stdout(held), true)
             }
             News::Stdin(Ok(len)) => Some(Input::sent(len)),
-            News::Stdin(Err(fault)) => {
-                self.stdin = None;
-                Some(Input::write_failed(vec![fault]))
-            }
+            News::Stdin(Err(fault)) => Some(Input::write_failed(vec![fault])),
             News::Stdout(heard) if !reads && self.parting.is_none() => {
                 self.held = Some(heard);
                 None

@@ -3,17 +3,19 @@
 //! A thread that waits for a pipe cannot be told to stop: it ends when the pipe does. Whoever drops an end does not wait for that, and hears no
 //! more of it.
 
+use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use everlink::Fault;
+use everlink::{Fault, Input};
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
 
 /// What a reader tells.
-pub(super) enum Heard {
+pub(crate) enum Heard {
     Bytes(Vec<u8>),
     /// No more will come, and why.
     End(Vec<Fault>),
@@ -53,7 +55,7 @@ impl Reader {
 }
 
 /// Writes to a pipe. Dropped, it closes the pipe when all is written.
-pub(super) struct Writer(Sender<Vec<u8>>);
+pub(crate) struct Writer(Sender<Vec<u8>>);
 
 impl Writer {
     /// Tells how much was written, again and again, or why nothing more can be.
@@ -83,6 +85,25 @@ impl Writer {
     pub(super) fn write(&self, bytes: Vec<u8>) {
         // One that is gone has told why.
         let _ = self.0.send(bytes);
+    }
+}
+
+/// What is written with: there is room for all of it, behind a thread. Nothing once it was closed, or nobody reads it any more.
+pub(crate) struct Pen(pub(super) Option<Writer>);
+
+impl crate::pen::Pen for Pen {
+    type Room = Infallible;
+
+    fn write(&mut self, bytes: &mut Vec<u8>) -> Option<Input<'static>> {
+        let bytes = mem::take(bytes);
+        if let Some(writer) = &self.0 {
+            writer.write(bytes);
+        }
+        None
+    }
+
+    fn room(&self) -> Option<Infallible> {
+        None
     }
 }
 

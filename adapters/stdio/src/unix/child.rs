@@ -1,25 +1,27 @@
 //! The hands of a client link to a child process: one thread, which sleeps in `poll` on all that can happen. Decides nothing.
 
 use std::convert::Infallible;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
-use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{ChildStderr, ChildStdout, Command};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use everlink::{Epoch, ExitStatus, Fault, Input, LAST_WORDS, Output};
-use everlink_handle::Backlog;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+use super::CHUNK;
+use super::own::OwnStream;
+use super::pen::Pen;
 use super::poll::poll;
 use super::tree::{Pipes, Seed, Tree};
 use super::wake::{Alarm, alarm};
 use crate::drive::Hands;
+use crate::vigil::Sleep;
 
-/// How much is read at once.
-const CHUNK: usize = 64 << 10;
 /// How much of what a child left behind in its pipes is read before its exit is told.
 const LEFT_BEHIND: usize = 1 << 20;
 
@@ -48,12 +50,6 @@ struct Opening {
 struct Life {
     epoch: Epoch,
     tree: Tree,
-    /// Nothing once it was closed, or nobody reads it any more.
-    stdin: Option<ChildStdin>,
-    /// What could not be written yet.
-    unwritten: Backlog,
-    /// No more will be written than that.
-    closes: bool,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     /// Its output has ended, with these faults, and until then its exit is waited for.
@@ -61,8 +57,20 @@ struct Life {
     has_exited: bool,
 }
 
+/// What has something to tell.
+pub(crate) struct News {
+    alarm: bool,
+    exit: bool,
+    room: bool,
+    stdout: bool,
+    stderr: bool,
+}
+
 impl Hands for Children {
-    fn new(command: Command) -> io::Result<(Children, Waker)> {
+    type Pen = Pen;
+    type News = News;
+
+    fn new(command: Command) -> io::Result<(Children, Pen, Waker)> {
         let (alarm, waker) = alarm()?;
         let children = Children {
             seed: Seed::new(command),
@@ -73,13 +81,13 @@ impl Hands for Children {
             bell: waker.clone(),
             chunk: vec![0; CHUNK],
         };
-        Ok((children, waker))
+        Ok((children, Pen::new(None), waker))
     }
 
     fn perform(
         &mut self,
         output: Output<Infallible>,
-        buf: &mut Vec<u8>,
+        pen: &mut Pen,
     ) -> Option<(Epoch, Input<'static>)> {
         match (&output, &mut self.opening) {
             (Output::Open { epoch }, _) => {
@@ -87,6 +95,7 @@ impl Hands for Children {
                 return None;
             }
             (Output::Release { .. }, _) => {
+                *pen = Pen::new(None);
                 (self.opening, self.life) = (None, None);
                 return None;
             }
@@ -95,98 +104,84 @@ impl Hands for Children {
             (_, None) => {}
         }
         let life = self.life.as_mut()?;
-        let input = match output {
-            Output::Write { .. } => {
-                life.unwritten.push(buf);
-                buf.clear();
-                buf.shrink_to(CHUNK);
-                life.write()
-            }
-            Output::CloseWrite { .. } => {
-                life.closes = true;
-                life.write()
-            }
-            Output::Terminate { .. } => {
-                life.tree.terminate();
-                None
-            }
-            Output::Kill { .. } => {
-                life.tree.kill();
-                None
-            }
+        match output {
+            Output::CloseWrite { .. } => pen.close(),
+            Output::Terminate { .. } => life.tree.terminate(),
+            Output::Kill { .. } => life.tree.kill(),
             other => unreachable!("a child has one stream: {other:?}"),
-        };
-        input.map(|input| (life.epoch, input))
+        }
+        None
     }
 
-    fn wait(
+    fn sleep(&mut self, sleep: Sleep<Arc<OwnStream>>) -> io::Result<News> {
+        let life = self.life.as_ref();
+        let until = life.and_then(|life| Some(life.end.as_ref()?.0));
+        let until = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let watch =
+            |fd, is_watched: bool| is_watched.then(|| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let [alarm, exit, stdout, stderr, room] = poll(
+            [
+                Some(PollFd::new(&self.alarm, PollFlags::IN)),
+                life.and_then(|life| watch(life.tree.exit(), !life.has_exited)),
+                life.and_then(|life| watch(life.stdout.as_ref()?.as_fd(), sleep.reads)),
+                life.and_then(|life| watch(life.stderr.as_ref()?.as_fd(), true)),
+                sleep
+                    .room
+                    .as_ref()
+                    .map(|room| PollFd::new(&**room, PollFlags::OUT)),
+            ],
+            sleep.at_most.into_iter().chain(until).min(),
+        )?;
+        Ok(News {
+            alarm,
+            exit,
+            room,
+            stdout,
+            stderr,
+        })
+    }
+
+    fn hear(
         &mut self,
-        at_most: Option<Duration>,
+        news: News,
         reads: bool,
+        pen: &mut Pen,
         mut tell: impl FnMut(Epoch, Input<'_>),
-    ) -> io::Result<()> {
-        let Some(life) = &mut self.life else {
-            let alarm = Some(PollFd::new(&self.alarm.0, PollFlags::IN));
-            if poll([alarm], at_most)? == [true] {
-                self.alarm.stop();
-                self.deliver(&mut tell);
-            }
-            return Ok(());
-        };
-        let until = life
-            .end
-            .as_ref()
-            .map(|(until, _)| until.saturating_duration_since(Instant::now()));
-        let at_most = at_most.into_iter().chain(until).min();
-        let [alarm, exit, stdin, stdout, stderr] = {
-            let is_alive = !life.has_exited;
-            let is_writing = !life.unwritten.is_empty();
-            poll(
-                [
-                    Some(PollFd::new(&self.alarm.0, PollFlags::IN)),
-                    is_alive.then(|| PollFd::from_borrowed_fd(life.tree.exit(), PollFlags::IN)),
-                    life.stdin
-                        .as_ref()
-                        .filter(|_| is_writing)
-                        .map(|pipe| PollFd::new(pipe, PollFlags::OUT)),
-                    life.stdout
-                        .as_ref()
-                        .filter(|_| reads)
-                        .map(|pipe| PollFd::new(pipe, PollFlags::IN)),
-                    life.stderr
-                        .as_ref()
-                        .map(|pipe| PollFd::new(pipe, PollFlags::IN)),
-                ],
-                at_most,
-            )?
-        };
-        if alarm {
+    ) {
+        if news.alarm {
             self.alarm.stop();
         }
-        if stdin {
-            if let Some(input) = life.write() {
+        let Some(life) = &mut self.life else {
+            return self.deliver(pen, &mut tell);
+        };
+        if news.room {
+            if let Some(input) = pen.go_on() {
                 tell(life.epoch, input);
             }
         }
-        let most = if exit { LEFT_BEHIND } else { CHUNK };
-        if stderr || exit {
-            life.hear_stderr(&mut self.chunk, most, &mut tell);
+        // From one that lives there will be more to hear, or there is nothing left.
+        let enough = if news.exit { LEFT_BEHIND } else { 1 };
+        if news.stderr || news.exit {
+            life.hear_stderr(&mut self.chunk, enough, &mut tell);
         }
-        if stdout || exit {
-            life.hear_stdout(&mut self.chunk, most, &mut tell);
+        if (news.stdout && reads) || news.exit {
+            life.hear_stdout(&mut self.chunk, enough, &mut tell);
         }
         // Where somebody traces it, that it is dead is known before how it died.
-        let status = exit.then(|| life.tree.exit_status().unwrap_or(ExitStatus::Unknown));
-        let is_due =
-            life.has_exited || status.is_some() || until.is_some_and(|left| left.is_zero());
-        if let Some((_, faults)) = life.end.take_if(|_| is_due) {
+        let status = news
+            .exit
+            .then(|| life.tree.exit_status().unwrap_or(ExitStatus::Unknown));
+        let is_due = life.has_exited || status.is_some();
+        let end = life
+            .end
+            .take_if(|(until, _)| is_due || *until <= Instant::now());
+        if let Some((_, faults)) = end {
             tell(life.epoch, Input::end(faults));
         }
         if let Some(status) = status {
             life.has_exited = true;
             tell(life.epoch, Input::exited(status));
         }
-        Ok(())
     }
 }
 
@@ -206,14 +201,15 @@ impl Children {
     }
 
     /// Takes in what was started, and lets go of what is not wanted any more.
-    fn deliver(&mut self, tell: &mut impl FnMut(Epoch, Input<'_>)) {
+    fn deliver(&mut self, pen: &mut Pen, tell: &mut impl FnMut(Epoch, Input<'_>)) {
         for (epoch, grown) in self.births.1.try_iter() {
             let Some(opening) = self.opening.take_if(|opening| opening.epoch == epoch) else {
                 continue;
             };
             match grown.and_then(|grown| Life::new(opening, grown)) {
-                Ok(life) => {
+                Ok((life, stdin)) => {
                     self.life = Some(life);
+                    *pen = Pen::new(stdin);
                     tell(epoch, Input::Opened);
                 }
                 Err(fault) => tell(epoch, Input::open_failed(vec![fault])),
@@ -223,7 +219,11 @@ impl Children {
 }
 
 impl Life {
-    fn new(opening: Opening, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
+    /// A child that was started, and what it reads, unless that was closed already.
+    fn new(
+        opening: Opening,
+        (tree, pipes): (Tree, Pipes),
+    ) -> Result<(Life, Option<OwnStream>), Fault> {
         if opening.is_condemned {
             tree.kill();
         }
@@ -236,57 +236,26 @@ impl Life {
             let set = fcntl_getfl(fd).and_then(|flags| fcntl_setfl(fd, flags | OFlags::NONBLOCK));
             set.map_err(|error| Fault::from(io::Error::from(error)))?;
         }
-        Ok(Life {
+        let stdin = OwnStream::free(OwnedFd::from(pipes.stdin).into());
+        let life = Life {
             epoch: opening.epoch,
             tree,
-            stdin: Some(pipes.stdin).filter(|_| !opening.closes),
-            unwritten: Backlog::new(),
-            closes: opening.closes,
             stdout: Some(pipes.stdout),
             stderr: Some(pipes.stderr),
             end: None,
             has_exited: false,
-        })
-    }
-
-    /// Writes what there is and can be written, and closes the pipe after the last of it.
-    fn write(&mut self) -> Option<Input<'static>> {
-        let mut sent = 0;
-        let stdin = self.stdin.as_mut()?;
-        let fault = loop {
-            if self.unwritten.is_empty() {
-                break None;
-            }
-            match stdin.write(self.unwritten.waiting()) {
-                Ok(len) => {
-                    self.unwritten.took(len);
-                    sent += len;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break None,
-                // It comes again with the next one.
-                Err(_) if sent > 0 => break None,
-                Err(error) => break Some(Fault::from(error)),
-            }
         };
-        if fault.is_some() || (self.closes && self.unwritten.is_empty()) {
-            self.stdin = None;
-        }
-        match fault {
-            Some(fault) => Some(Input::write_failed(vec![fault])),
-            None if sent > 0 => Some(Input::sent(sent)),
-            None => None,
-        }
+        Ok((life, Some(stdin).filter(|_| !opening.closes)))
     }
 
     fn hear_stdout(
         &mut self,
         chunk: &mut [u8],
-        most: usize,
+        enough: usize,
         tell: &mut impl FnMut(Epoch, Input<'_>),
     ) {
         let epoch = self.epoch;
-        let end = drain(&mut self.stdout, chunk, most, |bytes| {
+        let end = drain(&mut self.stdout, chunk, enough, |bytes| {
             tell(epoch, Input::bytes(bytes));
         });
         if let Some(fault) = end {
@@ -297,22 +266,22 @@ impl Life {
     fn hear_stderr(
         &mut self,
         chunk: &mut [u8],
-        most: usize,
+        enough: usize,
         tell: &mut impl FnMut(Epoch, Input<'_>),
     ) {
         let epoch = self.epoch;
         // Its end says nothing of its own.
-        let _ = drain(&mut self.stderr, chunk, most, |bytes| {
+        let _ = drain(&mut self.stderr, chunk, enough, |bytes| {
             tell(epoch, Input::stderr(bytes));
         });
     }
 }
 
-/// Reads what is there, up to `most` bytes. Returns that there is no more to come, and why; the pipe is gone then.
+/// Reads what is there, and stops when `enough` was heard. Returns that there is no more to come, and why; the pipe is gone then.
 fn drain(
     pipe: &mut Option<impl Read>,
     chunk: &mut [u8],
-    most: usize,
+    enough: usize,
     mut hear: impl FnMut(&[u8]),
 ) -> Option<Option<Fault>> {
     let mut heard = 0;
@@ -327,7 +296,7 @@ fn drain(
             Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
             Err(error) => break Some(Fault::from(error)),
         }
-        if heard >= most {
+        if heard >= enough {
             return None;
         }
     };

@@ -1,9 +1,10 @@
 //! Processes and pipes as Unix has them. `child` and `streams` are the hands of the two ends; `tree` starts and ends processes, `own` keeps
-//! the streams of this one, `poll` and `wake` are how the thread sleeps.
+//! the streams of this one, `pen` writes, `poll` and `wake` are how the thread sleeps.
 
 mod child;
 mod nursery;
 pub mod own;
+mod pen;
 mod poll;
 mod streams;
 pub mod tree;
@@ -11,3 +12,6 @@ mod wake;
 
 pub(crate) use child::Children;
 pub(crate) use streams::Streams;
+
+/// How much is read or written at once.
+const CHUNK: usize = 64 << 10;
