@@ -262,7 +262,7 @@ impl Hands for Exchanges {
         }
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<Heard> {
+    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool, _: &mut [u8]) -> Poll<Heard> {
         let mut heard = self.tells.poll_recv(cx);
         if heard.is_pending() && reads {
             heard = self.hears.poll_recv(cx);

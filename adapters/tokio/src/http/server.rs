@@ -308,7 +308,12 @@ impl Hands for Front {
         }
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<(Epoch, Input<'static>)> {
+    fn poll_heard(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        _: &mut [u8],
+    ) -> Poll<(Epoch, Input<'static>)> {
         loop {
             let mut heard = self.tells.poll_recv(cx).map(|it| it.map(Arrival::More));
             if heard.is_pending() && reads {

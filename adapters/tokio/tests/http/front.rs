@@ -222,7 +222,7 @@ impl Drop for House {
 }
 
 async fn hear(front: &mut Front) -> Input<'static> {
-    let heard = poll_fn(|cx| front.poll_heard(cx, true));
+    let heard = poll_fn(|cx| front.poll_heard(cx, true, &mut []));
     let (epoch, input) = tokio::time::timeout(PATIENCE, heard).await.expect("a word");
     assert_eq!(epoch, Epoch::FIRST);
     input
