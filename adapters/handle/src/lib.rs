@@ -46,6 +46,7 @@ pub use asked::{Asked, Upkeep};
 pub use backlog::Backlog;
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
 pub use events::Events;
+pub use numbers::{ByNumber, Spread};
 pub use promise::{Gone, Pending, wait};
 pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};

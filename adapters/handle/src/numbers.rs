@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A table by such a number: nobody outside chooses them, so that they need no secret to be spread well.
-pub(crate) type ByNumber<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
+pub type ByNumber<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-#[derive(Default)]
-pub(crate) struct Spread(u64);
+/// How such numbers are spread over a table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {

@@ -31,8 +31,8 @@ pub trait Hands: Send {
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]);
 
     /// What happened next, and to which transport; at a server's end there is only [`Epoch::FIRST`]. While `reads` is false, nothing is
-    /// read from the other side, and only what comes of earlier outputs is reported. What is read from a stream is put into `room`, which
-    /// is whoever drives them has: a link that is idle holds none.
+    /// read from the other side, and only what comes of earlier outputs is reported. What is read from a stream is put into `room`, so
+    /// that hands which hear nothing hold no memory for it.
     fn poll_heard<'r>(
         &mut self,
         cx: &mut Context<'_>,
@@ -97,10 +97,6 @@ pub(crate) fn start(driver: impl Future<Output: Send> + Send + 'static) -> io::R
 }
 
 /// Drives a link to its end, for who has set up its owner.
-///
-/// # Panics
-///
-/// Outside a runtime.
 pub fn drive(owner: LinkOwner, hands: impl Hands) -> impl Future<Output = ()> + Send {
     Driver::new(Linked { owner, hands })
 }
@@ -148,14 +144,15 @@ pub(crate) trait Driven {
 pub(crate) struct Driver<D> {
     /// Nothing after its end.
     driven: Option<D>,
-    clock: Clock,
+    /// From the first turn on: before, there need be no runtime.
+    clock: Option<Clock>,
 }
 
 impl<D> Driver<D> {
-    pub(crate) fn new(driven: D) -> Driver<D> {
+    pub(crate) const fn new(driven: D) -> Driver<D> {
         Driver {
             driven: Some(driven),
-            clock: Clock::start(),
+            clock: None,
         }
     }
 }
@@ -168,6 +165,7 @@ impl<D: Driven> Future for Driver<D> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Left> {
         let Driver { driven, clock } = self.get_mut();
+        let clock = clock.get_or_insert_with(Clock::start);
         let ended = Scratch::with(|scratch| {
             let Some(driven) = driven else {
                 return Poll::Pending;

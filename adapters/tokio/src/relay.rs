@@ -29,10 +29,6 @@ pub fn relay(
 }
 
 /// Drives a relay to its end, for who has set up its owner.
-///
-/// # Panics
-///
-/// Outside a runtime.
 pub fn drive_relay(
     owner: GuardOwner,
     front: impl Hands,
