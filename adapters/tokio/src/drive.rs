@@ -171,11 +171,12 @@ impl<D: Driven> Future for Driver<D> {
                 return Poll::Pending;
             };
             loop {
-                driven.turn(clock.now(), &mut scratch.buf);
+                let now = clock.now();
+                driven.turn(now, &mut scratch.buf);
                 if driven.is_closed() {
                     return Poll::Ready(());
                 }
-                let (mut is_due, now) = (driven.belongs_to(cx.waker()), clock.now());
+                let mut is_due = driven.belongs_to(cx.waker());
                 for _ in 0..BATCH {
                     if driven.poll_heard(cx, now, &mut scratch.room).is_pending() {
                         break;
@@ -277,7 +278,8 @@ impl<H: Hands, A: Handler> Driven for Served<H, A> {
         self.owner.serve(now);
         while let Some(output) = self.owner.poll_output(buf) {
             let for_hands = output.and_then_event(|task| {
-                tokio::spawn(run(task, Arc::clone(&self.handler)));
+                // In a box: on its way to where it runs, a task is moved half a dozen times.
+                tokio::spawn(Box::pin(run(task, Arc::clone(&self.handler))));
                 None
             });
             if let Some(output) = for_hands {
