@@ -26,8 +26,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::fault::fault;
-use super::fields;
 use super::road::Road;
+use super::{fields, known};
 use crate::drive::{Hands, drive, start};
 
 /// How long a connection is kept that nobody uses. Servers in use close theirs after 5 s, and a request that crosses with that is lost.
@@ -35,14 +35,6 @@ const IDLE: Duration = Duration::from_secs(4);
 
 /// As many pieces of responses wait to be heard.
 const PIECES: usize = 16;
-
-/// The fields that are not known to every program that speaks HTTP.
-static KNOWN: [HeaderName; 4] = [
-    HeaderName::from_static("mcp-method"),
-    HeaderName::from_static("mcp-name"),
-    HeaderName::from_static("mcp-protocol-version"),
-    HeaderName::from_static("mcp-session-id"),
-];
 
 /// How addresses of proxies begin.
 const PROXIES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
@@ -266,7 +258,8 @@ impl Hands for Exchanges {
                 };
                 let request = self.habits.request(&mut self.place, &head, body);
                 let task = exchange.run(web, Arc::clone(&self.habits), request);
-                let task = Underway(tokio::spawn(task));
+                // In a box: on its way to where it runs, a task is moved half a dozen times.
+                let task = Underway(tokio::spawn(Box::pin(task)));
                 self.under_way.insert(stream, task);
             }
             Output::Abort { stream, .. } => drop(self.under_way.remove(&stream)),
@@ -359,7 +352,11 @@ impl Habits {
         let fields = request.headers_mut();
         for (name, value) in head.fields.iter() {
             let value = HeaderValue::from_bytes(value).map_err(unfit)?;
-            fields.append(field_name(name)?, value);
+            let name = match known(name) {
+                Some(name) => name.clone(),
+                None => name.parse().map_err(unfit)?,
+            };
+            fields.append(name, value);
         }
         fields.extend(self.fields.clone());
         if let Some(value) = &place.proxy_authorization {
@@ -388,17 +385,6 @@ impl Habits {
         }
         Ok(())
     }
-}
-
-/// Those that are in every request need not be read each time.
-fn field_name(name: &str) -> Result<HeaderName, Fault> {
-    let known = KNOWN.iter().find(|known| known.as_str() == name);
-    known
-        .map_or_else(
-            || HeaderName::from_bytes(name.as_bytes()),
-            |known| Ok(known.clone()),
-        )
-        .map_err(unfit)
 }
 
 /// This cannot be said over HTTP.

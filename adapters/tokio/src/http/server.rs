@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::fields;
+use super::{fields, known};
 use crate::drive::{self, Handler, Hands};
 
 /// As many pieces of requests wait to be heard.
@@ -419,7 +419,10 @@ impl Reply {
     fn respond(answer: Answer, presence: Presence) -> Response<Reply> {
         let mut response = Response::builder().status(answer.head.status);
         for (name, value) in answer.head.fields.iter() {
-            response = response.header(name, value);
+            response = match known(name) {
+                Some(name) => response.header(name, value),
+                None => response.header(name, value),
+            };
         }
         let mut reply = Reply {
             first: answer.first,
