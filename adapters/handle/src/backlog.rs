@@ -1,9 +1,6 @@
 //! Bytes that wait to be written, for drivers. Knows not to what.
 
-/// As much room is kept for the next bytes.
-const KEPT: usize = 64 << 10;
-
-/// What could not be written yet. However slowly it is taken, each byte is moved a bounded number of times.
+/// What could not be written yet. However slowly it is taken, each byte is moved a bounded number of times; while nothing waits, it holds no memory.
 #[derive(Debug, Default)]
 pub struct Backlog {
     bytes: Vec<u8>,
@@ -42,9 +39,7 @@ impl Backlog {
     pub fn took(&mut self, len: usize) {
         self.taken += len;
         if self.is_empty() {
-            self.bytes.clear();
-            self.bytes.shrink_to(KEPT);
-            self.taken = 0;
+            *self = Backlog::new();
         } else if self.taken > self.bytes.len() / 2 {
             self.bytes.drain(..self.taken);
             self.taken = 0;
@@ -54,7 +49,7 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
-    use super::{Backlog, KEPT};
+    use super::Backlog;
 
     #[test]
     fn what_is_taken_in_pieces_is_what_was_put_in() {
@@ -73,11 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn room_for_much_is_not_kept() {
+    fn no_room_is_kept() {
         let mut backlog = Backlog::new();
         backlog.push(&vec![0; 10 << 20]);
         backlog.took(10 << 20);
         assert!(backlog.is_empty());
-        assert!(backlog.bytes.capacity() <= 2 * KEPT);
+        assert_eq!(backlog.bytes.capacity(), 0);
     }
 }

@@ -27,13 +27,14 @@
 //! ```
 //!
 //! `promise` is how a value that comes later is waited for, `mailbox` how the owner is asked and `asked` for what, `events` how it is listened to, `record` how all
-//! of it is written down, `backlog` what drivers could not write yet.
+//! of it is written down, `backlog` what drivers could not write yet, `numbers` what is found by the number that a machine gave it.
 
 mod asked;
 mod backlog;
 mod client;
 mod events;
 mod mailbox;
+mod numbers;
 mod promise;
 mod record;
 mod relay;
@@ -45,6 +46,7 @@ pub use asked::{Asked, Upkeep};
 pub use backlog::Backlog;
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
 pub use events::Events;
+pub use numbers::{ByNumber, Spread};
 pub use promise::{Gone, Pending, wait};
 pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};

@@ -121,12 +121,12 @@ impl<M, E> Inbox<M, E> {
         has_letters
     }
 
-    /// Takes out all that is there by now, to be read.
+    /// Takes out all that is there by now, to be read. The box keeps no room for more: most are empty most of the time.
     pub(crate) fn fetch(&mut self) {
-        mem::swap(&mut lock(&self.mail.0).letters, &mut self.letters);
+        self.letters = mem::take(&mut lock(&self.mail.0).letters);
     }
 
-    /// Reads the next of what was taken out.
+    /// Reads the next of what was taken out, which must be read to its end.
     pub(crate) fn read(&mut self) -> Option<Duty<M, E>> {
         loop {
             match self.letters.pop_front()? {

@@ -3,27 +3,24 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::process::Command;
 use std::task::{Context, Poll};
 
-use everlink::{Config, Epoch, Fault, Input, LAST_WORDS, Output};
+use everlink::{Config, Epoch, Fault, FaultKind, Input, LAST_WORDS, Output};
 use everlink_handle::{Backlog, Link};
 use everlink_stdio::tree::{Pipes, Seed, Tree};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 
 use crate::drive::{Hands, drive, start};
 use crate::stdio::watch;
 
-/// How much is read at once.
-const CHUNK: usize = 16 << 10;
 /// How much of what a child left behind in its pipes is read before its exit is told.
 const LEFT_BEHIND: usize = 1 << 20;
 
@@ -48,16 +45,13 @@ pub struct Children {
     /// One that is being started.
     opening: Option<Opening>,
     life: Option<Life>,
-    birth: UnboundedSender<Birth>,
-    births: UnboundedReceiver<Birth>,
 }
-
-type Birth = (Epoch, Result<(Tree, Pipes), Fault>);
 
 /// A child that is being started, and what is to be done to it as soon as it is there.
 #[derive(Debug)]
 struct Opening {
     epoch: Epoch,
+    birth: oneshot::Receiver<Result<(Tree, Pipes), Fault>>,
     closes: bool,
     is_condemned: bool,
 }
@@ -91,44 +85,44 @@ impl Children {
     /// Children of this command.
     #[must_use]
     pub fn new(command: Command) -> Children {
-        let (birth, births) = unbounded_channel();
         Children {
             seed: Seed::new(command),
             opening: None,
             life: None,
-            birth,
-            births,
         }
     }
 
     fn open(&mut self, epoch: Epoch) {
+        let (born, birth) = oneshot::channel();
         self.opening = Some(Opening {
             epoch,
+            birth,
             closes: false,
             is_condemned: false,
         });
-        let birth = self.birth.clone();
         // What nobody waits for any more is killed.
-        self.seed
-            .grow(move |grown| drop(birth.send((epoch, grown))));
+        self.seed.grow(move |grown| drop(born.send(grown)));
     }
 
-    /// Takes in what was started, and lets go of what is not wanted any more.
+    /// Takes in what was started.
     fn poll_birth(&mut self, cx: &mut Context<'_>) -> Poll<(Epoch, Input<'static>)> {
-        while let Poll::Ready(Some((epoch, grown))) = self.births.poll_recv(cx) {
-            let Some(opening) = self.opening.take_if(|opening| opening.epoch == epoch) else {
-                continue;
-            };
-            let input = match grown.and_then(|grown| Life::new(opening, grown)) {
-                Ok(life) => {
-                    self.life = Some(life);
-                    Input::Opened
-                }
-                Err(fault) => Input::open_failed(vec![fault]),
-            };
-            return Poll::Ready((epoch, input));
-        }
-        Poll::Pending
+        let Some(mut opening) = self.opening.take() else {
+            return Poll::Pending;
+        };
+        let Poll::Ready(grown) = Pin::new(&mut opening.birth).poll(cx) else {
+            self.opening = Some(opening);
+            return Poll::Pending;
+        };
+        let epoch = opening.epoch;
+        let grown = grown.unwrap_or_else(|_| Err(FaultKind::Other.into()));
+        let input = match grown.and_then(|grown| Life::new(opening, grown)) {
+            Ok(life) => {
+                self.life = Some(life);
+                Input::Opened
+            }
+            Err(fault) => Input::open_failed(vec![fault]),
+        };
+        Poll::Ready((epoch, input))
     }
 }
 
@@ -154,9 +148,17 @@ impl Hands for Children {
         }
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<(Epoch, Input<'static>)> {
+    fn poll_heard<'r>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        room: &'r mut [u8],
+    ) -> Poll<(Epoch, Input<'r>)> {
         match &mut self.life {
-            Some(life) => life.poll_heard(cx, reads).map(|input| (life.epoch, input)),
+            Some(life) => {
+                let heard = life.poll_heard(cx, reads, room);
+                heard.map(|input| (life.epoch, input))
+            }
             None => self.poll_birth(cx),
         }
     }
@@ -184,7 +186,12 @@ impl Life {
         })
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<Input<'static>> {
+    fn poll_heard<'r>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        room: &'r mut [u8],
+    ) -> Poll<Input<'r>> {
         if let Poll::Ready(input) = self.poll_write(cx) {
             return Poll::Ready(input);
         }
@@ -199,12 +206,12 @@ impl Life {
         self.is_turn_of_stderr = !self.is_turn_of_stderr;
         for is_stderr in [self.is_turn_of_stderr, !self.is_turn_of_stderr] {
             if is_stderr {
-                if let Poll::Ready(Ok(bytes)) = self.poll_read(cx, |life| &mut life.stderr) {
-                    return Poll::Ready(Input::stderr(bytes));
+                if let Poll::Ready(Ok(len)) = self.poll_read(cx, |life| &mut life.stderr, room) {
+                    return Poll::Ready(Input::stderr(&room[..len]));
                 }
             } else if reads || is_dying {
-                match self.poll_read(cx, |life| &mut life.stdout) {
-                    Poll::Ready(Ok(bytes)) => return Poll::Ready(Input::bytes(bytes)),
+                match self.poll_read(cx, |life| &mut life.stdout, room) {
+                    Poll::Ready(Ok(len)) => return Poll::Ready(Input::bytes(&room[..len])),
                     Poll::Ready(Err(faults)) => {
                         self.end = Some((Box::pin(sleep(LAST_WORDS)), faults));
                     }
@@ -256,29 +263,29 @@ impl Life {
             })
     }
 
-    /// Reads what is there, or that there is no more to come, and why; the pipe is gone then.
+    /// Reads what is there, and says how much; or that there is no more to come, and why: the pipe is gone then.
     fn poll_read<P: AsyncRead + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
         pipe: impl FnOnce(&mut Life) -> &mut Option<P>,
-    ) -> Poll<Result<Vec<u8>, Vec<Fault>>> {
+        room: &mut [u8],
+    ) -> Poll<Result<usize, Vec<Fault>>> {
         let pipe = pipe(self);
         let Some(reader) = pipe else {
             return Poll::Pending;
         };
-        let mut chunk = [MaybeUninit::uninit(); CHUNK];
-        let mut chunk = ReadBuf::uninit(&mut chunk);
-        let Poll::Ready(read) = Pin::new(reader).poll_read(cx, &mut chunk) else {
+        let mut room = ReadBuf::new(room);
+        let Poll::Ready(read) = Pin::new(reader).poll_read(cx, &mut room) else {
             return Poll::Pending;
         };
-        let bytes = chunk.filled();
-        if read.is_err() || bytes.is_empty() {
+        let len = room.filled().len();
+        if read.is_err() || len == 0 {
             *pipe = None;
             return Poll::Ready(Err(read.err().map(Fault::from).into_iter().collect()));
         }
         if let Some(heard) = &mut self.last_words {
-            *heard += bytes.len();
+            *heard += len;
         }
-        Poll::Ready(Ok(bytes.to_vec()))
+        Poll::Ready(Ok(len))
     }
 }

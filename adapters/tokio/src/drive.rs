@@ -1,11 +1,12 @@
 //! The loops that drive a machine: do what it says, sleep until it is due, tell it what happened. Knows no transport: that is for hands.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use everlink::server::Request;
@@ -14,8 +15,12 @@ use everlink_handle::{LinkOwner, Response, ServiceOwner, Task};
 use tokio::runtime::Handle;
 use tokio::time::{Instant as Moment, Sleep, sleep_until};
 
-/// As much of the buffer for bytes is kept from one output to the next.
+/// As much is read at once: what a pipe holds.
+const ROOM: usize = 64 << 10;
+/// As much of the buffer for bytes that are written is kept from one turn to the next.
 const BUFFER: usize = 64 << 10;
+/// So much is heard before the machine has its turn again, however much there is.
+const BATCH: usize = 32;
 
 /// What carries the transports of one machine, at either end.
 ///
@@ -26,8 +31,14 @@ pub trait Hands: Send {
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]);
 
     /// What happened next, and to which transport; at a server's end there is only [`Epoch::FIRST`]. While `reads` is false, nothing is
-    /// read from the other side, and only what comes of earlier outputs is reported.
-    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<(Epoch, Input<'static>)>;
+    /// read from the other side, and only what comes of earlier outputs is reported. What is read from a stream is put into `room`, so
+    /// that hands which hear nothing hold no memory for it.
+    fn poll_heard<'r>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        room: &'r mut [u8],
+    ) -> Poll<(Epoch, Input<'r>)>;
 }
 
 /// The time as a machine is told it, and the sleep until the machine is due.
@@ -59,101 +70,242 @@ impl Clock {
         due: Option<Deadline>,
         mut something: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Option<T> {
-        let due = due.map(|due| self.origin + Duration::from_nanos(due.at.as_nanos()));
-        poll_fn(|cx| {
-            if let Poll::Ready(something) = something(cx) {
-                return Poll::Ready(Some(something));
-            }
-            let Some(due) = due else {
-                return Poll::Pending;
-            };
-            if self.sleep.deadline() != due {
-                self.sleep.as_mut().reset(due);
-            }
-            self.sleep.as_mut().poll(cx).map(|()| None)
+        poll_fn(|cx| match something(cx) {
+            Poll::Ready(something) => Poll::Ready(Some(something)),
+            Poll::Pending => self.poll_due(cx, due).map(|()| None),
         })
         .await
+    }
+
+    fn poll_due(&mut self, cx: &mut Context<'_>, due: Option<Deadline>) -> Poll<()> {
+        let Some(due) = due else {
+            return Poll::Pending;
+        };
+        let due = self.origin + Duration::from_nanos(due.at.as_nanos());
+        if self.sleep.deadline() != due {
+            self.sleep.as_mut().reset(due);
+        }
+        self.sleep.as_mut().poll(cx)
     }
 }
 
 /// Lets the present runtime drive something.
-pub(crate) fn start(driver: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+pub(crate) fn start(driver: impl Future<Output: Send> + Send + 'static) -> io::Result<()> {
     let runtime = Handle::try_current().map_err(io::Error::other)?;
     drop(runtime.spawn(driver));
     Ok(())
 }
 
 /// Drives a link to its end, for who has set up its owner.
-pub async fn drive(mut owner: LinkOwner, mut hands: impl Hands) {
-    let (mut clock, mut buf) = (Clock::start(), Vec::new());
-    loop {
-        owner.serve(clock.now());
-        while let Some(output) = owner.poll_output(&mut buf) {
-            hands.perform(output, &buf);
-            clear(&mut buf);
-        }
-        if owner.is_closed() {
-            // What is left of the transport goes before whoever waits for the end hears of it.
-            return drop(hands);
-        }
-        let (due, reads) = (owner.poll_timeout(), owner.wants_input(StreamId::DUPLEX));
-        let (asked, hands) = (&mut owner, &mut hands);
-        let next = move |cx: &mut Context<'_>| {
-            let is_asked = asked.belongs_to(cx.waker());
-            heard_or(is_asked, hands.poll_heard(cx, reads))
-        };
-        if let Some(Some((epoch, input))) = clock.wait(due, next).await {
-            owner.handle(clock.now(), epoch, input);
-        }
-    }
+pub fn drive(owner: LinkOwner, hands: impl Hands) -> impl Future<Output = ()> + Send {
+    Driver::new(Linked { owner, hands })
 }
 
 /// Drives a server until it is closed, with a task of its own for each request. The owner is given back, to be dropped when nothing is left of
 /// the transport.
-pub(crate) async fn serve(
-    mut owner: ServiceOwner,
-    mut hands: impl Hands,
+pub(crate) fn serve(
+    owner: ServiceOwner,
+    hands: impl Hands,
     handler: impl Handler,
-) -> ServiceOwner {
-    let (mut clock, mut buf, handler) = (Clock::start(), Vec::new(), Arc::new(handler));
-    loop {
-        owner.serve(clock.now());
-        while let Some(output) = owner.poll_output(&mut buf) {
+) -> impl Future<Output = ServiceOwner> + Send {
+    let handler = Arc::new(handler);
+    Driver::new(Served {
+        owner,
+        hands,
+        handler,
+    })
+}
+
+/// A machine with its hands.
+pub(crate) trait Driven {
+    /// What there is when all is over and the hands are gone.
+    type Left;
+
+    /// Who is to be woken when a handle asks for something. Returns whether one did already.
+    fn belongs_to(&self, driver: &Waker) -> bool;
+
+    /// Does what handles ask for, says the time, and carries out all that the machine says to that.
+    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>);
+
+    fn is_closed(&self) -> bool;
+
+    /// Tells the machine what its hands hear next.
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<()>;
+
+    fn poll_timeout(&self) -> Option<Deadline>;
+
+    /// Lets go of the transport.
+    fn end(self) -> Self::Left;
+}
+
+/// The one loop: a turn, all that is to be heard by then, and again; or sleep.
+///
+/// A future made by hand: one that is written with `async` holds what it was made of twice.
+pub(crate) struct Driver<D> {
+    /// Nothing after its end.
+    driven: Option<D>,
+    /// From the first turn on: before, there need be no runtime.
+    clock: Option<Clock>,
+}
+
+impl<D> Driver<D> {
+    pub(crate) const fn new(driven: D) -> Driver<D> {
+        Driver {
+            driven: Some(driven),
+            clock: None,
+        }
+    }
+}
+
+/// Nothing in it is ever pinned where it is.
+impl<D> Unpin for Driver<D> {}
+
+impl<D: Driven> Future for Driver<D> {
+    type Output = D::Left;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Left> {
+        let Driver { driven, clock } = self.get_mut();
+        let clock = clock.get_or_insert_with(Clock::start);
+        let ended = Scratch::with(|scratch| {
+            let Some(driven) = driven else {
+                return Poll::Pending;
+            };
+            loop {
+                let now = clock.now();
+                driven.turn(now, &mut scratch.buf);
+                if driven.is_closed() {
+                    return Poll::Ready(());
+                }
+                let mut is_due = driven.belongs_to(cx.waker());
+                for _ in 0..BATCH {
+                    if driven.poll_heard(cx, now, &mut scratch.room).is_pending() {
+                        break;
+                    }
+                    is_due = true;
+                }
+                if !is_due && clock.poll_due(cx, driven.poll_timeout()).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        });
+        match driven.take_if(|_| ended.is_ready()) {
+            Some(driven) => Poll::Ready(driven.end()),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// What is needed for a turn, and between two by nobody: each thread has one, however many links it drives.
+struct Scratch {
+    /// For what is read.
+    room: Box<[u8]>,
+    /// For what is written.
+    buf: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Scratch>> = const { Cell::new(None) };
+}
+
+impl Scratch {
+    fn with<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+        let mut scratch = SCRATCH.take().unwrap_or_else(|| Scratch {
+            room: vec![0; ROOM].into(),
+            buf: Vec::new(),
+        });
+        let done = work(&mut scratch);
+        scratch.buf.shrink_to(BUFFER);
+        SCRATCH.set(Some(scratch));
+        done
+    }
+}
+
+struct Linked<H> {
+    owner: LinkOwner,
+    hands: H,
+}
+
+impl<H: Hands> Driven for Linked<H> {
+    type Left = ();
+
+    fn belongs_to(&self, driver: &Waker) -> bool {
+        self.owner.belongs_to(driver)
+    }
+
+    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) {
+        self.owner.serve(now);
+        while let Some(output) = self.owner.poll_output(buf) {
+            self.hands.perform(output, buf);
+            buf.clear();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.owner.is_closed()
+    }
+
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<()> {
+        let reads = self.owner.wants_input(StreamId::DUPLEX);
+        let heard = self.hands.poll_heard(cx, reads, room);
+        heard.map(|(epoch, input)| self.owner.handle(now, epoch, input))
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.owner.poll_timeout()
+    }
+
+    fn end(self) {
+        // What is left of the transport goes before whoever waits for the end hears of it.
+        drop(self.hands);
+        drop(self.owner);
+    }
+}
+
+struct Served<H, A> {
+    owner: ServiceOwner,
+    hands: H,
+    handler: Arc<A>,
+}
+
+impl<H: Hands, A: Handler> Driven for Served<H, A> {
+    type Left = ServiceOwner;
+
+    fn belongs_to(&self, driver: &Waker) -> bool {
+        self.owner.belongs_to(driver)
+    }
+
+    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) {
+        self.owner.serve(now);
+        while let Some(output) = self.owner.poll_output(buf) {
             let for_hands = output.and_then_event(|task| {
-                tokio::spawn(run(task, Arc::clone(&handler)));
+                // In a box: on its way to where it runs, a task is moved half a dozen times.
+                tokio::spawn(Box::pin(run(task, Arc::clone(&self.handler))));
                 None
             });
             if let Some(output) = for_hands {
-                hands.perform(output, &buf);
+                self.hands.perform(output, buf);
             }
-            clear(&mut buf);
-        }
-        if owner.is_closed() {
-            return owner;
-        }
-        let (due, reads) = (owner.poll_timeout(), owner.wants_input(StreamId::DUPLEX));
-        let (asked, hands) = (&mut owner, &mut hands);
-        let next = move |cx: &mut Context<'_>| {
-            let is_asked = asked.belongs_to(cx.waker());
-            heard_or(is_asked, hands.poll_heard(cx, reads))
-        };
-        if let Some(Some((_, input))) = clock.wait(due, next).await {
-            owner.handle(clock.now(), input);
+            buf.clear();
         }
     }
-}
 
-/// What hands heard; or nothing, but there are letters of handles.
-pub(crate) fn heard_or<T>(is_asked: bool, heard: Poll<T>) -> Poll<Option<T>> {
-    match heard {
-        Poll::Pending if is_asked => Poll::Ready(None),
-        heard => heard.map(Some),
+    fn is_closed(&self) -> bool {
+        self.owner.is_closed()
     }
-}
 
-pub(crate) fn clear(buf: &mut Vec<u8>) {
-    buf.clear();
-    buf.shrink_to(BUFFER);
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<()> {
+        let reads = self.owner.wants_input(StreamId::DUPLEX);
+        let heard = self.hands.poll_heard(cx, reads, room);
+        heard.map(|(_, input)| self.owner.handle(now, input))
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.owner.poll_timeout()
+    }
+
+    fn end(self) -> ServiceOwner {
+        self.owner
+    }
 }
 
 /// What answers the requests of a server: an `async` function of the request and its context. It returns a result

@@ -1,12 +1,14 @@
 //! A relay between the client at one pair of hands and the server at another, whatever they are. Decides nothing.
 
+use std::future::Future;
 use std::io;
-use std::task::Context;
+use std::task::{Context, Poll, Waker};
 
 use everlink::relay::{Config, Side};
+use everlink::{Deadline, Instant};
 use everlink_handle::{Guard, GuardOwner};
 
-use crate::drive::{Clock, Hands, clear, heard_or, start};
+use crate::drive::{Driven, Driver, Hands, start};
 
 /// Starts a relay between a client in front and a server behind, driven by a task on the present runtime.
 ///
@@ -27,43 +29,65 @@ pub fn relay(
 }
 
 /// Drives a relay to its end, for who has set up its owner.
-pub async fn drive_relay(mut owner: GuardOwner, mut front: impl Hands, mut back: impl Hands) {
-    let (mut clock, mut buf) = (Clock::start(), Vec::new());
-    loop {
-        owner.serve(clock.now());
-        while let Some((side, output)) = owner.poll_output(&mut buf) {
+pub fn drive_relay(
+    owner: GuardOwner,
+    front: impl Hands,
+    back: impl Hands,
+) -> impl Future<Output = ()> + Send {
+    Driver::new(Relayed { owner, front, back })
+}
+
+struct Relayed<F, B> {
+    owner: GuardOwner,
+    front: F,
+    back: B,
+}
+
+impl<F: Hands, B: Hands> Driven for Relayed<F, B> {
+    type Left = ();
+
+    fn belongs_to(&self, driver: &Waker) -> bool {
+        self.owner.belongs_to(driver)
+    }
+
+    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) {
+        self.owner.serve(now);
+        while let Some((side, output)) = self.owner.poll_output(buf) {
             if side == Side::Downstream {
-                front.perform(output, &buf);
+                self.front.perform(output, buf);
             } else {
-                back.perform(output, &buf);
+                self.back.perform(output, buf);
             }
-            clear(&mut buf);
+            buf.clear();
         }
-        if owner.is_closed() {
-            // What is left of the transports goes before whoever waits for the end hears of it.
-            drop((front, back));
-            return;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.owner.is_closed()
+    }
+
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<()> {
+        let mut told = Poll::Pending;
+        let reads = self.owner.wants_input(Side::Upstream);
+        if let Poll::Ready((epoch, input)) = self.back.poll_heard(cx, reads, room) {
+            self.owner.handle_upstream(now, epoch, input);
+            told = Poll::Ready(());
         }
-        let due = owner.poll_timeout();
-        let reads = [Side::Downstream, Side::Upstream].map(|side| owner.wants_input(side));
-        let (asked, front, back) = (&mut owner, &mut front, &mut back);
-        let next = move |cx: &mut Context<'_>| {
-            let is_asked = asked.belongs_to(cx.waker());
-            let mut heard = back.poll_heard(cx, reads[1]).map(|it| (Side::Upstream, it));
-            if heard.is_pending() {
-                heard = front
-                    .poll_heard(cx, reads[0])
-                    .map(|it| (Side::Downstream, it));
-            }
-            heard_or(is_asked, heard)
-        };
-        let Some((side, (epoch, input))) = clock.wait(due, next).await.flatten() else {
-            continue;
-        };
-        if side == Side::Downstream {
-            owner.handle_downstream(clock.now(), input);
-        } else {
-            owner.handle_upstream(clock.now(), epoch, input);
+        let reads = self.owner.wants_input(Side::Downstream);
+        if let Poll::Ready((_, input)) = self.front.poll_heard(cx, reads, room) {
+            self.owner.handle_downstream(now, input);
+            told = Poll::Ready(());
         }
+        told
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.owner.poll_timeout()
+    }
+
+    fn end(self) {
+        // What is left of the transports goes before whoever waits for the end hears of it.
+        drop((self.front, self.back));
+        drop(self.owner);
     }
 }

@@ -1,8 +1,10 @@
 //! Hands for a server on the standard streams of its own process. Decides nothing.
 
 use std::convert::Infallible;
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::task::{Context, Poll};
 
 use everlink::server::{Config, Server};
@@ -13,9 +15,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::drive::{self, Handler, Hands};
-
-/// How much is read at once.
-const CHUNK: usize = 16 << 10;
 
 /// Serves the client at the standard streams of this process. Only inside a runtime with I/O and time.
 ///
@@ -78,15 +77,14 @@ impl Streams {
             })
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Input<'static>> {
+    fn poll_read<'r>(&mut self, cx: &mut Context<'_>, room: &'r mut [u8]) -> Poll<Input<'r>> {
         let Some(input) = &self.input else {
             return Poll::Pending;
         };
-        let mut chunk = [0; CHUNK];
-        input.poll_read(cx, &mut chunk).map(|read| {
+        input.poll_read(cx, room).map(|read| {
             let faults = match read {
                 Ok(0) => Vec::new(),
-                Ok(len) => return Input::bytes(chunk[..len].to_vec()),
+                Ok(len) => return Input::bytes(&room[..len]),
                 Err(error) => vec![Fault::from(error)],
             };
             self.input = None;
@@ -104,10 +102,15 @@ impl Hands for Streams {
         }
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<(Epoch, Input<'static>)> {
-        let mut heard = self.poll_write(cx);
+    fn poll_heard<'r>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        room: &'r mut [u8],
+    ) -> Poll<(Epoch, Input<'r>)> {
+        let mut heard: Poll<Input<'r>> = self.poll_write(cx);
         if heard.is_pending() && reads {
-            heard = self.poll_read(cx);
+            heard = self.poll_read(cx, room);
         }
         heard.map(|input| (Epoch::FIRST, input))
     }
@@ -118,13 +121,20 @@ impl Hands for Streams {
 enum Stream {
     /// A file, which the system does not watch: it is always ready.
     File(OwnStream),
-    Watched(AsyncFd<OwnStream>),
+    Watched {
+        stream: AsyncFd<OwnStream>,
+        /// A read that brings less than there is room for has emptied it. A terminal gives one line at a time.
+        gives_all: bool,
+    },
 }
 
 impl Stream {
     fn new(stream: OwnStream, interest: Interest) -> io::Result<Stream> {
         match watch(stream, interest) {
-            Ok(watched) => Ok(Stream::Watched(watched)),
+            Ok(stream) => Ok(Stream::Watched {
+                gives_all: is_pipe(stream.get_ref())?,
+                stream,
+            }),
             Err((stream, error)) => match error.kind() {
                 ErrorKind::PermissionDenied => Ok(Stream::File(stream)),
                 _ => Err(error),
@@ -135,12 +145,17 @@ impl Stream {
     fn poll_read(&self, cx: &mut Context<'_>, chunk: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Stream::File(stream) => Poll::Ready(stream.try_read(chunk)),
-            Stream::Watched(watched) => loop {
-                let Poll::Ready(ready) = watched.poll_read_ready(cx) else {
+            Stream::Watched { stream, gives_all } => loop {
+                let Poll::Ready(ready) = stream.poll_read_ready(cx) else {
                     return Poll::Pending;
                 };
+                let mut ready = ready?;
                 // Where it was not ready after all, it is looked at again when it is.
-                if let Ok(read) = ready?.try_io(|stream| stream.get_ref().try_read(chunk)) {
+                if let Ok(read) = ready.try_io(|stream| stream.get_ref().try_read(chunk)) {
+                    let len = *read.as_ref().unwrap_or(&0);
+                    if *gives_all && len > 0 && len < chunk.len() {
+                        ready.clear_ready();
+                    }
                     return Poll::Ready(read);
                 }
             },
@@ -150,8 +165,8 @@ impl Stream {
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Stream::File(stream) => Poll::Ready(stream.try_write(bytes)),
-            Stream::Watched(watched) => loop {
-                let Poll::Ready(ready) = watched.poll_write_ready(cx) else {
+            Stream::Watched { stream, .. } => loop {
+                let Poll::Ready(ready) = stream.poll_write_ready(cx) else {
                     return Poll::Pending;
                 };
                 if let Ok(written) = ready?.try_io(|stream| stream.get_ref().try_write(bytes)) {
@@ -160,6 +175,14 @@ impl Stream {
             },
         }
     }
+}
+
+/// Whether it is a pipe or a socket.
+fn is_pipe(stream: &OwnStream) -> io::Result<bool> {
+    let kind = File::from(stream.as_fd().try_clone_to_owned()?)
+        .metadata()?
+        .file_type();
+    Ok(kind.is_fifo() || kind.is_socket())
 }
 
 /// Has the runtime watch a descriptor, which is closed when nobody watches it any more.

@@ -1,6 +1,5 @@
 //! The one owner of a client machine: carries out what handles ask, tells them what happened, and leaves the transport to its driver.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::Waker;
@@ -13,6 +12,7 @@ use super::call::{CallError, Caller, Progress, settled};
 use super::link::{Desk, Errand, NotReady, Standing};
 use crate::asked::{Asked, Upkeep};
 use crate::mailbox::{Duty, Inbox};
+use crate::numbers::ByNumber;
 use crate::promise::{Promise, lock};
 use crate::record::{Recorder, Recording};
 
@@ -32,7 +32,7 @@ pub struct LinkOwner {
     /// Where the machine stands as far as the desk says.
     shown: (State, Epoch),
     /// Who waits for which call.
-    callers: HashMap<CallId, Caller>,
+    callers: ByNumber<CallId, Caller>,
     /// Whose calls are done and who is not woken yet: all of them at once, for to wake somebody may take longer than to find the next.
     done: Vec<Waker>,
     /// Who waits for the link to be ready.
@@ -50,7 +50,7 @@ impl LinkOwner {
             now: Instant::ZERO,
             desk,
             shown,
-            callers: HashMap::new(),
+            callers: ByNumber::default(),
             done: Vec::new(),
             hopeful: Vec::new(),
             recording: None,

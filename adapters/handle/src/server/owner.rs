@@ -1,6 +1,5 @@
 //! The one owner of a server machine: carries out what handles ask, hands out requests, and leaves the transport to its driver.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -10,6 +9,7 @@ use everlink::{AskId, Deadline, Input, Instant, Output, Payload, RequestId, Serv
 use super::service::{Conclusion, Desk, Errand, Service};
 use super::task::{AskError, Flag, Task, internal};
 use crate::mailbox::{Duty, Inbox};
+use crate::numbers::ByNumber;
 use crate::promise::{Promise, lock};
 
 /// A server machine with its handles, as a driver owns it.
@@ -24,9 +24,9 @@ pub struct ServiceOwner {
     /// Where the machine stands as far as the desk says.
     shown: State,
     /// The requests that are not answered yet.
-    running: HashMap<RequestId, Arc<Flag>>,
+    running: ByNumber<RequestId, Arc<Flag>>,
     /// Who waits for the answer to which question.
-    asked: HashMap<AskId, Promise<Result<Payload, AskError>>>,
+    asked: ByNumber<AskId, Promise<Result<Payload, AskError>>>,
     /// Last, so that whoever waits for the end is told when all else is gone.
     inbox: Inbox<Server, Errand>,
 }
@@ -43,8 +43,8 @@ impl ServiceOwner {
             now: Instant::ZERO,
             desk,
             shown,
-            running: HashMap::new(),
-            asked: HashMap::new(),
+            running: ByNumber::default(),
+            asked: ByNumber::default(),
             inbox,
         }
     }

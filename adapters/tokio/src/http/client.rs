@@ -1,6 +1,5 @@
 //! The hands of a client over HTTP: each exchange is a task, and each life of the link has connections of its own.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use everlink::http::{RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
-use everlink_handle::Link;
+use everlink_handle::{ByNumber, Link};
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Request, Uri};
 use http_body_util::BodyExt;
@@ -27,8 +26,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::fault::fault;
-use super::fields;
 use super::road::Road;
+use super::{fields, known};
 use crate::drive::{Hands, drive, start};
 
 /// How long a connection is kept that nobody uses. Servers in use close theirs after 5 s, and a request that crosses with that is lost.
@@ -166,7 +165,8 @@ impl Connector {
         Exchanges {
             habits: Arc::new(habits),
             web: None,
-            under_way: HashMap::new(),
+            under_way: ByNumber::default(),
+            place: None,
             reports: Reports { heard, told },
             hears,
             tells,
@@ -183,7 +183,8 @@ pub struct Exchanges {
     habits: Arc<Habits>,
     /// The connections of the present life. A new life begins with none: those of the last may be what it died of.
     web: Option<Web>,
-    under_way: HashMap<StreamId, Underway>,
+    under_way: ByNumber<StreamId, Underway>,
+    place: Option<Place>,
     reports: Reports,
     hears: mpsc::Receiver<Heard>,
     tells: mpsc::UnboundedReceiver<Heard>,
@@ -198,6 +199,13 @@ struct Habits {
     road: Road,
     credentials: Option<Credentials>,
     fields: HeaderMap,
+}
+
+/// Where requests go: most go where the last one went.
+struct Place {
+    target: String,
+    uri: Uri,
+    proxy_authorization: Option<HeaderValue>,
 }
 
 /// Where an exchange tells what happens to it.
@@ -248,8 +256,10 @@ impl Hands for Exchanges {
                     bytes: Bytes::copy_from_slice(bytes),
                     of: exchange.clone(),
                 };
-                let task = exchange.run(web, Arc::clone(&self.habits), head, body);
-                let task = Underway(tokio::spawn(task));
+                let request = self.habits.request(&mut self.place, &head, body);
+                let task = exchange.run(web, Arc::clone(&self.habits), request);
+                // In a box: on its way to where it runs, a task is moved half a dozen times.
+                let task = Underway(tokio::spawn(Box::pin(task)));
                 self.under_way.insert(stream, task);
             }
             Output::Abort { stream, .. } => drop(self.under_way.remove(&stream)),
@@ -262,7 +272,7 @@ impl Hands for Exchanges {
         }
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<Heard> {
+    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool, _: &mut [u8]) -> Poll<Heard> {
         let mut heard = self.tells.poll_recv(cx);
         if heard.is_pending() && reads {
             heard = self.hears.poll_recv(cx);
@@ -286,14 +296,11 @@ struct Exchange {
 }
 
 impl Exchange {
-    async fn run(
-        self,
-        web: Web,
-        habits: Arc<Habits>,
-        head: Box<RequestHead<'static>>,
-        body: Outgoing,
-    ) {
-        let done = self.pass(web, &habits, &head, body).await;
+    async fn run(self, web: Web, habits: Arc<Habits>, request: Result<Request<Outgoing>, Fault>) {
+        let done = match request {
+            Ok(request) => self.pass(web, &habits, request).await,
+            Err(fault) => Err(fault),
+        };
         let faults: Vec<Fault> = done.err().into_iter().collect();
         let (stream, faults) = (self.stream, faults.into());
         self.hear(Input::End { stream, faults }).await;
@@ -303,10 +310,9 @@ impl Exchange {
         &self,
         web: Web,
         habits: &Habits,
-        head: &RequestHead<'_>,
-        body: Outgoing,
+        mut request: Request<Outgoing>,
     ) -> Result<(), Fault> {
-        let request = habits.request(head, body).await?;
+        habits.authorize(request.headers_mut()).await?;
         let response = web.request(request).await.map_err(|error| fault(&error))?;
         let head =
             ResponseHead::new(response.status().as_u16()).with_fields(fields(response.headers()));
@@ -330,32 +336,60 @@ impl Exchange {
 }
 
 impl Habits {
-    async fn request(
+    fn request(
         &self,
+        place: &mut Option<Place>,
         head: &RequestHead<'_>,
         body: Outgoing,
     ) -> Result<Request<Outgoing>, Fault> {
-        let unfit = |error: &dyn Error| Fault::with_detail(FaultKind::Other, error.to_string());
-        let mut request = Request::builder()
-            .method(head.verb.as_str())
-            .uri(&*head.target);
-        for (name, value) in head.fields.iter() {
-            request = request.header(name, value);
-        }
-        let mut request = request.body(body).map_err(|error| unfit(&error))?;
-        let proxy_authorization = self.road.proxy_authorization(request.uri());
+        let place = match place {
+            Some(place) if place.target == head.target => place,
+            _ => place.insert(self.place(&head.target)?),
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = head.verb.as_str().parse().map_err(unfit)?;
+        *request.uri_mut() = place.uri.clone();
         let fields = request.headers_mut();
+        for (name, value) in head.fields.iter() {
+            let value = HeaderValue::from_bytes(value).map_err(unfit)?;
+            let name = match known(name) {
+                Some(name) => name.clone(),
+                None => name.parse().map_err(unfit)?,
+            };
+            fields.append(name, value);
+        }
         fields.extend(self.fields.clone());
-        fields.extend(proxy_authorization.map(|value| (PROXY_AUTHORIZATION, value)));
-        if let Some(credentials) = &self.credentials {
-            if let Some(value) = credentials().await {
-                let mut value = HeaderValue::from_str(&value).map_err(|error| unfit(&error))?;
-                value.set_sensitive(true);
-                fields.insert(AUTHORIZATION, value);
-            }
+        if let Some(value) = &place.proxy_authorization {
+            fields.append(PROXY_AUTHORIZATION, value.clone());
         }
         Ok(request)
     }
+
+    fn place(&self, target: &str) -> Result<Place, Fault> {
+        let uri: Uri = target.parse().map_err(unfit)?;
+        Ok(Place {
+            target: target.to_owned(),
+            proxy_authorization: self.road.proxy_authorization(&uri),
+            uri,
+        })
+    }
+
+    async fn authorize(&self, fields: &mut HeaderMap) -> Result<(), Fault> {
+        let Some(credentials) = &self.credentials else {
+            return Ok(());
+        };
+        if let Some(value) = credentials().await {
+            let mut value = HeaderValue::from_str(&value).map_err(unfit)?;
+            value.set_sensitive(true);
+            fields.insert(AUTHORIZATION, value);
+        }
+        Ok(())
+    }
+}
+
+/// This cannot be said over HTTP.
+fn unfit(error: impl Error) -> Fault {
+    Fault::with_detail(FaultKind::Other, error.to_string())
 }
 
 /// The body of a request, which tells when it is taken.

@@ -21,13 +21,40 @@ pub use client::{Connector, Exchanges, connect};
 #[cfg(feature = "http-server")]
 pub use server::{Front, Gate, Reply, User, serve};
 
-use ::http::HeaderMap;
+use std::borrow::Cow;
+
+use ::http::header::{self, HeaderMap, HeaderName};
 use everlink::http::Fields;
+
+/// The fields that most messages have: their names need neither be read nor copied.
+static KNOWN: [HeaderName; 12] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_LENGTH,
+    header::ACCEPT,
+    header::CACHE_CONTROL,
+    header::DATE,
+    header::HOST,
+    header::USER_AGENT,
+    HeaderName::from_static("mcp-method"),
+    HeaderName::from_static("mcp-name"),
+    HeaderName::from_static("mcp-protocol-version"),
+    HeaderName::from_static("mcp-session-id"),
+    HeaderName::from_static("x-accel-buffering"),
+];
+
+/// The name of a field as a machine writes it, if most messages have it.
+fn known(name: &str) -> Option<&'static HeaderName> {
+    KNOWN.iter().find(|known| known.as_str() == name)
+}
 
 /// The fields of a message that arrived.
 fn fields(map: &HeaderMap) -> Fields<'static> {
-    let fields = map.iter();
-    fields
-        .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
-        .collect()
+    let fields = map.iter().map(|(name, value)| {
+        let name = match KNOWN.iter().find(|known| *known == name) {
+            Some(known) => Cow::Borrowed(known.as_str()),
+            None => Cow::Owned(name.as_str().to_owned()),
+        };
+        (name, value.as_bytes().to_vec())
+    });
+    fields.collect()
 }

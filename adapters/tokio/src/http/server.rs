@@ -1,10 +1,10 @@
 //! The hands of a server over HTTP: `Gate` lets requests in from hyper, whoever runs that, and `Front` carries them to the machine and back.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::Future;
 use std::io;
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use everlink::http::{RequestHead, ResponseHead, Verb};
 use everlink::server::{Config, Http, Server};
 use everlink::{Epoch, Fault, FaultKind, Input, Output, StreamId};
-use everlink_handle::{Service, ServiceOwner};
+use everlink_handle::{ByNumber, Service, ServiceOwner};
 use http::header::HOST;
 use http::request::Parts;
 use http::{Request, Response};
@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::fields;
+use super::{fields, known};
 use crate::drive::{self, Handler, Hands};
 
 /// As many pieces of requests wait to be heard.
@@ -231,12 +231,32 @@ fn head(parts: &Parts) -> RequestHead<'static> {
 
 /// The hands of a server over HTTP.
 pub struct Front {
-    /// Those who wait for their answer to begin.
-    waiting: HashMap<StreamId, oneshot::Sender<Answer>>,
-    /// Those whose answer goes on.
-    begun: HashMap<StreamId, mpsc::UnboundedSender<Piece>>,
+    open: ByNumber<StreamId, Way>,
+    /// The answers that were begun since all was heard, and those that were begun before that.
+    held: [Vec<StreamId>; 2],
+    /// Something was heard since nothing was: the machine has another turn.
+    has_turn: bool,
     arrivals: mpsc::Receiver<Arrival>,
     tells: mpsc::UnboundedReceiver<Input<'static>>,
+}
+
+/// How far the answer to a request is.
+enum Way {
+    Begun(mpsc::UnboundedSender<Piece>),
+    /// It has begun, and nobody was told yet: the rest of it may be there in a moment, and then all of it leaves together.
+    Held(oneshot::Sender<Answer>, Box<ResponseHead<'static>>, Vec<u8>),
+    Waiting(oneshot::Sender<Answer>),
+}
+
+impl Way {
+    /// Nothing more is said. Who was to hear how it begins does so, and that it goes no further.
+    fn cut(self) {
+        if let Way::Held(answer, head, first) = self {
+            let (first, (_, rest)) = (first.into(), mpsc::unbounded_channel());
+            let rest = Some(rest);
+            let _ = answer.send(Answer { head, first, rest });
+        }
+    }
 }
 
 impl Front {
@@ -251,64 +271,16 @@ impl Front {
             told,
         };
         let front = Front {
-            waiting: HashMap::new(),
-            begun: HashMap::new(),
+            open: ByNumber::default(),
+            held: [Vec::new(), Vec::new()],
+            has_turn: false,
             arrivals,
             tells,
         };
         (gate, front)
     }
 
-    fn forget(&mut self, stream: StreamId) {
-        self.waiting.remove(&stream);
-        self.begun.remove(&stream);
-    }
-}
-
-impl Hands for Front {
-    fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
-        let bytes = Bytes::copy_from_slice(bytes);
-        // Whoever is gone meanwhile hears nothing.
-        match output {
-            Output::Response {
-                stream,
-                head,
-                is_whole,
-                ..
-            } => {
-                let Some(answer) = self.waiting.remove(&stream) else {
-                    return;
-                };
-                let mut rest = None;
-                if !is_whole {
-                    let (sender, receiver) = mpsc::unbounded_channel();
-                    self.begun.insert(stream, sender);
-                    rest = Some(receiver);
-                }
-                let first = bytes;
-                let _ = answer.send(Answer { head, first, rest });
-            }
-            Output::Write { stream, .. } => {
-                if let Some(rest) = self.begun.get(&stream) {
-                    let _ = rest.send(Some(bytes));
-                }
-            }
-            Output::Finish { stream, .. } => {
-                if let Some(rest) = self.begun.remove(&stream) {
-                    let _ = rest.send(None);
-                }
-            }
-            Output::Abort { stream, .. } => self.forget(stream),
-            Output::Release { .. } => {
-                self.waiting.clear();
-                self.begun.clear();
-            }
-            // The rest is for clients.
-            _ => {}
-        }
-    }
-
-    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<(Epoch, Input<'static>)> {
+    fn poll_arrival(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<Input<'static>> {
         loop {
             let mut heard = self.tells.poll_recv(cx).map(|it| it.map(Arrival::More));
             if heard.is_pending() && reads {
@@ -317,17 +289,106 @@ impl Hands for Front {
             let input = match heard {
                 Poll::Ready(Some(Arrival::Begun(_, _, answer))) if answer.is_closed() => continue,
                 Poll::Ready(Some(Arrival::Begun(stream, head, answer))) => {
-                    self.waiting.insert(stream, answer);
+                    self.open.insert(stream, Way::Waiting(answer));
                     Input::Request { stream, head }
                 }
                 Poll::Ready(Some(Arrival::More(input))) => input,
                 Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             };
             if let Input::WriteFailed { stream, .. } = input {
-                self.forget(stream);
+                self.open.remove(&stream);
             }
-            return Poll::Ready((Epoch::FIRST, input));
+            return Poll::Ready(input);
         }
+    }
+
+    /// Nothing is left to do but to wait: those who answer at once do so now, if they are let. What they were let for before is told.
+    fn let_go(&mut self, cx: &mut Context<'_>) {
+        let [new, old] = &mut self.held;
+        for stream in old.drain(..) {
+            let Some(way) = self.open.get_mut(&stream) else {
+                continue;
+            };
+            let (sender, receiver) = mpsc::unbounded_channel();
+            match mem::replace(way, Way::Begun(sender)) {
+                Way::Held(answer, head, first) => {
+                    let (first, rest) = (first.into(), Some(receiver));
+                    let _ = answer.send(Answer { head, first, rest });
+                }
+                other => *way = other,
+            }
+        }
+        if !new.is_empty() {
+            mem::swap(new, old);
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
+impl Hands for Front {
+    fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
+        // Whoever is gone meanwhile hears nothing.
+        match output {
+            Output::Response {
+                stream,
+                head,
+                is_whole,
+                ..
+            } => {
+                let Some(Way::Waiting(answer)) = self.open.remove(&stream) else {
+                    return;
+                };
+                if is_whole {
+                    let (first, rest) = (Bytes::copy_from_slice(bytes), None);
+                    let _ = answer.send(Answer { head, first, rest });
+                } else {
+                    self.open
+                        .insert(stream, Way::Held(answer, head, bytes.to_vec()));
+                    self.held[0].push(stream);
+                }
+            }
+            Output::Write { stream, .. } => match self.open.get_mut(&stream) {
+                Some(Way::Begun(rest)) => {
+                    let _ = rest.send(Some(Bytes::copy_from_slice(bytes)));
+                }
+                Some(Way::Held(_, _, first)) => first.extend_from_slice(bytes),
+                Some(Way::Waiting(_)) | None => {}
+            },
+            Output::Finish { stream, .. } => match self.open.remove(&stream) {
+                Some(Way::Begun(rest)) => {
+                    let _ = rest.send(None);
+                }
+                Some(Way::Held(answer, head, first)) => {
+                    let (first, rest) = (first.into(), None);
+                    let _ = answer.send(Answer { head, first, rest });
+                }
+                Some(Way::Waiting(_)) | None => {}
+            },
+            Output::Abort { stream, .. } => {
+                self.open.remove(&stream).into_iter().for_each(Way::cut)
+            }
+            Output::Release { .. } => self.open.drain().for_each(|(_, way)| way.cut()),
+            // The rest is for clients.
+            _ => {}
+        }
+    }
+
+    fn poll_heard(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        _: &mut [u8],
+    ) -> Poll<(Epoch, Input<'static>)> {
+        let heard = self.poll_arrival(cx, reads);
+        if heard.is_pending() && self.held.iter().any(|held| !held.is_empty()) {
+            if self.has_turn {
+                cx.waker().wake_by_ref();
+            } else {
+                self.let_go(cx);
+            }
+        }
+        self.has_turn = heard.is_ready();
+        heard.map(|input| (Epoch::FIRST, input))
     }
 }
 
@@ -358,7 +419,10 @@ impl Reply {
     fn respond(answer: Answer, presence: Presence) -> Response<Reply> {
         let mut response = Response::builder().status(answer.head.status);
         for (name, value) in answer.head.fields.iter() {
-            response = response.header(name, value);
+            response = match known(name) {
+                Some(name) => response.header(name, value),
+                None => response.header(name, value),
+            };
         }
         let mut reply = Reply {
             first: answer.first,
@@ -384,7 +448,7 @@ impl Body for Reply {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let first = std::mem::take(&mut self.first);
+        let first = mem::take(&mut self.first);
         let piece = match &mut self.rest {
             _ if !first.is_empty() => Some(Some(first)),
             Some(rest) => ready!(rest.poll_recv(cx)),

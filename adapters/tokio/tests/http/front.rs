@@ -82,12 +82,50 @@ fn a_stream_is_written_piece_by_piece() {
 }
 
 #[test]
+fn a_stream_that_is_whole_at_once_is_one_piece() {
+    alone(async {
+        let (mut house, epoch) = (House::open().await, Epoch::FIRST);
+        let mut client = house.enter(ASK).await;
+        let stream = house.asked().await;
+        house.respond(stream, "one", false);
+        let len = "three".len();
+        let write = Output::Write { epoch, stream, len };
+        house.front.perform(write, b"three");
+        house.front.perform(Output::Finish { epoch, stream }, b"");
+        assert!(matches!(house.hear().await, Input::Sent { len: 8, .. }));
+        let said = read_until(&mut client, "onethree").await;
+        assert!(said.contains("content-length: 8\r\n"), "{said}");
+    });
+}
+
+#[test]
+fn what_is_cut_before_it_was_told_is_cut_all_the_same() {
+    alone(async {
+        let (mut house, epoch) = (House::open().await, Epoch::FIRST);
+        let mut client = house.enter(ASK).await;
+        let stream = house.asked().await;
+        house.respond(stream, "one", false);
+        house.front.perform(Output::Abort { epoch, stream }, b"");
+        let mut said = Vec::new();
+        let _ = client.read_to_end(&mut said).await;
+        let said = String::from_utf8_lossy(&said);
+        // It is gone, or seen to have begun and to have no end; nothing else is said in its place.
+        assert!(
+            said.is_empty() || said.starts_with("HTTP/1.1 201"),
+            "{said}"
+        );
+        assert!(!said.ends_with("0\r\n\r\n"), "{said}");
+    });
+}
+
+#[test]
 fn what_is_aborted_is_cut() {
     alone(async {
         let (mut house, epoch) = (House::open().await, Epoch::FIRST);
         let mut client = house.enter(ASK).await;
         let stream = house.asked().await;
         house.respond(stream, "one", false);
+        assert!(matches!(house.hear().await, Input::Sent { len: 3, .. }));
         read_until(&mut client, "one\r\n").await;
         house.front.perform(Output::Abort { epoch, stream }, b"");
         let mut rest = Vec::new();
@@ -222,7 +260,7 @@ impl Drop for House {
 }
 
 async fn hear(front: &mut Front) -> Input<'static> {
-    let heard = poll_fn(|cx| front.poll_heard(cx, true));
+    let heard = poll_fn(|cx| front.poll_heard(cx, true, &mut []));
     let (epoch, input) = tokio::time::timeout(PATIENCE, heard).await.expect("a word");
     assert_eq!(epoch, Epoch::FIRST);
     input

@@ -310,11 +310,11 @@ fn request(url: &str, body: &[u8]) -> Output<Infallible> {
 }
 
 async fn hear(hands: &mut Exchanges) -> Input<'static> {
-    poll_fn(|cx| hands.poll_heard(cx, true)).await.1
+    poll_fn(|cx| hands.poll_heard(cx, true, &mut [])).await.1
 }
 
 async fn hear_unread(hands: &mut Exchanges) -> Input<'static> {
-    poll_fn(|cx| hands.poll_heard(cx, false)).await.1
+    poll_fn(|cx| hands.poll_heard(cx, false, &mut [])).await.1
 }
 
 /// How an exchange ends, whatever is heard of it before.

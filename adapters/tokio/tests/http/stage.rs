@@ -190,6 +190,8 @@ async fn serve(
         "count" => {
             for number in 1..=3 {
                 context.progress(Progress::new(f64::from(number)).of(3.0));
+                // What is said without a pause is one piece.
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
             "three".to_owned()
         }

@@ -235,7 +235,8 @@ async fn carry(
                     break;
                 }
                 held.extend_from_slice(&down[..read]);
-                let is_stream = held.windows(17).any(|text| text == b"text/event-stream");
+                let has = |text: &[u8]| held.windows(text.len()).any(|it| it == text);
+                let is_stream = has(b"text/event-stream") && has(b"chunked");
                 match weather {
                     Weather::Buffered if is_stream && !held.ends_with(b"0\r\n\r\n") => {}
                     Weather::Crumbs => {
