@@ -258,7 +258,7 @@ impl Fetch {
         if self.bytes > limits.list_bytes {
             return Err(format!("{list} is larger than {} bytes", limits.list_bytes).into());
         }
-        self.items.extend(page.items.into_iter().map(Payload::from));
+        self.items.extend(page.items);
         // S-CACHE-05, S-CACHE-10: each page has a life time of its own, none means none at all, and the list
         // is as fresh as its first page to go stale.
         if era == Era::Modern {
