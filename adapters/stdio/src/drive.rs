@@ -1,4 +1,4 @@
-//! The driver of a client link: the one thread that owns the machine, and does nothing but carry.
+//! The driver of a client link: the one thread that starts, reads and ends its children. Who asks something of the link meanwhile may write it.
 
 use std::convert::Infallible;
 use std::io;
