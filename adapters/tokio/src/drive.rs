@@ -15,8 +15,9 @@ use everlink_handle::{LinkOwner, Response, ServiceOwner, Task};
 use tokio::runtime::Handle;
 use tokio::time::{Instant as Moment, Sleep, sleep_until};
 
-/// As much is read at once: what a pipe holds.
-const ROOM: usize = 64 << 10;
+/// As much is read at once. Others have their turn before more is: what they make of it is on its way while the rest is read, and so both
+/// ends of a link are at work at the same time.
+const ROOM: usize = 4 << 10;
 /// As much of the buffer for bytes that are written is kept from one turn to the next.
 const BUFFER: usize = 64 << 10;
 /// So much is heard before the machine has its turn again, however much there is.
@@ -129,8 +130,8 @@ pub(crate) trait Driven {
 
     fn is_closed(&self) -> bool;
 
-    /// Tells the machine what its hands hear next.
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<()>;
+    /// Tells the machine what its hands hear next. Returns how many bytes that were.
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize>;
 
     fn poll_timeout(&self) -> Option<Deadline>;
 
@@ -170,6 +171,7 @@ impl<D: Driven> Future for Driver<D> {
             let Some(driven) = driven else {
                 return Poll::Pending;
             };
+            let mut bytes = 0;
             loop {
                 let now = clock.now();
                 driven.turn(now, &mut scratch.buf);
@@ -177,11 +179,19 @@ impl<D: Driven> Future for Driver<D> {
                     return Poll::Ready(());
                 }
                 let mut is_due = driven.belongs_to(cx.waker());
+                if bytes >= ROOM {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 for _ in 0..BATCH {
-                    if driven.poll_heard(cx, now, &mut scratch.room).is_pending() {
+                    let Poll::Ready(heard) = driven.poll_heard(cx, now, &mut scratch.room) else {
+                        break;
+                    };
+                    is_due = true;
+                    bytes += heard;
+                    if bytes >= ROOM {
                         break;
                     }
-                    is_due = true;
                 }
                 if !is_due && clock.poll_due(cx, driven.poll_timeout()).is_pending() {
                     return Poll::Pending;
@@ -192,6 +202,15 @@ impl<D: Driven> Future for Driver<D> {
             Some(driven) => Poll::Ready(driven.end()),
             None => Poll::Pending,
         }
+    }
+}
+
+/// How many bytes were read.
+pub(crate) fn bytes_of(input: &Input<'_>) -> usize {
+    if let Input::Bytes { bytes, .. } = input {
+        bytes.len()
+    } else {
+        0
     }
 }
 
@@ -244,10 +263,14 @@ impl<H: Hands> Driven for Linked<H> {
         self.owner.is_closed()
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<()> {
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize> {
         let reads = self.owner.wants_input(StreamId::DUPLEX);
         let heard = self.hands.poll_heard(cx, reads, room);
-        heard.map(|(epoch, input)| self.owner.handle(now, epoch, input))
+        heard.map(|(epoch, input)| {
+            let bytes = bytes_of(&input);
+            self.owner.handle(now, epoch, input);
+            bytes
+        })
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
@@ -293,10 +316,14 @@ impl<H: Hands, A: Handler> Driven for Served<H, A> {
         self.owner.is_closed()
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<()> {
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize> {
         let reads = self.owner.wants_input(StreamId::DUPLEX);
         let heard = self.hands.poll_heard(cx, reads, room);
-        heard.map(|(_, input)| self.owner.handle(now, input))
+        heard.map(|(_, input)| {
+            let bytes = bytes_of(&input);
+            self.owner.handle(now, input);
+            bytes
+        })
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
