@@ -3,7 +3,7 @@
 use alloc::borrow::{Cow, ToOwned};
 use core::fmt;
 
-use memchr::{memchr, memmem};
+use memchr::{memchr, memchr_iter};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
 use serde_json::value::RawValue;
 
@@ -96,8 +96,10 @@ impl<'a> Json<'a> {
     /// Whether something in it may be called `key`, a name without slashes: where it is not spelled out, it is spelled with escapes. To
     /// ask this costs less than to look for it.
     pub(crate) fn may_have(self, key: &str) -> bool {
-        let has = |part: &str| memmem::find(self.0.as_bytes(), part.as_bytes()).is_some();
-        has(key) || has("\\u")
+        // The capital of a name is the rarest of its letters.
+        let rare = key.bytes().position(|byte| byte.is_ascii_uppercase());
+        has(self.0.as_bytes(), key.as_bytes(), rare.unwrap_or(0))
+            || has(self.0.as_bytes(), b"\\u", 0)
     }
 
     /// The value of the member `key`; see [`object::member`].
@@ -119,6 +121,14 @@ impl<'a> Json<'a> {
     pub fn parse<T: Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0)
     }
+}
+
+/// Whether `part` is in there. Its byte at `rare` is the one to look for.
+fn has(bytes: &[u8], part: &[u8], rare: usize) -> bool {
+    memchr_iter(part[rare], bytes).any(|at| {
+        let start = at.checked_sub(rare);
+        start.is_some_and(|start| bytes[start..].starts_with(part))
+    })
 }
 
 impl fmt::Debug for Json<'_> {

@@ -57,7 +57,7 @@ pub(crate) fn check() -> Outcome {
             measure::tools()?
         ));
     }
-    let missed = bars::missed(&new);
+    let missed = bars::objections(&new);
     if !missed.is_empty() {
         wrong.extend(missed);
         wrong.push("what is committed does not move these bars; make it cheaper".into());
