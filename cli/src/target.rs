@@ -44,7 +44,7 @@ impl Manner {
 /// A server behind one of two transports.
 enum Reach {
     Child(Children),
-    Http(Exchanges),
+    Http(Box<Exchanges>),
 }
 
 impl Target {
@@ -53,7 +53,7 @@ impl Target {
         let (url, manner, recording) = (self.url.as_deref(), &self.manner, &self.recording);
         match self.reach()? {
             Reach::Child(hands) => link(role, url, manner, recording, hands),
-            Reach::Http(hands) => link(role, url, manner, recording, hands),
+            Reach::Http(hands) => link(role, url, manner, recording, *hands),
         }
     }
 
@@ -69,14 +69,14 @@ impl Target {
         }
         match reach {
             Reach::Child(back) => drop(tokio::spawn(drive_relay(owner, front, back))),
-            Reach::Http(back) => drop(tokio::spawn(drive_relay(owner, front, back))),
+            Reach::Http(back) => drop(tokio::spawn(drive_relay(owner, front, *back))),
         }
         Ok(guard)
     }
 
     fn reach(&self) -> Result<Reach, Failure> {
         Ok(match &self.url {
-            Some(_) => Reach::Http(self.connector()?.hands()),
+            Some(_) => Reach::Http(Box::new(self.connector()?.hands())),
             None => Reach::Child(Children::new(self.command()?)),
         })
     }
