@@ -43,7 +43,7 @@ impl Manner {
 
 /// A server behind one of two transports.
 enum Reach {
-    Child(Children),
+    Child(Box<Children>),
     Http(Box<Exchanges>),
 }
 
@@ -52,7 +52,7 @@ impl Target {
     pub(crate) fn link(&self, role: Role) -> Result<Link, Failure> {
         let (url, manner, recording) = (self.url.as_deref(), &self.manner, &self.recording);
         match self.reach()? {
-            Reach::Child(hands) => link(role, url, manner, recording, hands),
+            Reach::Child(hands) => link(role, url, manner, recording, *hands),
             Reach::Http(hands) => link(role, url, manner, recording, *hands),
         }
     }
@@ -68,7 +68,7 @@ impl Target {
             owner.record(scribe);
         }
         match reach {
-            Reach::Child(back) => drop(tokio::spawn(drive_relay(owner, front, back))),
+            Reach::Child(back) => drop(tokio::spawn(drive_relay(owner, front, *back))),
             Reach::Http(back) => drop(tokio::spawn(drive_relay(owner, front, *back))),
         }
         Ok(guard)
@@ -77,7 +77,7 @@ impl Target {
     fn reach(&self) -> Result<Reach, Failure> {
         Ok(match &self.url {
             Some(_) => Reach::Http(Box::new(self.connector()?.hands())),
-            None => Reach::Child(Children::new(self.command()?)),
+            None => Reach::Child(Box::new(Children::new(self.command()?))),
         })
     }
 
