@@ -110,16 +110,12 @@ pub(crate) fn members_of_both<'a>(
 pub(crate) fn cut(object: Json<'_>, member: &str) -> Payload {
     let whole = object.as_str();
     let start = member.as_ptr().addr() - whole.as_ptr().addr();
-    let (before, rest) = whole.split_at(start);
-    let (before, after) = (
-        before.trim_ascii_end(),
-        &rest[member.len()..].trim_ascii_start(),
-    );
+    let before = whole[..start].trim_ascii_end();
+    let after = whole[start + member.len()..].trim_ascii_start();
     // One of the commas around it goes with it.
-    let (before, after) = match (before.strip_suffix(','), after.strip_prefix(',')) {
-        (Some(before), _) => (before, *after),
-        (None, Some(after)) => (before, after),
-        (None, None) => (before, *after),
+    let (before, after) = match before.strip_suffix(',') {
+        Some(before) => (before, after),
+        None => (before, after.strip_prefix(',').unwrap_or(after)),
     };
     let mut rest = String::with_capacity(before.len() + after.len());
     rest.push_str(before);

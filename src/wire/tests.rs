@@ -391,6 +391,34 @@ fn members_are_found_where_they_lie() {
     assert_eq!(found.map(Json::as_str), Some("2"));
 }
 
+#[test]
+fn a_nested_object_is_shown_on_the_way_and_can_be_cut_out() {
+    for (text, left) in [
+        (r#"{"_meta":{"x":1}}"#, "{}"),
+        (r#"{ "_meta" : {"x" : 1} }"#, "{}"),
+        (r#"{"_meta":{"x":1},"a":[{}]}"#, r#"{"a":[{}]}"#),
+        (r#"{"a":[{}] , "_meta":{ "x":1 } }"#, r#"{"a":[{}] }"#),
+        (r#"{"a":1,"_meta":{"x":1} ,"b":2}"#, r#"{"a":1,"b":2}"#),
+    ] {
+        let json = Json::read(text).unwrap();
+        let mut seen = Vec::new();
+        let member = object::members_of_both(json, "_meta", |is_nested, key, value| {
+            seen.push((is_nested, key.into_owned(), value.as_str()));
+        });
+        let member = member.unwrap().unwrap();
+        assert_eq!(
+            seen.iter().filter(|(nested, ..)| *nested).count(),
+            1,
+            "{text}"
+        );
+        assert!(seen.contains(&(true, "x".to_string(), "1")), "{text}");
+        let rest = object::cut(json, member);
+        let same = |text: &str| text.replace(' ', "");
+        assert_eq!(same(rest.as_str()), same(left), "{text}");
+        assert!(Json::read(rest.as_str()).is_ok(), "{text}");
+    }
+}
+
 /// The walk over an object must judge every text as `serde_json` does.
 #[test]
 fn objects_are_judged_as_serde_json_judges_them() {
