@@ -36,6 +36,8 @@ pub(super) struct Params<'a> {
     pub(super) is_ambiguous: bool,
     /// `_meta` has something else, too.
     has_other_meta: bool,
+    /// There are members of a round, be it with null.
+    has_round: bool,
 }
 
 impl<'a> Params<'a> {
@@ -70,6 +72,7 @@ impl<'a> Params<'a> {
             params.is_ambiguous |= place.replace(value).is_some();
         });
         params.meta_member = member.ok().flatten();
+        params.has_round = params.answers.is_some() || params.state.is_some();
         // Some peers write null where they mean nothing.
         let is_there = |value: &Json<'_>| !value.is_null();
         params.answers = params.answers.filter(is_there);
@@ -89,7 +92,9 @@ impl<'a> Params<'a> {
         let is_round = has_rounds && (self.answers.is_some() || self.state.is_some());
         let rest = match self.meta_member {
             None if !is_round => return Some(Payload::from(whole)),
-            Some(member) if !is_round && !self.has_other_meta => object::cut(whole, member),
+            Some(member) if !(has_rounds && self.has_round || self.has_other_meta) => {
+                object::cut(whole, member)
+            }
             Some(_) | None => {
                 let own = |key: &str| meta::OF_THE_LINK.contains(&key);
                 let other_meta = self.meta.filter(|_| self.has_other_meta);
@@ -159,6 +164,10 @@ mod tests {
             (
                 r#"{"_meta":{"com.example/x":{"a":1}},"inputResponses":{},"requestState":"s"}"#,
                 r#"{"_meta":{"com.example/x":{"a":1}}}"#,
+            ),
+            (
+                r#"{"_meta":{"progressToken":1},"name":"add","inputResponses":null}"#,
+                r#"{"name":"add"}"#,
             ),
         ] {
             assert_eq!(rest(params).as_deref(), Some(left), "{params}");
