@@ -5,8 +5,13 @@ use alloc::collections::VecDeque;
 use crate::id::Epoch;
 use crate::io::Output;
 
-/// Room for as many outlives them: an idle link holds little.
-const KEPT: usize = 4;
+/// Lets go of the room of a queue that is empty, but for a little: an idle link holds little.
+pub(crate) fn let_go<T>(queue: &mut VecDeque<T>) {
+    const KEPT: usize = 4;
+    if queue.is_empty() && queue.capacity() > KEPT {
+        *queue = VecDeque::new();
+    }
+}
 
 /// How many bytes an event takes up, payload included.
 pub(crate) trait Weigh {
@@ -36,9 +41,7 @@ impl<E: Weigh> Outbox<E> {
     pub(crate) fn pop(&mut self) -> Option<Output<E>> {
         let output = self.waiting.pop_front()?;
         self.bytes -= weight(&output);
-        if self.waiting.is_empty() && self.waiting.capacity() > KEPT {
-            self.waiting = VecDeque::new();
-        }
+        let_go(&mut self.waiting);
         Some(output)
     }
 

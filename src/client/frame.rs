@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::filter;
 use crate::protocol::method::names;
 use crate::protocol::{ClientCapabilities, Era, LogLevel, Version, meta, round};
+use crate::queue::let_go;
 use crate::watch::{List, Watch};
 use crate::wire::encode::{self, Object};
 use crate::wire::{ErrorObject, Id, Payload};
@@ -124,9 +125,6 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Room for as many outlives them: an idle link holds little.
-    const KEPT: usize = 4;
-
     pub(super) fn push(&mut self, frame: Frame) {
         self.count(&frame);
         self.waiting.push_back((frame, 0));
@@ -167,9 +165,7 @@ impl Frames {
     pub(super) fn pop(&mut self, is_chosen: impl Fn(&str) -> bool) -> Option<(Frame, u32)> {
         let at = self.next(is_chosen)?;
         let (frame, times) = self.waiting.remove(at)?;
-        if self.waiting.is_empty() && self.waiting.capacity() > Frames::KEPT {
-            self.waiting = VecDeque::new();
-        }
+        let_go(&mut self.waiting);
         self.discount(&frame);
         Some((frame, times))
     }

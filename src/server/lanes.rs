@@ -11,11 +11,9 @@ use super::frame::{Answer, Frame};
 use super::origin::Lane;
 use crate::id::{AskId, RequestId};
 use crate::pipe::Window;
+use crate::queue::let_go;
 use crate::watch::Change;
 use crate::wire::Id;
-
-/// Room for as many messages outlives them: an idle way holds little.
-const KEPT: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Lanes {
@@ -153,9 +151,7 @@ impl Lanes {
     pub(super) fn pop(&mut self, lane: Lane) -> Option<Frame> {
         let queue = self.table.get_mut(&lane)?;
         let frame = queue.waiting.pop_front()?;
-        if queue.waiting.is_empty() && queue.waiting.capacity() > KEPT {
-            queue.waiting = VecDeque::new();
-        }
+        let_go(&mut queue.waiting);
         let bytes = frame.bytes();
         queue.bytes -= bytes;
         self.bytes -= bytes;

@@ -178,11 +178,11 @@ impl<D: Driven> Future for Driver<D> {
                 if driven.is_closed() {
                     return Poll::Ready(());
                 }
-                let mut is_due = driven.belongs_to(cx.waker());
                 if bytes >= ROOM {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
+                let mut is_due = driven.belongs_to(cx.waker());
                 for _ in 0..BATCH {
                     let Poll::Ready(heard) = driven.poll_heard(cx, now, &mut scratch.room) else {
                         break;
@@ -205,13 +205,23 @@ impl<D: Driven> Future for Driver<D> {
     }
 }
 
-/// How many bytes were read.
-pub(crate) fn bytes_of(input: &Input<'_>) -> usize {
-    if let Input::Bytes { bytes, .. } = input {
-        bytes.len()
-    } else {
-        0
-    }
+/// Tells what hands hear next. Returns how many bytes of a stream that were.
+pub(crate) fn hear<'r>(
+    hands: &mut impl Hands,
+    cx: &mut Context<'_>,
+    reads: bool,
+    room: &'r mut [u8],
+    tell: impl FnOnce(Epoch, Input<'r>),
+) -> Poll<usize> {
+    hands.poll_heard(cx, reads, room).map(|(epoch, input)| {
+        let bytes = if let Input::Bytes { bytes, .. } = &input {
+            bytes.len()
+        } else {
+            0
+        };
+        tell(epoch, input);
+        bytes
+    })
 }
 
 /// What is needed for a turn, and between two by nobody: each thread has one, however many links it drives.
@@ -265,11 +275,8 @@ impl<H: Hands> Driven for Linked<H> {
 
     fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize> {
         let reads = self.owner.wants_input(StreamId::DUPLEX);
-        let heard = self.hands.poll_heard(cx, reads, room);
-        heard.map(|(epoch, input)| {
-            let bytes = bytes_of(&input);
+        hear(&mut self.hands, cx, reads, room, |epoch, input| {
             self.owner.handle(now, epoch, input);
-            bytes
         })
     }
 
@@ -318,11 +325,8 @@ impl<H: Hands, A: Handler> Driven for Served<H, A> {
 
     fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize> {
         let reads = self.owner.wants_input(StreamId::DUPLEX);
-        let heard = self.hands.poll_heard(cx, reads, room);
-        heard.map(|(_, input)| {
-            let bytes = bytes_of(&input);
+        hear(&mut self.hands, cx, reads, room, |_, input| {
             self.owner.handle(now, input);
-            bytes
         })
     }
 

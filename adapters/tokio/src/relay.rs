@@ -8,7 +8,7 @@ use everlink::relay::{Config, Side};
 use everlink::{Deadline, Instant};
 use everlink_handle::{Guard, GuardOwner};
 
-use crate::drive::{Driven, Driver, Hands, bytes_of, start};
+use crate::drive::{Driven, Driver, Hands, hear, start};
 
 /// Starts a relay between a client in front and a server behind, driven by a task on the present runtime.
 ///
@@ -67,18 +67,18 @@ impl<F: Hands, B: Hands> Driven for Relayed<F, B> {
     }
 
     fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize> {
-        let mut told = None;
         let reads = self.owner.wants_input(Side::Upstream);
-        if let Poll::Ready((epoch, input)) = self.back.poll_heard(cx, reads, room) {
-            told = Some(bytes_of(&input));
+        let back = hear(&mut self.back, cx, reads, room, |epoch, input| {
             self.owner.handle_upstream(now, epoch, input);
-        }
+        });
         let reads = self.owner.wants_input(Side::Downstream);
-        if let Poll::Ready((_, input)) = self.front.poll_heard(cx, reads, room) {
-            *told.get_or_insert(0) += bytes_of(&input);
+        let front = hear(&mut self.front, cx, reads, room, |_, input| {
             self.owner.handle_downstream(now, input);
+        });
+        match (back, front) {
+            (Poll::Ready(back), Poll::Ready(front)) => Poll::Ready(back + front),
+            (Poll::Pending, told) | (told, Poll::Pending) => told,
         }
-        told.map_or(Poll::Pending, Poll::Ready)
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
