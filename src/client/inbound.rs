@@ -19,7 +19,6 @@ use crate::protocol::{ClientFeature, Era, LogLevel, code, method, round};
 use crate::watch::List;
 use crate::wire::{
     self, ErrorObject, Id, Inbound, Json, Line, LineReader, Malformed, Message, Payload, Skimmed,
-    object,
 };
 
 /// A reply: the result, or the error in its place.
@@ -77,7 +76,7 @@ impl Client {
         match line {
             Line::NotUtf8(bytes) => self.noise("a line that is not UTF-8", bytes),
             Line::Oversized(skimmed) => self.oversized(&skimmed),
-            Line::Text(text) => match wire::parse(text) {
+            Line::Text(text) => match self.parse(text) {
                 Ok(Inbound::One(message)) => self.message(message),
                 Ok(Inbound::Batch(batch)) if self.allows_batches() => {
                     for element in batch {
@@ -99,6 +98,10 @@ impl Client {
                 Err(malformed) => self.malformed(&malformed, text),
             },
         }
+    }
+
+    pub(super) fn parse<'a>(&self, text: &'a str) -> Result<Inbound<'a>, Malformed> {
+        wire::parse_showing(text, self.preamble.plan(), |_| {})
     }
 
     pub(super) fn allows_batches(&self) -> bool {
@@ -260,7 +263,7 @@ impl Client {
         if !modern {
             return self.settle(id, Outcome::Reply(Payload::from(result)));
         }
-        let Some(head) = ResultHead::read(result) else {
+        let Some(head) = self.preamble.read(result) else {
             return self.invalid(id, "its result type cannot be read");
         };
         let facts = self.calls.call(id).and_then(|call| call.facts);
@@ -464,41 +467,4 @@ struct Progressed<'a> {
     total: Option<f64>,
     #[serde(borrow)]
     message: Option<Cow<'a, str>>,
-}
-
-/// What a modern result says of itself. A null says nothing.
-#[derive(Default)]
-pub(super) struct ResultHead<'a> {
-    pub(super) result_type: Option<Cow<'a, str>>,
-    pub(super) input_requests: Option<Json<'a>>,
-    pub(super) request_state: Option<Json<'a>>,
-}
-
-impl<'a> ResultHead<'a> {
-    /// `None` if its type is no text, or something is there twice.
-    fn read(result: Json<'a>) -> Option<ResultHead<'a>> {
-        let mut head = ResultHead::default();
-        // S-RPC-19: absent means complete, and then the rest means nothing here.
-        if !result.may_have(round::RESULT_TYPE) {
-            return Some(head);
-        }
-        let (mut kind, mut twice) = (None, false);
-        object::members(result, |key, value| {
-            let place = match &*key {
-                round::RESULT_TYPE => &mut kind,
-                round::INPUT_REQUESTS => &mut head.input_requests,
-                round::REQUEST_STATE => &mut head.request_state,
-                _ => return,
-            };
-            twice |= place.replace(value).is_some();
-        })
-        .ok()?;
-        let is_there = |value: &Json<'_>| !value.is_null();
-        head.input_requests = head.input_requests.filter(is_there);
-        head.request_state = head.request_state.filter(is_there);
-        if let Some(kind) = kind.filter(is_there) {
-            head.result_type = Some(kind.text()?);
-        }
-        (!twice).then_some(head)
-    }
 }

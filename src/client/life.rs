@@ -10,6 +10,7 @@ use super::errand::Errand;
 use super::event::Event;
 use super::failure::{Cause, Ended, FailureKind};
 use super::lifecycle::{Cue, Next, State, next};
+use super::results::Preamble;
 use super::retry::Verdict;
 use super::stderr::Tail;
 use super::{Client, Timer};
@@ -371,6 +372,7 @@ impl Client {
     fn part(&mut self) {
         self.part_web();
         self.session = None;
+        self.preamble = Preamble::default();
         self.watcher.end();
         self.withdraw_all_asks();
         let mut sent = self.errands.close_all();

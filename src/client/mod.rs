@@ -33,6 +33,7 @@ mod outbound;
 mod questions;
 mod refusals;
 mod responses;
+mod results;
 mod retry;
 mod settle;
 mod standing;
@@ -70,6 +71,7 @@ use http::Web;
 use keepalive::Pulse;
 use life::Life;
 use lifecycle::Cue;
+use results::Preamble;
 use retry::Budget;
 use watcher::Watcher;
 
@@ -103,6 +105,8 @@ pub struct Client {
     /// What is known of a server over HTTP, where it is reached so.
     web: Option<Box<Web>>,
     /// What was agreed on with the server that can still answer.
+    /// How the server begins its results.
+    preamble: Preamble,
     session: Option<Arc<Session>>,
     last_end: Option<Arc<Ended>>,
     is_shutting_down: bool,
@@ -225,6 +229,7 @@ impl Client {
             life: None,
             web: config.http.as_ref().map(|http| Box::new(Web::new(http))),
             session: None,
+            preamble: Preamble::default(),
             last_end: None,
             is_shutting_down: false,
             holds_back: false,

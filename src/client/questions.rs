@@ -12,7 +12,7 @@ use super::calls::Round;
 use super::event::{Ask, Event, Withdrawn};
 use super::failure::FailureKind;
 use super::frame::Frame;
-use super::inbound::ResultHead;
+use super::results::ResultHead;
 use super::{Client, Timer};
 use crate::id::{AskId, CallId};
 use crate::protocol::method::names;

@@ -230,7 +230,7 @@ impl Client {
             return self.no_reply(wire, invalid("the response is not UTF-8"));
         };
         let read = read.strip_prefix('\u{feff}').unwrap_or(read);
-        match wire::parse(read) {
+        match self.parse(read) {
             Ok(Inbound::One(message)) => {
                 let error = error_in(&message).filter(|_| exchange.is_in_session);
                 if error.is_some() && self.is_session_loss(status, error) {

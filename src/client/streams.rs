@@ -13,7 +13,7 @@ use super::{Client, Timer};
 use crate::fault::Fault;
 use crate::id::StreamId;
 use crate::protocol::Era;
-use crate::wire::{self, Inbound, SseEvent, SseReader};
+use crate::wire::{Inbound, SseEvent, SseReader};
 
 /// A stream that stayed open for so long was not in vain, even if it brought nothing.
 const GOOD_WHILE: Duration = Duration::from_secs(60);
@@ -102,7 +102,7 @@ impl Client {
         let Some((wire, opens)) = about else {
             return;
         };
-        match wire::parse(text) {
+        match self.parse(text) {
             Ok(Inbound::One(message)) => self.message_for(wire, opens.as_deref(), message),
             Ok(Inbound::Batch(batch)) if self.allows_batches() => {
                 for message in batch.flatten() {

@@ -109,7 +109,7 @@ impl core::error::Error for Unfit {}
 impl Mirrored {
     /// The marked properties of a tool, as it stands in a list of tools (S-XHDR-03, S-XHDR-04, S-XHDR-05).
     pub(crate) fn read(tool: Json<'_>) -> Result<Mirrored, Unfit> {
-        if !tool.may_have(MARK) {
+        if !object::may_have(tool.as_str(), MARK) {
             return Ok(Mirrored::default());
         }
         let mut schemas = Vec::new();
@@ -301,7 +301,7 @@ pub(crate) struct Survey {
 /// Looks through the result of a `tools/list`.
 pub(crate) fn survey(result: Json<'_>) -> Survey {
     let mut survey = Survey::default();
-    if !result.may_have(MARK) {
+    if !object::may_have(result.as_str(), MARK) {
         return survey;
     }
     let mut lists = Vec::new();

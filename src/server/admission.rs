@@ -18,21 +18,9 @@ use super::terms::Terms;
 use super::{Server, missing_capability, quoting};
 use crate::protocol::method::{self, names};
 use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, code};
-use crate::wire::{ErrorObject, Id, Json, Payload};
+use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {
-    pub(super) fn requested(
-        &mut self,
-        from: &Origin,
-        id: Id,
-        name: &str,
-        params: Option<Json<'_>>,
-    ) {
-        let params = Params::read(params);
-        self.asked(from, id, name, &params);
-    }
-
-    /// The same, with the params taken apart.
     pub(super) fn asked(&mut self, from: &Origin, id: Id, name: &str, params: &Params<'_>) {
         let wire = from.wire(id);
         if let Err(error) = self.admit(from, &wire, name, params) {
@@ -210,7 +198,8 @@ impl Server {
                     method,
                     params,
                 } => {
-                    let params = Params::read(params.as_ref().map(Payload::json));
+                    let params =
+                        Params::read(params.as_ref().map(Payload::json), self.known_terms());
                     let wire = from.wire(id);
                     self.lanes.settle(from.lane);
                     if let Err(error) = self.take_early(&from, &wire, &method, &params) {

@@ -10,6 +10,7 @@ use super::early::Early;
 use super::event::{Cancelled, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
 use super::origin::{Origin, SessionKey};
+use super::params::Params;
 use crate::id::Epoch;
 use crate::noise::{self, Noise};
 use crate::protocol::method::names;
@@ -52,18 +53,28 @@ impl Server {
                 );
             }
             Line::Oversized(skimmed) => self.oversized(&skimmed),
-            Line::Text(text) => match wire::parse(text) {
-                Ok(Inbound::One(message)) => self.message(&Origin::DUPLEX, message),
-                Ok(Inbound::Batch(batch)) if self.allows_batches(SessionKey::DUPLEX) => {
-                    self.batch(&Origin::DUPLEX, batch, text);
-                }
-                Ok(Inbound::Batch(_)) => {
-                    let what = "a batch, which the agreed version does not have";
-                    self.noise(what, text.as_bytes());
-                    self.complain(&Origin::DUPLEX, None, code::INVALID_REQUEST, what);
-                }
-                Err(malformed) => self.malformed(&Origin::DUPLEX, &malformed, text),
-            },
+            Line::Text(text) => self.text(text),
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        let mut noted = Params::default();
+        let plan = Params::plan(self.known_terms());
+        match wire::parse_showing(text, Some(plan), |part| noted.note(part)) {
+            Ok(Inbound::One(Message::Request { id, method, params })) => {
+                self.made_sense();
+                self.asked(&Origin::DUPLEX, id, &method, &noted.of(params));
+            }
+            Ok(Inbound::One(message)) => self.message(&Origin::DUPLEX, message),
+            Ok(Inbound::Batch(batch)) if self.allows_batches(SessionKey::DUPLEX) => {
+                self.batch(&Origin::DUPLEX, batch, text);
+            }
+            Ok(Inbound::Batch(_)) => {
+                let what = "a batch, which the agreed version does not have";
+                self.noise(what, text.as_bytes());
+                self.complain(&Origin::DUPLEX, None, code::INVALID_REQUEST, what);
+            }
+            Err(malformed) => self.malformed(&Origin::DUPLEX, &malformed, text),
         }
     }
 
@@ -144,11 +155,13 @@ impl Server {
     }
 
     pub(super) fn message(&mut self, from: &Origin, message: Message<'_>) {
-        self.stats.messages_in += 1;
-        self.noise.made_sense();
+        self.made_sense();
         match message {
             Message::Notification { method, params } => self.notice(from, &method, params),
-            Message::Request { id, method, params } => self.requested(from, id, &method, params),
+            Message::Request { id, method, params } => {
+                let params = Params::read(params, self.known_terms());
+                self.asked(from, id, &method, &params);
+            }
             Message::Response {
                 id: Some(id),
                 outcome,
@@ -160,6 +173,11 @@ impl Server {
                 self.noise("an error that names no request", b"");
             }
         }
+    }
+
+    fn made_sense(&mut self) {
+        self.stats.messages_in += 1;
+        self.noise.made_sense();
     }
 
     fn notice(&mut self, from: &Origin, name: &str, params: Option<Json<'_>>) {

@@ -4,9 +4,17 @@
 use alloc::borrow::Cow;
 
 use crate::protocol::{meta, round};
-use crate::wire::{Json, Payload, object};
+use crate::wire::object::{self, Part, Plan};
+use crate::wire::{Json, Payload};
 
 const META: &str = "_meta";
+
+/// What says how a modern request is to be taken, and whose it is.
+const TERMS: [&str; 3] = [
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_CAPABILITIES,
+    meta::CLIENT_INFO,
+];
 
 // What a request is about is read here, in fields of HTTP and by the application: all must read the same.
 const ARGUMENTS: &str = "arguments";
@@ -34,6 +42,8 @@ pub(super) struct Params<'a> {
     pub(super) state: Option<Json<'a>>,
     /// Something that both ends must understand alike is there twice.
     pub(super) is_ambiguous: bool,
+    /// The terms are those that were known before.
+    pub(super) are_terms_known: bool,
     /// `_meta` has something else, too.
     has_other_meta: bool,
     /// There are members of a round, be it with null.
@@ -41,48 +51,91 @@ pub(super) struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    pub(super) fn read(whole: Option<Json<'a>>) -> Params<'a> {
-        let mut params = Params {
-            whole,
-            ..Params::default()
+    /// What is to be shown to [`Params::note`] of params. The terms of the last client may be among them, written in the same way.
+    pub(super) const fn plan(terms: &str) -> Plan<'_> {
+        Plan {
+            nested: Some(META),
+            run: terms,
+        }
+    }
+
+    /// Takes params apart that were not noted while they were checked.
+    pub(super) fn read(whole: Option<Json<'a>>, terms: &str) -> Params<'a> {
+        let mut params = Params::default();
+        if let Some(whole) = whole {
+            object::show(whole, Params::plan(terms), |part| params.note(part));
+        }
+        params.of(whole)
+    }
+
+    /// Takes note of a part of them.
+    pub(super) fn note(&mut self, part: Part<'a>) {
+        let (place, value) = match part {
+            Part::Run => {
+                self.is_ambiguous |= self.are_terms_known;
+                self.are_terms_known = true;
+                return;
+            }
+            Part::Nested(key, value) => {
+                let place = match &*key {
+                    meta::PROTOCOL_VERSION => &mut self.version,
+                    meta::CLIENT_CAPABILITIES => &mut self.capabilities,
+                    meta::CLIENT_INFO => &mut self.client,
+                    meta::LOG_LEVEL => &mut self.log_level,
+                    meta::PROGRESS_TOKEN => &mut self.token,
+                    _ => {
+                        self.has_other_meta = true;
+                        return;
+                    }
+                };
+                (place, value)
+            }
+            Part::Nest(member, value) => {
+                self.meta_member = Some(member);
+                (&mut self.meta, value)
+            }
+            Part::Member(key, value) => {
+                let place = match &*key {
+                    META => &mut self.meta,
+                    ARGUMENTS => &mut self.arguments,
+                    NAME => &mut self.name,
+                    TASK_ID => &mut self.task,
+                    URI => &mut self.uri,
+                    round::INPUT_RESPONSES => &mut self.answers,
+                    round::REQUEST_STATE => &mut self.state,
+                    _ => return,
+                };
+                (place, value)
+            }
         };
-        let Some(whole) = whole else {
-            return params;
-        };
-        let member = object::members_of_both(whole, META, |is_nested, key, value| {
-            let place = match &*key {
-                meta::PROTOCOL_VERSION if is_nested => &mut params.version,
-                meta::CLIENT_CAPABILITIES if is_nested => &mut params.capabilities,
-                meta::CLIENT_INFO if is_nested => &mut params.client,
-                meta::LOG_LEVEL if is_nested => &mut params.log_level,
-                meta::PROGRESS_TOKEN if is_nested => &mut params.token,
-                _ if is_nested => {
-                    params.has_other_meta = true;
-                    return;
-                }
-                META => &mut params.meta,
-                ARGUMENTS => &mut params.arguments,
-                NAME => &mut params.name,
-                TASK_ID => &mut params.task,
-                URI => &mut params.uri,
-                round::INPUT_RESPONSES => &mut params.answers,
-                round::REQUEST_STATE => &mut params.state,
-                _ => return,
-            };
-            params.is_ambiguous |= place.replace(value).is_some();
-        });
-        params.meta_member = member.ok().flatten();
+        self.is_ambiguous |= place.replace(value).is_some();
+    }
+
+    /// All of these params were noted.
+    pub(super) fn of(mut self, whole: Option<Json<'a>>) -> Params<'a> {
+        let params = &mut self;
+        params.whole = whole;
+        params.is_ambiguous |= params.are_terms_known && params.has_terms();
         params.has_round = params.answers.is_some() || params.state.is_some();
         // Some peers write null where they mean nothing.
         let is_there = |value: &Json<'_>| !value.is_null();
         params.answers = params.answers.filter(is_there);
         params.state = params.state.filter(is_there);
-        params
+        self
     }
 
     /// Whether it claims to be a request of the modern era (S-VER-07).
     pub(super) const fn claims_modern(&self) -> bool {
-        self.version.is_some() || self.capabilities.is_some()
+        self.are_terms_known || self.version.is_some() || self.capabilities.is_some()
+    }
+
+    /// The terms as they are written, if they are written one after the other.
+    pub(super) fn terms(&self) -> Option<&'a str> {
+        object::run_of(self.meta?, |key| TERMS.contains(&key))
+    }
+
+    const fn has_terms(&self) -> bool {
+        self.version.is_some() || self.capabilities.is_some() || self.client.is_some()
     }
 
     /// What is left for the application (S-META-13: what nobody here knows is passed on). Answers and states are
@@ -140,7 +193,7 @@ mod tests {
 
     fn rest(json: &str) -> Option<alloc::string::String> {
         let raw: Json<'_> = serde_json::from_str(json).unwrap();
-        Params::read(Some(raw))
+        Params::read(Some(raw), "")
             .rest(true)
             .map(|rest| rest.as_str().to_string())
     }
@@ -172,11 +225,37 @@ mod tests {
         ] {
             assert_eq!(rest(params).as_deref(), Some(left), "{params}");
         }
-        assert_eq!(Params::read(None).rest(true), None);
+        assert_eq!(Params::read(None, "").rest(true), None);
         let update = r#"{"taskId":"1","inputResponses":{"a":{}}}"#;
         let raw: Json<'_> = serde_json::from_str(update).unwrap();
-        let left = Params::read(Some(raw)).rest(false).unwrap();
+        let left = Params::read(Some(raw), "").rest(false).unwrap();
         assert_eq!(left.as_str(), update, "here they are the application's");
+    }
+
+    #[test]
+    fn terms_that_are_known_are_those_of_the_text_that_was_known() {
+        let (version, client) = (meta::PROTOCOL_VERSION, meta::CLIENT_INFO);
+        let terms = alloc::format!(r#""{version}":"v","{client}":{{}}"#);
+        let read = |meta: &str| {
+            let text = alloc::format!(r#"{{"_meta":{{{meta}}},"name":"add"}}"#);
+            let params = Params::read(Some(Json::read(&text).unwrap()), &terms);
+            let rest = params.rest(true).map(|rest| rest.as_str().to_string());
+            assert_eq!(rest.as_deref(), Some(r#"{"name":"add"}"#), "{text}");
+            let found = params.terms().map(ToString::to_string);
+            (params.are_terms_known, params.is_ambiguous, found)
+        };
+        let all = Some(terms.clone());
+        assert_eq!(read(&terms), (true, false, all.clone()));
+        let before = alloc::format!(r#""progressToken":1,{terms}"#);
+        assert_eq!(read(&before), (true, false, all));
+        let other = alloc::format!(r#""{version}":"w","{client}":{{}}"#);
+        assert_eq!(read(&other), (false, false, Some(other.clone())));
+        let apart = alloc::format!(r#""{version}":"v","progressToken":1,"{client}":{{}}"#);
+        assert_eq!(read(&apart), (false, false, None));
+        let (known, ambiguous, _) = read(&alloc::format!("{terms},{terms}"));
+        assert_eq!((known, ambiguous), (true, true));
+        let (known, ambiguous, _) = read(&alloc::format!("{other},{terms}"));
+        assert_eq!((known, ambiguous), (true, true));
     }
 
     #[test]
@@ -184,9 +263,9 @@ mod tests {
         let key = meta::PROTOCOL_VERSION;
         let twice = alloc::format!(r#"{{"_meta":{{"{key}":"a","{key}":"b"}}}}"#);
         let raw: Json<'_> = serde_json::from_str(&twice).unwrap();
-        assert!(Params::read(Some(raw)).is_ambiguous);
+        assert!(Params::read(Some(raw), "").is_ambiguous);
         let raw: Json<'_> =
             serde_json::from_str(r#"{"requestState":"a","requestState":"b"}"#).unwrap();
-        assert!(Params::read(Some(raw)).is_ambiguous);
+        assert!(Params::read(Some(raw), "").is_ambiguous);
     }
 }

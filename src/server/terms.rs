@@ -21,12 +21,10 @@ use crate::protocol::{ClientCapabilities, Era, Implementation, ServerCapabilitie
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Id, Json, Payload};
 
-/// A modern client, and the words in which it described itself: the same words need not be read twice.
+/// A modern client, and the terms as it wrote them: the same text need not be read twice.
 #[derive(Debug)]
 pub(super) struct Known {
-    version: Box<str>,
-    capabilities: Box<str>,
-    client: Option<Box<str>>,
+    terms: Box<str>,
     peer: Arc<Peer>,
 }
 
@@ -108,6 +106,13 @@ impl Server {
             let text = format!("the request needs {what} in `_meta`");
             ErrorObject::new(code::INVALID_PARAMS, text)
         };
+        if let Some(known) = self.known.as_ref().filter(|_| params.are_terms_known) {
+            return if field.is_none_or(|field| field == known.peer.version.as_str()) {
+                Ok(known.peer.clone())
+            } else {
+                Err(other_version())
+            };
+        }
         let version = params.version.ok_or_else(|| lacking("a protocolVersion"))?;
         let capabilities = params
             .capabilities
@@ -115,22 +120,12 @@ impl Server {
         let client = params.client;
         let words = capabilities.as_str().len() + client.map_or(0, |client| client.as_str().len());
         self.check_words(words)?;
-        if let Some(known) = &self.known {
-            let is_same = *known.version == *version.as_str()
-                && *known.capabilities == *capabilities.as_str()
-                && known.client.as_deref() == client.map(Json::as_str);
-            let spoken = known.peer.version.as_str();
-            if is_same && field.is_none_or(|field| field == spoken) {
-                return Ok(known.peer.clone());
-            }
-        }
         let named: Cow<'_, str> = serde_json::from_str(version.as_str())
             .map_err(|_| lacking("a protocolVersion that is a text"))?;
         let declared: ClientCapabilities = serde_json::from_str(capabilities.as_str())
             .map_err(|_| lacking("clientCapabilities that are an object"))?;
         if field.is_some_and(|field| field != named) {
-            let text = "`MCP-Protocol-Version` must name the version that the message names";
-            return Err(mismatch(text));
+            return Err(other_version());
         }
         let spoken = Version::parse(&named)
             .filter(|v| v.era() == Era::Modern && self.config.versions.contains(*v))
@@ -140,13 +135,19 @@ impl Server {
             client: client.and_then(|c| serde_json::from_str::<Implementation>(c.as_str()).ok()),
             capabilities: declared,
         });
-        self.known = Some(Known {
-            version: version.as_str().into(),
-            capabilities: capabilities.as_str().into(),
-            client: client.map(|client| client.as_str().into()),
+        // However much space is between them, no more is kept.
+        let terms = params.terms();
+        let terms = terms.filter(|terms| self.check_words(terms.len()).is_ok());
+        self.known = terms.map(|terms| Known {
+            terms: terms.into(),
             peer: peer.clone(),
         });
         Ok(peer)
+    }
+
+    /// The terms of the last modern client, as it wrote them. Empty where they are not known.
+    pub(super) fn known_terms(&self) -> &str {
+        self.known.as_ref().map_or("", |known| &*known.terms)
     }
 
     /// What a client says of itself is kept for as long as anything of it is.
@@ -225,4 +226,8 @@ impl Server {
         self.scopes.insert(session, scope);
         self.save_session(session);
     }
+}
+
+fn other_version() -> ErrorObject {
+    mismatch("`MCP-Protocol-Version` must name the version that the message names")
 }

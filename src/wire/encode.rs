@@ -273,7 +273,7 @@ fn write_text(buf: &mut Vec<u8>, text: &str) {
     buf.push(b'"');
     let mut rest = text.as_bytes();
     loop {
-        let at = plain_end(rest, 0);
+        let at = plain_end(rest);
         buf.extend_from_slice(&rest[..at]);
         let Some(&byte) = rest.get(at) else {
             break;

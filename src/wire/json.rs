@@ -3,13 +3,12 @@
 use alloc::borrow::{Cow, ToOwned};
 use core::fmt;
 
-use memchr::{memchr, memchr_iter};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
 use serde_json::value::RawValue;
 
 use super::object::{self, ObjectError};
 use super::payload::Payload;
-use super::scan::Cursor;
+use super::scan::{Cursor, behind_string};
 
 /// A valid JSON value, exactly as it was written. [`Payload`] is the same, owned.
 ///
@@ -43,11 +42,7 @@ impl<'a> Json<'a> {
     /// When the text is not JSON, or more than one value.
     pub fn read(text: &'a str) -> Result<Self, NotJson> {
         let mut cursor = Cursor::new(text);
-        cursor.space();
-        let start = cursor.at();
-        cursor.value().map_err(|_| NotJson)?;
-        let value = cursor.since(start);
-        cursor.space();
+        let value = cursor.value().map_err(|_| NotJson)?;
         if cursor.is_at_end() {
             Ok(Self(value))
         } else {
@@ -86,20 +81,12 @@ impl<'a> Json<'a> {
     #[must_use]
     pub fn text(self) -> Option<Cow<'a, str>> {
         let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
-        if memchr(b'\\', inner.as_bytes()).is_some() {
-            self.parse().ok().map(Cow::Owned)
-        } else {
+        let (_, is_plain) = behind_string(&self.0.as_bytes()[1..]);
+        if is_plain {
             Some(Cow::Borrowed(inner))
+        } else {
+            self.parse().ok().map(Cow::Owned)
         }
-    }
-
-    /// Whether something in it may be called `key`, a name without slashes: where it is not spelled out, it is spelled with escapes. To
-    /// ask this costs less than to look for it.
-    pub(crate) fn may_have(self, key: &str) -> bool {
-        // The capital of a name is the rarest of its letters.
-        let rare = key.bytes().position(|byte| byte.is_ascii_uppercase());
-        has(self.0.as_bytes(), key.as_bytes(), rare.unwrap_or(0))
-            || has(self.0.as_bytes(), b"\\u", 0)
     }
 
     /// The value of the member `key`; see [`object::member`].
@@ -121,14 +108,6 @@ impl<'a> Json<'a> {
     pub fn parse<T: Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0)
     }
-}
-
-/// Whether `part` is in there. Its byte at `rare` is the one to look for.
-fn has(bytes: &[u8], part: &[u8], rare: usize) -> bool {
-    memchr_iter(part[rare], bytes).any(|at| {
-        let start = at.checked_sub(rare);
-        start.is_some_and(|start| bytes[start..].starts_with(part))
-    })
 }
 
 impl fmt::Debug for Json<'_> {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{
     id::{self, Id},
     json::Json,
-    object::{self, Members, ObjectError},
+    object::{self, Part, Plan},
     payload::Payload,
     scan::{Cursor, NotJson},
 };
@@ -23,9 +23,6 @@ pub const BATCH_LIMIT: usize = 4_096;
 
 /// What stands for the message of an error that came without one.
 const NO_MESSAGE: &str = "no message was given";
-
-/// How most peers begin a message: the first member, and that there is another.
-const HEAD: &str = r#""jsonrpc":"2.0",""#;
 
 /// What one text holds.
 #[derive(Debug)]
@@ -181,8 +178,17 @@ impl core::error::Error for MalformedKind {}
 ///
 /// When the text is not JSON, or not what JSON-RPC 2.0 and MCP call a message.
 pub fn parse(text: &str) -> Result<Inbound<'_>, Malformed> {
+    parse_showing(text, None, |_| {})
+}
+
+/// The same, and shows the members of params and results to `visit` on the way where that is planned; not those of a batch.
+pub(crate) fn parse_showing<'a>(
+    text: &'a str,
+    plan: Option<Plan<'_>>,
+    visit: impl FnMut(Part<'a>),
+) -> Result<Inbound<'a>, Malformed> {
     match text.trim_ascii_start().as_bytes().first() {
-        Some(b'{') => parse_object(text).map(Inbound::One),
+        Some(b'{') => parse_object(text, plan, visit).map(Inbound::One),
         Some(b'[') => parse_batch(text).map(Inbound::Batch),
         _ => Err(match Json::read(text) {
             Ok(_) => MalformedKind::NotAnObject.into(),
@@ -203,7 +209,7 @@ impl<'a> Iterator for Batch<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let element = self.elements.next()?;
         Some(if element.is_object() {
-            parse_object(element.as_str())
+            parse_object(element.as_str(), None, |_| {})
         } else {
             Err(MalformedKind::NotAnObject.into())
         })
@@ -318,31 +324,28 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
 fn elements(text: &str) -> Result<Vec<Json<'_>>, NotJson> {
     let mut elements = Vec::new();
     let mut cursor = Cursor::new(text);
-    cursor.space();
     cursor.eat(b'[');
-    if cursor.eat(b']') {
-        return if cursor.is_at_end() {
-            Ok(elements)
-        } else {
-            Err(NotJson)
-        };
-    }
-    loop {
-        let start = cursor.at();
-        cursor.value()?;
-        elements.push(Json::checked(cursor.since(start)));
-        cursor.space();
-        if elements.len() > BATCH_LIMIT || cursor.eat(b']') && cursor.is_at_end() {
+    let mut has_more = !cursor.eat(b']');
+    while has_more {
+        elements.push(Json::checked(cursor.value()?));
+        if elements.len() > BATCH_LIMIT {
             return Ok(elements);
         }
-        if !cursor.eat(b',') {
-            return Err(NotJson);
-        }
+        has_more = cursor.goes_on(b']')?;
+    }
+    if cursor.is_at_end() {
+        Ok(elements)
+    } else {
+        Err(NotJson)
     }
 }
 
-fn parse_object(text: &str) -> Result<Message<'_>, Malformed> {
-    let envelope = Envelope::read(text).map_err(|_| MalformedKind::NotJson)?;
+fn parse_object<'a>(
+    text: &'a str,
+    plan: Option<Plan<'_>>,
+    visit: impl FnMut(Part<'a>),
+) -> Result<Message<'a>, Malformed> {
+    let envelope = Envelope::read(text, plan, visit).map_err(|NotJson| MalformedKind::NotJson)?;
     envelope.into_message()
 }
 
@@ -360,31 +363,47 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    fn read(text: &'a str) -> Result<Self, ObjectError> {
+    fn read(
+        text: &'a str,
+        plan: Option<Plan<'_>>,
+        mut visit: impl FnMut(Part<'a>),
+    ) -> Result<Self, NotJson> {
         let mut envelope = Self::default();
-        let mut members = Members::of_text(text)?;
-        if members.skip_first(HEAD) {
+        let mut cursor = Cursor::new(text);
+        cursor.eat(b'{');
+        let mut has_more = if cursor.eat_all(br#""jsonrpc":"2.0","#) {
             envelope.version = Some(Json::checked("\"2.0\""));
-        }
-        while let Some(key) = members.key()? {
-            let seen_before = match &*key {
-                "jsonrpc" => envelope.version.replace(members.value()?).is_some(),
-                "id" => {
-                    envelope.duplicate_id = envelope.id.replace(members.value()?).is_some();
+            true
+        } else {
+            !cursor.eat(b'}')
+        };
+        while has_more {
+            let key = Key::read(&mut cursor)?;
+            let is_payload = matches!(key, Key::Params | Key::Result);
+            let value = match plan.filter(|_| is_payload && cursor.is_at_object()) {
+                Some(plan) => object::checked(&mut cursor, plan, &mut visit)?,
+                None => Json::checked(cursor.value()?),
+            };
+            let seen_before = match key {
+                Key::Error => envelope.error.replace(value).is_some(),
+                Key::Id => {
+                    envelope.duplicate_id = envelope.id.replace(value).is_some();
                     envelope.duplicate_id
                 }
-                "method" => envelope.method.replace(members.value()?).is_some(),
-                "params" => envelope.params.replace(members.value()?).is_some(),
-                "result" => envelope.result.replace(members.value()?).is_some(),
-                "error" => envelope.error.replace(members.value()?).is_some(),
-                _ => {
-                    members.value()?;
-                    false
-                }
+                Key::Method => envelope.method.replace(value).is_some(),
+                Key::Other => false,
+                Key::Params => envelope.params.replace(value).is_some(),
+                Key::Result => envelope.result.replace(value).is_some(),
+                Key::Version => envelope.version.replace(value).is_some(),
             };
             envelope.duplicate |= seen_before;
+            has_more = cursor.goes_on(b'}')?;
         }
-        Ok(envelope)
+        if cursor.is_at_end() {
+            Ok(envelope)
+        } else {
+            Err(NotJson)
+        }
     }
 
     fn into_message(self) -> Result<Message<'a>, Malformed> {
@@ -459,6 +478,46 @@ impl<'a> Envelope<'a> {
             PeerId::Valid(id) => Some(id.clone()),
         };
         Ok(Message::Response { id, outcome })
+    }
+}
+
+/// The key of a member of a message.
+#[derive(Clone, Copy)]
+enum Key {
+    Error,
+    Id,
+    Method,
+    Other,
+    Params,
+    Result,
+    Version,
+}
+
+impl Key {
+    #[inline]
+    fn read(cursor: &mut Cursor<'_>) -> Result<Self, NotJson> {
+        // As most peers spell them.
+        if cursor.eat_all(br#""id":"#) {
+            return Ok(Self::Id);
+        }
+        if cursor.eat_all(br#""result":"#) {
+            return Ok(Self::Result);
+        }
+        if cursor.eat_all(br#""method":"#) {
+            return Ok(Self::Method);
+        }
+        if cursor.eat_all(br#""params":"#) {
+            return Ok(Self::Params);
+        }
+        Ok(match &*cursor.key()? {
+            "error" => Self::Error,
+            "id" => Self::Id,
+            "jsonrpc" => Self::Version,
+            "method" => Self::Method,
+            "params" => Self::Params,
+            "result" => Self::Result,
+            _ => Self::Other,
+        })
     }
 }
 

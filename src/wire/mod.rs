@@ -27,6 +27,7 @@ mod tests;
 pub use id::{Id, TEXT_ID_LIMIT};
 pub use json::{Json, NotJson};
 pub use line::{Line, LineReader};
+pub(crate) use message::parse_showing;
 pub use message::{
     BATCH_LIMIT, Batch, ErrorObject, Inbound, Malformed, MalformedKind, Message, parse,
 };

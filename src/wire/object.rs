@@ -3,12 +3,12 @@
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
 
-use serde::de::{Deserializer, Error, Visitor};
+use memchr::memchr_iter;
 
 use super::{
     json::Json,
     payload::Payload,
-    scan::{Cursor, NotJson},
+    scan::{Cursor, NotJson, behind_space, behind_string, behind_value, between, content},
 };
 
 /// Why the members of a text cannot be told.
@@ -31,12 +31,6 @@ impl fmt::Display for ObjectError {
 }
 
 impl core::error::Error for ObjectError {}
-
-impl From<NotJson> for ObjectError {
-    fn from(_: NotJson) -> Self {
-        Self::NotAnObject
-    }
-}
 
 /// The value of the top-level member `key` of `object`.
 ///
@@ -72,38 +66,126 @@ pub fn members<'a>(
     object: Json<'a>,
     mut visit: impl FnMut(Cow<'a, str>, Json<'a>),
 ) -> Result<(), ObjectError> {
-    let mut members = Members::of(object)?;
-    while let Some(key) = members.key()? {
-        visit(key, members.value()?);
+    let mut walk = Walk::over(object)?;
+    while let Some(key) = walk.key() {
+        visit(key, walk.value());
     }
     Ok(())
 }
 
-/// Shows every top-level member of `object` to `visit`, and before its member `nested` each member of that: in one walk. Whether it is
-/// such a one is shown first. Returns the member `nested` as it is written, key and all.
-///
-/// # Errors
-///
-/// When the value is no object.
-pub(crate) fn members_of_both<'a>(
-    object: Json<'a>,
-    nested: &str,
-    mut visit: impl FnMut(bool, Cow<'a, str>, Json<'a>),
-) -> Result<Option<&'a str>, ObjectError> {
-    let mut found = None;
-    let mut walk = Members::of(object)?;
-    while let Some(key) = walk.key()? {
-        let value = if key == nested {
-            let start = walk.start;
-            let value = walk.object(|key, value| visit(true, key, value))?;
-            found = Some(walk.cursor.since(start).trim_ascii_end());
-            value
-        } else {
-            walk.value()?
-        };
-        visit(false, key, value);
+/// What is to be shown of an object while it is checked.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Plan<'k> {
+    /// The member of which the members are shown, too.
+    pub(crate) nested: Option<&'k str>,
+    /// Members that were checked before (see [`run_of`]). Where they are there again, written in the same way, they are shown as one: in
+    /// the nested object, if one is named, or else in the object itself.
+    pub(crate) run: &'k str,
+}
+
+/// What is shown of an object.
+pub(crate) enum Part<'a> {
+    /// A member of the object itself.
+    Member(Cow<'a, str>, Json<'a>),
+    /// The nested object, as it is written with its key and without, when all of it was shown.
+    Nest(&'a str, Json<'a>),
+    /// A member of the nested object.
+    Nested(Cow<'a, str>, Json<'a>),
+    /// The run that was planned for.
+    Run,
+}
+
+/// Shows the members of a value, if it is an object, to `visit`.
+pub(crate) fn show<'a>(json: Json<'a>, plan: Plan<'_>, mut visit: impl FnMut(Part<'a>)) {
+    if json.is_object() {
+        // Nothing that was checked before is found wanting.
+        let _ = checked(&mut Cursor::new(json.as_str()), plan, &mut visit);
     }
-    Ok(found)
+}
+
+/// Checks the object that is next, and shows its members to `visit` on the way.
+#[inline]
+pub(super) fn checked<'a>(
+    cursor: &mut Cursor<'a>,
+    plan: Plan<'_>,
+    visit: &mut impl FnMut(Part<'a>),
+) -> Result<Json<'a>, NotJson> {
+    let Some(nested) = plan.nested else {
+        return each(cursor, plan.run, visit);
+    };
+    let start = cursor.rest();
+    cursor.eat(b'{');
+    let mut has_more = !cursor.eat(b'}');
+    while has_more {
+        let member = cursor.rest();
+        let key = cursor.key()?;
+        if key == nested && cursor.is_at_object() {
+            let value = each(cursor, plan.run, &mut |part| match part {
+                Part::Member(key, value) => visit(Part::Nested(key, value)),
+                other => visit(other),
+            })?;
+            visit(Part::Nest(cursor.since(member), value));
+        } else {
+            let value = cursor.value()?;
+            visit(Part::Member(key, Json::checked(value)));
+        }
+        has_more = cursor.goes_on(b'}')?;
+    }
+    Ok(Json::checked(cursor.since(start)))
+}
+
+#[inline]
+fn each<'a>(
+    cursor: &mut Cursor<'a>,
+    run: &str,
+    visit: &mut impl FnMut(Part<'a>),
+) -> Result<Json<'a>, NotJson> {
+    let start = cursor.rest();
+    cursor.eat(b'{');
+    let mut has_more = !cursor.eat(b'}');
+    while has_more {
+        if cursor.eat_run(run) {
+            visit(Part::Run);
+        } else {
+            let key = cursor.key()?;
+            visit(Part::Member(key, Json::checked(cursor.value()?)));
+        }
+        has_more = cursor.goes_on(b'}')?;
+    }
+    Ok(Json::checked(cursor.since(start)))
+}
+
+/// All members that `is_wanted` picks, as they are written, if they stand in a row. `None` where there are none, or where it takes more than
+/// their own text to tell where they end.
+pub(crate) fn run_of(object: Json<'_>, is_wanted: impl Fn(&str) -> bool) -> Option<&str> {
+    let (mut start, mut run, mut is_over) = (None, None, false);
+    let mut walk = Walk::over(object).ok()?;
+    while let Some(key) = walk.key() {
+        let member = walk.member;
+        walk.value();
+        match is_wanted(&key) {
+            true if is_over => return None,
+            true => run = Some(walk.since(start.get_or_insert(member))),
+            false => is_over = start.is_some(),
+        }
+    }
+    run.filter(|run| run.ends_with(['"', '}', ']']))
+}
+
+/// Whether something in a text may be called `key`, a name without slashes: where it is not spelled out, it is spelled with escapes. To
+/// ask this costs less than to look for it.
+pub(crate) fn may_have(text: &str, key: &str) -> bool {
+    // The capital of a name is the rarest of its letters.
+    let rare = key.bytes().position(|byte| byte.is_ascii_uppercase());
+    has(text.as_bytes(), key.as_bytes(), rare.unwrap_or(0)) || has(text.as_bytes(), b"\\u", 0)
+}
+
+/// Whether `part` is in there. Its byte at `rare` is the one to look for.
+fn has(bytes: &[u8], part: &[u8], rare: usize) -> bool {
+    memchr_iter(part[rare], bytes).any(|at| {
+        let start = at.checked_sub(rare);
+        start.is_some_and(|start| bytes[start..].starts_with(part))
+    })
 }
 
 /// The object without a member of it, which is a part of its text.
@@ -147,14 +229,14 @@ pub fn replaced<'a>(
 ) -> Result<Payload, ObjectError> {
     let mut kept = String::with_capacity(object.as_str().len());
     kept.push('{');
-    let mut walk = Members::of(object)?;
-    while let Some(key) = walk.key()? {
-        let spelling = &object.as_str()[walk.start..walk.spelling_end];
-        if let Some(value) = replace(&key, walk.value()?) {
+    let mut walk = Walk::over(object)?;
+    while let Some(key) = walk.key() {
+        let value = walk.value();
+        if let Some(value) = replace(&key, value) {
             if kept.len() > 1 {
                 kept.push(',');
             }
-            for piece in [spelling, ":", value.as_str()] {
+            for piece in [walk.spelling(), ":", value.as_str()] {
                 kept.push_str(piece);
             }
         }
@@ -164,141 +246,66 @@ pub fn replaced<'a>(
     Ok(Payload::checked(kept.into_boxed_str()))
 }
 
-/// A walk over the members of an object: a key, its value, the next key.
-pub(super) struct Members<'a> {
-    cursor: Cursor<'a>,
-    /// Whether the text was checked before.
-    is_checked: bool,
-    is_first: bool,
-    /// Where the member begins whose key was just read.
-    start: usize,
-    /// Where the key just read ends.
-    spelling_end: usize,
+/// A walk over the members of an object: a key, its value, the next key. The text is one that was checked.
+struct Walk<'a> {
+    text: &'a str,
+    rest: &'a [u8],
+    /// The member whose key was just read, and all behind it.
+    member: &'a [u8],
+    /// All behind that key.
+    spelling_end: &'a [u8],
 }
 
-impl<'a> Members<'a> {
-    /// A walk over a value.
+impl<'a> Walk<'a> {
     #[inline]
-    pub(super) fn of(object: Json<'a>) -> Result<Self, ObjectError> {
-        Self::begin(Cursor::in_checked(object.as_str()), true)
-    }
-
-    /// A walk over a text of which nothing is known; it is checked on the way, to its end.
-    #[inline]
-    pub(super) fn of_text(text: &'a str) -> Result<Self, ObjectError> {
-        Self::begin(Cursor::new(text), false)
-    }
-
-    #[inline]
-    fn begin(mut cursor: Cursor<'a>, is_checked: bool) -> Result<Self, ObjectError> {
-        cursor.space();
-        if !cursor.eat(b'{') {
+    fn over(object: Json<'a>) -> Result<Self, ObjectError> {
+        let text = object.as_str();
+        let [b'{', rest @ ..] = text.as_bytes() else {
             return Err(ObjectError::NotAnObject);
-        }
+        };
         Ok(Self {
-            cursor,
-            is_checked,
-            is_first: true,
-            start: 0,
-            spelling_end: 0,
+            text,
+            rest,
+            member: rest,
+            spelling_end: rest,
         })
     }
 
-    /// Passes over the first member, if it is spelled exactly like this, with the comma and the quote of the next one behind it.
+    /// The next key; `None` at the end of the object.
     #[inline]
-    pub(super) fn skip_first(&mut self, spelling: &str) -> bool {
-        self.cursor.eat_up_to_last(spelling)
-    }
-
-    /// The next key, or `None` at the end of the object, which must be the end of the text too.
-    #[inline]
-    pub(super) fn key(&mut self) -> Result<Option<Cow<'a, str>>, ObjectError> {
-        let key = self.next_key()?;
-        if key.is_none() && !self.cursor.is_at_end() {
-            return Err(ObjectError::NotAnObject);
-        }
-        Ok(key)
-    }
-
-    /// The next key, or `None` behind the end of the object.
-    #[inline]
-    fn next_key(&mut self) -> Result<Option<Cow<'a, str>>, ObjectError> {
-        if self.cursor.eat(b'}') {
-            return Ok(None);
-        }
-        if !self.is_first && !self.cursor.eat(b',') || self.cursor.peek() != Some(b'"') {
-            return Err(ObjectError::NotAnObject);
-        }
-        self.is_first = false;
-        self.start = self.cursor.at();
-        let is_plain = if self.is_checked {
-            self.cursor.pass_string()
-        } else {
-            self.cursor.string()?
+    fn key(&mut self) -> Option<Cow<'a, str>> {
+        let member = match behind_space(self.rest) {
+            [b',', rest @ ..] => behind_space(rest),
+            rest => rest,
         };
-        let key = if is_plain {
-            Cow::Borrowed(self.cursor.within(self.start))
-        } else {
-            unescaped(self.cursor.since(self.start))
+        let [b'"', string @ ..] = member else {
+            return None;
         };
-        self.spelling_end = self.cursor.at();
-        self.cursor.space();
-        if !self.cursor.eat(b':') {
-            return Err(ObjectError::NotAnObject);
+        let (rest, is_plain) = behind_string(string);
+        self.member = member;
+        self.spelling_end = rest;
+        if let [b':', rest @ ..] = behind_space(rest) {
+            self.rest = behind_space(rest);
         }
-        Ok(Some(key))
-    }
-
-    /// The value of the key just read. If it is an object, its members are shown.
-    #[inline]
-    fn object(
-        &mut self,
-        mut visit: impl FnMut(Cow<'a, str>, Json<'a>),
-    ) -> Result<Json<'a>, ObjectError> {
-        let start = self.cursor.at();
-        if !self.cursor.eat(b'{') {
-            return self.value();
-        }
-        self.is_first = true;
-        while let Some(key) = self.next_key()? {
-            visit(key, self.value()?);
-        }
-        self.is_first = false;
-        Ok(Json::checked(self.cursor.since(start).trim_ascii_end()))
+        Some(content(self.text, member, rest, is_plain))
     }
 
     /// The value of the key just read.
     #[inline]
-    pub(super) fn value(&mut self) -> Result<Json<'a>, ObjectError> {
-        let start = self.cursor.at();
-        if self.is_checked {
-            self.cursor.pass();
-        } else {
-            self.cursor.value()?;
-        }
-        let value = self.cursor.since(start);
-        self.cursor.space();
-        Ok(Json::checked(value))
-    }
-}
-
-/// The content of a string with escapes. It is read as bytes, because as `str` one odd key would cost the whole object.
-fn unescaped(string: &str) -> Cow<'_, str> {
-    struct Lossy;
-
-    impl Visitor<'_> for Lossy {
-        type Value = String;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
-        }
-
-        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
-            Ok(String::from_utf8_lossy(bytes).into_owned())
-        }
+    fn value(&mut self) -> Json<'a> {
+        let start = self.rest;
+        self.rest = behind_value(start);
+        Json::checked(self.since(start))
     }
 
-    serde_json::Deserializer::from_str(string)
-        .deserialize_bytes(Lossy)
-        .map_or(Cow::Borrowed(string), Cow::Owned)
+    /// What lies between an earlier place and this one.
+    #[inline]
+    fn since(&self, start: &[u8]) -> &'a str {
+        between(self.text, start, self.rest)
+    }
+
+    /// The key just read, as it is written.
+    fn spelling(&self) -> &'a str {
+        between(self.text, self.member, self.spelling_end)
+    }
 }

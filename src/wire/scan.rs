@@ -4,17 +4,18 @@
 //! parts of it are looked for, which needs no judgement. Nothing recurses, so no depth of nesting exhausts the stack. What is
 //! JSON is what `serde_json` takes for it: escapes must be spelled right, but need not mean Unicode text.
 
-use alloc::vec::Vec;
+use alloc::{borrow::Cow, string::String, vec::Vec};
+use core::fmt;
 
 use memchr::{memchr, memchr2};
+use serde::de::{Deserializer, Error, Visitor};
 
-/// A place in a text.
-#[derive(Clone, Copy)]
+/// A place in a text that is checked on the way.
 pub(super) struct Cursor<'a> {
     text: &'a str,
-    at: usize,
-    /// Whether there are bytes somewhere in the text that no string may hold. Compact JSON has none, so that strings need not be
-    /// searched for them one by one.
+    rest: &'a [u8],
+    /// Whether there are bytes somewhere in the text that no string may hold. Compact JSON has none, so that strings need not be searched
+    /// for them one by one.
     has_controls: bool,
 }
 
@@ -23,379 +24,428 @@ pub(super) struct Cursor<'a> {
 pub(super) struct NotJson;
 
 impl<'a> Cursor<'a> {
-    /// At the start of a text of which nothing is known.
+    /// At the start of a text.
     #[inline]
     pub(super) fn new(text: &'a str) -> Self {
         Self {
-            has_controls: has_controls(text.as_bytes()),
-            ..Self::in_checked(text)
-        }
-    }
-
-    /// At the start of a text that was checked.
-    #[inline]
-    pub(super) const fn in_checked(text: &'a str) -> Self {
-        Self {
             text,
-            at: 0,
-            has_controls: false,
+            rest: text.as_bytes(),
+            has_controls: has_controls(text.as_bytes()),
         }
     }
 
-    #[inline]
-    pub(super) const fn at(&self) -> usize {
-        self.at
-    }
-
-    /// What lies between an earlier place and this one.
-    #[inline]
-    pub(super) fn since(&self, start: usize) -> &'a str {
-        self.text.get(start..self.at).unwrap_or("")
-    }
-
-    /// What lies between the quotes of a string that began there and has ended here.
-    #[inline]
-    pub(super) fn within(&self, start: usize) -> &'a str {
-        self.text.get(start + 1..self.at - 1).unwrap_or("")
-    }
-
-    /// The next byte.
-    #[inline]
-    pub(super) fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    #[inline]
-    pub(super) fn is_at_end(&self) -> bool {
-        self.at >= self.text.len()
-    }
-
-    /// Takes this byte and the whitespace behind it, if it is next.
+    /// Takes this byte, if it is the next one behind whitespace.
     #[inline]
     pub(super) fn eat(&mut self, byte: u8) -> bool {
-        let is_next = self.peek() == Some(byte);
-        if is_next {
-            self.at = behind_space(self.text.as_bytes(), self.at + 1);
+        match behind_space(self.rest) {
+            [next, rest @ ..] if *next == byte => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
         }
-        is_next
     }
 
-    /// Takes this text but for its last byte, if it is next.
+    /// Takes these bytes, if they are next.
     #[inline]
-    pub(super) fn eat_up_to_last(&mut self, text: &str) -> bool {
-        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        let is_next = rest.starts_with(text.as_bytes());
-        if is_next {
-            self.at += text.len() - 1;
+    pub(super) fn eat_all<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
+        match self.rest.split_first_chunk() {
+            Some((next, rest)) if next == bytes => {
+                self.rest = rest;
+                true
+            }
+            Some(_) | None => false,
         }
-        is_next
     }
 
-    /// Takes the whitespace that JSON knows.
+    /// Whether nothing but whitespace is left.
     #[inline]
-    pub(super) fn space(&mut self) {
-        self.at = behind_space(self.text.as_bytes(), self.at);
+    pub(super) fn is_at_end(&self) -> bool {
+        behind_space(self.rest).is_empty()
     }
 
-    /// Checks a string, from its opening quote to behind its closing one. Whether it is spelled without escapes.
+    /// Checks a key and the colon behind it. What the key means.
+    #[inline(always)]
+    pub(super) fn key(&mut self) -> Result<Cow<'a, str>, NotJson> {
+        let start = behind_space(self.rest);
+        let [b'"', string @ ..] = start else {
+            return Err(NotJson);
+        };
+        let (rest, is_plain) = checked_string(string, self.has_controls)?;
+        let key = content(self.text, start, rest, is_plain);
+        let [b':', rest @ ..] = behind_space(rest) else {
+            return Err(NotJson);
+        };
+        self.rest = rest;
+        Ok(key)
+    }
+
+    /// Whether an object is next, behind whitespace.
     #[inline]
-    pub(super) fn string(&mut self) -> Result<bool, NotJson> {
-        let (end, is_plain) = checked_string(self.text.as_bytes(), self.at, self.has_controls)?;
-        self.at = end;
-        Ok(is_plain)
+    pub(super) fn is_at_object(&self) -> bool {
+        matches!(behind_space(self.rest), [b'{', ..])
+    }
+
+    /// Takes members that were checked before and are written in the same way, if they are next. The last of them ends in a bracket or
+    /// a quote.
+    #[inline]
+    pub(super) fn eat_run(&mut self, run: &str) -> bool {
+        match behind_space(self.rest).strip_prefix(run.as_bytes()) {
+            Some(rest) if !run.is_empty() => {
+                self.rest = rest;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Takes the comma behind a part of something, if there is one, or else the bracket at its end. Whether there is more.
+    #[inline]
+    pub(super) fn goes_on(&mut self, end: u8) -> Result<bool, NotJson> {
+        match behind_space(self.rest) {
+            [b',', rest @ ..] => {
+                self.rest = rest;
+                Ok(true)
+            }
+            [byte, rest @ ..] if *byte == end => {
+                self.rest = rest;
+                Ok(false)
+            }
+            _ => Err(NotJson),
+        }
+    }
+
+    /// All that is left of the text.
+    #[inline]
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// What was taken since that much was left, without the whitespace before it.
+    #[inline]
+    pub(super) fn since(&self, rest: &[u8]) -> &'a str {
+        between(self.text, behind_space(rest), self.rest)
     }
 
     /// Checks a value.
-    pub(super) fn value(&mut self) -> Result<(), NotJson> {
-        self.at = checked_value(self.text.as_bytes(), self.at, self.has_controls)?;
-        Ok(())
-    }
-
-    /// Passes over a value of a text that was checked.
-    #[inline]
-    pub(super) fn pass(&mut self) {
-        self.at = value_end(self.text.as_bytes(), self.at);
-    }
-
-    /// Passes over a string of a text that was checked, from its opening quote. Whether it is spelled without escapes.
-    #[inline]
-    pub(super) fn pass_string(&mut self) -> bool {
-        let bytes = self.text.as_bytes();
-        let end = quote_or_escape(bytes, self.at + 1);
-        let is_plain = bytes.get(end) == Some(&b'"');
-        self.at = if is_plain {
-            end + 1
-        } else {
-            string_end(bytes, self.at)
+    #[inline(always)]
+    pub(super) fn value(&mut self) -> Result<&'a str, NotJson> {
+        let start = behind_space(self.rest);
+        self.rest = match start {
+            [b'"', string @ ..] => checked_string(string, self.has_controls)?.0,
+            [b'-' | b'0'..=b'9', ..] => checked_number(start)?,
+            _ => checked_value(start, self.has_controls)?,
         };
-        is_plain
+        Ok(between(self.text, start, self.rest))
     }
 }
 
-// Where something ends that begins at a place, in a text that is checked on the way.
+/// What lies between two places of a text, which are told by what is left of it there.
+#[inline]
+pub(super) fn between<'a>(text: &'a str, start: &[u8], end: &[u8]) -> &'a str {
+    let (start, end) = (text.len() - start.len(), text.len() - end.len());
+    text.get(start..end).unwrap_or("")
+}
 
-fn checked_value(bytes: &[u8], mut at: usize, has_controls: bool) -> Result<usize, NotJson> {
-    let mut nest = Nest::default();
-    loop {
-        // A value begins here.
-        let opened = match bytes.get(at) {
-            Some(b'"') => {
-                at = checked_string(bytes, at, has_controls)?.0;
-                None
-            }
-            Some(b'{') => Some(Bracket::Object),
-            Some(b'[') => Some(Bracket::Array),
-            Some(b'-' | b'0'..=b'9') => {
-                at = checked_number(bytes, at)?;
-                None
-            }
-            Some(_) => {
-                at = checked_literal(bytes, at)?;
-                None
-            }
-            None => return Err(NotJson),
-        };
-        if let Some(bracket) = opened {
-            at = behind_space(bytes, at + 1);
-            if bytes.get(at) != Some(&bracket.end()) {
-                nest.push(bracket);
-                if bracket == Bracket::Object {
-                    at = checked_key(bytes, at, has_controls)?;
-                }
-                continue;
-            }
-            at += 1;
+/// What a string means that lies between two places.
+#[inline]
+pub(super) fn content<'a>(text: &'a str, start: &[u8], end: &[u8], is_plain: bool) -> Cow<'a, str> {
+    if !is_plain {
+        return unescaped(between(text, start, end));
+    }
+    let (start, end) = (text.len() - start.len(), text.len() - end.len());
+    Cow::Borrowed(text.get(start + 1..end - 1).unwrap_or(""))
+}
+
+/// What a string with escapes means. It is read as bytes, because as `str` one odd key would cost the whole object.
+#[inline(never)]
+fn unescaped(string: &str) -> Cow<'_, str> {
+    struct Lossy;
+
+    impl Visitor<'_> for Lossy {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
         }
-        // A value has ended here, and perhaps others with it.
-        loop {
-            let Some(bracket) = nest.last() else {
-                return Ok(at);
-            };
-            at = behind_space(bytes, at);
-            match bytes.get(at) {
-                Some(b',') => {
-                    at = behind_space(bytes, at + 1);
-                    if bracket == Bracket::Object {
-                        at = checked_key(bytes, at, has_controls)?;
-                    }
-                    break;
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
+            Ok(String::from_utf8_lossy(bytes).into_owned())
+        }
+    }
+
+    serde_json::Deserializer::from_str(string)
+        .deserialize_bytes(Lossy)
+        .map_or(Cow::Borrowed(string), Cow::Owned)
+}
+
+// What is left behind something that the rest of a text begins with, where the text is checked on the way.
+
+#[inline(never)]
+fn checked_value(mut rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
+    let mut nest = Nest::default();
+    let mut is_member = false;
+    'next: loop {
+        // A value begins here, or a member of an object.
+        if is_member {
+            rest = checked_key(rest, has_controls)?;
+        }
+        is_member = false;
+        rest = match rest {
+            [b'"', string @ ..] => checked_string(string, has_controls)?.0,
+            [b'{', inner @ ..] => {
+                rest = behind_space(inner);
+                if let [b'}', rest @ ..] = rest {
+                    rest
+                } else {
+                    nest.push(Bracket::Object);
+                    is_member = true;
+                    continue;
                 }
-                Some(end) if *end == bracket.end() => {
-                    at += 1;
+            }
+            [b'[', inner @ ..] => {
+                rest = behind_space(inner);
+                if let [b']', rest @ ..] = rest {
+                    rest
+                } else {
+                    nest.push(Bracket::Array);
+                    continue;
+                }
+            }
+            [b'-' | b'0'..=b'9', ..] => checked_number(rest)?,
+            _ => checked_literal(rest)?,
+        };
+        // A value has ended here, and perhaps others with it.
+        while let Some(bracket) = nest.last() {
+            match behind_space(rest) {
+                [b',', behind @ ..] => {
+                    rest = behind_space(behind);
+                    is_member = bracket == Bracket::Object;
+                    continue 'next;
+                }
+                [byte, behind @ ..] if *byte == bracket.end() => {
+                    rest = behind;
                     nest.pop();
                 }
-                Some(_) | None => return Err(NotJson),
+                _ => return Err(NotJson),
             }
         }
+        return Ok(rest);
     }
 }
 
 /// A key, its colon and the whitespace around that.
-#[inline]
-fn checked_key(bytes: &[u8], at: usize, has_controls: bool) -> Result<usize, NotJson> {
-    if bytes.get(at) != Some(&b'"') {
+#[inline(always)]
+fn checked_key(rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
+    let [b'"', string @ ..] = rest else {
         return Err(NotJson);
+    };
+    match behind_space(checked_string(string, has_controls)?.0) {
+        [b':', rest @ ..] => Ok(behind_space(rest)),
+        _ => Err(NotJson),
     }
-    let (end, _) = checked_string(bytes, at, has_controls)?;
-    let colon = behind_space(bytes, end);
-    if bytes.get(colon) != Some(&b':') {
-        return Err(NotJson);
-    }
-    Ok(behind_space(bytes, colon + 1))
 }
 
-/// A string, and whether it is spelled without escapes.
-#[inline]
-fn checked_string(
-    bytes: &[u8],
-    start: usize,
-    has_controls: bool,
-) -> Result<(usize, bool), NotJson> {
+/// A string whose opening quote was taken, and whether it is spelled without escapes.
+#[inline(always)]
+fn checked_string(rest: &[u8], has_controls: bool) -> Result<(&[u8], bool), NotJson> {
     if !has_controls {
-        let end = quote_or_escape(bytes, start + 1);
-        if bytes.get(end) == Some(&b'"') {
-            return Ok((end + 1, true));
+        if let Some(rest) = behind_short(rest) {
+            return Ok((rest, true));
         }
     }
-    checked_odd_string(bytes, start, has_controls)
+    checked_long_string(rest, has_controls)
 }
 
 #[inline(never)]
-fn checked_odd_string(
-    bytes: &[u8],
-    start: usize,
-    has_controls: bool,
-) -> Result<(usize, bool), NotJson> {
-    let mut at = start + 1;
+fn checked_long_string(mut rest: &[u8], has_controls: bool) -> Result<(&[u8], bool), NotJson> {
     let mut is_plain = true;
     loop {
-        at = if has_controls {
-            plain_end(bytes, at)
+        let odd = if has_controls {
+            plain_end(rest)
         } else {
-            quote_or_escape(bytes, at)
+            memchr2(b'"', b'\\', rest).ok_or(NotJson)?
         };
-        match bytes.get(at) {
-            Some(b'"') => return Ok((at + 1, is_plain)),
-            Some(b'\\') => at = escape_end(bytes, at).ok_or(NotJson)?,
-            Some(_) | None => return Err(NotJson),
+        match &rest[odd..] {
+            [b'"', rest @ ..] => return Ok((rest, is_plain)),
+            escape => rest = behind_escape(escape).ok_or(NotJson)?,
         }
         is_plain = false;
     }
 }
 
-fn checked_literal(bytes: &[u8], at: usize) -> Result<usize, NotJson> {
-    let rest = bytes.get(at..).unwrap_or_default();
-    let mut literals = ["true", "false", "null"].into_iter();
-    let literal = literals.find(|literal| rest.starts_with(literal.as_bytes()));
-    literal.map(|literal| at + literal.len()).ok_or(NotJson)
-}
-
-fn checked_number(bytes: &[u8], mut at: usize) -> Result<usize, NotJson> {
-    if bytes.get(at) == Some(&b'-') {
-        at += 1;
-    }
-    // `01` is no number.
-    at = match bytes.get(at) {
-        Some(b'0') => at + 1,
-        Some(_) | None => digits_end(bytes, at)?,
-    };
-    if bytes.get(at) == Some(&b'.') {
-        at = digits_end(bytes, at + 1)?;
-    }
-    if let Some(b'e' | b'E') = bytes.get(at) {
-        at += 1;
-        if let Some(b'+' | b'-') = bytes.get(at) {
-            at += 1;
+/// An escape.
+fn behind_escape(rest: &[u8]) -> Option<&[u8]> {
+    match rest {
+        [b'\\', b'u', rest @ ..] => {
+            let (digits, rest) = rest.split_first_chunk::<4>()?;
+            digits.iter().all(u8::is_ascii_hexdigit).then_some(rest)
         }
-        at = digits_end(bytes, at)?;
-    }
-    Ok(at)
-}
-
-/// One digit or more.
-#[inline]
-fn digits_end(bytes: &[u8], start: usize) -> Result<usize, NotJson> {
-    let mut at = start;
-    while let Some(b'0'..=b'9') = bytes.get(at) {
-        at += 1;
-    }
-    if at > start { Ok(at) } else { Err(NotJson) }
-}
-
-/// Whitespace is less in JSON than in ASCII, and compact JSON has none.
-#[inline]
-fn behind_space(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(b' ' | b'\t' | b'\n' | b'\r') = bytes.get(at) {
-        at += 1;
-    }
-    at
-}
-
-// Where something ends that begins at a place, in a text that was checked.
-
-fn value_end(bytes: &[u8], mut at: usize) -> usize {
-    let mut depth = 0_usize;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'"' => at = string_end(bytes, at),
-            b'{' | b'[' => {
-                depth += 1;
-                at += 1;
-                continue;
-            }
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                at += 1;
-            }
-            _ if depth > 0 => {
-                at += 1;
-                continue;
-            }
-            _ => return scalar_end(bytes, at),
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    at
-}
-
-#[inline]
-fn string_end(bytes: &[u8], start: usize) -> usize {
-    let end = quote_or_escape(bytes, start + 1);
-    if bytes.get(end) == Some(&b'"') {
-        return end + 1;
-    }
-    end_of_escaped(bytes, end)
-}
-
-/// A string whose first escape is here. Quotes are rare in it, so they are what is looked for.
-#[inline(never)]
-fn end_of_escaped(bytes: &[u8], escape: usize) -> usize {
-    let mut from = escape;
-    while let Some(quote) = memchr(b'"', bytes.get(from..).unwrap_or_default()) {
-        let quote = from + quote;
-        let slashes = bytes[escape..quote].iter().rev();
-        let slashes = slashes.take_while(|byte| **byte == b'\\').count();
-        if slashes % 2 == 0 {
-            return quote + 1;
-        }
-        from = quote + 1;
-    }
-    bytes.len()
-}
-
-/// A number or a literal.
-#[inline]
-fn scalar_end(bytes: &[u8], start: usize) -> usize {
-    let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b'\0'..=b' ');
-    let rest = bytes.get(start..).unwrap_or_default();
-    start + rest.iter().position(is_end).unwrap_or(rest.len())
-}
-
-/// Behind the escape that begins here.
-fn escape_end(bytes: &[u8], at: usize) -> Option<usize> {
-    match bytes.get(at + 1)? {
-        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 2),
-        b'u' => {
-            let digits = bytes.get(at + 2..at + 6)?;
-            digits.iter().all(u8::is_ascii_hexdigit).then_some(at + 6)
-        }
+        [
+            b'\\',
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't',
+            rest @ ..,
+        ] => Some(rest),
         _ => None,
     }
 }
 
-/// Where a string ends or has an escape, if it holds nothing that it must not hold.
-#[inline]
-fn quote_or_escape(bytes: &[u8], mut at: usize) -> usize {
-    // Keys and most values are short: a few words, before anything larger is set up.
-    for _ in 0..2 {
-        let Some(word) = word(bytes, at) else {
-            break;
-        };
-        let found = bytes_like(word, b'"') | bytes_like(word, b'\\');
-        if found != 0 {
-            return at + index_of_first(found);
-        }
-        at += WORD;
+fn checked_literal(rest: &[u8]) -> Result<&[u8], NotJson> {
+    match rest {
+        [b't', b'r', b'u', b'e', rest @ ..]
+        | [b'f', b'a', b'l', b's', b'e', rest @ ..]
+        | [b'n', b'u', b'l', b'l', rest @ ..] => Ok(rest),
+        _ => Err(NotJson),
     }
-    let rest = bytes.get(at..).unwrap_or_default();
-    at + memchr2(b'"', b'\\', rest).unwrap_or(rest.len())
+}
+
+fn checked_number(rest: &[u8]) -> Result<&[u8], NotJson> {
+    let mut rest = rest.strip_prefix(b"-").unwrap_or(rest);
+    // `01` is no number.
+    rest = match rest {
+        [b'0', rest @ ..] => rest,
+        _ => behind_digits(rest)?,
+    };
+    if let [b'.', fraction @ ..] = rest {
+        rest = behind_digits(fraction)?;
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        rest = match exponent {
+            [b'+' | b'-', digits @ ..] => behind_digits(digits)?,
+            digits => behind_digits(digits)?,
+        };
+    }
+    Ok(rest)
+}
+
+/// One digit or more.
+#[inline]
+fn behind_digits(start: &[u8]) -> Result<&[u8], NotJson> {
+    let mut rest = start;
+    while let [b'0'..=b'9', behind @ ..] = rest {
+        rest = behind;
+    }
+    if rest.len() < start.len() {
+        Ok(rest)
+    } else {
+        Err(NotJson)
+    }
+}
+
+/// Whitespace, of which compact JSON has none.
+#[inline(always)]
+pub(super) fn behind_space(rest: &[u8]) -> &[u8] {
+    match rest {
+        [b'\0'..=b' ', ..] => behind_spaces(rest),
+        _ => rest,
+    }
+}
+
+/// Whitespace is less in JSON than in ASCII.
+#[inline(never)]
+fn behind_spaces(mut rest: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t' | b'\n' | b'\r', behind @ ..] = rest {
+        rest = behind;
+    }
+    rest
+}
+
+// What is left behind something that the rest of a text begins with, where the text was checked before.
+
+/// A value.
+#[inline]
+pub(super) fn behind_value(rest: &[u8]) -> &[u8] {
+    match rest {
+        [b'"', string @ ..] => behind_string(string).0,
+        [b'{' | b'[', ..] => behind_nested(rest),
+        _ => behind_scalar(rest),
+    }
+}
+
+/// An object or an array.
+fn behind_nested(mut rest: &[u8]) -> &[u8] {
+    let mut depth = 0_usize;
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        match byte {
+            b'"' => rest = behind_string(behind).0,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth <= 1 => break,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+    }
+    rest
+}
+
+/// A string whose opening quote was taken, and whether it is spelled without escapes.
+#[inline]
+pub(super) fn behind_string(rest: &[u8]) -> (&[u8], bool) {
+    match behind_short(rest) {
+        Some(rest) => (rest, true),
+        None => behind_long_string(rest),
+    }
+}
+
+#[inline(never)]
+fn behind_long_string(string: &[u8]) -> (&[u8], bool) {
+    let Some(odd) = memchr2(b'"', b'\\', string) else {
+        return (&[], true);
+    };
+    let rest = &string[odd..];
+    if let [b'"', rest @ ..] = rest {
+        return (rest, true);
+    }
+    // Quotes are rare in a string with escapes, so they are what is looked for.
+    let mut from = 0;
+    while let Some(quote) = memchr(b'"', &rest[from..]) {
+        let (before, behind) = rest.split_at(from + quote);
+        let slashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+        if slashes.count() % 2 == 0 {
+            return (&behind[1..], false);
+        }
+        from += quote + 1;
+    }
+    (&[], false)
+}
+
+/// A number or a literal.
+#[inline]
+fn behind_scalar(rest: &[u8]) -> &[u8] {
+    let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b'\0'..=b' ');
+    &rest[rest.iter().position(is_end).unwrap_or(rest.len())..]
+}
+
+/// A string without escapes whose opening quote was taken, if it is a short one; in a text without controls.
+#[inline(always)]
+fn behind_short(rest: &[u8]) -> Option<&[u8]> {
+    let (first, behind) = rest.split_first_chunk()?;
+    match quote_before_escape(u64::from_le_bytes(*first)) {
+        Looked::Quote(at) => return Some(&rest[at + 1..]),
+        Looked::Escape => return None,
+        Looked::Neither => {}
+    }
+    let second = behind.first_chunk()?;
+    match quote_before_escape(u64::from_le_bytes(*second)) {
+        Looked::Quote(at) => Some(&behind[at + 1..]),
+        Looked::Escape | Looked::Neither => None,
+    }
 }
 
 /// Where in a string something stands that is not plain text: its end, an escape, or what must not be there at all.
-pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(word) = word(bytes, at) {
+pub(super) fn plain_end(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some((word, behind)) = rest.split_first_chunk() {
+        let word = u64::from_le_bytes(*word);
         let controls = word.wrapping_sub(ONES * b' ' as u64) & !word & HIGHS;
         let found = controls | bytes_like(word, b'"') | bytes_like(word, b'\\');
         if found != 0 {
-            return at + index_of_first(found);
+            return bytes.len() - rest.len() + index_of_first(found);
         }
-        at += WORD;
+        rest = behind;
     }
-    let rest = bytes.get(at..).unwrap_or_default();
     let is_odd = |&byte: &u8| byte < b' ' || byte == b'"' || byte == b'\\';
-    at + rest.iter().position(is_odd).unwrap_or(rest.len())
+    bytes.len() - rest.len() + rest.iter().position(is_odd).unwrap_or(rest.len())
 }
 
 fn has_controls(bytes: &[u8]) -> bool {
@@ -412,18 +462,33 @@ fn has_controls(bytes: &[u8]) -> bool {
 
 // Eight bytes at a time, as one number: a byte is told by its highest bit.
 
-const WORD: usize = size_of::<u64>();
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x80 * ONES;
 
-#[inline]
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    let word = bytes.get(at..)?.first_chunk()?;
-    Some(u64::from_le_bytes(*word))
+/// What was found first in a word.
+enum Looked {
+    Escape,
+    Neither,
+    Quote(usize),
+}
+
+#[inline(always)]
+const fn quote_before_escape(word: u64) -> Looked {
+    let quotes = bytes_like(word, b'"');
+    let escapes = bytes_like(word, b'\\');
+    // The bits below the first quote, or all where there is none.
+    let before = quotes.wrapping_sub(1) & !quotes;
+    if escapes & before != 0 {
+        Looked::Escape
+    } else if quotes == 0 {
+        Looked::Neither
+    } else {
+        Looked::Quote(index_of_first(quotes))
+    }
 }
 
 /// The bytes that are this one. Behind the first of them others may be told in error.
-#[inline]
+#[inline(always)]
 const fn bytes_like(word: u64, byte: u8) -> u64 {
     let differences = word ^ (ONES * byte as u64);
     differences.wrapping_sub(ONES) & !differences & HIGHS
@@ -450,21 +515,30 @@ impl Bracket {
     }
 }
 
-/// The brackets that are open, one bit for each.
-#[derive(Default)]
+/// The brackets that are open, one bit for each, the last one lowest.
 struct Nest {
-    /// Those of the innermost 64 or fewer, the last one lowest.
+    /// The innermost ones, behind a bit that is set.
     inner: u64,
-    depth: usize,
-    /// Those around them, by 64.
+    /// Those around them, 63 at a time.
     outer: Vec<u64>,
 }
 
+impl Default for Nest {
+    fn default() -> Self {
+        Self {
+            inner: Self::EMPTY,
+            outer: Vec::new(),
+        }
+    }
+}
+
 impl Nest {
+    const EMPTY: u64 = 1;
+
     #[inline]
     fn last(&self) -> Option<Bracket> {
-        match (self.depth, self.inner & 1) {
-            (0, _) => None,
+        match (self.inner, self.inner & 1) {
+            (Self::EMPTY, _) => None,
             (_, 0) => Some(Bracket::Array),
             (_, _) => Some(Bracket::Object),
         }
@@ -472,19 +546,18 @@ impl Nest {
 
     #[inline]
     fn push(&mut self, bracket: Bracket) {
-        if self.depth > 0 && self.depth % 64 == 0 {
+        if self.inner.leading_zeros() == 0 {
             self.outer.push(self.inner);
+            self.inner = Self::EMPTY;
         }
         self.inner = self.inner << 1 | u64::from(bracket == Bracket::Object);
-        self.depth += 1;
     }
 
     #[inline]
     fn pop(&mut self) {
         self.inner >>= 1;
-        self.depth -= 1;
-        if self.depth > 0 && self.depth % 64 == 0 {
-            self.inner = self.outer.pop().unwrap_or_default();
+        if self.inner == Self::EMPTY {
+            self.inner = self.outer.pop().unwrap_or(Self::EMPTY);
         }
     }
 }

@@ -10,8 +10,8 @@ use alloc::{
 
 use super::{
     Id, Inbound, Json, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, encode,
-    object::{self, ObjectError},
-    parse,
+    object::{self, ObjectError, Part, Plan},
+    parse, parse_showing,
 };
 
 /// A line that outlives its reader.
@@ -401,21 +401,93 @@ fn a_nested_object_is_shown_on_the_way_and_can_be_cut_out() {
         (r#"{"a":1,"_meta":{"x":1} ,"b":2}"#, r#"{"a":1,"b":2}"#),
     ] {
         let json = Json::read(text).unwrap();
-        let mut seen = Vec::new();
-        let member = object::members_of_both(json, "_meta", |is_nested, key, value| {
-            seen.push((is_nested, key.into_owned(), value.as_str()));
+        let (mut seen, mut member) = (Vec::new(), None);
+        object::show(json, META, |part| match part {
+            Part::Nested(key, value) => seen.push((key.into_owned(), value.as_str())),
+            Part::Nest(text, _) => member = Some(text),
+            Part::Member(..) | Part::Run => {}
         });
-        let member = member.unwrap().unwrap();
-        assert_eq!(
-            seen.iter().filter(|(nested, ..)| *nested).count(),
-            1,
-            "{text}"
-        );
-        assert!(seen.contains(&(true, "x".to_string(), "1")), "{text}");
-        let rest = object::cut(json, member);
+        assert_eq!(seen, [("x".to_string(), "1")], "{text}");
+        let rest = object::cut(json, member.unwrap());
         let same = |text: &str| text.replace(' ', "");
         assert_eq!(same(rest.as_str()), same(left), "{text}");
         assert!(Json::read(rest.as_str()).is_ok(), "{text}");
+    }
+}
+
+const META: Plan<'static> = Plan {
+    nested: Some("_meta"),
+    run: "",
+};
+
+#[test]
+fn a_run_of_members_that_is_known_is_shown_as_one() {
+    const RUN: &str = r#""a":1,"b":{"c":"d"}"#;
+    let plan = Plan { run: RUN, ..META };
+    for (text, nested) in [
+        (r#"{"_meta":{"a":1,"b":{"c":"d"}}}"#, "run"),
+        (r#"{"_meta":{"t":2,"a":1,"b":{"c":"d"},"u":3}}"#, "t run u"),
+        (r#"{"_meta":{ "a":1,"b":{"c":"d"} , "u":3}}"#, "run u"),
+        // Written otherwise, not all of it, elsewhere, and twice.
+        (r#"{"_meta":{"a": 1,"b":{"c":"d"}}}"#, "a b"),
+        (r#"{"_meta":{"a":1,"b":{"c":"e"}}}"#, "a b"),
+        (r#"{"_meta":{"a":1}}"#, "a"),
+        (r#"{"a":1,"b":{"c":"d"},"_meta":{}}"#, ""),
+        (r#"{"_meta":{"x":{"a":1,"b":{"c":"d"}}}}"#, "x"),
+        (
+            r#"{"_meta":{"a":1,"b":{"c":"d"},"a":1,"b":{"c":"d"}}}"#,
+            "run run",
+        ),
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{text}}}"#);
+        let mut seen = Vec::new();
+        let mut whole = None;
+        let message = parse_showing(&line, Some(plan), |part| match part {
+            Part::Nested(key, _) => seen.push(key.into_owned()),
+            Part::Run => seen.push("run".to_string()),
+            Part::Nest(_, value) => whole = Some(value.as_str()),
+            Part::Member(..) => {}
+        });
+        let Ok(Inbound::One(Message::Request { params, .. })) = message else {
+            panic!("{text} is no request");
+        };
+        assert_eq!(params.map(Json::as_str), Some(text));
+        assert_eq!(seen.join(" "), nested, "{text}");
+        assert!(whole.is_some_and(|whole| text.contains(whole)), "{text}");
+    }
+    for wrong in [
+        r#"{"_meta":{"a":1,"b":{"c":"d"}"e":1}}"#,
+        r#"{"_meta":{"a":1,"b":{"c":"d"},}}"#,
+        r#"{"_meta":{"a":1,"b":{"c":"d"}1}}"#,
+        r#"{"_meta":{"a":1,"b":{"c":"d"}"#,
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{wrong}}}"#);
+        let kind = parse_showing(&line, Some(plan), |_| {}).map_err(|malformed| malformed.kind);
+        assert_eq!(kind.map(drop), Err(MalformedKind::NotJson), "{wrong}");
+    }
+}
+
+#[test]
+fn a_run_is_all_that_is_wanted_in_a_row_and_tells_its_own_end() {
+    for (text, run) in [
+        (r#"{"a":"1","b":"2"}"#, Some(r#""a":"1","b":"2""#)),
+        (
+            r#"{"x":0,"a":"1" , "b":{},"y":0}"#,
+            Some(r#""a":"1" , "b":{}"#),
+        ),
+        (r#"{"a":"1","x":0,"b":"2"}"#, None),
+        (r#"{"\u0061":[1]}"#, Some(r#""\u0061":[1]"#)),
+        // `1` could be the beginning of `12`.
+        (r#"{"a":"1","b":1}"#, None),
+        (r#"{"x":0}"#, None),
+        ("{}", None),
+    ] {
+        let json = Json::read(text).unwrap();
+        assert_eq!(
+            object::run_of(json, |key| matches!(key, "a" | "b")),
+            run,
+            "{text}"
+        );
     }
 }
 
@@ -426,6 +498,7 @@ fn objects_are_judged_as_serde_json_judges_them() {
         r#"{"jsonrpc":"2.0","id":12,"result":{"a":[1,2,{"b":null}],"c":"d\n"}}"#,
         "{ \"a\" : -0.5e-3 ,\t\"\\u00e9\" : [ true , false ] ,\r\n\"\" : \"\" } ",
         r#"{"a":{},"b":[],"c":0,"d":10,"e":"\ud83e\udd80 ż"}"#,
+        r#"{"params":{"_meta":{"a":"a longer text","b":{}},"c":[0]},"method":"m"}"#,
     ];
     const BYTES: &[u8] = b"{}[]\",:\\u0019.eE+-tfn \t\n\r\x0B\x0C\x00x";
     let mut dice = Dice(0x2545_F491_4F6C_DD1D);
@@ -450,13 +523,12 @@ fn objects_are_judged_as_serde_json_judges_them() {
         assert_eq!(judged.is_ok(), is_json, "{text:?}");
         let walked = judged.is_ok_and(|json| object::members(json, |_, _| {}).is_ok());
         assert_eq!(walked, expected, "{text:?}");
-        let not_json = matches!(
-            parse(text),
-            Err(Malformed {
-                kind: MalformedKind::NotJson,
-                ..
-            })
-        );
+        let is_not_json = |read: Result<Inbound<'_>, Malformed>| {
+            read.is_err_and(|malformed| malformed.kind == MalformedKind::NotJson)
+        };
+        let not_json = is_not_json(parse(text));
+        let shown = parse_showing(text, Some(META), |_| {});
+        assert_eq!(is_not_json(shown), not_json, "{text:?}");
         assert!(
             not_json || expected || !text.trim_start().starts_with('{'),
             "{text:?}"

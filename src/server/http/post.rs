@@ -21,9 +21,11 @@ impl Server {
             let text = "the body is not UTF-8";
             Refusal::coded(400, code::PARSE_ERROR, text)
         })?;
-        match wire::parse(text) {
+        let mut noted = Params::default();
+        let plan = Params::plan(self.known_terms());
+        match wire::parse_showing(text, Some(plan), |part| noted.note(part)) {
             Ok(Inbound::Batch(batch)) => self.posted_batch(stream, asked, batch, text),
-            Ok(Inbound::One(message)) => self.posted_message(stream, asked, message),
+            Ok(Inbound::One(message)) => self.posted_message(stream, asked, message, noted),
             Err(malformed) => Err(self.posted_nonsense(asked, &malformed, text)),
         }
     }
@@ -33,17 +35,18 @@ impl Server {
         stream: StreamId,
         asked: &Asked,
         message: Message<'_>,
+        noted: Params<'_>,
     ) -> Result<(), Refusal> {
         match message {
             Message::Request { id, method, params } => {
-                let params = Params::read(params);
+                let params = noted.of(params);
                 match self.era_of(asked, &params) {
                     Era::Legacy => self.posted_legacy(stream, asked, id, &method, &params),
                     Era::Modern => self.posted_modern(stream, asked, id, &method, &params),
                 }
             }
             Message::Notification { params, .. } => {
-                let era = self.era_of(asked, &Params::read(params));
+                let era = self.era_of(asked, &noted.of(params));
                 let from = match era {
                     Era::Legacy => session_origin(stream, self.session_of(asked)?, asked),
                     // S-HTTP-12: which fields it must have is nowhere said.

@@ -1,0 +1,143 @@
+//! What a modern result says of itself: whether it is the end, or what is missing. Knows no call.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+
+use crate::protocol::round;
+use crate::wire::Json;
+use crate::wire::object::{self, Plan};
+
+/// No more is remembered of how a server says things.
+const LONGEST: usize = 1 << 10;
+
+/// What a modern result says of itself. A null says nothing.
+#[derive(Default)]
+pub(super) struct ResultHead<'a> {
+    pub(super) result_type: Option<Cow<'a, str>>,
+    pub(super) input_requests: Option<Json<'a>>,
+    pub(super) request_state: Option<Json<'a>>,
+}
+
+/// The words with which a server begins a result that is complete: most say the same each time, who they are included. What begins with
+/// them need be checked and read no further than behind them.
+#[derive(Debug, Default)]
+pub(super) struct Preamble(Box<str>);
+
+impl Preamble {
+    /// How to pass over it when a message is checked, if it is known.
+    pub(super) fn plan(&self) -> Option<Plan<'_>> {
+        (!self.0.is_empty()).then_some(Plan {
+            nested: None,
+            run: &self.0,
+        })
+    }
+
+    /// Reads the head of a result. `None` if its type is no text, or something is there twice.
+    pub(super) fn read<'a>(&mut self, result: Json<'a>) -> Option<ResultHead<'a>> {
+        // S-RPC-19: absent means complete, and then the rest means nothing here.
+        let rest = self.behind(result).unwrap_or(result.as_str());
+        if !object::may_have(rest, round::RESULT_TYPE) {
+            return Some(ResultHead::default());
+        }
+        let head = ResultHead::read(result)?;
+        if head.result_type.as_deref() == Some(round::COMPLETE) {
+            self.remember(result);
+        }
+        Some(head)
+    }
+
+    /// What is left of a result that begins with it.
+    fn behind<'a>(&self, result: Json<'a>) -> Option<&'a str> {
+        result.as_str().strip_prefix('{')?.strip_prefix(&*self.0)
+    }
+
+    fn remember(&mut self, result: Json<'_>) {
+        let with_meta = |key: &str| matches!(key, round::RESULT_TYPE | "_meta");
+        let run = object::run_of(result, with_meta)
+            .or_else(|| object::run_of(result, |key| key == round::RESULT_TYPE));
+        let is_its_start = |run: &&str| result.as_str()[1..].starts_with(run);
+        if let Some(run) = run.filter(is_its_start).filter(|run| run.len() <= LONGEST) {
+            self.0 = run.into();
+        }
+    }
+}
+
+impl<'a> ResultHead<'a> {
+    fn read(result: Json<'a>) -> Option<ResultHead<'a>> {
+        let mut head = ResultHead::default();
+        let (mut kind, mut twice) = (None, false);
+        object::members(result, |key, value| {
+            let place = match &*key {
+                round::RESULT_TYPE => &mut kind,
+                round::INPUT_REQUESTS => &mut head.input_requests,
+                round::REQUEST_STATE => &mut head.request_state,
+                _ => return,
+            };
+            twice |= place.replace(value).is_some();
+        })
+        .ok()?;
+        let is_there = |value: &Json<'_>| !value.is_null();
+        head.input_requests = head.input_requests.filter(is_there);
+        head.request_state = head.request_state.filter(is_there);
+        if let Some(kind) = kind.filter(is_there) {
+            head.result_type = Some(kind.text()?);
+        }
+        (!twice).then_some(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head<'a>(preamble: &mut Preamble, result: &'a str) -> Option<Option<Cow<'a, str>>> {
+        let head = preamble.read(Json::read(result).expect("it is JSON"))?;
+        Some(head.result_type)
+    }
+
+    #[test]
+    fn the_same_words_are_read_once_and_others_are_read_anew() {
+        const COMPLETE: &str = r#"{"resultType":"complete","_meta":{"a":1},"content":[]}"#;
+        let mut preamble = Preamble::default();
+        assert!(preamble.plan().is_none());
+        let said = head(&mut preamble, COMPLETE).expect("it can be read");
+        assert_eq!(said.as_deref(), Some(round::COMPLETE));
+        let known = preamble.plan().expect("it is remembered").run;
+        assert_eq!(known, r#""resultType":"complete","_meta":{"a":1}"#);
+        // Known words mean the same as no words.
+        assert_eq!(head(&mut preamble, COMPLETE), Some(None));
+        let other = r#"{"resultType":"input_required","_meta":{"a":1}}"#;
+        let said = head(&mut preamble, other).expect("it can be read");
+        assert_eq!(said.as_deref(), Some(round::INPUT_REQUIRED));
+        let twice = r#"{"resultType":"complete","_meta":{"a":1},"resultType":"task"}"#;
+        assert_eq!(head(&mut preamble, twice), None);
+        let spelt = r#"{"resultType":"complete","_meta":{"a":1},"\u0072esultType":"task"}"#;
+        assert_eq!(head(&mut preamble, spelt), None);
+    }
+
+    #[test]
+    fn only_a_short_beginning_that_tells_the_type_is_remembered() {
+        for result in [
+            r#"{"content":[],"resultType":"complete"}"#,
+            r#"{"_meta":{"a":1},"content":[],"resultType":"complete"}"#,
+            r#"{ "resultType":"complete"}"#,
+            r#"{"content":[]}"#,
+        ] {
+            let mut preamble = Preamble::default();
+            assert!(head(&mut preamble, result).is_some(), "{result}");
+            assert!(preamble.plan().is_none(), "{result}");
+        }
+        let mut preamble = Preamble::default();
+        let apart = r#"{"resultType":"complete","content":[],"_meta":{}}"#;
+        assert!(head(&mut preamble, apart).is_some());
+        assert_eq!(
+            preamble.plan().map(|plan| plan.run),
+            Some(r#""resultType":"complete""#)
+        );
+        let long = "x".repeat(LONGEST);
+        let long = alloc::format!(r#"{{"resultType":"complete","_meta":"{long}"}}"#);
+        let mut preamble = Preamble::default();
+        assert!(head(&mut preamble, &long).is_some());
+        assert!(preamble.plan().is_none());
+    }
+}
