@@ -148,6 +148,7 @@ mod queue;
 mod register;
 pub mod relay;
 pub mod server;
+mod sorted;
 mod stats;
 mod time;
 mod timers;

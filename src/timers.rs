@@ -1,24 +1,23 @@
 //! Deadlines by name, the earliest first. Knows no reason beyond the name.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 
+use crate::sorted::Sorted;
 use crate::time::Instant;
 
 /// One deadline per key. Arming a key again moves it.
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
-    due: BTreeSet<(Instant, K)>,
+    /// The first of them is asked for at every turn.
+    due: Sorted<(Instant, K), ()>,
     armed: BTreeMap<K, Instant>,
-    /// The first of those that are due: asked for at every turn, whatever there is beside it.
-    first: Option<(Instant, K)>,
 }
 
 impl<K: Copy + Ord> Timers<K> {
     pub(crate) const fn new() -> Timers<K> {
         Timers {
-            due: BTreeSet::new(),
+            due: Sorted::new(),
             armed: BTreeMap::new(),
-            first: None,
         }
     }
 
@@ -28,24 +27,14 @@ impl<K: Copy + Ord> Timers<K> {
             return self.disarm(key);
         }
         if let Some(before) = self.armed.insert(key, at) {
-            self.remove(before, key);
+            self.due.remove(&(before, key));
         }
-        self.due.insert((at, key));
-        if self.first.is_none_or(|first| (at, key) < first) {
-            self.first = Some((at, key));
-        }
+        self.due.insert((at, key), ());
     }
 
     pub(crate) fn disarm(&mut self, key: K) {
         if let Some(before) = self.armed.remove(&key) {
-            self.remove(before, key);
-        }
-    }
-
-    fn remove(&mut self, at: Instant, key: K) {
-        self.due.remove(&(at, key));
-        if self.first == Some((at, key)) {
-            self.first = self.due.first().copied();
+            self.due.remove(&(before, key));
         }
     }
 
@@ -57,8 +46,7 @@ impl<K: Copy + Ord> Timers<K> {
     /// Only these remain due.
     pub(crate) fn keep(&mut self, mut is_wanted: impl FnMut(K) -> bool) {
         self.armed.retain(|key, _| is_wanted(*key));
-        self.due.retain(|(_, key)| self.armed.contains_key(key));
-        self.first = self.due.first().copied();
+        self.due.retain(|(_, key), ()| self.armed.contains_key(key));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -67,7 +55,7 @@ impl<K: Copy + Ord> Timers<K> {
 
     /// The earliest deadline, without touching it.
     pub(crate) fn next(&self) -> Option<(Instant, K)> {
-        self.first
+        self.due.first().map(|(due, ())| *due)
     }
 
     /// Takes out the earliest deadline that is not after `now`.

@@ -3,7 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::clock::Clock;
@@ -12,6 +12,7 @@ use crate::config::Limit;
 use crate::id::CallId;
 use crate::protocol::{ClientCapabilities, Method, Repeat, method};
 use crate::register::Register;
+use crate::sorted::Sorted;
 use crate::time::Instant;
 use crate::watch::List;
 use crate::wire::Payload;
@@ -246,7 +247,7 @@ fn payload_bytes(payload: Option<&Payload>) -> usize {
 pub(super) struct Calls {
     next: u64,
     table: Register<CallId, Call>,
-    waiting: BTreeSet<CallId>,
+    waiting: Sorted<CallId, ()>,
     waiting_bytes: usize,
     in_flight: usize,
     /// A legacy server waits for an answer, so the clocks of what it was sent stand still.
@@ -260,7 +261,7 @@ impl Calls {
         Calls {
             next: 1,
             table: Register::new(),
-            waiting: BTreeSet::new(),
+            waiting: Sorted::new(),
             waiting_bytes: 0,
             in_flight: 0,
             held: false,
@@ -296,7 +297,7 @@ impl Calls {
 
     /// Those that are to be sent, oldest first.
     pub(super) fn waiting_ids(&self) -> Vec<CallId> {
-        self.waiting.iter().copied().collect()
+        self.waiting.keys().copied().collect()
     }
 
     /// Those that were sent once and whose next round was not.
@@ -326,7 +327,7 @@ impl Calls {
             call.clock.pause(now);
         }
         if call.phase == Phase::Waiting {
-            self.waiting.insert(id);
+            self.waiting.insert(id, ());
             self.waiting_bytes += call.bytes();
         }
         self.table.add(id, call);
@@ -335,13 +336,13 @@ impl Calls {
 
     /// The oldest that is to be sent.
     pub(super) fn first_waiting(&self) -> Option<CallId> {
-        self.waiting.first().copied()
+        self.waiting.first().map(|(id, ())| *id)
     }
 
     /// The oldest that is to be sent again, with the answers that its server wanted.
     pub(super) fn first_going_on(&self) -> Option<CallId> {
         let goes_on = |id: &&CallId| self.table.get(**id).is_some_and(Call::goes_on);
-        self.waiting.iter().find(goes_on).copied()
+        self.waiting.keys().find(goes_on).copied()
     }
 
     /// It is handed to the driver.
@@ -421,9 +422,12 @@ impl Calls {
     }
 
     /// It is settled.
-    pub(super) fn remove(&mut self, id: CallId) -> Option<Call> {
+    /// It is over. In which phase that was.
+    pub(super) fn forget(&mut self, id: CallId) -> Option<Phase> {
+        let phase = self.table.get(id)?.phase;
         self.leave(id);
-        self.table.remove(id)
+        self.table.forget(id);
+        Some(phase)
     }
 
     pub(super) fn touch(&mut self, id: CallId, now: Instant) {
@@ -500,7 +504,7 @@ impl Calls {
         call.phase = phase;
         match phase {
             Phase::Waiting => {
-                self.waiting.insert(id);
+                self.waiting.insert(id, ());
                 self.waiting_bytes += call.bytes();
             }
             Phase::Asking | Phase::Sent(_) => self.in_flight += 1,

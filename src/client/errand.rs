@@ -130,7 +130,11 @@ impl Errands {
 
 /// Wire ids are counters that start at one; no link lives to see the end of them.
 pub(super) fn id_of(wire: u64) -> Id {
-    Id::Number(i64::try_from(wire).unwrap_or(i64::MAX))
+    Id::Number(number_of(wire))
+}
+
+pub(super) fn number_of(wire: u64) -> i64 {
+    i64::try_from(wire).unwrap_or(i64::MAX)
 }
 
 pub(super) fn wire_of(id: &Id) -> Option<u64> {

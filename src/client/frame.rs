@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::calls::{Behalf, Call};
 use super::catalog::Cursor;
-use super::errand::id_of;
+use super::errand::{id_of, number_of};
 use crate::config::Config;
 use crate::filter;
 use crate::protocol::method::names;
@@ -362,7 +362,7 @@ impl Voice {
         if self.meta.is_none() && progress.is_none() && theirs.is_none() {
             return;
         }
-        params.object("_meta", |members| {
+        params.named_object(r#""_meta":"#, |members| {
             match (&self.meta, behalf) {
                 (Some(_), Some(behalf)) => {
                     let declared = &behalf.declared;
@@ -374,7 +374,7 @@ impl Voice {
                 (None, _) => {}
             }
             if let Some(wire) = progress {
-                members.id(meta::PROGRESS_TOKEN, &id_of(wire));
+                members.named_integer(r#""progressToken":"#, number_of(wire));
             }
             if let Some(theirs) = theirs {
                 members.splice(theirs.as_str());

@@ -101,7 +101,7 @@ impl Client {
     }
 
     pub(super) fn parse<'a>(&self, text: &'a str) -> Result<Inbound<'a>, Malformed> {
-        wire::parse_showing(text, self.preamble.plan(), |_| {})
+        wire::parse_behind(text, self.preamble.text())
     }
 
     pub(super) fn allows_batches(&self) -> bool {

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 use crate::protocol::round;
 use crate::wire::Json;
-use crate::wire::object::{self, Plan};
+use crate::wire::object;
 
 /// No more is remembered of how a server says things.
 const LONGEST: usize = 1 << 10;
@@ -24,12 +24,9 @@ pub(super) struct ResultHead<'a> {
 pub(super) struct Preamble(Box<str>);
 
 impl Preamble {
-    /// How to pass over it when a message is checked, if it is known.
-    pub(super) fn plan(&self) -> Option<Plan<'_>> {
-        (!self.0.is_empty()).then_some(Plan {
-            nested: None,
-            run: &self.0,
-        })
+    /// The members that need not be checked again. Empty where none are known.
+    pub(super) fn text(&self) -> &str {
+        &self.0
     }
 
     /// Reads the head of a result. `None` if its type is no text, or something is there twice.
@@ -99,11 +96,13 @@ mod tests {
     fn the_same_words_are_read_once_and_others_are_read_anew() {
         const COMPLETE: &str = r#"{"resultType":"complete","_meta":{"a":1},"content":[]}"#;
         let mut preamble = Preamble::default();
-        assert!(preamble.plan().is_none());
+        assert_eq!(preamble.text(), "");
         let said = head(&mut preamble, COMPLETE).expect("it can be read");
         assert_eq!(said.as_deref(), Some(round::COMPLETE));
-        let known = preamble.plan().expect("it is remembered").run;
-        assert_eq!(known, r#""resultType":"complete","_meta":{"a":1}"#);
+        assert_eq!(
+            preamble.text(),
+            r#""resultType":"complete","_meta":{"a":1}"#
+        );
         // Known words mean the same as no words.
         assert_eq!(head(&mut preamble, COMPLETE), Some(None));
         let other = r#"{"resultType":"input_required","_meta":{"a":1}}"#;
@@ -125,19 +124,16 @@ mod tests {
         ] {
             let mut preamble = Preamble::default();
             assert!(head(&mut preamble, result).is_some(), "{result}");
-            assert!(preamble.plan().is_none(), "{result}");
+            assert_eq!(preamble.text(), "", "{result}");
         }
         let mut preamble = Preamble::default();
         let apart = r#"{"resultType":"complete","content":[],"_meta":{}}"#;
         assert!(head(&mut preamble, apart).is_some());
-        assert_eq!(
-            preamble.plan().map(|plan| plan.run),
-            Some(r#""resultType":"complete""#)
-        );
+        assert_eq!(preamble.text(), r#""resultType":"complete""#);
         let long = "x".repeat(LONGEST);
         let long = alloc::format!(r#"{{"resultType":"complete","_meta":"{long}"}}"#);
         let mut preamble = Preamble::default();
         assert!(head(&mut preamble, &long).is_some());
-        assert!(preamble.plan().is_none());
+        assert_eq!(preamble.text(), "");
     }
 }

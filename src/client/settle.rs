@@ -20,10 +20,10 @@ use crate::watch::List;
 impl Client {
     /// The call has its outcome.
     pub(super) fn settle(&mut self, id: CallId, outcome: Outcome) {
-        let Some(call) = self.calls.remove(id) else {
+        let Some(phase) = self.calls.forget(id) else {
             return;
         };
-        self.forget(id, &call);
+        self.forget(id, phase);
         self.tell(Event::Done { call: id, outcome });
     }
 
@@ -71,10 +71,10 @@ impl Client {
         self.settle(id, Outcome::Failed(failure));
     }
 
-    fn forget(&mut self, id: CallId, call: &Call) {
+    fn forget(&mut self, id: CallId, phase: Phase) {
         self.stats.settled += 1;
         self.timers.disarm(Timer::Call(id));
-        match call.phase {
+        match phase {
             Phase::Asking => {
                 for ask in self.asks.close_of(id) {
                     self.withdrawn(ask, Withdrawn::CallSettled);

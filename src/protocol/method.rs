@@ -73,10 +73,14 @@ pub enum Repeat {
 /// The method of this name, if the protocol has one in any version.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Method> {
-    let at = TABLE
-        .binary_search_by(|method| method.name.cmp(name))
-        .ok()?;
-    TABLE.get(at)
+    let mut slot = first_slot(name.as_bytes());
+    loop {
+        let method = TABLE.get(usize::from(*INDEX.get(slot)?))?;
+        if method.name == name {
+            return Some(method);
+        }
+        slot = (slot + 1) % SLOTS;
+    }
 }
 
 impl Method {
@@ -135,7 +139,36 @@ const CORE_TASKS: Versions = Versions::only(Version::V2025_11_25);
 /// The version that has tasks in its core, and the modern ones, which have them as an extension.
 const ANY_TASKS: Versions = Versions::since(Version::V2025_11_25);
 
-/// In the order of the names, for the binary search.
+/// As many places are in the index: enough for most names to have one of their own.
+const SLOTS: usize = 256;
+
+/// Where each method is in the table, by what its name looks like; the others are out of it.
+static INDEX: [u8; SLOTS] = {
+    let mut index = [u8::MAX; SLOTS];
+    let mut at = 0;
+    while at < TABLE.len() {
+        let mut slot = first_slot(TABLE[at].name.as_bytes());
+        while index[slot] != u8::MAX {
+            slot = (slot + 1) % SLOTS;
+        }
+        index[slot] = at as u8;
+        at += 1;
+    }
+    index
+};
+
+/// From where on to look for a name in the index.
+const fn first_slot(name: &[u8]) -> usize {
+    match name {
+        [] => 0,
+        [.., last] => {
+            let middle = name[name.len() / 2] as usize;
+            (7 * name.len() + 31 * middle + *last as usize) % SLOTS
+        }
+    }
+}
+
+/// In the order of the names.
 static TABLE: [Method; 36] = [
     Method {
         name: names::COMPLETION_COMPLETE,

@@ -112,7 +112,7 @@ impl Server {
         if !self.is_away(request) {
             self.lanes.settle(lane);
         }
-        self.requests.remove(request);
+        self.requests.forget(request);
         if was_open {
             self.stats.cancelled += 1;
             self.tell(Event::Cancelled { request, why });
@@ -186,18 +186,6 @@ impl Server {
         }
         let kind = kind.into_owned().into();
         Err(Misuse::InvalidResultType { kind })
-    }
-
-    /// The answer that waits to be written.
-    pub(super) fn verdict_of(&mut self, request: RequestId) -> Option<Verdict> {
-        let entry = self.requests.get_mut(request)?;
-        match core::mem::replace(&mut entry.phase, Phase::Open) {
-            Phase::Answered(verdict) => Some(verdict),
-            phase @ (Phase::Asking | Phase::Away(_) | Phase::Open) => {
-                entry.phase = phase;
-                None
-            }
-        }
     }
 }
 

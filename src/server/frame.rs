@@ -367,7 +367,7 @@ impl Voice {
         is_cacheable: bool,
     ) {
         if !shape.has_result_type {
-            members.text(round::RESULT_TYPE, round::COMPLETE);
+            members.paste(IS_COMPLETE);
         }
         if is_cacheable {
             if !shape.has_ttl {
@@ -419,6 +419,9 @@ impl Voice {
         members.text("cacheScope", scope);
     }
 }
+
+/// The type of an ordinary result.
+const IS_COMPLETE: &str = r#""resultType":"complete""#;
 
 /// An object as text.
 fn written(fill: impl FnOnce(&mut Object<'_>)) -> String {

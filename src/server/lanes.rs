@@ -5,13 +5,13 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::ops::Bound;
 
 use super::frame::{Answer, Frame};
 use super::origin::Lane;
 use crate::id::{AskId, RequestId};
 use crate::pipe::Window;
 use crate::queue::let_go;
+use crate::sorted::Sorted;
 use crate::watch::Change;
 use crate::wire::Id;
 
@@ -19,11 +19,11 @@ use crate::wire::Id;
 pub(super) struct Lanes {
     table: BTreeMap<Lane, Queue>,
     /// Those that are attached, have something to write and may write it.
-    ready: BTreeSet<Lane>,
+    ready: Sorted<Lane, ()>,
     /// Those that are not attached, have something to write and do not wait with it.
-    loose: BTreeSet<Lane>,
+    loose: Sorted<Lane, ()>,
     /// Those that have nothing to write, owe nothing and end so.
-    done: BTreeSet<Lane>,
+    done: Sorted<Lane, ()>,
     /// The one that wrote last: the others come before it again.
     last: Lane,
     /// Bytes in all queues together.
@@ -61,9 +61,9 @@ impl Lanes {
     pub(super) const fn new(window: usize) -> Lanes {
         Lanes {
             table: BTreeMap::new(),
-            ready: BTreeSet::new(),
-            loose: BTreeSet::new(),
-            done: BTreeSet::new(),
+            ready: Sorted::new(),
+            loose: Sorted::new(),
+            done: Sorted::new(),
             last: Lane::DUPLEX,
             bytes: 0,
             window,
@@ -173,23 +173,23 @@ impl Lanes {
 
     /// Whose turn it is to write: each in turn, so that none waits for another.
     pub(super) fn next(&self) -> Option<Lane> {
-        let after = (Bound::Excluded(self.last), Bound::Unbounded);
-        let next = self.ready.range(after).next();
-        next.or_else(|| self.ready.first()).copied()
+        let mut others = self.ready.from(&self.last).map(|(lane, ())| *lane);
+        let next = others.find(|lane| *lane != self.last);
+        next.or_else(|| self.ready.first().map(|(lane, ())| *lane))
     }
 
     /// One of those that have something to write and nobody to read it.
     pub(super) fn next_loose(&self) -> Option<Lane> {
-        self.loose.first().copied()
+        self.loose.first().map(|(lane, ())| *lane)
     }
 
     /// One of those that ended.
     pub(super) fn next_done(&self) -> Option<Lane> {
-        self.done.first().copied()
+        self.done.first().map(|(lane, ())| *lane)
     }
 
     pub(super) fn is_done(&self, lane: Lane) -> bool {
-        self.done.contains(&lane)
+        self.done.get(&lane).is_some()
     }
 
     /// One more answer is to come on it.
@@ -348,7 +348,7 @@ impl Lanes {
             (is_done, &mut self.done),
         ] {
             if is_member {
-                set.insert(lane);
+                set.insert(lane, ());
             } else if !set.is_empty() {
                 set.remove(&lane);
             }

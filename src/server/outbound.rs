@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::event::{Event, State};
 use super::frame::{Frame, Voice};
 use super::origin::Lane;
+use super::requests::Phase;
 use super::{Server, asks};
 use crate::id::{Epoch, RequestId, StreamId};
 use crate::io::Output;
@@ -107,9 +108,11 @@ impl Server {
     }
 
     fn say_reply(&mut self, buf: &mut Vec<u8>, request: RequestId) {
-        let verdict = self.verdict_of(request);
-        if let (Some(entry), Some(verdict)) = (self.requests.remove(request), verdict) {
-            self.voice.reply(buf, &entry, &verdict);
+        if let Some(entry) = self.requests.get(request) {
+            if let Phase::Answered(verdict) = &entry.phase {
+                self.voice.reply(buf, entry, verdict);
+            }
         }
+        self.requests.forget(request);
     }
 }

@@ -54,7 +54,7 @@ impl<'a> Params<'a> {
     /// What is to be shown to [`Params::note`] of params. The terms of the last client may be among them, written in the same way.
     pub(super) const fn plan(terms: &str) -> Plan<'_> {
         Plan {
-            nested: Some(META),
+            nested: META,
             run: terms,
         }
     }

@@ -3,7 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,6 +13,7 @@ use super::reply::{Progress, Verdict};
 use crate::id::{AskId, RequestId};
 use crate::protocol::{LogLevel, Method};
 use crate::register::Register;
+use crate::sorted::Sorted;
 use crate::wire::Id;
 
 #[derive(Debug)]
@@ -101,7 +102,7 @@ pub(super) struct Requests {
     next: u64,
     table: Register<RequestId, Entry>,
     /// Those that their client waits for.
-    by_id: BTreeMap<WireId, RequestId>,
+    by_id: Sorted<WireId, RequestId>,
 }
 
 impl Requests {
@@ -109,7 +110,7 @@ impl Requests {
         Requests {
             next: 1,
             table: Register::new(),
-            by_id: BTreeMap::new(),
+            by_id: Sorted::new(),
         }
     }
 
@@ -129,7 +130,8 @@ impl Requests {
 
     /// Those that wait under ids of the same kind.
     pub(super) fn of(&self, whose: Whose) -> Vec<RequestId> {
-        let all = self.by_id.range(WireId::first(whose)..);
+        let first = WireId::first(whose);
+        let all = self.by_id.from(&first);
         all.take_while(|(wire, _)| wire.whose == whose)
             .map(|(_, request)| *request)
             .collect()
@@ -208,11 +210,11 @@ impl Requests {
     }
 
     /// It is over.
-    pub(super) fn remove(&mut self, request: RequestId) -> Option<Entry> {
-        let entry = self.table.remove(request)?;
-        if !matches!(entry.phase, Phase::Away(_)) {
+    pub(super) fn forget(&mut self, request: RequestId) {
+        let entry = self.table.get(request);
+        if let Some(entry) = entry.filter(|entry| !matches!(entry.phase, Phase::Away(_))) {
             self.by_id.remove(&entry.arrival.wire);
         }
-        Some(entry)
+        self.table.forget(request);
     }
 }

@@ -140,6 +140,18 @@ impl<'b> Object<'b> {
         self.buf.extend_from_slice(key.as_bytes());
     }
 
+    /// Adds an integer under a key that is written already.
+    pub(crate) fn named_integer(&mut self, key: &'static str, value: i64) {
+        self.named(key);
+        write_integer(self.buf, value);
+    }
+
+    /// Adds an object, whose members `fill` adds, under a key that is written already.
+    pub(crate) fn named_object(&mut self, key: &'static str, fill: impl FnOnce(&mut Object<'_>)) {
+        self.named(key);
+        self.nested(fill);
+    }
+
     /// Adds a value that is JSON already. The caller answers for its being one valid JSON value.
     pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
         self.key(key);
@@ -183,7 +195,6 @@ impl<'b> Object<'b> {
         self
     }
 
-    /// Adds an object, or takes its key back when `fill` added nothing.
     /// Adds members that are written as JSON without a line break, as this end writes them itself.
     pub(crate) fn paste(&mut self, members: &str) -> &mut Self {
         self.comma();
@@ -191,6 +202,7 @@ impl<'b> Object<'b> {
         self
     }
 
+    /// Adds an object, or takes its key back when `fill` added nothing.
     fn params(&mut self, fill: impl FnOnce(&mut Object<'_>)) {
         let (len, empty) = (self.buf.len(), self.empty);
         self.named(r#""params":"#);

@@ -178,17 +178,31 @@ impl core::error::Error for MalformedKind {}
 ///
 /// When the text is not JSON, or not what JSON-RPC 2.0 and MCP call a message.
 pub fn parse(text: &str) -> Result<Inbound<'_>, Malformed> {
-    parse_showing(text, None, |_| {})
+    parse_by(text, |cursor| cursor.value().map(Json::checked))
 }
 
-/// The same, and shows the members of params and results to `visit` on the way where that is planned; not those of a batch.
+/// The same, where results may begin with members that were checked before (see [`object::run_of`]): those are not checked again.
+pub(crate) fn parse_behind<'a>(text: &'a str, run: &str) -> Result<Inbound<'a>, Malformed> {
+    parse_by(text, |cursor| cursor.object_behind(run).map(Json::checked))
+}
+
+/// The same, and shows the members of params and results to `visit` on the way; not those of a batch.
 pub(crate) fn parse_showing<'a>(
     text: &'a str,
-    plan: Option<Plan<'_>>,
-    visit: impl FnMut(Part<'a>),
+    plan: Plan<'_>,
+    mut visit: impl FnMut(Part<'a>),
+) -> Result<Inbound<'a>, Malformed> {
+    parse_by(text, |cursor| object::checked(cursor, plan, &mut visit))
+}
+
+/// The same, with a way to check the objects that params and results are.
+#[inline]
+fn parse_by<'a>(
+    text: &'a str,
+    payload: impl FnMut(&mut Cursor<'a>) -> Result<Json<'a>, NotJson>,
 ) -> Result<Inbound<'a>, Malformed> {
     match text.trim_ascii_start().as_bytes().first() {
-        Some(b'{') => parse_object(text, plan, visit).map(Inbound::One),
+        Some(b'{') => parse_object(text, payload).map(Inbound::One),
         Some(b'[') => parse_batch(text).map(Inbound::Batch),
         _ => Err(match Json::read(text) {
             Ok(_) => MalformedKind::NotAnObject.into(),
@@ -209,7 +223,7 @@ impl<'a> Iterator for Batch<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let element = self.elements.next()?;
         Some(if element.is_object() {
-            parse_object(element.as_str(), None, |_| {})
+            parse_object(element.as_str(), |cursor| cursor.value().map(Json::checked))
         } else {
             Err(MalformedKind::NotAnObject.into())
         })
@@ -342,10 +356,9 @@ fn elements(text: &str) -> Result<Vec<Json<'_>>, NotJson> {
 
 fn parse_object<'a>(
     text: &'a str,
-    plan: Option<Plan<'_>>,
-    visit: impl FnMut(Part<'a>),
+    payload: impl FnMut(&mut Cursor<'a>) -> Result<Json<'a>, NotJson>,
 ) -> Result<Message<'a>, Malformed> {
-    let envelope = Envelope::read(text, plan, visit).map_err(|NotJson| MalformedKind::NotJson)?;
+    let envelope = Envelope::read(text, payload).map_err(|NotJson| MalformedKind::NotJson)?;
     envelope.into_message()
 }
 
@@ -365,8 +378,7 @@ struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     fn read(
         text: &'a str,
-        plan: Option<Plan<'_>>,
-        mut visit: impl FnMut(Part<'a>),
+        mut payload: impl FnMut(&mut Cursor<'a>) -> Result<Json<'a>, NotJson>,
     ) -> Result<Self, NotJson> {
         let mut envelope = Self::default();
         let mut cursor = Cursor::new(text);
@@ -380,9 +392,10 @@ impl<'a> Envelope<'a> {
         while has_more {
             let key = Key::read(&mut cursor)?;
             let is_payload = matches!(key, Key::Params | Key::Result);
-            let value = match plan.filter(|_| is_payload && cursor.is_at_object()) {
-                Some(plan) => object::checked(&mut cursor, plan, &mut visit)?,
-                None => Json::checked(cursor.value()?),
+            let value = if is_payload && cursor.is_at_object() {
+                payload(&mut cursor)?
+            } else {
+                Json::checked(cursor.value()?)
             };
             let seen_before = match key {
                 Key::Error => envelope.error.replace(value).is_some(),

@@ -27,10 +27,10 @@ mod tests;
 pub use id::{Id, TEXT_ID_LIMIT};
 pub use json::{Json, NotJson};
 pub use line::{Line, LineReader};
-pub(crate) use message::parse_showing;
 pub use message::{
     BATCH_LIMIT, Batch, ErrorObject, Inbound, Malformed, MalformedKind, Message, parse,
 };
+pub(crate) use message::{parse_behind, parse_showing};
 pub use payload::Payload;
 pub use skim::Skimmed;
 pub use sse::{SseEvent, SseReader};

@@ -74,12 +74,12 @@ pub fn members<'a>(
 }
 
 /// What is to be shown of an object while it is checked.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Plan<'k> {
     /// The member of which the members are shown, too.
-    pub(crate) nested: Option<&'k str>,
-    /// Members that were checked before (see [`run_of`]). Where they are there again, written in the same way, they are shown as one: in
-    /// the nested object, if one is named, or else in the object itself.
+    pub(crate) nested: &'k str,
+    /// Members that were checked before (see [`run_of`]). Where the nested object has them again, written in the same way, they are shown
+    /// as one.
     pub(crate) run: &'k str,
 }
 
@@ -91,7 +91,7 @@ pub(crate) enum Part<'a> {
     Nest(&'a str, Json<'a>),
     /// A member of the nested object.
     Nested(Cow<'a, str>, Json<'a>),
-    /// The run that was planned for.
+    /// The run of members of the nested object that was planned for.
     Run,
 }
 
@@ -110,20 +110,14 @@ pub(super) fn checked<'a>(
     plan: Plan<'_>,
     visit: &mut impl FnMut(Part<'a>),
 ) -> Result<Json<'a>, NotJson> {
-    let Some(nested) = plan.nested else {
-        return each(cursor, plan.run, visit);
-    };
     let start = cursor.rest();
     cursor.eat(b'{');
     let mut has_more = !cursor.eat(b'}');
     while has_more {
         let member = cursor.rest();
         let key = cursor.key()?;
-        if key == nested && cursor.is_at_object() {
-            let value = each(cursor, plan.run, &mut |part| match part {
-                Part::Member(key, value) => visit(Part::Nested(key, value)),
-                other => visit(other),
-            })?;
+        if key == plan.nested && cursor.is_at_object() {
+            let value = nested(cursor, plan.run, visit)?;
             visit(Part::Nest(cursor.since(member), value));
         } else {
             let value = cursor.value()?;
@@ -135,7 +129,7 @@ pub(super) fn checked<'a>(
 }
 
 #[inline]
-fn each<'a>(
+fn nested<'a>(
     cursor: &mut Cursor<'a>,
     run: &str,
     visit: &mut impl FnMut(Part<'a>),
@@ -148,7 +142,7 @@ fn each<'a>(
             visit(Part::Run);
         } else {
             let key = cursor.key()?;
-            visit(Part::Member(key, Json::checked(cursor.value()?)));
+            visit(Part::Nested(key, Json::checked(cursor.value()?)));
         }
         has_more = cursor.goes_on(b'}')?;
     }
@@ -272,7 +266,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The next key; `None` at the end of the object.
-    #[inline]
+    #[inline(always)]
     fn key(&mut self) -> Option<Cow<'a, str>> {
         let member = match behind_space(self.rest) {
             [b',', rest @ ..] => behind_space(rest),
@@ -291,7 +285,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The value of the key just read.
-    #[inline]
+    #[inline(always)]
     fn value(&mut self) -> Json<'a> {
         let start = self.rest;
         self.rest = behind_value(start);

@@ -80,6 +80,22 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
+    /// Checks an object. Where it begins with these members, which were checked before, only what is behind them.
+    #[inline]
+    pub(super) fn object_behind(&mut self, run: &str) -> Result<&'a str, NotJson> {
+        let start = behind_space(self.rest);
+        let inner = start.strip_prefix(b"{").unwrap_or(start);
+        match inner.strip_prefix(run.as_bytes()).map(behind_space) {
+            Some([b',', members @ ..]) if !run.is_empty() => {
+                let mut nest = Nest::default();
+                nest.push(Bracket::Object);
+                self.rest = checked_rest(behind_space(members), nest, true, self.has_controls)?;
+                Ok(between(self.text, start, self.rest))
+            }
+            Some(_) | None => self.value(),
+        }
+    }
+
     /// Whether an object is next, behind whitespace.
     #[inline]
     pub(super) fn is_at_object(&self) -> bool {
@@ -182,9 +198,18 @@ fn unescaped(string: &str) -> Cow<'_, str> {
 // What is left behind something that the rest of a text begins with, where the text is checked on the way.
 
 #[inline(never)]
-fn checked_value(mut rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
-    let mut nest = Nest::default();
-    let mut is_member = false;
+fn checked_value(rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
+    checked_rest(rest, Nest::default(), false, has_controls)
+}
+
+/// What is left of a value in which brackets are open, and in which a member is next or another value.
+#[inline(always)]
+fn checked_rest(
+    mut rest: &[u8],
+    mut nest: Nest,
+    mut is_member: bool,
+    has_controls: bool,
+) -> Result<&[u8], NotJson> {
     'next: loop {
         // A value begins here, or a member of an object.
         if is_member {
@@ -436,28 +461,49 @@ fn behind_short(rest: &[u8]) -> Option<&[u8]> {
 pub(super) fn plain_end(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some((word, behind)) = rest.split_first_chunk() {
-        let word = u64::from_le_bytes(*word);
-        let controls = word.wrapping_sub(ONES * b' ' as u64) & !word & HIGHS;
-        let found = controls | bytes_like(word, b'"') | bytes_like(word, b'\\');
-        if found != 0 {
-            return bytes.len() - rest.len() + index_of_first(found);
+        if let Some(found) = odd_bytes(u64::from_le_bytes(*word)) {
+            return bytes.len() - rest.len() + found;
         }
         rest = behind;
     }
-    let is_odd = |&byte: &u8| byte < b' ' || byte == b'"' || byte == b'\\';
-    bytes.len() - rest.len() + rest.iter().position(is_odd).unwrap_or(rest.len())
+    let start = bytes.len() - rest.len();
+    match bytes.last_chunk() {
+        // The last word again, of which all but the rest was looked at before.
+        Some(word) => {
+            let found = odd_bytes(u64::from_le_bytes(*word));
+            let before = bytes.len() - word.len();
+            found.map_or(bytes.len(), |found| before + found)
+        }
+        None => {
+            let is_odd = |&byte: &u8| byte < b' ' || byte == b'"' || byte == b'\\';
+            start + rest.iter().position(is_odd).unwrap_or(rest.len())
+        }
+    }
+}
+
+/// Where the first byte is in a word that is not plain text.
+#[inline]
+const fn odd_bytes(word: u64) -> Option<usize> {
+    let controls = word.wrapping_sub(ONES * b' ' as u64) & !word & HIGHS;
+    match controls | bytes_like(word, b'"') | bytes_like(word, b'\\') {
+        0 => None,
+        found => Some(index_of_first(found)),
+    }
 }
 
 fn has_controls(bytes: &[u8]) -> bool {
-    let mut lowest = [u8::MAX; 16];
-    let mut chunks = bytes.chunks_exact(lowest.len());
-    for chunk in &mut chunks {
+    const STEP: usize = 16;
+    // What is left behind whole steps is looked at with bytes before it again, where there are any.
+    let Some(last) = bytes.last_chunk::<STEP>() else {
+        return bytes.iter().any(|byte| *byte < b' ');
+    };
+    let mut lowest = *last;
+    for chunk in bytes.chunks_exact(STEP) {
         for (lowest, byte) in lowest.iter_mut().zip(chunk) {
             *lowest = (*lowest).min(*byte);
         }
     }
-    let all = lowest.iter().chain(chunks.remainder());
-    all.fold(u8::MAX, |lowest, byte| lowest.min(*byte)) < b' '
+    lowest.into_iter().fold(u8::MAX, u8::min) < b' '
 }
 
 // Eight bytes at a time, as one number: a byte is told by its highest bit.

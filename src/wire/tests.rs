@@ -416,7 +416,7 @@ fn a_nested_object_is_shown_on_the_way_and_can_be_cut_out() {
 }
 
 const META: Plan<'static> = Plan {
-    nested: Some("_meta"),
+    nested: "_meta",
     run: "",
 };
 
@@ -442,7 +442,7 @@ fn a_run_of_members_that_is_known_is_shown_as_one() {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{text}}}"#);
         let mut seen = Vec::new();
         let mut whole = None;
-        let message = parse_showing(&line, Some(plan), |part| match part {
+        let message = parse_showing(&line, plan, |part| match part {
             Part::Nested(key, _) => seen.push(key.into_owned()),
             Part::Run => seen.push("run".to_string()),
             Part::Nest(_, value) => whole = Some(value.as_str()),
@@ -462,7 +462,7 @@ fn a_run_of_members_that_is_known_is_shown_as_one() {
         r#"{"_meta":{"a":1,"b":{"c":"d"}"#,
     ] {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{wrong}}}"#);
-        let kind = parse_showing(&line, Some(plan), |_| {}).map_err(|malformed| malformed.kind);
+        let kind = parse_showing(&line, plan, |_| {}).map_err(|malformed| malformed.kind);
         assert_eq!(kind.map(drop), Err(MalformedKind::NotJson), "{wrong}");
     }
 }
@@ -527,7 +527,7 @@ fn objects_are_judged_as_serde_json_judges_them() {
             read.is_err_and(|malformed| malformed.kind == MalformedKind::NotJson)
         };
         let not_json = is_not_json(parse(text));
-        let shown = parse_showing(text, Some(META), |_| {});
+        let shown = parse_showing(text, META, |_| {});
         assert_eq!(is_not_json(shown), not_json, "{text:?}");
         assert!(
             not_json || expected || !text.trim_start().starts_with('{'),
