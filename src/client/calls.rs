@@ -96,9 +96,13 @@ pub(super) struct Call {
     pub(super) meta: Option<Payload>,
     /// For whom it is, if not for the application.
     pub(super) behalf: Option<Box<Behalf>>,
-    pub(super) options: CallOptions,
+    /// Running it twice is harmless, says the caller.
+    is_idempotent: bool,
+    /// The server is to report progress.
+    pub(super) wants_progress: bool,
     pub(super) phase: Phase,
-    pub(super) round: Round,
+    /// What its server wanted before it goes on, if it did.
+    pub(super) round: Option<Box<Round>>,
     pub(super) progress: Option<f64>,
     /// It waited already for the list of tools to be read anew.
     pub(super) has_new_schema: bool,
@@ -148,9 +152,10 @@ impl Call {
             params,
             meta,
             behalf: None,
-            options,
+            is_idempotent: options.idempotent,
+            wants_progress: !options.no_progress,
             phase: Phase::Waiting,
-            round: Round::default(),
+            round: None,
             progress: None,
             has_new_schema: false,
             resends: 0,
@@ -191,13 +196,13 @@ impl Call {
 
     pub(super) fn may_repeat(&self) -> bool {
         let by_nature = self.facts.is_some_and(|facts| facts.repeat == Repeat::Safe);
-        by_nature || self.options.idempotent
+        by_nature || self.is_idempotent
     }
 
     /// Whether the peer may have acted on it.
     pub(super) fn delivery(&self) -> Delivery {
         match self.phase {
-            Phase::Schema | Phase::Waiting if self.resends == 0 && self.round.number == 0 => {
+            Phase::Schema | Phase::Waiting if self.resends == 0 && !self.goes_on() => {
                 Delivery::NotSent
             }
             Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
@@ -226,7 +231,7 @@ impl Call {
 
     /// Whether what it sends next is another round, not the first.
     const fn goes_on(&self) -> bool {
-        self.round.number > 0
+        self.round.is_some()
     }
 
     /// Whether it asks to run as a task.
@@ -403,7 +408,7 @@ impl Calls {
         }
         call.resends += 1;
         // The new server knows nothing of what the old one asked.
-        call.round = Round::default();
+        call.round = None;
         self.send_later(id, now);
         true
     }

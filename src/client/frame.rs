@@ -258,11 +258,11 @@ impl Voice {
     /// Appends a call under a wire id.
     pub(super) fn call(&self, buf: &mut Vec<u8>, wire: u64, call: &Call) {
         encode::request(buf, &id_of(wire), &call.method, |params| {
-            let progress = (!call.options.no_progress).then_some(wire);
+            let progress = call.wants_progress.then_some(wire);
             let behalf = call.behalf.as_deref();
             self.meta(params, progress, call.meta.as_ref(), behalf);
-            if call.round.number > 0 {
-                write_round(params, &call.round.answers, call.round.state.as_ref());
+            if let Some(round) = &call.round {
+                write_round(params, &round.answers, round.state.as_ref());
             } else if let Some(behalf) = behalf.filter(|_| self.version.era() == Era::Modern) {
                 write_supplied(params, behalf);
             }

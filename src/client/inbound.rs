@@ -389,7 +389,7 @@ impl Client {
             return;
         };
         let is_old = call.progress.is_some_and(|before| told.progress <= before);
-        if is_old || call.options.no_progress {
+        if is_old || !call.wants_progress {
             return;
         }
         call.progress = Some(told.progress);

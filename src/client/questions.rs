@@ -2,6 +2,8 @@
 //! One thing to the application, two on the wire: requests of a legacy server, and rounds of a modern call.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -72,7 +74,7 @@ impl Client {
         let Some(call) = self.calls.call_mut(id) else {
             return;
         };
-        let number = call.round.number + 1;
+        let number = call.round.as_ref().map_or(0, |round| round.number) + 1;
         if number > limits.input_rounds {
             let rounds = limits.input_rounds;
             return self.fail(id, FailureKind::TooManyRounds { rounds });
@@ -99,12 +101,12 @@ impl Client {
         if questions.len() > limits.asks.saturating_sub(open) {
             return self.fail(id, FailureKind::TooManyAsks { open });
         }
-        call.round = Round {
+        call.round = Some(Box::new(Round {
             number,
             state: state.map(Payload::from),
+            answers: BTreeMap::new(),
             missing: questions.len(),
-            ..Round::default()
-        };
+        }));
         let version = self
             .session
             .as_ref()
@@ -196,8 +198,10 @@ impl Client {
             }
             Origin::Round(call, key) => match (self.calls.call_mut(call), answer) {
                 (Some(asking), Ok(result)) => {
-                    asking.round.answers.insert(key, result);
-                    asking.round.missing -= 1;
+                    if let Some(round) = &mut asking.round {
+                        round.answers.insert(key, result);
+                        round.missing -= 1;
+                    }
                     self.go_on_if_answered(call);
                 }
                 (Some(_), Err(error)) => self.fail(
@@ -214,11 +218,8 @@ impl Client {
 
     /// All answers are there, or none was asked for: the call is sent again with them.
     pub(super) fn go_on_if_answered(&mut self, id: CallId) {
-        if self
-            .calls
-            .call(id)
-            .is_some_and(|call| call.round.missing == 0)
-        {
+        let round = self.calls.call(id).and_then(|call| call.round.as_ref());
+        if round.is_some_and(|round| round.missing == 0) {
             self.calls.answered(id, self.now);
         }
         self.arm_call(id);

@@ -229,6 +229,12 @@ macro_rules! common {
                 self.0.extension(id)
             }
 
+            /// Whether nothing at all is declared.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.0.members().is_empty()
+            }
+
             /// Whether an extension is declared that is not known here.
             #[must_use]
             pub fn has_strange_extension(&self) -> bool {

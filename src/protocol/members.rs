@@ -22,6 +22,10 @@ impl Members {
         self.0.get(name).map(AsRef::as_ref)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(AsRef::as_ref)
     }

@@ -1,6 +1,7 @@
 //! Whether what a client asks can be served, now or later, and who answers it.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::event::{Caller, Cancelled, Event, Peer, Request, State, Supplied};
 use super::frame::{Answer, Voice};
 use super::origin::{Lane, Origin, WireId};
 use super::params::Params;
-use super::requests::{Arrival, Steps};
+use super::requests::Arrival;
 use super::seal::PREFIX;
 use super::service::no_such_level;
 use super::terms::Terms;
@@ -140,7 +141,7 @@ impl Server {
             }
             _ => {
                 let arrival = self.arrival(from, wire, &peer, params)?;
-                self.deliver(name, facts, arrival, params)?;
+                self.deliver(name, facts, from.user.clone(), arrival, params)?;
             }
         }
         Ok(())
@@ -323,11 +324,10 @@ impl Server {
             wire: wire.clone(),
             lane: from.lane,
             session: from.session.filter(|_| is_legacy),
-            user: from.user.clone(),
             peer: peer.clone(),
             token: params.token.and_then(|token| Id::from_json(token.as_str())),
             log_level,
-            progress: Steps::default(),
+            progress: None,
         })
     }
 
@@ -335,18 +335,22 @@ impl Server {
         &mut self,
         name: &str,
         facts: Option<&'static Method>,
-        mut arrival: Arrival,
+        user: Option<Box<str>>,
+        arrival: Arrival,
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         let is_modern = arrival.session.is_none();
         let (peer, log_level) = (arrival.peer.clone(), arrival.log_level);
         let rounds = facts.filter(|facts| is_modern && facts.may_need_input);
         let (mut subject, mut input) = (0, None);
-        let user = arrival.user.take();
         if let Some(facts) = rounds {
-            subject = self.subject(facts, params, user.as_deref());
             let state = read_state(params)?;
-            if let Some(state) = state.as_deref().filter(|s| s.starts_with(PREFIX)) {
+            let sealed = state.as_deref().filter(|s| s.starts_with(PREFIX));
+            // For who cannot be asked anything nothing is ever sealed.
+            if sealed.is_some() || !peer.capabilities.is_empty() {
+                subject = self.subject(facts, params, user.as_deref());
+            }
+            if let Some(state) = sealed {
                 return self.resume(state, subject, params.answers, arrival);
             }
             let answers = params.answers.map(Payload::from);

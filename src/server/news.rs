@@ -44,7 +44,7 @@ impl Server {
         let Some(entry) = self.requests.get_mut(request) else {
             return Ok(());
         };
-        if is_heard && entry.arrival.progress.add(progress, is_read) {
+        if is_heard && entry.arrival.add_step(progress, is_read) {
             self.lanes.push(lane, Frame::Progress(request));
         }
         Ok(())

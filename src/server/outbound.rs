@@ -101,7 +101,7 @@ impl Server {
 
     fn say_progress(&mut self, buf: &mut Vec<u8>, request: RequestId) {
         if let Some(entry) = self.requests.get_mut(request) {
-            if let Some(progress) = entry.arrival.progress.say() {
+            if let Some(progress) = entry.arrival.next_step() {
                 Voice::progress(buf, &entry.arrival, &progress);
             }
         }

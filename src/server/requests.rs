@@ -40,12 +40,24 @@ pub(super) struct Arrival {
     pub(super) lane: Lane,
     /// The session that it belongs to, in the legacy era.
     pub(super) session: Option<SessionKey>,
-    /// Whom it is for, until the application is told.
-    pub(super) user: Option<Box<str>>,
     pub(super) peer: Arc<Peer>,
     pub(super) token: Option<Id>,
     pub(super) log_level: Option<LogLevel>,
-    pub(super) progress: Steps,
+    /// `None` as long as nothing was told.
+    pub(super) progress: Option<Box<Steps>>,
+}
+
+impl Arrival {
+    /// One more step; see [`Steps::add`].
+    pub(super) fn add_step(&mut self, progress: Progress, is_read: bool) -> bool {
+        let steps = self.progress.get_or_insert_default();
+        steps.add(progress, is_read)
+    }
+
+    /// A frame is being written: how far it says that the request is.
+    pub(super) fn next_step(&mut self) -> Option<Progress> {
+        self.progress.as_mut()?.say()
+    }
 }
 
 /// How far a request is, and what of that its client is still to be told.
@@ -62,7 +74,7 @@ impl Steps {
     const MOST: usize = 16;
 
     /// One more step, if it is one. A client that does not read is told the newest only. Returns whether a frame is to be written for it.
-    pub(super) fn add(&mut self, progress: Progress, is_read: bool) -> bool {
+    fn add(&mut self, progress: Progress, is_read: bool) -> bool {
         if self.last.is_some_and(|last| progress.progress <= last) {
             return false;
         }
@@ -78,8 +90,7 @@ impl Steps {
         needs_frame
     }
 
-    /// A frame is being written: what it says.
-    pub(super) fn say(&mut self) -> Option<Progress> {
+    fn say(&mut self) -> Option<Progress> {
         self.frames = self.frames.saturating_sub(1);
         self.unsaid.pop_front()
     }

@@ -5,6 +5,8 @@ use core::fmt;
 
 use serde::{Serialize, Serializer};
 
+use super::scan::count;
+
 /// The longest text id that is read, in bytes. Ids are kept for as long as a request runs, so they are bounded.
 pub const TEXT_ID_LIMIT: usize = 1024;
 
@@ -38,7 +40,7 @@ impl Id {
 
 /// Reads a JSON number that has an integral value.
 pub(super) fn integer(json: &str) -> Option<i64> {
-    if let Some(number) = counted(json.as_bytes()) {
+    if let Some((number, [])) = count(json.as_bytes()) {
         return Some(number);
     }
     let digits = json.strip_prefix('-').unwrap_or(json);
@@ -53,23 +55,6 @@ pub(super) fn integer(json: &str) -> Option<i64> {
     let whole = float as i64;
     let exact = (-EXACT_FLOAT_LIMIT..=EXACT_FLOAT_LIMIT).contains(&float) && whole as f64 == float;
     exact.then_some(whole)
-}
-
-/// Reads a number as counters write it: digits, and not too many of them.
-#[inline]
-fn counted(digits: &[u8]) -> Option<i64> {
-    if digits.len() > 18 || digits.len() > 1 && digits.first() == Some(&b'0') {
-        return None;
-    }
-    let mut number = None;
-    for digit in digits {
-        let digit = digit.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        number = Some(10 * number.unwrap_or(0) + i64::from(digit));
-    }
-    number
 }
 
 fn text(json: &str) -> Option<Id> {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::object::{self, ObjectError};
 use super::payload::Payload;
-use super::scan::{Cursor, behind_string};
+use super::scan::{Cursor, plain_end};
 
 /// A valid JSON value, exactly as it was written. [`Payload`] is the same, owned.
 ///
@@ -81,8 +81,7 @@ impl<'a> Json<'a> {
     #[must_use]
     pub fn text(self) -> Option<Cow<'a, str>> {
         let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
-        let (_, is_plain) = behind_string(&self.0.as_bytes()[1..]);
-        if is_plain {
+        if plain_end(inner.as_bytes()) == inner.len() {
             Some(Cow::Borrowed(inner))
         } else {
             self.parse().ok().map(Cow::Owned)

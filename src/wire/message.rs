@@ -6,7 +6,7 @@ use alloc::{
     vec,
     vec::Vec,
 };
-use core::fmt;
+use core::{fmt, mem};
 
 use serde::Serialize;
 
@@ -178,7 +178,7 @@ impl core::error::Error for MalformedKind {}
 ///
 /// When the text is not JSON, or not what JSON-RPC 2.0 and MCP call a message.
 pub fn parse(text: &str) -> Result<Inbound<'_>, Malformed> {
-    parse_by(text, |cursor| cursor.value().map(Json::checked))
+    parse_by(text, value)
 }
 
 /// The same, where results may begin with members that were checked before (see [`object::run_of`]): those are not checked again.
@@ -223,7 +223,7 @@ impl<'a> Iterator for Batch<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let element = self.elements.next()?;
         Some(if element.is_object() {
-            parse_object(element.as_str(), |cursor| cursor.value().map(Json::checked))
+            parse_object(element.as_str(), value)
         } else {
             Err(MalformedKind::NotAnObject.into())
         })
@@ -366,13 +366,12 @@ fn parse_object<'a>(
 #[derive(Default)]
 struct Envelope<'a> {
     version: Option<Json<'a>>,
-    id: Option<Json<'a>>,
+    id: PeerId,
     method: Option<Json<'a>>,
     params: Option<Json<'a>>,
     result: Option<Json<'a>>,
     error: Option<Json<'a>>,
     duplicate: bool,
-    duplicate_id: bool,
 }
 
 impl<'a> Envelope<'a> {
@@ -390,24 +389,23 @@ impl<'a> Envelope<'a> {
             !cursor.eat(b'}')
         };
         while has_more {
-            let key = Key::read(&mut cursor)?;
-            let is_payload = matches!(key, Key::Params | Key::Result);
-            let value = if is_payload && cursor.is_at_object() {
-                payload(&mut cursor)?
-            } else {
-                Json::checked(cursor.value()?)
-            };
-            let seen_before = match key {
-                Key::Error => envelope.error.replace(value).is_some(),
-                Key::Id => {
-                    envelope.duplicate_id = envelope.id.replace(value).is_some();
-                    envelope.duplicate_id
+            let seen_before = match Key::read(&mut cursor)? {
+                Key::Error => envelope.error.replace(value(&mut cursor)?).is_some(),
+                Key::Id => envelope.add_id(PeerId::read(&mut cursor)?),
+                Key::Method => envelope.method.replace(value(&mut cursor)?).is_some(),
+                Key::Other => {
+                    cursor.value()?;
+                    false
                 }
-                Key::Method => envelope.method.replace(value).is_some(),
-                Key::Other => false,
-                Key::Params => envelope.params.replace(value).is_some(),
-                Key::Result => envelope.result.replace(value).is_some(),
-                Key::Version => envelope.version.replace(value).is_some(),
+                Key::Params => {
+                    let params = object_or(&mut cursor, &mut payload)?;
+                    envelope.params.replace(params).is_some()
+                }
+                Key::Result => {
+                    let result = object_or(&mut cursor, &mut payload)?;
+                    envelope.result.replace(result).is_some()
+                }
+                Key::Version => envelope.version.replace(value(&mut cursor)?).is_some(),
             };
             envelope.duplicate |= seen_before;
             has_more = cursor.goes_on(b'}')?;
@@ -419,14 +417,17 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    fn into_message(self) -> Result<Message<'a>, Malformed> {
-        let id = match self.id {
-            _ if self.duplicate_id => PeerId::Bad,
-            Some(json) => PeerId::read(json),
-            None => PeerId::Absent,
-        };
+    /// Of two ids neither is one. Whether this is the second.
+    fn add_id(&mut self, id: PeerId) -> bool {
+        let is_first = matches!(self.id, PeerId::Absent);
+        self.id = if is_first { id } else { PeerId::Bad };
+        !is_first
+    }
+
+    fn into_message(mut self) -> Result<Message<'a>, Malformed> {
+        let mut id = mem::take(&mut self.id);
         let is_response = self.method.is_none() && (self.result.is_some() || self.error.is_some());
-        let is_notification = self.method.is_some() && self.id.is_none();
+        let is_notification = self.method.is_some() && matches!(id, PeerId::Absent);
         let flaw = if self.duplicate {
             Some(MalformedKind::DuplicateMember)
         } else if !self.version.is_some_and(is_version_2) {
@@ -436,8 +437,8 @@ impl<'a> Envelope<'a> {
         };
         let read = match (flaw, self.method) {
             (Some(flaw), _) => Err(flaw),
-            (None, Some(method)) => self.into_request(&id, method),
-            (None, None) => self.into_response(&id),
+            (None, Some(method)) => self.into_request(&mut id, method),
+            (None, None) => self.into_response(&mut id),
         };
         read.map_err(|kind| Malformed {
             kind,
@@ -447,7 +448,7 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    fn into_request(self, id: &PeerId, method: Json<'a>) -> Result<Message<'a>, MalformedKind> {
+    fn into_request(self, id: &mut PeerId, method: Json<'a>) -> Result<Message<'a>, MalformedKind> {
         if self.result.is_some() || self.error.is_some() {
             return Err(MalformedKind::RequestAndResponse);
         }
@@ -457,19 +458,15 @@ impl<'a> Envelope<'a> {
         if !params.is_none_or(Json::is_object) {
             return Err(MalformedKind::BadParams);
         }
-        match id {
+        match mem::take(id) {
             PeerId::Absent => Ok(Message::Notification { method, params }),
             PeerId::Bad => Err(MalformedKind::BadId),
             PeerId::Null => Err(MalformedKind::NullId),
-            PeerId::Valid(id) => Ok(Message::Request {
-                id: id.clone(),
-                method,
-                params,
-            }),
+            PeerId::Valid(id) => Ok(Message::Request { id, method, params }),
         }
     }
 
-    fn into_response(self, id: &PeerId) -> Result<Message<'a>, MalformedKind> {
+    fn into_response(self, id: &mut PeerId) -> Result<Message<'a>, MalformedKind> {
         let (result, error) = match (self.result, self.error) {
             (Some(result), Some(error)) if error.is_null() => (Some(result), None),
             (Some(result), Some(error)) if result.is_null() => (None, Some(error)),
@@ -482,13 +479,13 @@ impl<'a> Envelope<'a> {
             (Some(_), None) => return Err(MalformedKind::BadResult),
             (None, Some(error)) => Err(error_object(error).ok_or(MalformedKind::BadError)?),
         };
-        let id = match id {
+        let id = match mem::take(id) {
             PeerId::Absent | PeerId::Null if outcome.is_ok() => {
                 return Err(MalformedKind::MissingId);
             }
             PeerId::Absent | PeerId::Null => None,
             PeerId::Bad => return Err(MalformedKind::BadId),
-            PeerId::Valid(id) => Some(id.clone()),
+            PeerId::Valid(id) => Some(id),
         };
         Ok(Message::Response { id, outcome })
     }
@@ -534,8 +531,28 @@ impl Key {
     }
 }
 
+#[inline]
+fn value<'a>(cursor: &mut Cursor<'a>) -> Result<Json<'a>, NotJson> {
+    cursor.value().map(Json::checked)
+}
+
+/// A value, checked in its own way if it is an object.
+#[inline]
+fn object_or<'a>(
+    cursor: &mut Cursor<'a>,
+    object: impl FnOnce(&mut Cursor<'a>) -> Result<Json<'a>, NotJson>,
+) -> Result<Json<'a>, NotJson> {
+    if cursor.is_at_object() {
+        object(cursor)
+    } else {
+        value(cursor)
+    }
+}
+
 /// The id of a message as the peer wrote it.
+#[derive(Default)]
 enum PeerId {
+    #[default]
     Absent,
     Bad,
     Null,
@@ -543,12 +560,17 @@ enum PeerId {
 }
 
 impl PeerId {
-    fn read(json: Json<'_>) -> Self {
-        match Id::from_json(json.as_str()) {
+    #[inline]
+    fn read(cursor: &mut Cursor<'_>) -> Result<Self, NotJson> {
+        if let Some(number) = cursor.count() {
+            return Ok(Self::Valid(Id::Number(number)));
+        }
+        let json = value(cursor)?;
+        Ok(match Id::from_json(json.as_str()) {
             Some(id) => Self::Valid(id),
             None if json.is_null() => Self::Null,
             None => Self::Bad,
-        }
+        })
     }
 
     fn valid(self) -> Option<Id> {

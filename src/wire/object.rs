@@ -3,7 +3,7 @@
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
 
-use memchr::memchr_iter;
+use memchr::memchr2_iter;
 
 use super::{
     json::Json,
@@ -169,16 +169,15 @@ pub(crate) fn run_of(object: Json<'_>, is_wanted: impl Fn(&str) -> bool) -> Opti
 /// Whether something in a text may be called `key`, a name without slashes: where it is not spelled out, it is spelled with escapes. To
 /// ask this costs less than to look for it.
 pub(crate) fn may_have(text: &str, key: &str) -> bool {
+    let (bytes, key) = (text.as_bytes(), key.as_bytes());
     // The capital of a name is the rarest of its letters.
-    let rare = key.bytes().position(|byte| byte.is_ascii_uppercase());
-    has(text.as_bytes(), key.as_bytes(), rare.unwrap_or(0)) || has(text.as_bytes(), b"\\u", 0)
-}
-
-/// Whether `part` is in there. Its byte at `rare` is the one to look for.
-fn has(bytes: &[u8], part: &[u8], rare: usize) -> bool {
-    memchr_iter(part[rare], bytes).any(|at| {
-        let start = at.checked_sub(rare);
-        start.is_some_and(|start| bytes[start..].starts_with(part))
+    let rare = key.iter().position(u8::is_ascii_uppercase).unwrap_or(0);
+    memchr2_iter(key[rare], b'\\', bytes).any(|at| match bytes[at] {
+        b'\\' => bytes.get(at + 1) == Some(&b'u'),
+        _ => {
+            let start = at.checked_sub(rare);
+            start.is_some_and(|start| bytes[start..].starts_with(key))
+        }
     })
 }
 

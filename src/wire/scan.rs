@@ -143,6 +143,17 @@ impl<'a> Cursor<'a> {
         between(self.text, behind_space(rest), self.rest)
     }
 
+    /// Takes a number as counters write it, if it is next and a member ends with it.
+    #[inline]
+    pub(super) fn count(&mut self) -> Option<i64> {
+        let (number, rest) = count(self.rest)?;
+        let (b',' | b'}') = rest.first()? else {
+            return None;
+        };
+        self.rest = rest;
+        Some(number)
+    }
+
     /// Checks a value.
     #[inline(always)]
     pub(super) fn value(&mut self) -> Result<&'a str, NotJson> {
@@ -193,6 +204,23 @@ fn unescaped(string: &str) -> Cow<'_, str> {
     serde_json::Deserializer::from_str(string)
         .deserialize_bytes(Lossy)
         .map_or(Cow::Borrowed(string), Cow::Owned)
+}
+
+/// A number as counters write it: digits, and not too many of them. And what is left behind it.
+#[inline]
+pub(super) fn count(start: &[u8]) -> Option<(i64, &[u8])> {
+    const MOST: usize = 18;
+    let (mut number, mut rest) = (0, start);
+    while let [digit @ b'0'..=b'9', behind @ ..] = rest {
+        number = 10 * number + i64::from(digit - b'0');
+        rest = behind;
+        if start.len() - rest.len() > MOST {
+            return None;
+        }
+    }
+    let digits = start.len() - rest.len();
+    let is_padded = digits > 1 && start.first() == Some(&b'0');
+    (digits > 0 && !is_padded).then_some((number, rest))
 }
 
 // What is left behind something that the rest of a text begins with, where the text is checked on the way.
