@@ -1,6 +1,7 @@
 //! The one owner of a client machine: carries out what handles ask, tells them what happened, and leaves the transport to its driver.
 
 use std::convert::Infallible;
+use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -239,7 +240,7 @@ impl LinkOwner {
             }),
             _ => return,
         };
-        for promise in self.hopeful.drain(..) {
+        for promise in mem::take(&mut self.hopeful) {
             match &verdict {
                 Ok(Some(session)) => promise.keep(Ok(Arc::clone(session))),
                 Ok(None) => {}
