@@ -31,8 +31,9 @@ impl Backlog {
 
     /// These, too.
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.bytes.capacity() == 0 {
-            self.bytes = ROOM.take();
+        if self.bytes.capacity() == 0 && !bytes.is_empty() {
+            // A thread that ends has none.
+            self.bytes = ROOM.try_with(Cell::take).unwrap_or_default();
         }
         self.bytes.extend_from_slice(bytes);
     }
@@ -56,7 +57,7 @@ impl Backlog {
             let mut room = mem::take(self).bytes;
             if room.capacity() <= KEPT {
                 room.clear();
-                ROOM.set(room);
+                let _ = ROOM.try_with(|kept| kept.set(room));
             }
         } else if self.taken > self.bytes.len() / 2 {
             self.bytes.drain(..self.taken);

@@ -15,8 +15,9 @@ use tokio::sync::oneshot;
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 
-use crate::drive::{Hands, drive, start};
+use crate::drive::{Hands, Linked, start};
 use crate::ends::{Reader, Source, Writer};
+use crate::helm::Steersman;
 
 /// How much of what a child left behind in its pipes is read before its exit is told.
 const LEFT_BEHIND: usize = 1 << 20;
@@ -31,7 +32,7 @@ const LEFT_BEHIND: usize = 1 << 20;
 /// Outside a runtime. That the command cannot be started is told by the link.
 pub fn connect(command: Command, config: Config) -> io::Result<Link> {
     let (link, owner) = Link::new(config);
-    start(drive(owner, Children::new(command)))?;
+    start(Steersman::new(Linked::new(owner, Children::new(command))))?;
     Ok(link)
 }
 

@@ -115,11 +115,7 @@ pub(crate) fn start(driver: impl Future<Output: Send> + Send + 'static) -> io::R
 
 /// Drives a link to its end, for who has set up its owner.
 pub fn drive(owner: LinkOwner, hands: impl Hands) -> impl Future<Output = ()> + Send {
-    Driver::new(Linked {
-        owner,
-        hands,
-        reads: false,
-    })
+    Driver::new(Linked::new(owner, hands))
 }
 
 /// Drives a server until it is closed, with a task of its own for each request. The owner is given back, to be dropped when nothing is left of
@@ -147,6 +143,11 @@ pub(crate) trait Driven {
 
     /// Who is to be woken when a handle asks for something. Returns whether one did already.
     fn belongs_to(&self, driver: &Waker) -> bool;
+
+    /// Whether there is so little to do that anybody may do it.
+    fn is_light(&self) -> bool {
+        false
+    }
 
     /// Does what handles ask for, says the time, and carries out all that the machine says to that. Returns whether hands may have something
     /// to tell of it, for which they are to be polled.
@@ -189,12 +190,33 @@ impl<D: Driven> Future for Driver<D> {
     type Output = D::Left;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Left> {
-        let Driver { driven, clock } = self.get_mut();
-        let clock = clock.get_or_insert_with(Clock::start);
-        let ended = Scratch::with(|scratch| {
-            let Some(driven) = driven else {
-                return Poll::Pending;
-            };
+        let driver = self.get_mut();
+        match driver.go_on(cx) {
+            Poll::Ready(()) => driver
+                .take()
+                .map_or(Poll::Pending, |it| Poll::Ready(it.end())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<D: Driven> Driver<D> {
+    pub(crate) const fn driven(&self) -> Option<&D> {
+        self.driven.as_ref()
+    }
+
+    /// Gives up what is driven, to be ended.
+    pub(crate) const fn take(&mut self) -> Option<D> {
+        self.driven.take()
+    }
+
+    /// Drives as far as it goes. It is ready when the machine is closed.
+    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let clock = self.clock.get_or_insert_with(Clock::start);
+        let Some(driven) = &mut self.driven else {
+            return Poll::Pending;
+        };
+        Scratch::with(|scratch| {
             let (mut bytes, mut is_due, mut is_news) = (0, true, true);
             let origin = clock.origin;
             let look = || since(origin);
@@ -228,11 +250,7 @@ impl<D: Driven> Future for Driver<D> {
                 }
                 is_due = driven.belongs_to(cx.waker());
             }
-        });
-        match driven.take_if(|_| ended.is_ready()) {
-            Some(driven) => Poll::Ready(driven.end()),
-            None => Poll::Pending,
-        }
+        })
     }
 }
 
@@ -316,11 +334,21 @@ impl Scratch {
     }
 }
 
-struct Linked<H> {
+pub(crate) struct Linked<H> {
     owner: LinkOwner,
     hands: H,
     /// Input was wanted when hands were polled.
     reads: bool,
+}
+
+impl<H> Linked<H> {
+    pub(crate) const fn new(owner: LinkOwner, hands: H) -> Linked<H> {
+        Linked {
+            owner,
+            hands,
+            reads: false,
+        }
+    }
 }
 
 impl<H: Hands> Driven for Linked<H> {
@@ -328,6 +356,10 @@ impl<H: Hands> Driven for Linked<H> {
 
     fn belongs_to(&self, driver: &Waker) -> bool {
         self.owner.belongs_to(driver)
+    }
+
+    fn is_light(&self) -> bool {
+        self.owner.is_light()
     }
 
     fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {

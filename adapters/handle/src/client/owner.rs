@@ -139,6 +139,13 @@ impl LinkOwner {
         self.client.wants_input(stream)
     }
 
+    /// Whether no more than one call is under way and nobody records: what there is to do then is done soon, and runs nobody else's code. A driver
+    /// may let whoever asks for something do it.
+    #[must_use]
+    pub fn is_light(&self) -> bool {
+        self.callers.len() <= 1 && self.recording.is_none()
+    }
+
     /// Whether the link is closed for good.
     #[must_use]
     pub fn is_closed(&self) -> bool {
