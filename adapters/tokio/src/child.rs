@@ -16,7 +16,7 @@ use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 
 use crate::drive::{Hands, Linked, start};
-use crate::ends::{Reader, Source, Writer};
+use crate::ends::{Source, Writer};
 use crate::helm::Steersman;
 
 /// How much of what a child left behind in its pipes is read before its exit is told.
@@ -41,7 +41,7 @@ pub fn connect(command: Command, config: Config) -> io::Result<Link> {
 pub struct Children {
     seed: Seed,
     /// One that is being started.
-    opening: Option<Opening>,
+    opening: Option<Box<Opening>>,
     life: Option<Life>,
 }
 
@@ -68,12 +68,20 @@ struct Life {
     is_mourned: bool,
     stdin: Writer,
     /// Nothing after its end, as the other.
-    stdout: Option<Reader>,
-    stderr: Option<Reader>,
+    stdout: Option<Source<OwnStream>>,
+    stderr: Option<Source<OwnStream>>,
     /// Of the two, whoever shouts without a pause does not keep the other from being heard.
     is_turn_of_stderr: bool,
-    /// Its output has ended, with these faults, and so long its exit is waited for.
-    end: Option<(Pin<Box<Sleep>>, Vec<Fault>)>,
+    /// Its output has ended.
+    end: Option<Box<End>>,
+}
+
+/// The end of a child's output.
+#[derive(Debug)]
+struct End {
+    faults: Vec<Fault>,
+    /// So long its exit is waited for.
+    patience: Pin<Box<Sleep>>,
 }
 
 impl Children {
@@ -89,12 +97,12 @@ impl Children {
 
     fn open(&mut self, epoch: Epoch) {
         let (born, birth) = oneshot::channel();
-        self.opening = Some(Opening {
+        self.opening = Some(Box::new(Opening {
             epoch,
             birth,
             closes: false,
             is_condemned: false,
-        });
+        }));
         // What nobody waits for any more is killed.
         self.seed.grow(move |grown| drop(born.send(grown)));
     }
@@ -110,7 +118,7 @@ impl Children {
         };
         let epoch = opening.epoch;
         let grown = grown.unwrap_or_else(|_| Err(FaultKind::Other.into()));
-        let input = match grown.and_then(|grown| Life::new(opening, grown)) {
+        let input = match grown.and_then(|grown| Life::new(&opening, grown)) {
             Ok(life) => {
                 self.life = Some(life);
                 Input::Opened
@@ -167,7 +175,7 @@ impl Hands for Children {
 }
 
 impl Life {
-    fn new(opening: Opening, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
+    fn new(opening: &Opening, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
         if opening.is_condemned {
             tree.kill();
         }
@@ -181,8 +189,8 @@ impl Life {
             last_words: None,
             is_mourned: false,
             stdin,
-            stdout: Some(Reader::new(OwnStream::of_pipe(pipes.stdout.into())?)?),
-            stderr: Some(Reader::new(OwnStream::of_pipe(pipes.stderr.into())?)?),
+            stdout: Some(Source::of_pipe(pipes.stdout.into())?),
+            stderr: Some(Source::of_pipe(pipes.stderr.into())?),
             is_turn_of_stderr: false,
             end: None,
             tree: Source::new(tree).map_err(|(_, error)| error)?,
@@ -217,7 +225,8 @@ impl Life {
                 match self.poll_read(cx, |life| &mut life.stdout, room) {
                     Poll::Ready(Ok(len)) => return Poll::Ready(Input::bytes(&room[..len])),
                     Poll::Ready(Err(faults)) => {
-                        self.end = Some((Box::pin(sleep(LAST_WORDS)), faults));
+                        let patience = Box::pin(sleep(LAST_WORDS));
+                        self.end = Some(Box::new(End { faults, patience }));
                     }
                     Poll::Pending => {}
                 }
@@ -227,11 +236,12 @@ impl Life {
         if is_dying && has_budget_remaining() {
             return Poll::Ready(self.mourn());
         }
-        if let Some((patience, _)) = &mut self.end {
-            if self.is_mourned || patience.as_mut().poll(cx).is_ready() {
-                let faults = self.end.take().map_or(Vec::new(), |(_, faults)| faults);
-                return Poll::Ready(Input::end(faults));
-            }
+        let is_mourned = self.is_mourned;
+        let end = self
+            .end
+            .take_if(|end| is_mourned || end.patience.as_mut().poll(cx).is_ready());
+        if let Some(end) = end {
+            return Poll::Ready(Input::end(end.faults));
         }
         Poll::Pending
     }
@@ -247,7 +257,7 @@ impl Life {
             self.waker = Some(waker.clone());
             self.tree.disarm();
             let pipes = [&mut self.stdout, &mut self.stderr];
-            pipes.into_iter().flatten().for_each(Reader::disarm);
+            pipes.into_iter().flatten().for_each(Source::disarm);
         }
     }
 
@@ -255,11 +265,11 @@ impl Life {
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        pipe: impl FnOnce(&mut Life) -> &mut Option<Reader>,
+        pipe: impl FnOnce(&mut Life) -> &mut Option<Source<OwnStream>>,
         room: &mut [u8],
     ) -> Poll<Result<usize, Vec<Fault>>> {
         let pipe = pipe(self);
-        let Some(Poll::Ready(read)) = pipe.as_mut().map(|it| it.poll_read(cx, room)) else {
+        let Some(Poll::Ready(read)) = pipe.as_mut().map(|it| it.poll_read(cx, true, room)) else {
             return Poll::Pending;
         };
         match read {

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::task::{Context, Poll};
 
@@ -83,14 +83,35 @@ impl<T: AsRawFd + AsFd> Source<T> {
     }
 }
 
-/// A stream that is read.
+impl Source<OwnStream> {
+    /// Our end of a pipe to another process.
+    pub(crate) fn of_pipe(end: OwnedFd) -> io::Result<Source<OwnStream>> {
+        Source::new(OwnStream::of_pipe(end)?).map_err(|(_, error)| error)
+    }
+
+    /// Reads what is there, and says how much; nothing at its end. Where it `gives_all`, a read that brings less than there is room for has
+    /// emptied it.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        gives_all: bool,
+        room: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll(cx, |stream| {
+            let len = stream.try_read(room)?;
+            Ok((len, gives_all && len > 0 && len < room.len()))
+        })
+    }
+}
+
+/// A stream of any kind that is read.
 #[derive(Debug)]
 pub(crate) enum Reader {
     /// A file, which the system does not watch: it is always ready.
     File(OwnStream),
     Watched {
         source: Source<OwnStream>,
-        /// A read that brings less than there is room for has emptied it. A terminal gives one line at a time.
+        /// A terminal does not: it gives one line at a time.
         gives_all: bool,
     },
 }
@@ -122,10 +143,7 @@ impl Reader {
     ) -> Poll<io::Result<usize>> {
         match self {
             Reader::File(stream) => Poll::Ready(stream.try_read(room)),
-            Reader::Watched { source, gives_all } => source.poll(cx, |stream| {
-                let len = stream.try_read(room)?;
-                Ok((len, *gives_all && len > 0 && len < room.len()))
-            }),
+            Reader::Watched { source, gives_all } => source.poll_read(cx, *gives_all, room),
         }
     }
 }

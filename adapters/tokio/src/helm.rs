@@ -68,7 +68,7 @@ impl<D: Craft> Future for Steersman<D> {
             wheel.runtime =
                 runtime.filter(|it| it.runtime_flavor() == RuntimeFlavor::CurrentThread);
         }
-        let ended = helm.turn(&mut wheel);
+        let ended = helm.turn(&mut wheel.driver);
         drop(wheel);
         if ended.is_ready() {
             helm.end();
@@ -91,7 +91,7 @@ impl<D: Craft> Wake for Helm<D> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.is_asked.store(true, Ordering::Relaxed);
+        self.is_asked.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         // Where it is taken, whoever has it looks again.
         let is_left = match self.wheel.try_lock() {
@@ -107,21 +107,20 @@ impl<D: Craft> Wake for Helm<D> {
 impl<D: Craft> Helm<D> {
     /// A turn of whoever wakes the driver, if it may have one. Nothing when something is left for the driver.
     fn help(self: &Arc<Self>, wheel: &mut Wheel<D>) -> Option<()> {
+        let Wheel { driver, runtime } = wheel;
+        driver.driven().filter(|driven| driven.is_light())?;
         // Outside of any runtime, somebody may be about to end who has nothing left to help with.
-        let runtime = wheel
-            .runtime
-            .clone()
-            .filter(|_| Handle::try_current().is_ok())?;
-        wheel.driver.driven().filter(|driven| driven.is_light())?;
+        let runtime = runtime.as_ref().filter(|_| Handle::try_current().is_ok())?;
         let _within = runtime.enter();
         let _alarm = Alarm(self);
-        self.turn(wheel).is_pending().then_some(())
+        self.turn(driver).is_pending().then_some(())
     }
 
-    fn turn(self: &Arc<Self>, wheel: &mut Wheel<D>) -> Poll<()> {
-        self.is_asked.store(false, Ordering::Relaxed);
+    fn turn(self: &Arc<Self>, driver: &mut Driver<D>) -> Poll<()> {
+        // What was asked for until here is seen from here on; what is asked for later is asked again.
+        self.is_asked.swap(false, Ordering::AcqRel);
         let waker = Waker::from(Arc::clone(self));
-        wheel.driver.go_on(&mut Context::from_waker(&waker))
+        driver.go_on(&mut Context::from_waker(&waker))
     }
 
     /// Who asks for something says so and then looks for the wheel, who has it leaves it and then looks here: one of them sees the other.
