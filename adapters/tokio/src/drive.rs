@@ -145,6 +145,7 @@ pub(crate) trait Driven {
     fn belongs_to(&self, driver: &Waker) -> bool;
 
     /// Whether there is so little to do that anybody may do it.
+    #[cfg(unix)]
     fn is_light(&self) -> bool {
         false
     }
@@ -201,6 +202,7 @@ impl<D: Driven> Future for Driver<D> {
 }
 
 impl<D: Driven> Driver<D> {
+    #[cfg(unix)]
     pub(crate) const fn driven(&self) -> Option<&D> {
         self.driven.as_ref()
     }
@@ -358,6 +360,7 @@ impl<H: Hands> Driven for Linked<H> {
         self.owner.belongs_to(driver)
     }
 
+    #[cfg(unix)]
     fn is_light(&self) -> bool {
         self.owner.is_light()
     }
