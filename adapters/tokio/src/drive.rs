@@ -24,6 +24,9 @@ const BUFFER: usize = 64 << 10;
 /// So much is heard before the machine has its turn again, however much there is.
 const BATCH: usize = 32;
 
+/// So long requests are answered in one turn of their server, on a runtime of one thread.
+const PATIENCE: Duration = Duration::from_micros(200);
+
 /// What carries the transports of one machine, at either end.
 ///
 /// Hands do what they are told and report what they see. They know no machine, so that whoever drives one of another kind, such as a
@@ -131,6 +134,7 @@ pub(crate) fn serve(
         desk: Desk {
             handler: Arc::new(handler),
             is_alone: None,
+            here: (0, None),
         },
         reads: false,
     })
@@ -415,6 +419,8 @@ struct Desk<A> {
     handler: Arc<A>,
     /// Whether the runtime has one thread. Known from the first task on.
     is_alone: Option<bool>,
+    /// How many began here in this turn, and since when there was more than one.
+    here: (usize, Option<Moment>),
 }
 
 impl<A: Handler> Desk<A> {
@@ -426,7 +432,7 @@ impl<A: Handler> Desk<A> {
         });
         // In a box: on its way to where it runs, a task is moved half a dozen times.
         let mut running = Box::pin(run(task, Arc::clone(&self.handler)));
-        if is_alone {
+        if is_alone && self.is_quick() {
             // Where it waits, it is polled again as a task, by whom it can be woken.
             let mut nobody = Context::from_waker(Waker::noop());
             let begin = AssertUnwindSafe(|| running.as_mut().poll(&mut nobody));
@@ -446,6 +452,13 @@ impl<A: Handler> Desk<A> {
             }
         });
     }
+
+    /// Whether all that began here in this turn did not take so long that others should have their turn.
+    fn is_quick(&mut self) -> bool {
+        let (begun, since) = &mut self.here;
+        *begun += 1;
+        *begun == 1 || since.get_or_insert_with(Moment::now).elapsed() < PATIENCE
+    }
 }
 
 impl<H: Hands, A: Handler> Driven for Served<H, A> {
@@ -456,6 +469,7 @@ impl<H: Hands, A: Handler> Driven for Served<H, A> {
     }
 
     fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
+        self.desk.here = (0, None);
         self.owner.serve(now);
         let mut deeds = Deeds::default();
         loop {
