@@ -1,5 +1,16 @@
 //! Bytes that wait to be written, for drivers. Knows not to what.
 
+use std::cell::Cell;
+use std::mem;
+
+/// As much room is kept for who has something to write next.
+const KEPT: usize = 16 << 10;
+
+thread_local! {
+    /// What was needed last on this thread, by whomever: most of what waits does so for a moment.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// What could not be written yet. However slowly it is taken, each byte is moved a bounded number of times; while nothing waits, it holds no memory.
 #[derive(Debug, Default)]
 pub struct Backlog {
@@ -20,6 +31,10 @@ impl Backlog {
 
     /// These, too.
     pub fn push(&mut self, bytes: &[u8]) {
+        if self.bytes.capacity() == 0 && !bytes.is_empty() {
+            // A thread that ends has none.
+            self.bytes = ROOM.try_with(Cell::take).unwrap_or_default();
+        }
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -39,7 +54,11 @@ impl Backlog {
     pub fn took(&mut self, len: usize) {
         self.taken += len;
         if self.is_empty() {
-            *self = Backlog::new();
+            let mut room = mem::take(self).bytes;
+            if room.capacity() <= KEPT {
+                room.clear();
+                let _ = ROOM.try_with(|kept| kept.set(room));
+            }
         } else if self.taken > self.bytes.len() / 2 {
             self.bytes.drain(..self.taken);
             self.taken = 0;

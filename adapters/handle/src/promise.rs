@@ -112,14 +112,24 @@ impl<T, S> Cell<T, S> {
     }
 
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.poll_and_look(cx, |_| ()).0
+    }
+
+    /// Looks at what is shared, too: whoever waits is woken for whatever comes after what is seen.
+    pub(crate) fn poll_and_look<R>(
+        &self,
+        cx: &mut Context<'_>,
+        look: impl FnOnce(&mut S) -> R,
+    ) -> (Poll<Option<T>>, R) {
         let mut inside = lock(&self.0);
+        let seen = look(&mut inside.shared);
         if inside.is_settled {
-            return Poll::Ready(inside.value.take());
+            return (Poll::Ready(inside.value.take()), seen);
         }
         let replaced = remember(&mut inside.waker, cx.waker());
         drop(inside);
         drop(replaced);
-        Poll::Pending
+        (Poll::Pending, seen)
     }
 
     /// Looks at what is shared.

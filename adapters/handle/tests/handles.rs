@@ -13,7 +13,7 @@ use everlink::{
     Change, Config, Epoch, ErrorObject, ExitStatus, Input, Instant, Limit, List, Output, Payload,
     Watch,
 };
-use everlink_handle::{CallError, Link, LinkOwner, Service, ServiceOwner, Task};
+use everlink_handle::{CallError, Link, LinkOwner, Response, Service, ServiceOwner, Task};
 use serde_json::json;
 
 /// Both ends, and what is between them.
@@ -184,6 +184,28 @@ fn what_a_tool_returns_is_read_as_it_is_meant() {
 }
 
 #[test]
+fn the_text_of_a_result_is_that_of_all_pieces_that_have_one() {
+    let texts = [
+        (
+            json!([{"text": ""}, {"text": null}, {"text": "a"}, {}]),
+            "\na",
+        ),
+        (json!([{"text": "\u{e9}\t", "type": "text"}]), "\u{e9}\t"),
+        (json!([]), ""),
+        (json!([{"text": "a"}, {"text": 1}]), ""),
+        (json!("a"), ""),
+    ];
+    for (content, text) in texts {
+        let mut world = World::new();
+        let call = world.link().call_tool("say", json!({}));
+        world.carry();
+        let said = Payload::of(&json!({"content": content}));
+        world.answer(Ok(said.expect("it is JSON")));
+        assert_eq!(now(call).expect("a reply").text(), text, "{content}");
+    }
+}
+
+#[test]
 fn arguments_that_are_no_json_are_told_without_asking_anybody() {
     let mut world = World::new();
     let mut bad = std::collections::BTreeMap::new();
@@ -270,6 +292,44 @@ fn progress_is_told_by_whoever_waits() {
     assert_eq!(heard.lock().expect("no panic").len(), 3);
     world.answer(Ok(text("done")));
     now(call).expect("a reply");
+}
+
+/// A driver that runs a task itself answers without a letter.
+#[test]
+fn what_was_asked_for_on_the_way_to_an_answer_comes_before_it() {
+    let mut world = World::new();
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    let call = world
+        .link()
+        .call_tool("say", json!({}))
+        .on_progress(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+    world.carry();
+    let task = world.tasks.remove(0);
+    task.context.progress(Progress::new(1.0));
+    let answer = Ok(Response::Result(text("done")));
+    world.host.respond(world.now, task.answer, answer);
+    assert!(task.context.is_cancelled(), "nobody waits for more");
+    world.carry();
+    assert_eq!(now(call).expect("a reply").text(), "done");
+    assert_eq!(heard.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_link_is_light_with_one_call_and_not_with_two() {
+    let mut world = World::new();
+    let one = world.link().call_tool("say", json!({}));
+    world.carry();
+    let is_light = |world: &World| world.owner.as_ref().is_some_and(LinkOwner::is_light);
+    assert!(is_light(&world));
+    let two = world.link().call_tool("say", json!({}));
+    world.carry();
+    assert!(!is_light(&world));
+    drop((one, two));
+    world.carry();
+    assert!(is_light(&world));
 }
 
 #[test]

@@ -3,23 +3,21 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::process::Command;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use everlink::{Config, Epoch, Fault, FaultKind, Input, LAST_WORDS, Output};
-use everlink_handle::{Backlog, Link};
+use everlink_handle::Link;
+use everlink_stdio::own::OwnStream;
 use everlink_stdio::tree::{Pipes, Seed, Tree};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 
-use crate::drive::{Hands, drive, start};
-use crate::stdio::watch;
+use crate::drive::{Hands, Linked, start};
+use crate::ends::{Source, Writer};
+use crate::helm::Steersman;
 
 /// How much of what a child left behind in its pipes is read before its exit is told.
 const LEFT_BEHIND: usize = 1 << 20;
@@ -34,7 +32,7 @@ const LEFT_BEHIND: usize = 1 << 20;
 /// Outside a runtime. That the command cannot be started is told by the link.
 pub fn connect(command: Command, config: Config) -> io::Result<Link> {
     let (link, owner) = Link::new(config);
-    start(drive(owner, Children::new(command)))?;
+    start(Steersman::new(Linked::new(owner, Children::new(command))))?;
     Ok(link)
 }
 
@@ -43,7 +41,7 @@ pub fn connect(command: Command, config: Config) -> io::Result<Link> {
 pub struct Children {
     seed: Seed,
     /// One that is being started.
-    opening: Option<Opening>,
+    opening: Option<Box<Opening>>,
     life: Option<Life>,
 }
 
@@ -60,25 +58,30 @@ struct Opening {
 #[derive(Debug)]
 struct Life {
     epoch: Epoch,
-    tree: Tree,
+    /// Who is told of what happens to it.
+    waker: Option<Waker>,
     /// Readable when it has exited.
-    exit: AsyncFd<OwnedFd>,
+    tree: Source<Tree>,
     /// How much was read since it was seen to have exited.
     last_words: Option<usize>,
     /// That it has exited was told.
     is_mourned: bool,
-    /// Nothing once it was closed, or nobody reads it any more.
-    stdin: Option<ChildStdin>,
-    /// What could not be written yet.
-    unwritten: Backlog,
-    /// No more will be written than that.
-    closes: bool,
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
+    stdin: Writer,
+    /// Nothing after its end, as the other.
+    stdout: Option<Source<OwnStream>>,
+    stderr: Option<Source<OwnStream>>,
     /// Of the two, whoever shouts without a pause does not keep the other from being heard.
     is_turn_of_stderr: bool,
-    /// Its output has ended, with these faults, and so long its exit is waited for.
-    end: Option<(Pin<Box<Sleep>>, Vec<Fault>)>,
+    /// Its output has ended.
+    end: Option<Box<End>>,
+}
+
+/// The end of a child's output.
+#[derive(Debug)]
+struct End {
+    faults: Vec<Fault>,
+    /// So long its exit is waited for.
+    patience: Pin<Box<Sleep>>,
 }
 
 impl Children {
@@ -94,12 +97,12 @@ impl Children {
 
     fn open(&mut self, epoch: Epoch) {
         let (born, birth) = oneshot::channel();
-        self.opening = Some(Opening {
+        self.opening = Some(Box::new(Opening {
             epoch,
             birth,
             closes: false,
             is_condemned: false,
-        });
+        }));
         // What nobody waits for any more is killed.
         self.seed.grow(move |grown| drop(born.send(grown)));
     }
@@ -115,7 +118,7 @@ impl Children {
         };
         let epoch = opening.epoch;
         let grown = grown.unwrap_or_else(|_| Err(FaultKind::Other.into()));
-        let input = match grown.and_then(|grown| Life::new(opening, grown)) {
+        let input = match grown.and_then(|grown| Life::new(&opening, grown)) {
             Ok(life) => {
                 self.life = Some(life);
                 Input::Opened
@@ -140,12 +143,19 @@ impl Hands for Children {
         }
         let Some(life) = &mut self.life else { return };
         match output {
-            Output::Write { .. } => life.unwritten.push(bytes),
-            Output::CloseWrite { .. } => life.closes = true,
-            Output::Terminate { .. } => life.tree.terminate(),
-            Output::Kill { .. } => life.tree.kill(),
+            Output::Write { .. } => life.stdin.push(bytes),
+            Output::CloseWrite { .. } => life.stdin.close(),
+            Output::Terminate { .. } => life.tree.get_ref().terminate(),
+            Output::Kill { .. } => life.tree.get_ref().kill(),
             other => unreachable!("a child has one stream: {other:?}"),
         }
+    }
+
+    const WRITES: bool = true;
+
+    fn write(&mut self) -> Option<(Epoch, Input<'static>)> {
+        let life = self.life.as_mut()?;
+        life.stdin.write().map(|input| (life.epoch, input))
     }
 
     fn poll_heard<'r>(
@@ -165,24 +175,25 @@ impl Hands for Children {
 }
 
 impl Life {
-    fn new(opening: Opening, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
+    fn new(opening: &Opening, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
         if opening.is_condemned {
             tree.kill();
         }
-        let exit = tree.exit().try_clone_to_owned()?;
+        let mut stdin = Writer::new(OwnStream::of_pipe(pipes.stdin.into())?);
+        if opening.closes {
+            stdin.close();
+        }
         Ok(Life {
             epoch: opening.epoch,
-            exit: watch(exit, Interest::READABLE).map_err(|(_, error)| error)?,
+            waker: None,
             last_words: None,
             is_mourned: false,
-            stdin: Some(ChildStdin::from_std(pipes.stdin)?),
-            unwritten: Backlog::new(),
-            closes: opening.closes,
-            stdout: Some(ChildStdout::from_std(pipes.stdout)?),
-            stderr: Some(ChildStderr::from_std(pipes.stderr)?),
+            stdin,
+            stdout: Some(Source::of_pipe(pipes.stdout.into())?),
+            stderr: Some(Source::of_pipe(pipes.stderr.into())?),
             is_turn_of_stderr: false,
             end: None,
-            tree,
+            tree: Source::new(tree).map_err(|(_, error)| error)?,
         })
     }
 
@@ -192,11 +203,12 @@ impl Life {
         reads: bool,
         room: &'r mut [u8],
     ) -> Poll<Input<'r>> {
-        if let Poll::Ready(input) = self.poll_write(cx) {
+        self.belong_to(cx.waker());
+        if let Poll::Ready(input) = self.stdin.poll_write(cx) {
             return Poll::Ready(input);
         }
         // Before anything is read: what it left behind is all there then.
-        if self.last_words.is_none() && self.exit.poll_read_ready(cx).is_ready() {
+        if self.last_words.is_none() && self.tree.poll(cx, |_| Ok(((), false))).is_ready() {
             self.last_words = Some(0);
         }
         let is_dying = self.last_words.is_some() && !self.is_mourned;
@@ -213,7 +225,8 @@ impl Life {
                 match self.poll_read(cx, |life| &mut life.stdout, room) {
                     Poll::Ready(Ok(len)) => return Poll::Ready(Input::bytes(&room[..len])),
                     Poll::Ready(Err(faults)) => {
-                        self.end = Some((Box::pin(sleep(LAST_WORDS)), faults));
+                        let patience = Box::pin(sleep(LAST_WORDS));
+                        self.end = Some(Box::new(End { faults, patience }));
                     }
                     Poll::Pending => {}
                 }
@@ -223,69 +236,53 @@ impl Life {
         if is_dying && has_budget_remaining() {
             return Poll::Ready(self.mourn());
         }
-        if let Some((patience, _)) = &mut self.end {
-            if self.is_mourned || patience.as_mut().poll(cx).is_ready() {
-                let faults = self.end.take().map_or(Vec::new(), |(_, faults)| faults);
-                return Poll::Ready(Input::end(faults));
-            }
+        let is_mourned = self.is_mourned;
+        let end = self
+            .end
+            .take_if(|end| is_mourned || end.patience.as_mut().poll(cx).is_ready());
+        if let Some(end) = end {
+            return Poll::Ready(Input::end(end.faults));
         }
         Poll::Pending
     }
 
     fn mourn(&mut self) -> Input<'static> {
         self.is_mourned = true;
-        let status = self.tree.exit_status();
+        let status = self.tree.get_ref().exit_status();
         Input::exited(status.unwrap_or(everlink::ExitStatus::Unknown))
     }
 
-    /// Writes what there is and can be written, and closes the pipe after the last of it.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Input<'static>> {
-        let Some(stdin) = &mut self.stdin else {
-            return Poll::Pending;
-        };
-        if self.unwritten.is_empty() {
-            if self.closes {
-                self.stdin = None;
-            }
-            return Poll::Pending;
+    fn belong_to(&mut self, waker: &Waker) {
+        if !self.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+            self.tree.disarm();
+            let pipes = [&mut self.stdout, &mut self.stderr];
+            pipes.into_iter().flatten().for_each(Source::disarm);
         }
-        Pin::new(stdin)
-            .poll_write(cx, self.unwritten.waiting())
-            .map(|written| match written {
-                Ok(len) => {
-                    self.unwritten.took(len);
-                    Input::sent(len)
-                }
-                Err(error) => {
-                    self.stdin = None;
-                    Input::write_failed(vec![Fault::from(error)])
-                }
-            })
     }
 
     /// Reads what is there, and says how much; or that there is no more to come, and why: the pipe is gone then.
-    fn poll_read<P: AsyncRead + Unpin>(
+    fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        pipe: impl FnOnce(&mut Life) -> &mut Option<P>,
+        pipe: impl FnOnce(&mut Life) -> &mut Option<Source<OwnStream>>,
         room: &mut [u8],
     ) -> Poll<Result<usize, Vec<Fault>>> {
         let pipe = pipe(self);
-        let Some(reader) = pipe else {
+        let Some(Poll::Ready(read)) = pipe.as_mut().map(|it| it.poll_read(cx, true, room)) else {
             return Poll::Pending;
         };
-        let mut room = ReadBuf::new(room);
-        let Poll::Ready(read) = Pin::new(reader).poll_read(cx, &mut room) else {
-            return Poll::Pending;
-        };
-        let len = room.filled().len();
-        if read.is_err() || len == 0 {
-            *pipe = None;
-            return Poll::Ready(Err(read.err().map(Fault::from).into_iter().collect()));
+        match read {
+            Ok(len @ 1..) => {
+                if let Some(heard) = &mut self.last_words {
+                    *heard += len;
+                }
+                Poll::Ready(Ok(len))
+            }
+            end => {
+                *pipe = None;
+                Poll::Ready(Err(end.err().map(Fault::from).into_iter().collect()))
+            }
         }
-        if let Some(heard) = &mut self.last_words {
-            *heard += len;
-        }
-        Poll::Ready(Ok(len))
     }
 }

@@ -1,9 +1,10 @@
 //! The loops that drive a machine: do what it says, sleep until it is due, tell it what happened. Knows no transport: that is for hands.
 
-use std::cell::Cell;
+use std::cell::{Cell, LazyCell};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use everlink::server::Request;
 use everlink::{Deadline, Epoch, ErrorObject, Input, Instant, Output, StreamId};
-use everlink_handle::{LinkOwner, Response, ServiceOwner, Task};
-use tokio::runtime::Handle;
+use everlink_handle::{Answer, LinkOwner, Response, ServiceOwner, Task};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::{Instant as Moment, Sleep, sleep_until};
 
 /// As much is read at once. Others have their turn before more is: what they make of it is on its way while the rest is read, and so both
@@ -23,6 +24,9 @@ const BUFFER: usize = 64 << 10;
 /// So much is heard before the machine has its turn again, however much there is.
 const BATCH: usize = 32;
 
+/// So long requests are answered in one turn of their server, on a runtime of one thread.
+const PATIENCE: Duration = Duration::from_micros(200);
+
 /// What carries the transports of one machine, at either end.
 ///
 /// Hands do what they are told and report what they see. They know no machine, so that whoever drives one of another kind, such as a
@@ -30,6 +34,14 @@ const BATCH: usize = 32;
 pub trait Hands: Send {
     /// Carries out one output, without waiting: what comes of it is heard later. `bytes` are those that belong to it.
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]);
+
+    /// Whether what is to be written is written by [`write`](Hands::write).
+    const WRITES: bool = false;
+
+    /// Writes all that is to be written, as far as there is room for it now, and says what came of that. The rest is written when there is room.
+    fn write(&mut self) -> Option<(Epoch, Input<'static>)> {
+        None
+    }
 
     /// What happened next, and to which transport; at a server's end there is only [`Epoch::FIRST`]. While `reads` is false, nothing is
     /// read from the other side, and only what comes of earlier outputs is reported. What is read from a stream is put into `room`, so
@@ -62,7 +74,7 @@ impl Clock {
     /// What time it is.
     #[must_use]
     pub fn now(&self) -> Instant {
-        Instant::from_origin(self.origin.elapsed())
+        since(self.origin)
     }
 
     /// Waits for something, but no longer than until `due`; `None` says that this time has come.
@@ -90,6 +102,13 @@ impl Clock {
     }
 }
 
+/// What time it is, once it was looked at.
+pub(crate) type Now<'a> = LazyCell<Instant, &'a dyn Fn() -> Instant>;
+
+fn since(origin: Moment) -> Instant {
+    Instant::from_origin(origin.elapsed())
+}
+
 /// Lets the present runtime drive something.
 pub(crate) fn start(driver: impl Future<Output: Send> + Send + 'static) -> io::Result<()> {
     let runtime = Handle::try_current().map_err(io::Error::other)?;
@@ -99,7 +118,7 @@ pub(crate) fn start(driver: impl Future<Output: Send> + Send + 'static) -> io::R
 
 /// Drives a link to its end, for who has set up its owner.
 pub fn drive(owner: LinkOwner, hands: impl Hands) -> impl Future<Output = ()> + Send {
-    Driver::new(Linked { owner, hands })
+    Driver::new(Linked::new(owner, hands))
 }
 
 /// Drives a server until it is closed, with a task of its own for each request. The owner is given back, to be dropped when nothing is left of
@@ -109,11 +128,15 @@ pub(crate) fn serve(
     hands: impl Hands,
     handler: impl Handler,
 ) -> impl Future<Output = ServiceOwner> + Send {
-    let handler = Arc::new(handler);
     Driver::new(Served {
         owner,
         hands,
-        handler,
+        desk: Desk {
+            handler: Arc::new(handler),
+            is_alone: None,
+            here: (0, None),
+        },
+        reads: false,
     })
 }
 
@@ -125,13 +148,20 @@ pub(crate) trait Driven {
     /// Who is to be woken when a handle asks for something. Returns whether one did already.
     fn belongs_to(&self, driver: &Waker) -> bool;
 
-    /// Does what handles ask for, says the time, and carries out all that the machine says to that.
-    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>);
+    /// Whether there is so little to do that anybody may do it.
+    #[cfg(unix)]
+    fn is_light(&self) -> bool {
+        false
+    }
+
+    /// Does what handles ask for, says the time, and carries out all that the machine says to that. Returns whether hands may have something
+    /// to tell of it, for which they are to be polled.
+    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool;
 
     fn is_closed(&self) -> bool;
 
     /// Tells the machine what its hands hear next. Returns how many bytes that were.
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize>;
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: &Now<'_>, room: &mut [u8]) -> Poll<usize>;
 
     fn poll_timeout(&self) -> Option<Deadline>;
 
@@ -139,7 +169,7 @@ pub(crate) trait Driven {
     fn end(self) -> Self::Left;
 }
 
-/// The one loop: a turn, all that is to be heard by then, and again; or sleep.
+/// The one loop: all that is to be heard, a turn, and again, as what was done may be heard of at once; or sleep.
 ///
 /// A future made by hand: one that is written with `async` holds what it was made of twice.
 pub(crate) struct Driver<D> {
@@ -165,30 +195,50 @@ impl<D: Driven> Future for Driver<D> {
     type Output = D::Left;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Left> {
-        let Driver { driven, clock } = self.get_mut();
-        let clock = clock.get_or_insert_with(Clock::start);
-        let ended = Scratch::with(|scratch| {
-            let Some(driven) = driven else {
-                return Poll::Pending;
-            };
-            let mut bytes = 0;
+        let driver = self.get_mut();
+        match driver.go_on(cx) {
+            Poll::Ready(()) => driver
+                .take()
+                .map_or(Poll::Pending, |it| Poll::Ready(it.end())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<D: Driven> Driver<D> {
+    #[cfg(unix)]
+    pub(crate) const fn driven(&self) -> Option<&D> {
+        self.driven.as_ref()
+    }
+
+    /// Gives up what is driven, to be ended.
+    pub(crate) const fn take(&mut self) -> Option<D> {
+        self.driven.take()
+    }
+
+    /// Drives as far as it goes. It is ready when the machine is closed.
+    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let clock = self.clock.get_or_insert_with(Clock::start);
+        let Some(driven) = &mut self.driven else {
+            return Poll::Pending;
+        };
+        Scratch::with(|scratch| {
+            let (mut bytes, mut is_due, mut is_news) = (0, true, true);
+            let origin = clock.origin;
+            let look = || since(origin);
             loop {
-                let now = clock.now();
-                driven.turn(now, &mut scratch.buf);
-                if driven.is_closed() {
-                    return Poll::Ready(());
-                }
-                if bytes >= ROOM {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                let mut is_due = driven.belongs_to(cx.waker());
+                let now = Now::new(&look);
                 for _ in 0..BATCH {
-                    let Poll::Ready(heard) = driven.poll_heard(cx, now, &mut scratch.room) else {
+                    if !is_news {
                         break;
-                    };
-                    is_due = true;
-                    bytes += heard;
+                    }
+                    match driven.poll_heard(cx, &now, &mut scratch.room) {
+                        Poll::Pending => is_news = false,
+                        Poll::Ready(heard) => {
+                            is_due = true;
+                            bytes += heard;
+                        }
+                    }
                     if bytes >= ROOM {
                         break;
                     }
@@ -196,12 +246,17 @@ impl<D: Driven> Future for Driver<D> {
                 if !is_due && clock.poll_due(cx, driven.poll_timeout()).is_pending() {
                     return Poll::Pending;
                 }
+                is_news |= driven.turn(*now, &mut scratch.buf);
+                if driven.is_closed() {
+                    return Poll::Ready(());
+                }
+                if bytes >= ROOM {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                is_due = driven.belongs_to(cx.waker());
             }
-        });
-        match driven.take_if(|_| ended.is_ready()) {
-            Some(driven) => Poll::Ready(driven.end()),
-            None => Poll::Pending,
-        }
+        })
     }
 }
 
@@ -222,6 +277,42 @@ pub(crate) fn hear<'r>(
         tell(epoch, input);
         bytes
     })
+}
+
+/// What hands do in a turn, and whether they may have something to tell of it, for which they are to be polled.
+#[derive(Default)]
+pub(crate) struct Deeds {
+    is_news: bool,
+    /// So much was to be written and is not.
+    unsent: usize,
+}
+
+impl Deeds {
+    pub(crate) fn perform<H: Hands>(
+        &mut self,
+        hands: &mut H,
+        output: Output<Infallible>,
+        bytes: &[u8],
+    ) {
+        if H::WRITES && matches!(output, Output::Write { .. }) {
+            self.unsent += bytes.len();
+        } else {
+            self.is_news = true;
+        }
+        hands.perform(output, bytes);
+    }
+
+    pub(crate) fn write(&mut self, hands: &mut impl Hands) -> Option<(Epoch, Input<'static>)> {
+        let told = hands.write()?;
+        if let Input::Sent { len, .. } = told.1 {
+            self.unsent = self.unsent.saturating_sub(len);
+        }
+        Some(told)
+    }
+
+    pub(crate) const fn are_news(&self) -> bool {
+        self.is_news || self.unsent > 0
+    }
 }
 
 /// What is needed for a turn, and between two by nobody: each thread has one, however many links it drives.
@@ -249,9 +340,21 @@ impl Scratch {
     }
 }
 
-struct Linked<H> {
+pub(crate) struct Linked<H> {
     owner: LinkOwner,
     hands: H,
+    /// Input was wanted when hands were polled.
+    reads: bool,
+}
+
+impl<H> Linked<H> {
+    pub(crate) const fn new(owner: LinkOwner, hands: H) -> Linked<H> {
+        Linked {
+            owner,
+            hands,
+            reads: false,
+        }
+    }
 }
 
 impl<H: Hands> Driven for Linked<H> {
@@ -261,11 +364,23 @@ impl<H: Hands> Driven for Linked<H> {
         self.owner.belongs_to(driver)
     }
 
-    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) {
+    #[cfg(unix)]
+    fn is_light(&self) -> bool {
+        self.owner.is_light()
+    }
+
+    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
         self.owner.serve(now);
-        while let Some(output) = self.owner.poll_output(buf) {
-            self.hands.perform(output, buf);
-            buf.clear();
+        let mut deeds = Deeds::default();
+        loop {
+            while let Some(output) = self.owner.poll_output(buf) {
+                deeds.perform(&mut self.hands, output, buf);
+                buf.clear();
+            }
+            match deeds.write(&mut self.hands) {
+                Some((epoch, input)) => self.owner.handle(now, epoch, input),
+                None => return deeds.are_news() || !self.reads,
+            }
         }
     }
 
@@ -273,10 +388,10 @@ impl<H: Hands> Driven for Linked<H> {
         self.owner.is_closed()
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize> {
-        let reads = self.owner.wants_input(StreamId::DUPLEX);
-        hear(&mut self.hands, cx, reads, room, |epoch, input| {
-            self.owner.handle(now, epoch, input);
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: &Now<'_>, room: &mut [u8]) -> Poll<usize> {
+        self.reads = self.owner.wants_input(StreamId::DUPLEX);
+        hear(&mut self.hands, cx, self.reads, room, |epoch, input| {
+            self.owner.handle(**now, epoch, input);
         })
     }
 
@@ -294,7 +409,56 @@ impl<H: Hands> Driven for Linked<H> {
 struct Served<H, A> {
     owner: ServiceOwner,
     hands: H,
+    desk: Desk<A>,
+    /// Input was wanted when hands were polled.
+    reads: bool,
+}
+
+/// Where requests are answered.
+struct Desk<A> {
     handler: Arc<A>,
+    /// Whether the runtime has one thread. Known from the first task on.
+    is_alone: Option<bool>,
+    /// How many began here in this turn, and since when there was more than one.
+    here: (usize, Option<Moment>),
+}
+
+impl<A: Handler> Desk<A> {
+    /// Answers a request. Where the runtime has but this thread, nobody else could do anything until the handler waits for something: so it begins
+    /// here, and most of them end here, too.
+    fn begin(&mut self, now: Instant, task: Task, owner: &mut ServiceOwner) {
+        let is_alone = *self.is_alone.get_or_insert_with(|| {
+            Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
+        });
+        // In a box: on its way to where it runs, a task is moved half a dozen times.
+        let mut running = Box::pin(run(task, Arc::clone(&self.handler)));
+        if is_alone && self.is_quick() {
+            // Where it waits, it is polled again as a task, by whom it can be woken.
+            let mut nobody = Context::from_waker(Waker::noop());
+            let begin = AssertUnwindSafe(|| running.as_mut().poll(&mut nobody));
+            match catch_unwind(begin) {
+                Ok(Poll::Pending) => {}
+                Ok(Poll::Ready(None)) => return,
+                Ok(Poll::Ready(Some((answer, outcome)))) => {
+                    return owner.respond(now, answer, outcome);
+                }
+                // What is dropped tells the client that the server failed.
+                Err(_) => return,
+            }
+        }
+        tokio::spawn(async move {
+            if let Some((answer, outcome)) = running.await {
+                answer.respond(outcome);
+            }
+        });
+    }
+
+    /// Whether all that began here in this turn did not take so long that others should have their turn.
+    fn is_quick(&mut self) -> bool {
+        let (begun, since) = &mut self.here;
+        *begun += 1;
+        *begun == 1 || since.get_or_insert_with(Moment::now).elapsed() < PATIENCE
+    }
 }
 
 impl<H: Hands, A: Handler> Driven for Served<H, A> {
@@ -304,18 +468,25 @@ impl<H: Hands, A: Handler> Driven for Served<H, A> {
         self.owner.belongs_to(driver)
     }
 
-    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) {
+    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
+        self.desk.here = (0, None);
         self.owner.serve(now);
-        while let Some(output) = self.owner.poll_output(buf) {
-            let for_hands = output.and_then_event(|task| {
-                // In a box: on its way to where it runs, a task is moved half a dozen times.
-                tokio::spawn(Box::pin(run(task, Arc::clone(&self.handler))));
-                None
-            });
-            if let Some(output) = for_hands {
-                self.hands.perform(output, buf);
+        let mut deeds = Deeds::default();
+        loop {
+            while let Some(output) = self.owner.poll_output(buf) {
+                let for_hands = output.and_then_event(|task| {
+                    self.desk.begin(now, task, &mut self.owner);
+                    None
+                });
+                if let Some(output) = for_hands {
+                    deeds.perform(&mut self.hands, output, buf);
+                }
+                buf.clear();
             }
-            buf.clear();
+            match deeds.write(&mut self.hands) {
+                Some((_, input)) => self.owner.handle(now, input),
+                None => return deeds.are_news() || !self.reads,
+            }
         }
     }
 
@@ -323,10 +494,10 @@ impl<H: Hands, A: Handler> Driven for Served<H, A> {
         self.owner.is_closed()
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize> {
-        let reads = self.owner.wants_input(StreamId::DUPLEX);
-        hear(&mut self.hands, cx, reads, room, |_, input| {
-            self.owner.handle(now, input);
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: &Now<'_>, room: &mut [u8]) -> Poll<usize> {
+        self.reads = self.owner.wants_input(StreamId::DUPLEX);
+        hear(&mut self.hands, cx, self.reads, room, |_, input| {
+            self.owner.handle(**now, input);
         })
     }
 
@@ -343,8 +514,8 @@ impl<H: Hands, A: Handler> Driven for Served<H, A> {
 /// ([`Payload`](everlink::Payload)), what it needs first ([`InputRequired`](everlink::server::InputRequired)), or a [`Response`] where it is now
 /// one and now the other.
 ///
-/// It runs as a task of its own for each request, and is dropped where it waits when the answer is not wanted any more. Where it panics, the client
-/// is told that the server failed.
+/// It runs as a task of its own for each request, on a runtime with one thread from where it first waits for something, and is dropped where it waits
+/// when the answer is not wanted any more. Where it panics, the client is told that the server failed.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
     fn answer(
@@ -369,19 +540,22 @@ where
     }
 }
 
-async fn run(task: Task, handler: Arc<impl Handler>) {
+/// Runs a task to its answer, or until that is not wanted any more.
+async fn run(
+    task: Task,
+    handler: Arc<impl Handler>,
+) -> Option<(Answer, Result<Response, ErrorObject>)> {
     let Task {
         request,
         context,
         answer,
     } = task;
     let mut unwanted = std::pin::pin!(context.cancelled());
-    let mut answered = std::pin::pin!(handler.answer(request, context.clone()));
+    let mut answered = std::pin::pin!(handler.answer(request, context));
     let outcome = poll_fn(|cx| match answered.as_mut().poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
         Poll::Pending => unwanted.as_mut().poll(cx).map(|()| None),
     });
-    if let Some(outcome) = outcome.await {
-        answer.respond(outcome);
-    }
+    let outcome = outcome.await?;
+    Some((answer, outcome))
 }

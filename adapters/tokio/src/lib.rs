@@ -4,11 +4,15 @@
 //! calls is awaited, or blocked on by a thread with `wait`. Below, one task drives one machine of the core, which decides everything; this crate
 //! only carries bytes.
 //!
-//! `drive` is that task; [`http`] are the hands that it has over HTTP.
+//! `drive` is that task, `helm` is how others take its turns, [`child`] and [`stdio`] are the hands that it has over pipes, whose ends are in `ends`, and [`http`] those over HTTP.
 
 #[cfg(unix)]
 pub mod child;
 mod drive;
+#[cfg(unix)]
+mod ends;
+#[cfg(unix)]
+mod helm;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub mod http;
 mod relay;

@@ -8,7 +8,7 @@ use everlink::relay::{Config, Side};
 use everlink::{Deadline, Instant};
 use everlink_handle::{Guard, GuardOwner};
 
-use crate::drive::{Driven, Driver, Hands, hear, start};
+use crate::drive::{Deeds, Driven, Driver, Hands, Now, hear, start};
 
 /// Starts a relay between a client in front and a server behind, driven by a task on the present runtime.
 ///
@@ -34,13 +34,20 @@ pub fn drive_relay(
     front: impl Hands,
     back: impl Hands,
 ) -> impl Future<Output = ()> + Send {
-    Driver::new(Relayed { owner, front, back })
+    Driver::new(Relayed {
+        owner,
+        front,
+        back,
+        reads: false,
+    })
 }
 
 struct Relayed<F, B> {
     owner: GuardOwner,
     front: F,
     back: B,
+    /// Input was wanted of both when they were polled.
+    reads: bool,
 }
 
 impl<F: Hands, B: Hands> Driven for Relayed<F, B> {
@@ -50,15 +57,29 @@ impl<F: Hands, B: Hands> Driven for Relayed<F, B> {
         self.owner.belongs_to(driver)
     }
 
-    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) {
+    fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
         self.owner.serve(now);
-        while let Some((side, output)) = self.owner.poll_output(buf) {
-            if side == Side::Downstream {
-                self.front.perform(output, buf);
-            } else {
-                self.back.perform(output, buf);
+        let mut deeds = Deeds::default();
+        loop {
+            while let Some((side, output)) = self.owner.poll_output(buf) {
+                if side == Side::Downstream {
+                    deeds.perform(&mut self.front, output, buf);
+                } else {
+                    deeds.perform(&mut self.back, output, buf);
+                }
+                buf.clear();
             }
-            buf.clear();
+            let back = deeds.write(&mut self.back);
+            let front = deeds.write(&mut self.front);
+            if back.is_none() && front.is_none() {
+                return deeds.are_news() || !self.reads;
+            }
+            if let Some((epoch, input)) = back {
+                self.owner.handle_upstream(now, epoch, input);
+            }
+            if let Some((_, input)) = front {
+                self.owner.handle_downstream(now, input);
+            }
         }
     }
 
@@ -66,14 +87,16 @@ impl<F: Hands, B: Hands> Driven for Relayed<F, B> {
         self.owner.is_closed()
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: Instant, room: &mut [u8]) -> Poll<usize> {
+    fn poll_heard(&mut self, cx: &mut Context<'_>, now: &Now<'_>, room: &mut [u8]) -> Poll<usize> {
         let reads = self.owner.wants_input(Side::Upstream);
+        self.reads = reads;
         let back = hear(&mut self.back, cx, reads, room, |epoch, input| {
-            self.owner.handle_upstream(now, epoch, input);
+            self.owner.handle_upstream(**now, epoch, input);
         });
         let reads = self.owner.wants_input(Side::Downstream);
+        self.reads &= reads;
         let front = hear(&mut self.front, cx, reads, room, |_, input| {
-            self.owner.handle_downstream(now, input);
+            self.owner.handle_downstream(**now, input);
         });
         match (back, front) {
             (Poll::Ready(back), Poll::Ready(front)) => Poll::Ready(back + front),

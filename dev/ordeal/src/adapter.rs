@@ -2,11 +2,13 @@
 
 use std::io;
 use std::process::Command;
+use std::thread;
 
 use everlink::server::Request;
 use everlink::{Config, ErrorObject, Payload, server};
 use everlink_handle::{Context, Link};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 
 /// How a program gets a link to a child from an adapter.
 pub type Connect<'a> = dyn Fn(Command, Config) -> io::Result<Link> + 'a;
@@ -59,6 +61,31 @@ pub const ADAPTERS: &[Adapter] = &[
             service.closed().wait().map_err(io::Error::other)
         },
     },
+    Adapter {
+        name: "tokio-alone",
+        within: |program| {
+            let runtime = alone();
+            let _inside = runtime.enter();
+            let (stop, stopped) = oneshot::channel::<()>();
+            thread::scope(|scope| {
+                let lent = scope.spawn(|| runtime.block_on(stopped));
+                // Also dropped by a panic.
+                let stop = stop;
+                program(&everlink_tokio::child::connect);
+                drop(stop);
+                // Not only its work is over then, but the thread.
+                lent.join().expect("it does not panic")
+            })
+            .expect_err("nothing was sent");
+        },
+        serve: |config, answer| {
+            alone().block_on(async {
+                let answer = move |request, context| async move { answer(request, context) };
+                let service = everlink_tokio::stdio::serve(config, answer)?;
+                service.closed().await.map_err(io::Error::other)
+            })
+        },
+    },
 ];
 
 impl Adapter {
@@ -88,5 +115,11 @@ impl Adapter {
 fn runtime() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_all().build();
+    runtime.expect("the system has room for a runtime")
+}
+
+/// A runtime with no thread but the one that is lent to it.
+fn alone() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("the system has room for a runtime")
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -12,6 +13,7 @@ use everlink::{CallId, ErrorObject, Payload};
 use serde::Deserialize;
 
 use super::link::{Errand, LinkMail};
+use super::texts::Texts;
 use crate::asked::Asked;
 use crate::promise::{Cell, wait};
 
@@ -145,11 +147,9 @@ impl<T> Future for Call<T> {
     type Output = Result<T, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // First of all, so that it is woken for whatever comes after what is seen here.
-        let polled = self.shared.poll(cx);
-        let reports = self
+        let (polled, reports) = self
             .shared
-            .look(|underway| std::mem::take(&mut underway.reports));
+            .poll_and_look(cx, |underway| mem::take(&mut underway.reports));
         if let Some(on_progress) = &mut self.on_progress {
             reports.into_iter().for_each(on_progress);
         }
@@ -262,21 +262,13 @@ impl ToolResult {
     #[must_use]
     pub fn text(&self) -> String {
         #[derive(Deserialize)]
-        struct Says<'a> {
-            #[serde(borrow, default)]
-            content: Vec<Piece<'a>>,
+        struct Says {
+            #[serde(default)]
+            content: Texts,
         }
-        #[derive(Deserialize)]
-        struct Piece<'a> {
-            #[serde(borrow, default)]
-            text: Option<std::borrow::Cow<'a, str>>,
-        }
-        let pieces = self
-            .0
-            .parse::<Says<'_>>()
-            .map_or(Vec::new(), |says| says.content);
-        let texts: Vec<_> = pieces.into_iter().filter_map(|piece| piece.text).collect();
-        texts.join("\n")
+        self.0
+            .parse::<Says>()
+            .map_or_else(|_| String::new(), |says| says.content.0)
     }
 
     /// Its structured content, read as a `T`.

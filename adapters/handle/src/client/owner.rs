@@ -1,6 +1,7 @@
 //! The one owner of a client machine: carries out what handles ask, tells them what happened, and leaves the transport to its driver.
 
 use std::convert::Infallible;
+use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -138,6 +139,13 @@ impl LinkOwner {
         self.client.wants_input(stream)
     }
 
+    /// Whether no more than one call is under way and nobody records: what there is to do then is done soon, and runs nobody else's code. A driver
+    /// may let whoever asks for something do it.
+    #[must_use]
+    pub fn is_light(&self) -> bool {
+        self.callers.len() <= 1 && self.recording.is_none()
+    }
+
     /// Whether the link is closed for good.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -239,7 +247,7 @@ impl LinkOwner {
             }),
             _ => return,
         };
-        for promise in self.hopeful.drain(..) {
+        for promise in mem::take(&mut self.hopeful) {
             match &verdict {
                 Ok(Some(session)) => promise.keep(Ok(Arc::clone(session))),
                 Ok(None) => {}

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use everlink::server::{Event, State};
-use everlink::{AskId, Deadline, Input, Instant, Output, Payload, RequestId, Server, StreamId};
+use everlink::{
+    AskId, Deadline, ErrorObject, Input, Instant, Output, Payload, RequestId, Server, StreamId,
+};
 
 use super::service::{Conclusion, Desk, Errand, Service};
-use super::task::{AskError, Flag, Task, internal};
+use super::task::{Answer, AskError, Flag, Response, Task, internal};
 use crate::mailbox::{Duty, Inbox};
 use crate::numbers::ByNumber;
 use crate::promise::{Promise, lock};
@@ -58,6 +60,24 @@ impl ServiceOwner {
     /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
         self.now = now;
+        self.read_letters(now);
+        self.server.handle_timeout(now);
+    }
+
+    /// Answers a request, as [`Answer::respond`] does, for a driver that runs tasks itself. Poll all outputs afterwards.
+    pub fn respond(
+        &mut self,
+        now: Instant,
+        answer: Answer,
+        outcome: Result<Response, ErrorObject>,
+    ) {
+        // What was asked for on the way to the answer comes before it.
+        self.read_letters(now);
+        let (request, conclusion) = answer.into_conclusion(outcome);
+        self.run(now, Errand::Conclude(request, conclusion));
+    }
+
+    fn read_letters(&mut self, now: Instant) {
         self.inbox.fetch();
         while let Some(duty) = self.inbox.read() {
             match duty {
@@ -65,7 +85,6 @@ impl ServiceOwner {
                 Duty::Verb(verb) => verb(&mut self.server, now),
             }
         }
-        self.server.handle_timeout(now);
     }
 
     /// Something happened to the transport; see [`Server::handle`].

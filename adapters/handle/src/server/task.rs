@@ -72,14 +72,24 @@ impl Answer {
     }
 
     /// Answers with the one or the other.
-    pub fn respond(mut self, answer: Result<Response, ErrorObject>) {
+    pub fn respond(self, answer: Result<Response, ErrorObject>) {
+        let mail = Arc::clone(&self.mail);
+        let (request, conclusion) = self.into_conclusion(answer);
+        mail.send(Errand::Conclude(request, conclusion));
+    }
+
+    /// What the owner is to do with it.
+    pub(super) fn into_conclusion(
+        mut self,
+        answer: Result<Response, ErrorObject>,
+    ) -> (RequestId, Conclusion) {
         self.is_given = true;
         let conclusion = match answer {
             Ok(Response::Input(input)) => Conclusion::Require(input),
             Ok(Response::Result(result)) => Conclusion::Respond(result),
             Err(error) => Conclusion::Fail(error),
         };
-        self.mail.send(Errand::Conclude(self.request, conclusion));
+        (self.request, conclusion)
     }
 }
 
@@ -186,8 +196,9 @@ impl Context {
     }
 
     /// Comes when the answer is not wanted any more.
-    pub async fn cancelled(&self) {
-        self.cancelled.raised().await;
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
+        let flag = Arc::clone(&self.cancelled);
+        async move { flag.raised().await }
     }
 
     /// Blocks this thread until the answer is not wanted any more.

@@ -1,9 +1,9 @@
 //! The hands of a client link to a child process: one thread, which sleeps in `poll` on all that can happen. Decides nothing.
 
 use std::convert::Infallible;
-use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::{ChildStderr, ChildStdout, Command};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Waker;
@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use everlink::{Epoch, ExitStatus, Fault, Input, LAST_WORDS, Output};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::CHUNK;
 use super::own::OwnStream;
@@ -50,8 +49,8 @@ struct Opening {
 struct Life {
     epoch: Epoch,
     tree: Tree,
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
+    stdout: Option<OwnStream>,
+    stderr: Option<OwnStream>,
     /// Its output has ended, with these faults, and until then its exit is waited for.
     end: Option<(Instant, Vec<Fault>)>,
     has_exited: bool,
@@ -227,21 +226,12 @@ impl Life {
         if opening.is_condemned {
             tree.kill();
         }
-        let fds = [
-            pipes.stdin.as_fd(),
-            pipes.stdout.as_fd(),
-            pipes.stderr.as_fd(),
-        ];
-        for fd in fds {
-            let set = fcntl_getfl(fd).and_then(|flags| fcntl_setfl(fd, flags | OFlags::NONBLOCK));
-            set.map_err(|error| Fault::from(io::Error::from(error)))?;
-        }
-        let stdin = OwnStream::free(OwnedFd::from(pipes.stdin).into());
+        let stdin = OwnStream::of_pipe(pipes.stdin.into())?;
         let life = Life {
             epoch: opening.epoch,
             tree,
-            stdout: Some(pipes.stdout),
-            stderr: Some(pipes.stderr),
+            stdout: Some(OwnStream::of_pipe(pipes.stdout.into())?),
+            stderr: Some(OwnStream::of_pipe(pipes.stderr.into())?),
             end: None,
             has_exited: false,
         };
@@ -279,20 +269,19 @@ impl Life {
 
 /// Reads what is there, and stops when `enough` was heard. Returns that there is no more to come, and why; the pipe is gone then.
 fn drain(
-    pipe: &mut Option<impl Read>,
+    pipe: &mut Option<OwnStream>,
     chunk: &mut [u8],
     enough: usize,
     mut hear: impl FnMut(&[u8]),
 ) -> Option<Option<Fault>> {
     let mut heard = 0;
     let end = loop {
-        match pipe.as_mut()?.read(chunk) {
+        match pipe.as_ref()?.try_read(chunk) {
             Ok(0) => break None,
             Ok(len) => {
                 hear(&chunk[..len]);
                 heard += len;
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
             Err(error) => break Some(Fault::from(error)),
         }

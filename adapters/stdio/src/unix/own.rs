@@ -5,13 +5,13 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::pipe::PIPE_BUF;
@@ -19,7 +19,7 @@ use rustix::stdio::{dup2_stdin, dup2_stdout};
 
 use super::poll::poll;
 
-/// A standard stream of this process.
+/// A standard stream of this process, or our end of another's.
 #[derive(Debug)]
 pub struct OwnStream {
     file: File,
@@ -69,8 +69,17 @@ fn take_over() -> io::Result<(OwnStream, OwnStream)> {
 }
 
 impl OwnStream {
-    /// One that does not block, and is nobody else's.
-    pub(super) const fn free(file: File) -> OwnStream {
+    /// Our end of a pipe to another process, which is nobody else's: from here on it does not block.
+    ///
+    /// # Errors
+    ///
+    /// As the system says.
+    pub fn of_pipe(end: OwnedFd) -> io::Result<OwnStream> {
+        fcntl_setfl(&end, fcntl_getfl(&end)? | OFlags::NONBLOCK)?;
+        Ok(OwnStream::free(end.into()))
+    }
+
+    const fn free(file: File) -> OwnStream {
         let manner = Manner::Free;
         OwnStream { file, manner }
     }

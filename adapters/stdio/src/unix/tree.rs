@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,6 +137,19 @@ impl Tree {
     pub(crate) fn obituary(&mut self) -> impl FnOnce() -> ExitStatus + Send + use<> {
         let pid = self.pid;
         move || outlive(pid)
+    }
+}
+
+/// Its [`exit`](Tree::exit).
+impl AsFd for Tree {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.exit()
+    }
+}
+
+impl AsRawFd for Tree {
+    fn as_raw_fd(&self) -> RawFd {
+        self.exit.as_raw_fd()
     }
 }
 

@@ -1,0 +1,176 @@
+//! One link on a runtime of one thread: who makes its only call, or the runtime itself as soon as it hears something, takes the driver's turn at
+//! once. Knows not which link.
+//!
+//! There, to wake the driver is to have all others wait until it had its turn, and whoever it wakes in turn to look first whether the
+//! system has anything to tell. What there is to do for one call is less than that. With more than one under way it is left to the driver:
+//! it does it for all of them at once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::drive::{Driven, Driver};
+
+/// A driver whose turns others may take. Dropped, it leaves nothing behind.
+pub(crate) struct Steersman<D: Craft>(Arc<Helm<D>>);
+
+/// What can be driven by anybody.
+pub(crate) trait Craft: Driven<Left = ()> + Send + 'static {}
+
+impl<D: Driven<Left = ()> + Send + 'static> Craft for D {}
+
+/// As a waker, it has whoever wakes it take a turn if there is little to do.
+struct Helm<D> {
+    wheel: Mutex<Wheel<D>>,
+    /// Something was asked for since the last turn began.
+    is_asked: AtomicBool,
+    /// Whom to wake for what nobody else does.
+    steersman: Mutex<Option<Waker>>,
+}
+
+struct Wheel<D> {
+    driver: Driver<D>,
+    /// The runtime, if it has but one thread. Known from the first turn on.
+    runtime: Option<Handle>,
+}
+
+impl<D: Craft> Steersman<D> {
+    pub(crate) fn new(driven: D) -> Steersman<D> {
+        Steersman(Arc::new(Helm {
+            wheel: Mutex::new(Wheel {
+                driver: Driver::new(driven),
+                runtime: None,
+            }),
+            is_asked: AtomicBool::new(false),
+            steersman: Mutex::new(None),
+        }))
+    }
+}
+
+impl<D: Craft> Future for Steersman<D> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Steersman(helm) = self.get_mut();
+        helm.belong_to(cx.waker());
+        let Ok(mut wheel) = helm.wheel.lock() else {
+            // A turn of somebody else panicked: there will be no other.
+            helm.end();
+            return Poll::Ready(());
+        };
+        if wheel.runtime.is_none() {
+            let runtime = Handle::try_current().ok();
+            wheel.runtime =
+                runtime.filter(|it| it.runtime_flavor() == RuntimeFlavor::CurrentThread);
+        }
+        let ended = helm.turn(&mut wheel.driver);
+        drop(wheel);
+        if ended.is_ready() {
+            helm.end();
+        } else if helm.is_asked() {
+            cx.waker().wake_by_ref();
+        }
+        ended
+    }
+}
+
+impl<D: Craft> Drop for Steersman<D> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl<D: Craft> Wake for Helm<D> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_asked.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        // Where it is taken, whoever has it looks again.
+        let is_left = match self.wheel.try_lock() {
+            Ok(mut wheel) => self.help(&mut wheel).is_none(),
+            Err(_) => return,
+        };
+        if is_left || self.is_asked() {
+            self.wake_steersman();
+        }
+    }
+}
+
+impl<D: Craft> Helm<D> {
+    /// A turn of whoever wakes the driver, if it may have one. Nothing when something is left for the driver.
+    fn help(self: &Arc<Self>, wheel: &mut Wheel<D>) -> Option<()> {
+        let Wheel { driver, runtime } = wheel;
+        driver.driven().filter(|driven| driven.is_light())?;
+        // Outside of any runtime, somebody may be about to end who has nothing left to help with.
+        let runtime = runtime.as_ref().filter(|_| Handle::try_current().is_ok())?;
+        let _within = runtime.enter();
+        let _alarm = Alarm(self);
+        self.turn(driver).is_pending().then_some(())
+    }
+
+    fn turn(self: &Arc<Self>, driver: &mut Driver<D>) -> Poll<()> {
+        // What was asked for until here is seen from here on; what is asked for later is asked again.
+        self.is_asked.swap(false, Ordering::AcqRel);
+        let waker = Waker::from(Arc::clone(self));
+        driver.go_on(&mut Context::from_waker(&waker))
+    }
+
+    /// Who asks for something says so and then looks for the wheel, who has it leaves it and then looks here: one of them sees the other.
+    fn is_asked(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.is_asked.load(Ordering::Relaxed)
+    }
+
+    fn belong_to(&self, steersman: &Waker) {
+        let mut known = self
+            .steersman
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_known = known.as_ref().is_some_and(|it| it.will_wake(steersman));
+        let replaced = (!is_known).then(|| known.replace(steersman.clone()));
+        drop(known);
+        drop(replaced);
+    }
+
+    fn wake_steersman(&self) {
+        let known = self
+            .steersman
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let steersman = known.clone();
+        drop(known);
+        steersman.into_iter().for_each(Waker::wake);
+    }
+
+    /// Nothing is left of what was driven, nor of who drove it.
+    fn end(&self) {
+        let wheel = self.wheel.lock();
+        let driven = wheel.unwrap_or_else(PoisonError::into_inner).driver.take();
+        driven.into_iter().for_each(D::end);
+        let steersman = self
+            .steersman
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(steersman);
+    }
+}
+
+/// Wakes the driver for what is to be seen where somebody else's turn panicked.
+struct Alarm<'a, D: Craft>(&'a Helm<D>);
+
+impl<D: Craft> Drop for Alarm<'_, D> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.wake_steersman();
+        }
+    }
+}
