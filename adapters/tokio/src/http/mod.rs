@@ -6,9 +6,13 @@
 #[cfg(feature = "axum")]
 mod axum;
 #[cfg(feature = "http-client")]
+mod bells;
+#[cfg(feature = "http-client")]
 mod client;
 #[cfg(feature = "http-client")]
 mod fault;
+#[cfg(feature = "http-client")]
+mod line;
 #[cfg(feature = "http-client")]
 mod road;
 #[cfg(feature = "http-server")]
