@@ -1,6 +1,5 @@
 //! The hands of a client over HTTP: each exchange has a line, and each life of the link has lines of its own.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
@@ -11,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use everlink::http::{Fields, RequestHead};
+use everlink::http::{Fields, RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, Input, Output, StreamId};
 use everlink_handle::{ByNumber, Link};
 use http::header::{HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
@@ -22,11 +21,11 @@ use rustls::crypto::ring;
 use tokio::time::{Sleep, sleep};
 
 use super::bells::{Bell, Bells};
-use super::known;
 #[cfg(feature = "http2")]
 use super::line;
 use super::line::{Credentials, Line, Means, Outgoing, Piece, Place, unfit};
 use super::road::Road;
+use super::{fields, held, known};
 use crate::drive::{Hands, drive, start};
 
 /// A connection that nobody uses is kept for so long, and for no more than twice that. Servers in use close theirs after 5 s, and a request that
@@ -291,25 +290,22 @@ impl Hands for Exchanges {
     }
 }
 
-/// A piece as it is told. Where there is room for it, it takes no memory of its own.
-fn heard<'r>(stream: StreamId, piece: Piece, room: &'r mut [u8]) -> Input<'r> {
+/// A piece as it is told.
+fn heard<'r>(stream: StreamId, piece: Piece, mut room: &'r mut [u8]) -> Input<'r> {
     match piece {
         Piece::Bytes(bytes) => {
-            let bytes = match room.get_mut(..bytes.len()) {
-                Some(room) => {
-                    room.copy_from_slice(&bytes);
-                    Cow::Borrowed(&*room)
-                }
-                None => Cow::Owned(bytes.into()),
-            };
+            let bytes = held(&bytes, &mut room);
             Input::Bytes { stream, bytes }
         }
         Piece::End(fault) => {
-            let faults: Vec<Fault> = fault.into_iter().collect();
-            let faults = faults.into();
+            let faults = Vec::from_iter(fault).into();
             Input::End { stream, faults }
         }
-        Piece::Head(head) => Input::Response { stream, head },
+        Piece::Head(status, map) => {
+            let head = ResponseHead::new(status.as_u16());
+            let head = Box::new(head.with_fields(fields(&map, &mut room)));
+            Input::Response { stream, head }
+        }
     }
 }
 

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use everlink::http::ResponseHead;
 use everlink::{Epoch, Fault, FaultKind, StreamId};
 use http::header::{AUTHORIZATION, HeaderValue};
-use http::{Request, Response, Uri};
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{Connection, SendRequest, handshake};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
@@ -25,7 +24,6 @@ use tower_service::Service;
 
 use super::bells::Bell;
 use super::fault::fault;
-use super::fields;
 use super::road::{Road, Way};
 
 /// The value of `Authorization` at this moment.
@@ -103,7 +101,7 @@ pub(super) fn unfit(error: impl Error) -> Fault {
 pub(super) enum Piece {
     Bytes(Bytes),
     End(Option<Fault>),
-    Head(Box<ResponseHead<'static>>),
+    Head(StatusCode, HeaderMap),
 }
 
 impl Piece {
@@ -202,10 +200,9 @@ impl Line {
             match &mut self.stage {
                 Stage::Asking(asked) => match ready!(asked.as_mut().poll(cx)) {
                     Ok((wire, response)) => {
-                        let head = ResponseHead::new(response.status().as_u16());
-                        let head = head.with_fields(fields(response.headers()));
-                        self.stage = Stage::Hearing(wire, response.into_body());
-                        return Poll::Ready(Piece::Head(Box::new(head)));
+                        let (head, body) = response.into_parts();
+                        self.stage = Stage::Hearing(wire, body);
+                        return Poll::Ready(Piece::Head(head.status, head.headers));
                     }
                     Err(fault) => return self.cut(fault),
                 },

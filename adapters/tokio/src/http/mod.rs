@@ -26,6 +26,7 @@ pub use client::{Connector, Exchanges, connect};
 pub use server::{Front, Gate, Reply, User, serve};
 
 use std::borrow::Cow;
+use std::mem;
 
 use ::http::header::{self, HeaderMap, HeaderName};
 use everlink::http::Fields;
@@ -52,13 +53,24 @@ fn known(name: &str) -> Option<&'static HeaderName> {
 }
 
 /// The fields of a message that arrived.
-fn fields(map: &HeaderMap) -> Fields<'static> {
+fn fields<'r>(map: &HeaderMap, room: &mut &'r mut [u8]) -> Fields<'r> {
     let fields = map.iter().map(|(name, value)| {
         let name = match KNOWN.iter().find(|known| *known == name) {
             Some(known) => Cow::Borrowed(known.as_str()),
             None => Cow::Owned(name.as_str().to_owned()),
         };
-        (name, value.as_bytes().to_vec())
+        (name, held(value.as_bytes(), room))
     });
     fields.collect()
+}
+
+/// Bytes that take no memory of their own where there is room for them.
+fn held<'r>(bytes: &[u8], room: &mut &'r mut [u8]) -> Cow<'r, [u8]> {
+    if bytes.len() > room.len() {
+        return Cow::Owned(bytes.to_vec());
+    }
+    let (held, left) = mem::take(room).split_at_mut(bytes.len());
+    *room = left;
+    held.copy_from_slice(bytes);
+    Cow::Borrowed(held)
 }
