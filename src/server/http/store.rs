@@ -230,11 +230,9 @@ impl MemoryEvents {
 
 impl EventStore for MemoryEvents {
     fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
-        if !self.sessions.contains_key(session) {
-            self.sessions.insert(session.into(), Said::default());
-        }
-        let Some(said) = self.sessions.get_mut(session) else {
-            return 0;
+        let said = match self.sessions.get_mut(session) {
+            Some(said) => said,
+            None => self.sessions.entry(session.into()).or_default(),
         };
         said.last += 1;
         // Were it held, nothing else would be.

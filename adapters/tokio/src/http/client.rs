@@ -432,11 +432,12 @@ impl Exchanges {
         }
         if is_end {
             line.carries = None;
-            self.idle.push(key);
-            self.sweep.start();
         }
         if line.is_over() {
             self.lines.remove(&key);
+        } else if is_end {
+            self.idle.push(key);
+            self.sweep.start();
         }
         let (epoch, stream) = carries?;
         if is_end {

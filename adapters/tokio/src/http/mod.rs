@@ -1,7 +1,8 @@
-//! HTTP: the hands of a client on hyper's client, those of a server on hyper's server, and a router for axum.
+//! HTTP: the hands of a client on hyper's connections, those of a server on hyper's server, and a router for axum.
 //!
 //! Nothing is decided here. There is no retry, no redirect and no limit in time: the machine says which exchange begins, what goes into it and
-//! when it is cut. `road` is how a server is reached, `fault` what hyper's errors are called.
+//! when it is cut. `line` is a connection with what it carries, `bells` tell which of them to look at, `road` is how a server is reached, `fault` what hyper's
+//! errors are called.
 
 #[cfg(feature = "axum")]
 mod axum;
