@@ -306,9 +306,8 @@ impl Means {
         let (sender, connection) = handshake(stream).await.map_err(|error| fault(&error))?;
         Ok(Wire::Own(Box::new(Own {
             sender,
-            connection,
+            connection: Some(connection),
             to_proxy,
-            is_over: false,
         })))
     }
 }
@@ -332,10 +331,10 @@ enum Wire {
 /// A connection for one exchange at a time.
 struct Own {
     sender: SendRequest<Outgoing>,
-    connection: Connection<MaybeHttpsStream<Way>, Outgoing>,
+    /// Nothing after its end.
+    connection: Option<Connection<MaybeHttpsStream<Way>, Outgoing>>,
     /// A proxy is at its end that must be told whole addresses.
     to_proxy: bool,
-    is_over: bool,
 }
 
 impl Wire {
@@ -379,8 +378,9 @@ impl Wire {
     fn poll(&mut self, cx: &mut Context<'_>) {
         match self {
             Wire::Own(own) => {
-                // What went wrong is told to whoever waits for a response.
-                own.is_over = own.is_over || Pin::new(&mut own.connection).poll(cx).is_ready();
+                // What went wrong is told to whoever waits for a response, when the connection is dropped at the latest.
+                own.connection
+                    .take_if(|connection| Pin::new(connection).poll(cx).is_ready());
             }
             #[cfg(feature = "http2")]
             Wire::Shared(_) => {}
@@ -403,7 +403,7 @@ impl Wire {
 
     /// Whether it will carry no other.
     fn is_over(&self) -> bool {
-        self.own().is_none_or(|own| own.is_over)
+        self.own().is_none_or(|own| own.connection.is_none())
     }
 
     const fn own(&self) -> Option<&Own> {

@@ -292,9 +292,7 @@ fn many_exchanges_have_a_connection_each_and_share_them_later() {
         for socket in &mut sockets {
             say(socket, response).await;
         }
-        for _ in 1..=3 {
-            assert_eq!(end(&mut hands).await, []);
-        }
+        all_end(&mut hands, 3).await;
         for number in 4..=6 {
             hands.perform(on(number), b"{}");
         }
@@ -302,9 +300,7 @@ fn many_exchanges_have_a_connection_each_and_share_them_later() {
             read_until(socket, b"{}").await;
             say(socket, response).await;
         }
-        for _ in 4..=6 {
-            assert_eq!(end(&mut hands).await, []);
-        }
+        all_end(&mut hands, 3).await;
     });
 }
 
@@ -387,6 +383,16 @@ async fn end(hands: &mut Exchanges) -> Vec<FaultKind> {
         if let Input::End { stream, faults } = hear(hands).await {
             assert_eq!(stream, STREAM);
             return faults.iter().map(|fault| fault.kind()).collect();
+        }
+    }
+}
+
+/// So many exchanges end well.
+async fn all_end(hands: &mut Exchanges, mut exchanges: usize) {
+    while exchanges > 0 {
+        if let Input::End { faults, .. } = hear(hands).await {
+            assert!(faults.is_empty(), "{faults:?}");
+            exchanges -= 1;
         }
     }
 }
