@@ -119,7 +119,7 @@ fn trimmed(value: &[u8]) -> &[u8] {
 }
 
 /// A value as text, if it is visible ASCII with spaces and tabs between.
-fn text(value: &[u8]) -> Option<&str> {
+pub(crate) fn text(value: &[u8]) -> Option<&str> {
     let is_plain = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
     core::str::from_utf8(value).ok().filter(|_| is_plain)
 }

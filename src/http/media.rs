@@ -4,6 +4,9 @@ use core::str;
 
 use super::{Fields, names};
 
+/// Both kinds of body that a response to a message can have, as clients say that they take them (S-HTTP-07).
+pub(crate) const BOTH_KINDS: &str = "application/json, text/event-stream";
+
 /// Whether a `Content-Type` is this type, whatever its parameters and case (S-INH-05).
 pub(crate) fn is(value: &str, essence: &str) -> bool {
     let named = value.split(';').next().unwrap_or_default();
@@ -24,6 +27,12 @@ pub(crate) fn accepts(fields: &Fields<'_>, essence: &str) -> bool {
         .filter_map(|range| Some((range.closeness(essence)?, range.is_wanted)))
         .max()
         .is_some_and(|(_, is_wanted)| is_wanted)
+}
+
+/// Whether the client takes both kinds, and says so in the words that most have for it.
+pub(crate) fn accepts_both(fields: &Fields<'_>) -> bool {
+    let mut accepted = fields.all(names::ACCEPT);
+    accepted.next() == Some(BOTH_KINDS.as_bytes()) && accepted.next().is_none()
 }
 
 /// How closely a range fits a type.

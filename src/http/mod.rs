@@ -5,7 +5,7 @@
 //! `mirror` which parts of a message a modern request repeats in its fields, `delay` how long a peer asks to wait.
 
 pub(crate) mod delay;
-mod fields;
+pub(crate) mod fields;
 pub(crate) mod media;
 pub(crate) mod mirror;
 pub(crate) mod url;

@@ -7,11 +7,8 @@ use alloc::vec::Vec;
 
 use super::exchange::{Exchange, Purpose};
 use super::{Carrier, Web};
-use crate::http::{Fields, RequestHead, Verb, names, value};
+use crate::http::{Fields, RequestHead, Verb, media, names, value};
 use crate::protocol::{Era, Version};
-
-/// Both kinds of body that a response to a message can have (S-HTTP-07).
-const BOTH_KINDS: &str = "application/json, text/event-stream";
 
 /// The longest id of a session that is kept.
 const SESSION_ID_LIMIT: usize = 1_024;
@@ -38,7 +35,7 @@ impl Web {
         };
         let mut fields = Fields::new()
             .and(names::CONTENT_TYPE, "application/json")
-            .and(names::ACCEPT, BOTH_KINDS);
+            .and(names::ACCEPT, media::BOTH_KINDS);
         match message.version.era() {
             Era::Modern => {
                 fields.push(names::MCP_PROTOCOL_VERSION, message.version.as_str());

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use super::super::origin::{Lane, SessionKey};
 use crate::http::{Fields, Verb};
 use crate::id::StreamId;
+use crate::time::Instant;
 
 /// A request whose body arrives.
 pub(in crate::server) struct Asked {
@@ -60,6 +61,8 @@ pub(super) struct Exchange {
     pub(super) has_begun: bool,
     /// It ends as soon as what waits is written, and its client comes back for the rest.
     pub(super) hangs_up: bool,
+    /// Before this, it is not silent for long: something was said on it.
+    pub(super) quiet_from: Instant,
     /// How often in a row it was found that its client had read nothing of what is under way.
     pub(super) stuck: u32,
 }
@@ -74,6 +77,7 @@ impl Exchange {
             fields: Fields::new(),
             has_begun: false,
             hangs_up: false,
+            quiet_from: Instant::ZERO,
             stuck: 0,
         }
     }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::config::{Allowed, Http};
 use super::exchange::{Asked, Route, Takes};
-use crate::http::{Fields, RequestHead, Verb, media, names, url, value};
+use crate::http::{Fields, RequestHead, Verb, fields, media, names, url, value};
 use crate::protocol::code;
 use crate::wire::{ErrorObject, Id};
 
@@ -77,9 +77,10 @@ pub(super) fn look(http: &Http, is_legacy: bool, head: RequestHead<'_>) -> Resul
         return Err(Refusal::new(404, "there is nothing at this path"));
     };
     check_verb(http, is_legacy, &route, head.verb)?;
+    let takes_both = media::accepts_both(&head.fields);
     let takes = Takes {
-        json: media::accepts(&head.fields, JSON),
-        sse: media::accepts(&head.fields, EVENTS),
+        json: takes_both || media::accepts(&head.fields, JSON),
+        sse: takes_both || media::accepts(&head.fields, EVENTS),
     };
     let is_taken = match (head.verb, &route) {
         (Verb::Get, _) => takes.sse,
@@ -196,8 +197,20 @@ fn kept(fields: &Fields<'_>) -> Fields<'static> {
             || name.eq_ignore_ascii_case(names::LAST_EVENT_ID)
     };
     let kept = fields.iter().filter(|(name, _)| is_of_mcp(name));
-    kept.map(|(name, value)| (String::from(name), value.to_vec()))
+    kept.map(|(name, value)| (owned(name), value.to_vec()))
         .collect()
+}
+
+/// A name of a field, which need not be copied where most messages have it.
+fn owned(name: &str) -> Cow<'static, str> {
+    let often = [
+        names::MCP_PROTOCOL_VERSION,
+        names::MCP_SESSION_ID,
+        names::MCP_METHOD,
+        names::MCP_NAME,
+    ];
+    let known = often.into_iter().find(|known| *known == name);
+    known.map_or_else(|| Cow::Owned(name.into()), Cow::Borrowed)
 }
 
 /// What a field says that must be there once.
@@ -212,10 +225,11 @@ pub(super) enum Said<'a> {
 
 impl<'a> Said<'a> {
     pub(super) fn of(fields: &'a Fields<'_>, name: &str) -> Said<'a> {
-        match (fields.all(name).count(), fields.get(name)) {
-            (0, _) => Said::Absent,
-            (1, Some(text)) => Said::This(text),
-            (_, _) => Said::Garbled,
+        let mut all = fields.all(name);
+        match (all.next(), all.next()) {
+            (None, _) => Said::Absent,
+            (Some(value), None) => fields::text(value).map_or(Said::Garbled, Said::This),
+            (Some(_), Some(_)) => Said::Garbled,
         }
     }
 }

@@ -39,6 +39,7 @@ use crate::http::{Fields, RequestHead, ResponseHead, Verb, names};
 use crate::id::{Epoch, StreamId};
 use crate::io::{Input, Output};
 use crate::protocol::Era;
+use crate::time::TICK;
 use crate::wire::Payload;
 
 /// What is said to a client for whom there is no session left (F-110).
@@ -330,7 +331,6 @@ impl Server {
 
     /// Nothing more is said on an exchange, of which some may still be unread. What it was.
     fn retire(&mut self, stream: StreamId) -> Option<Exchange> {
-        self.timers.disarm(Timer::Pulse(stream));
         let most = self.config.limits.exchanges;
         let http = self.http.as_mut()?;
         let lane = http.exchanges.get(stream)?.lane;
@@ -338,6 +338,8 @@ impl Server {
         let exchange = http.exchanges.finish(stream, under_way, most)?;
         if under_way > 0 {
             self.arm_pulse(stream);
+        } else {
+            self.timers.disarm(Timer::Pulse(stream));
         }
         self.touch(exchange.session);
         Some(exchange)
@@ -371,12 +373,25 @@ impl Server {
         }
     }
 
+    /// Something is said on an exchange, which has no need of a pulse for a while. Most are over by then: whoever is woken too early waits on.
+    fn put_off_pulse(&mut self, stream: StreamId) {
+        let (Some(http), Some(config)) = (&mut self.http, &self.config.http) else {
+            return;
+        };
+        if let Some(exchange) = http.exchanges.get_mut(stream) {
+            exchange.quiet_from = self.now + config.keepalive.max(TICK);
+        }
+    }
+
     /// F-043: whoever sits in between sees that it is alive, also before there is anything to say.
     pub(super) fn pulse(&mut self, stream: StreamId) {
         let http = self.http.as_ref();
         let Some(exchange) = http.and_then(|http| http.exchanges.get(stream)) else {
             return self.pulse_after(stream);
         };
+        if exchange.quiet_from > self.now {
+            return self.timers.arm(Timer::Pulse(stream), exchange.quiet_from);
+        }
         let lane = exchange.lane;
         let is_read = self.lanes.under_way(lane) == 0;
         let is_quiet = self.lanes.is_empty(lane) && is_read;

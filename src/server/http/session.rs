@@ -10,6 +10,7 @@ use core::hash::Hasher;
 use super::super::origin::SessionKey;
 use crate::digest;
 use crate::id::StreamId;
+use crate::time::Instant;
 
 /// The name of the stream that belongs to no request, in the ids of its events.
 pub(super) const STANDALONE: u64 = 0;
@@ -22,6 +23,8 @@ pub(super) struct Session {
     pub(super) is_sse: bool,
     /// The streams of requests that are not answered yet, by their names in the ids of events.
     streams: BTreeMap<u64, StreamId>,
+    /// When it ends if nothing happens in it. It is looked at no later than then.
+    pub(super) ends: Instant,
     /// The number of the last event that was written to the stream that belongs to no request.
     pub(super) heard: u64,
 }
@@ -70,6 +73,7 @@ impl Sessions {
             user,
             is_sse: false,
             streams: BTreeMap::new(),
+            ends: Instant::ZERO,
             heard: 0,
         };
         self.table.insert(key, session);
@@ -151,7 +155,23 @@ impl Sessions {
 
 /// The id of an event: which stream of the session, and which of its messages (S-RES-01, S-RES-02).
 pub(super) fn event_id(stream: u64, number: u64) -> String {
-    format!("{stream:x}-{number}")
+    let mut id = String::with_capacity(24);
+    push_digits::<16>(&mut id, stream);
+    id.push('-');
+    push_digits::<10>(&mut id, number);
+    id
+}
+
+/// Appends a number as it is written to this base. Every answer has one: it is done without the machinery for all that can be written.
+fn push_digits<const BASE: u64>(text: &mut String, number: u64) {
+    let (mut digits, mut left) = ([b'0'; 20], number);
+    let mut start = digits.len();
+    while left > 0 || start == digits.len() {
+        start -= 1;
+        digits[start] = b"0123456789abcdef"[(left % BASE) as usize];
+        left /= BASE;
+    }
+    text.push_str(core::str::from_utf8(&digits[start..]).unwrap_or_default());
 }
 
 /// What an id of an event says.
@@ -205,6 +225,9 @@ mod tests {
         let id = event_id(0xBEEF, 12);
         assert_eq!(id, "beef-12");
         assert_eq!(read_event_id(&id), Some((0xBEEF, 12)));
+        for ends in [0, 9, 10, 16, u64::MAX] {
+            assert_eq!(event_id(ends, ends), format!("{ends:x}-{ends}"));
+        }
         for bad in ["", "-", "1", "x-1", "1-x", "1-1-1", "1--1"] {
             assert_eq!(read_event_id(bad), None, "{bad}");
         }

@@ -171,6 +171,8 @@ pub struct MemoryEvents {
 struct Said {
     last: u64,
     held: VecDeque<Event>,
+    /// How many of these belong to no request.
+    standalone: usize,
     bytes: usize,
     /// The last message of each stream that is not held (any more); of the last few streams of which there is one.
     gone: VecDeque<(u64, u64)>,
@@ -180,9 +182,14 @@ impl Said {
     /// The one that is missed least is not held any more. How long it was.
     fn drop_one(&mut self) -> Option<usize> {
         // What belongs to no request is rather missed than an answer.
-        let mut held = self.held.iter();
-        let at = held.position(|event| event.stream == STANDALONE);
-        let lost = self.held.remove(at.unwrap_or(0))?;
+        let lost = if self.standalone > 0 {
+            let mut held = self.held.iter();
+            let at = held.position(|event| event.stream == STANDALONE)?;
+            self.standalone -= 1;
+            self.held.remove(at)?
+        } else {
+            self.held.pop_front()?
+        };
         let bytes = lost.message.len();
         self.bytes -= bytes;
         self.lose(lost.stream, lost.number);
@@ -190,8 +197,10 @@ impl Said {
     }
 
     fn lose(&mut self, stream: u64, number: u64) {
-        self.gone.retain(|(of, _)| *of != stream);
-        if self.gone.len() >= GAPS_KNOWN {
+        // Most streams have one message.
+        if let Some(at) = self.gone.iter().position(|(of, _)| *of == stream) {
+            self.gone.remove(at);
+        } else if self.gone.len() >= GAPS_KNOWN {
             self.gone.pop_front();
         }
         self.gone.push_back((stream, number));
@@ -221,17 +230,16 @@ impl MemoryEvents {
 
 impl EventStore for MemoryEvents {
     fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
-        if !self.sessions.contains_key(session) {
-            self.sessions.insert(session.into(), Said::default());
-        }
-        let Some(said) = self.sessions.get_mut(session) else {
-            return 0;
+        let said = match self.sessions.get_mut(session) {
+            Some(said) => said,
+            None => self.sessions.entry(session.into()).or_default(),
         };
         said.last += 1;
         // Were it held, nothing else would be.
         if message.len() <= self.replay.bytes {
             said.bytes += message.len();
             self.bytes += message.len();
+            said.standalone += usize::from(stream == STANDALONE);
             said.held.push_back(Event {
                 number: said.last,
                 stream,

@@ -20,6 +20,7 @@ use super::store::SessionRecord;
 use crate::http::{Fields, names};
 use crate::id::StreamId;
 use crate::protocol::{Era, Version, code};
+use crate::time::TICK;
 use crate::wire::ErrorObject;
 
 /// # Sessions
@@ -195,18 +196,26 @@ impl Server {
 
     /// Something happens in a session.
     pub(in crate::server) fn touch(&mut self, session: Option<SessionKey>) {
-        let http = self.http.as_ref();
-        let session = session.filter(|key| http.is_some_and(|h| h.sessions.get(*key).is_some()));
-        if let (Some(session), Some(config)) = (session, &self.config.http) {
-            let scope = self.scopes.get(&session);
-            let is_begun = scope.is_some_and(|scope| scope.is_initialized);
-            // Whoever does not finish the handshake takes no place for long.
-            let idle = if is_begun {
-                config.session_idle
-            } else {
-                config.session_idle.min(config.body_timeout)
-            };
-            self.arm_in(Timer::Idle(session), idle);
+        let (Some(http), Some(config), Some(key)) = (&mut self.http, &self.config.http, session)
+        else {
+            return;
+        };
+        let Some(session) = http.sessions.get_mut(key) else {
+            return;
+        };
+        let scope = self.scopes.get(&key);
+        let is_begun = scope.is_some_and(|scope| scope.is_initialized);
+        // Whoever does not finish the handshake takes no place for long.
+        let idle = if is_begun {
+            config.session_idle
+        } else {
+            config.session_idle.min(config.body_timeout)
+        };
+        session.ends = self.now + idle.max(TICK);
+        // Much happens in a session before it could end: whoever is woken too early sees that, and waits on.
+        let armed = self.timers.at(Timer::Idle(key));
+        if armed.is_none_or(|at| at > session.ends) {
+            self.timers.arm(Timer::Idle(key), session.ends);
         }
     }
 
@@ -215,6 +224,10 @@ impl Server {
         let Some(http) = &self.http else {
             return;
         };
+        let session = http.sessions.get(key);
+        if let Some(later) = session.filter(|session| session.ends > self.now) {
+            return self.timers.arm(Timer::Idle(key), later.ends);
+        }
         let is_waited = !http.sessions.streams(key).is_empty();
         if is_waited || http.exchanges.carrier(key.lane()).is_some() {
             self.touch(Some(key));

@@ -68,7 +68,7 @@ impl Server {
         } else if hangs_up {
             self.let_go(stream, lane, had_begun);
         } else {
-            self.arm_pulse(stream);
+            self.put_off_pulse(stream);
         }
         Some(output)
     }

@@ -1,40 +1,36 @@
-//! The hands of a client over HTTP: each exchange is a task, and each life of the link has connections of its own.
+//! The hands of a client over HTTP: each exchange has a line, and each life of the link has lines of its own.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use everlink::http::{RequestHead, ResponseHead};
-use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
+use everlink::http::{Fields, RequestHead, ResponseHead};
+use everlink::{Config, Epoch, Fault, Input, Output, StreamId};
 use everlink_handle::{ByNumber, Link};
-use http::header::{AUTHORIZATION, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use http::header::{HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Request, Uri};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Frame, SizeHint};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_rustls::HttpsConnectorBuilder;
 use rustls::ClientConfig;
 use rustls::crypto::ring;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::time::{Sleep, sleep};
 
-use super::fault::fault;
+use super::bells::{Bell, Bells};
+#[cfg(feature = "http2")]
+use super::line;
+use super::line::{Credentials, Line, Means, Outgoing, Piece, Place, unfit};
 use super::road::Road;
-use super::{fields, known};
+use super::{fields, held, known};
 use crate::drive::{Hands, drive, start};
 
-/// How long a connection is kept that nobody uses. Servers in use close theirs after 5 s, and a request that crosses with that is lost.
-const IDLE: Duration = Duration::from_secs(4);
-
-/// As many pieces of responses wait to be heard.
-const PIECES: usize = 16;
+/// A connection that nobody uses is kept for so long, and for no more than twice that. Servers in use close theirs after 5 s, and a request that
+/// crosses with that is lost.
+pub(super) const IDLE: Duration = Duration::from_secs(2);
 
 /// How addresses of proxies begin.
 const PROXIES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
@@ -65,10 +61,6 @@ pub struct Connector {
     proxy: Option<String>,
     tls: Option<ClientConfig>,
 }
-
-/// The value of `Authorization` at this moment.
-type Credentials = Arc<dyn Fn() -> Later<Option<String>> + Send + Sync>;
-type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Connector {
     /// Without credentials, with the certificate authorities that browsers trust, and through the proxies that the environment names
@@ -154,22 +146,28 @@ impl Connector {
         let builder = builder.https_or_http().enable_http1();
         #[cfg(feature = "http2")]
         let builder = builder.enable_http2();
-        let habits = Habits {
-            https: builder.wrap_connector(road.clone()),
-            road,
-            credentials: self.credentials,
-            fields: self.fields,
-        };
-        let (heard, hears) = mpsc::channel(PIECES);
-        let (told, tells) = mpsc::unbounded_channel();
+        let https = builder.wrap_connector(road.clone());
+        let bells = Arc::new(Bells::default());
         Exchanges {
-            habits: Arc::new(habits),
-            web: None,
+            means: Arc::new(Means {
+                #[cfg(feature = "http2")]
+                shared: line::shared(&https),
+                https,
+                credentials: self.credentials,
+            }),
+            road,
+            fields: self.fields,
+            is_open: false,
+            last: None,
+            lines: ByNumber::default(),
+            next: SWEEP + 1,
+            idle: Vec::new(),
             under_way: ByNumber::default(),
-            place: None,
-            reports: Reports { heard, told },
-            hears,
-            tells,
+            sweep: Sweep::new(&bells),
+            due: VecDeque::new(),
+            bells,
+            told: VecDeque::new(),
+            unheard: VecDeque::new(),
         }
     }
 }
@@ -179,64 +177,51 @@ fn invalid(what: &'static str) -> io::Error {
 }
 
 /// The hands of a client over HTTP.
+///
+/// All exchanges are carried by whoever drives these hands: what one of them hears is on no other way than to the machine.
 pub struct Exchanges {
-    habits: Arc<Habits>,
+    means: Arc<Means>,
+    road: Road,
+    /// What every request says.
+    fields: HeaderMap,
+    /// There is a life, and its requests are carried.
+    is_open: bool,
+    /// What the last request began with: most begin like it.
+    last: Option<Beginning>,
     /// The connections of the present life. A new life begins with none: those of the last may be what it died of.
-    web: Option<Web>,
-    under_way: ByNumber<StreamId, Underway>,
-    place: Option<Place>,
-    reports: Reports,
-    hears: mpsc::Receiver<Heard>,
-    tells: mpsc::UnboundedReceiver<Heard>,
+    lines: ByNumber<u64, Line>,
+    /// The key of the next one.
+    next: u64,
+    /// Those that carry nothing, the last used at the end. Some may be gone.
+    idle: Vec<u64>,
+    /// The exchanges, and the lines that carry them.
+    under_way: ByNumber<StreamId, u64>,
+    sweep: Sweep,
+    bells: Arc<Bells>,
+    /// Those that are to be looked at.
+    due: VecDeque<u64>,
+    /// What comes of what was done.
+    told: VecDeque<Heard>,
+    /// What was read while nothing was to be, with the line that goes on when it is heard: no line reads more than one piece so.
+    unheard: VecDeque<(Option<u64>, Heard)>,
 }
 
 type Heard = (Epoch, Input<'static>);
-type Web = Client<HttpsConnector<Road>, Outgoing>;
 
-/// What all exchanges have in common.
-struct Habits {
-    https: HttpsConnector<Road>,
-    road: Road,
-    credentials: Option<Credentials>,
+/// How a request began.
+struct Beginning {
+    place: Arc<Place>,
+    said: Fields<'static>,
     fields: HeaderMap,
-}
-
-/// Where requests go: most go where the last one went.
-struct Place {
-    target: String,
-    uri: Uri,
-    proxy_authorization: Option<HeaderValue>,
-}
-
-/// Where an exchange tells what happens to it.
-#[derive(Clone)]
-struct Reports {
-    /// What is read. It has a bound: who reads waits for who listens.
-    heard: mpsc::Sender<Heard>,
-    /// What else there is.
-    told: mpsc::UnboundedSender<Heard>,
-}
-
-/// An exchange; to drop it is to cut it.
-struct Underway(JoinHandle<()>);
-
-impl Drop for Underway {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Hands for Exchanges {
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
         match output {
             Output::Open { epoch } => {
-                let mut builder = Client::builder(TokioExecutor::new());
-                builder
-                    .pool_idle_timeout(IDLE)
-                    .pool_timer(TokioTimer::new());
-                self.web = Some(builder.build(self.habits.https.clone()));
-                // Whoever drives these hands holds the other end of it.
-                let _ = self.reports.told.send((epoch, Input::Opened));
+                self.cut_all();
+                self.is_open = true;
+                self.told.push_back((epoch, Input::Opened));
             }
             Output::Request {
                 epoch,
@@ -244,112 +229,150 @@ impl Hands for Exchanges {
                 head,
                 ..
             } => {
-                let Some(web) = self.web.clone() else {
+                if !self.is_open {
                     return;
-                };
-                let exchange = Exchange {
-                    epoch,
-                    stream,
-                    reports: self.reports.clone(),
-                };
-                let body = Outgoing {
-                    bytes: Bytes::copy_from_slice(bytes),
-                    of: exchange.clone(),
-                };
-                let request = self.habits.request(&mut self.place, &head, body);
-                let task = exchange.run(web, Arc::clone(&self.habits), request);
-                // In a box: on its way to where it runs, a task is moved half a dozen times.
-                let task = Underway(tokio::spawn(Box::pin(task)));
-                self.under_way.insert(stream, task);
+                }
+                if let Err(fault) = self.begin(epoch, stream, *head, bytes) {
+                    let end = Input::End {
+                        stream,
+                        faults: vec![fault].into(),
+                    };
+                    self.unheard.push_back((None, (epoch, end)));
+                }
             }
-            Output::Abort { stream, .. } => drop(self.under_way.remove(&stream)),
-            Output::Release { .. } => {
-                self.under_way.clear();
-                self.web = None;
+            // To drop a connection is to cut what it carries.
+            Output::Abort { stream, .. } => {
+                if let Some(key) = self.under_way.remove(&stream) {
+                    self.lines.remove(&key);
+                }
             }
+            Output::Release { .. } => self.cut_all(),
             // There is no process, and nothing is written but with a request.
             _ => {}
         }
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, reads: bool, _: &mut [u8]) -> Poll<Heard> {
-        let mut heard = self.tells.poll_recv(cx);
-        if heard.is_pending() && reads {
-            heard = self.hears.poll_recv(cx);
-        }
-        let Poll::Ready(Some((epoch, input))) = heard else {
-            return Poll::Pending;
-        };
-        if let Input::End { stream, .. } = input {
-            self.under_way.remove(&stream);
-        }
-        Poll::Ready((epoch, input))
-    }
-}
-
-/// One exchange, and where it is told of.
-#[derive(Clone)]
-struct Exchange {
-    epoch: Epoch,
-    stream: StreamId,
-    reports: Reports,
-}
-
-impl Exchange {
-    async fn run(self, web: Web, habits: Arc<Habits>, request: Result<Request<Outgoing>, Fault>) {
-        let done = match request {
-            Ok(request) => self.pass(web, &habits, request).await,
-            Err(fault) => Err(fault),
-        };
-        let faults: Vec<Fault> = done.err().into_iter().collect();
-        let (stream, faults) = (self.stream, faults.into());
-        self.hear(Input::End { stream, faults }).await;
-    }
-
-    async fn pass(
-        &self,
-        web: Web,
-        habits: &Habits,
-        mut request: Request<Outgoing>,
-    ) -> Result<(), Fault> {
-        habits.authorize(request.headers_mut()).await?;
-        let response = web.request(request).await.map_err(|error| fault(&error))?;
-        let head =
-            ResponseHead::new(response.status().as_u16()).with_fields(fields(response.headers()));
-        let (stream, head) = (self.stream, Box::new(head));
-        self.hear(Input::Response { stream, head }).await;
-        let mut body = response.into_body();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| fault(&error))?;
-            if let Ok(bytes) = frame.into_data() {
-                let bytes = Vec::from(bytes).into();
-                self.hear(Input::Bytes { stream, bytes }).await;
+    fn poll_heard<'r>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        room: &'r mut [u8],
+    ) -> Poll<(Epoch, Input<'r>)> {
+        let mut has_listened = false;
+        loop {
+            if let Some(told) = self.told.pop_front() {
+                return Poll::Ready(told);
             }
+            if reads {
+                if let Some((line, heard)) = self.unheard.pop_front() {
+                    self.due.extend(line);
+                    return Poll::Ready(heard);
+                }
+            }
+            if self.due.is_empty() && !has_listened {
+                has_listened = true;
+                self.bells.listen(cx.waker(), &mut self.due);
+            }
+            let Some(key) = self.due.pop_front() else {
+                return Poll::Pending;
+            };
+            let Some((epoch, stream, piece)) = self.look_at(key) else {
+                continue;
+            };
+            let goes_on = piece.goes_on().then_some(key);
+            if reads && self.told.is_empty() {
+                goes_on.into_iter().for_each(|key| self.due.push_front(key));
+                return Poll::Ready((epoch, heard(stream, piece, room)));
+            }
+            let heard = heard(stream, piece, &mut []);
+            self.unheard.push_back((goes_on, (epoch, heard)));
+        }
+    }
+}
+
+/// A piece as it is told.
+fn heard<'r>(stream: StreamId, piece: Piece, mut room: &'r mut [u8]) -> Input<'r> {
+    match piece {
+        Piece::Bytes(bytes) => {
+            let bytes = held(&bytes, &mut room);
+            Input::Bytes { stream, bytes }
+        }
+        Piece::End(fault) => {
+            let faults = Vec::from_iter(fault).into();
+            Input::End { stream, faults }
+        }
+        Piece::Head(status, map) => {
+            let head = ResponseHead::new(status.as_u16());
+            let head = Box::new(head.with_fields(fields(&map, &mut room)));
+            Input::Response { stream, head }
+        }
+    }
+}
+
+impl Exchanges {
+    fn cut_all(&mut self) {
+        self.is_open = false;
+        self.lines.clear();
+        self.idle.clear();
+        self.under_way.clear();
+        self.unheard.clear();
+        #[cfg(feature = "http2")]
+        {
+            let means = &*self.means;
+            self.means = Arc::new(Means {
+                shared: line::shared(&means.https),
+                ..means.clone()
+            });
+        }
+    }
+
+    fn begin(
+        &mut self,
+        epoch: Epoch,
+        stream: StreamId,
+        head: RequestHead<'static>,
+        body: &[u8],
+    ) -> Result<(), Fault> {
+        let method = head.verb.as_str().parse().map_err(unfit)?;
+        let last = self.last.take();
+        let last = match last {
+            Some(last) if last.is_of(&head) => last,
+            last => self.beginning(last.map(|last| last.place), head)?,
+        };
+        let (place, fields) = (Arc::clone(&last.place), last.fields.clone());
+        self.last = Some(last);
+        let key = self.line_to(&place);
+        if let Some(line) = self.lines.get_mut(&key) {
+            let mut request = Request::new(Outgoing {
+                bytes: Bytes::copy_from_slice(body),
+                bell: Arc::clone(&line.bell),
+            });
+            *request.method_mut() = method;
+            *request.headers_mut() = fields;
+            line.carries = Some((epoch, stream));
+            line.begin(&self.means, &place, request);
+        }
+        self.under_way.insert(stream, key);
+        // It leaves now, and not when somebody wants to hear of it.
+        if let Some((_, _, piece)) = self.look_at(key) {
+            let goes_on = piece.goes_on().then_some(key);
+            let heard = heard(stream, piece, &mut []);
+            self.unheard.push_back((goes_on, (epoch, heard)));
         }
         Ok(())
     }
 
-    async fn hear(&self, input: Input<'static>) {
-        // Where nobody listens any more, this task is about to be cut.
-        let _ = self.reports.heard.send((self.epoch, input)).await;
-    }
-}
-
-impl Habits {
-    fn request(
+    /// What a request begins with, where the last one went to this place.
+    fn beginning(
         &self,
-        place: &mut Option<Place>,
-        head: &RequestHead<'_>,
-        body: Outgoing,
-    ) -> Result<Request<Outgoing>, Fault> {
-        let place = match place {
-            Some(place) if place.target == head.target => place,
-            _ => place.insert(self.place(&head.target)?),
+        place: Option<Arc<Place>>,
+        head: RequestHead<'static>,
+    ) -> Result<Beginning, Fault> {
+        let place = match place.filter(|place| place.target == head.target) {
+            Some(place) => place,
+            None => Arc::new(Place::new(&head.target, &self.road)?),
         };
-        let mut request = Request::new(body);
-        *request.method_mut() = head.verb.as_str().parse().map_err(unfit)?;
-        *request.uri_mut() = place.uri.clone();
-        let fields = request.headers_mut();
+        let mut fields = HeaderMap::new();
         for (name, value) in head.fields.iter() {
             let value = HeaderValue::from_bytes(value).map_err(unfit)?;
             let name = match known(name) {
@@ -362,65 +385,137 @@ impl Habits {
         if let Some(value) = &place.proxy_authorization {
             fields.append(PROXY_AUTHORIZATION, value.clone());
         }
-        Ok(request)
-    }
-
-    fn place(&self, target: &str) -> Result<Place, Fault> {
-        let uri: Uri = target.parse().map_err(unfit)?;
-        Ok(Place {
-            target: target.to_owned(),
-            proxy_authorization: self.road.proxy_authorization(&uri),
-            uri,
+        fields.entry(HOST).or_insert_with(|| place.host.clone());
+        Ok(Beginning {
+            place,
+            said: head.fields,
+            fields,
         })
     }
 
-    async fn authorize(&self, fields: &mut HeaderMap) -> Result<(), Fault> {
-        let Some(credentials) = &self.credentials else {
-            return Ok(());
+    /// The connection that was used last and is free, or a new one.
+    fn line_to(&mut self, place: &Arc<Place>) -> u64 {
+        while let Some(key) = self.idle.pop() {
+            let line = self.lines.get(&key);
+            if line.is_some_and(|line| line.is_free_for(place)) {
+                return key;
+            }
+            self.lines.remove(&key);
+        }
+        let key = self.next;
+        self.next += 1;
+        let line = Line::new(self.bells.hang(key), Arc::clone(place));
+        self.lines.insert(key, line);
+        key
+    }
+
+    /// Has a look at a line. What is heard on it, if anything is: then it is to be looked at again, unless that was the end.
+    fn look_at(&mut self, key: u64) -> Option<(Epoch, StreamId, Piece)> {
+        if key == SWEEP {
+            self.sweep();
+            return None;
+        }
+        let line = self.lines.get_mut(&key)?;
+        let piece = line.poll();
+        let (goes_on, is_end) = match &piece {
+            Poll::Ready(piece) => (piece.goes_on(), !piece.goes_on()),
+            Poll::Pending => (false, false),
         };
-        if let Some(value) = credentials().await {
-            let mut value = HeaderValue::from_str(&value).map_err(unfit)?;
-            value.set_sensitive(true);
-            fields.insert(AUTHORIZATION, value);
+        if !goes_on {
+            line.bell.look_away();
         }
-        Ok(())
-    }
-}
-
-/// This cannot be said over HTTP.
-fn unfit(error: impl Error) -> Fault {
-    Fault::with_detail(FaultKind::Other, error.to_string())
-}
-
-/// The body of a request, which tells when it is taken.
-struct Outgoing {
-    bytes: Bytes,
-    of: Exchange,
-}
-
-impl Body for Outgoing {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.bytes.is_empty() {
-            return Poll::Ready(None);
+        let carries = line.carries;
+        let taken = line.bell.taken();
+        if let Some((epoch, stream)) = carries.filter(|_| taken > 0) {
+            let sent = Input::Sent { stream, len: taken };
+            self.told.push_back((epoch, sent));
         }
-        let bytes = std::mem::take(&mut self.bytes);
-        let (stream, len) = (self.of.stream, bytes.len());
-        let sent = Input::Sent { stream, len };
-        let _ = self.of.reports.told.send((self.of.epoch, sent));
-        Poll::Ready(Some(Ok(Frame::data(bytes))))
+        if is_end {
+            line.carries = None;
+        }
+        if line.is_over() {
+            self.lines.remove(&key);
+        } else if is_end {
+            self.idle.push(key);
+            self.sweep.start();
+        }
+        let (epoch, stream) = carries?;
+        if is_end {
+            self.under_way.remove(&stream);
+        }
+        match piece {
+            Poll::Ready(piece) => Some((epoch, stream, piece)),
+            Poll::Pending => None,
+        }
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
+    /// Closes the connections that nobody has used since the last time.
+    fn sweep(&mut self) {
+        if !self.sweep.is_due() {
+            return;
+        }
+        let lines = &mut self.lines;
+        self.idle.retain(|key| match lines.get_mut(key) {
+            Some(line) if !line.is_stale => {
+                line.is_stale = true;
+                true
+            }
+            _ => {
+                lines.remove(key);
+                false
+            }
+        });
+        if !self.idle.is_empty() {
+            self.sweep.start();
+        }
+    }
+}
+
+impl Beginning {
+    fn is_of(&self, head: &RequestHead<'_>) -> bool {
+        self.place.target == head.target && self.said == head.fields
+    }
+}
+
+/// When connections that are not used are looked for. Nobody is woken for it while there are none.
+struct Sweep {
+    sleep: Option<Pin<Box<Sleep>>>,
+    bell: Arc<Bell>,
+    waker: Waker,
+}
+
+/// The key of its bell.
+const SWEEP: u64 = 0;
+
+impl Sweep {
+    fn new(bells: &Arc<Bells>) -> Sweep {
+        let bell = bells.hang(SWEEP);
+        Sweep {
+            sleep: None,
+            waker: Waker::from(Arc::clone(&bell)),
+            bell,
+        }
     }
 
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.len() as u64)
+    /// There will be one in a while, if not before.
+    fn start(&mut self) {
+        if self.sleep.is_none() {
+            self.sleep = Some(Box::pin(sleep(IDLE)));
+            // It is no sooner than it said.
+            self.is_due();
+        }
+    }
+
+    /// Whether the time has come.
+    fn is_due(&mut self) -> bool {
+        self.bell.hush();
+        let cx = &mut Context::from_waker(&self.waker);
+        let sleep = self.sleep.as_mut();
+        let is_due = sleep.is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready());
+        if is_due {
+            self.sleep = None;
+        }
+        self.bell.look_away();
+        is_due
     }
 }

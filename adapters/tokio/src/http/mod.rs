@@ -1,14 +1,19 @@
-//! HTTP: the hands of a client on hyper's client, those of a server on hyper's server, and a router for axum.
+//! HTTP: the hands of a client on hyper's connections, those of a server on hyper's server, and a router for axum.
 //!
 //! Nothing is decided here. There is no retry, no redirect and no limit in time: the machine says which exchange begins, what goes into it and
-//! when it is cut. `road` is how a server is reached, `fault` what hyper's errors are called.
+//! when it is cut. `line` is a connection with what it carries, `bells` tell which of them to look at, `road` is how a server is reached, `fault` what hyper's
+//! errors are called.
 
 #[cfg(feature = "axum")]
 mod axum;
 #[cfg(feature = "http-client")]
+mod bells;
+#[cfg(feature = "http-client")]
 mod client;
 #[cfg(feature = "http-client")]
 mod fault;
+#[cfg(feature = "http-client")]
+mod line;
 #[cfg(feature = "http-client")]
 mod road;
 #[cfg(feature = "http-server")]
@@ -22,6 +27,7 @@ pub use client::{Connector, Exchanges, connect};
 pub use server::{Front, Gate, Reply, User, serve};
 
 use std::borrow::Cow;
+use std::mem;
 
 use ::http::header::{self, HeaderMap, HeaderName};
 use everlink::http::Fields;
@@ -48,13 +54,24 @@ fn known(name: &str) -> Option<&'static HeaderName> {
 }
 
 /// The fields of a message that arrived.
-fn fields(map: &HeaderMap) -> Fields<'static> {
+fn fields<'r>(map: &HeaderMap, room: &mut &'r mut [u8]) -> Fields<'r> {
     let fields = map.iter().map(|(name, value)| {
         let name = match KNOWN.iter().find(|known| *known == name) {
             Some(known) => Cow::Borrowed(known.as_str()),
             None => Cow::Owned(name.as_str().to_owned()),
         };
-        (name, value.as_bytes().to_vec())
+        (name, held(value.as_bytes(), room))
     });
     fields.collect()
+}
+
+/// Bytes that take no memory of their own where there is room for them.
+fn held<'r>(bytes: &[u8], room: &mut &'r mut [u8]) -> Cow<'r, [u8]> {
+    if bytes.len() > room.len() {
+        return Cow::Owned(bytes.to_vec());
+    }
+    let (held, left) = mem::take(room).split_at_mut(bytes.len());
+    *room = left;
+    held.copy_from_slice(bytes);
+    Cow::Borrowed(held)
 }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt::Display;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::mem;
 use std::pin::{Pin, pin};
@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{fields, known};
+use super::{fields, held, known};
 use crate::drive::{self, Handler, Hands};
 
 /// As many pieces of requests wait to be heard.
@@ -102,8 +102,29 @@ pub struct Gate {
 
 /// A request, or more of it.
 enum Arrival {
-    Begun(StreamId, Box<RequestHead<'static>>, oneshot::Sender<Answer>),
+    Begun(Box<Begun>),
     More(Input<'static>),
+}
+
+/// A request, with what there is of it at once: mostly that is all.
+struct Begun {
+    stream: StreamId,
+    parts: Parts,
+    body: Rest,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What follows of a request that has begun.
+#[derive(Default)]
+struct Rest {
+    bytes: Bytes,
+    is_all: bool,
+}
+
+impl Rest {
+    fn has_any(&self) -> bool {
+        self.is_all || !self.bytes.is_empty()
+    }
 }
 
 /// How a response begins, and where the rest of it will come from if that is not all.
@@ -168,6 +189,10 @@ impl Gate {
     where
         B: Body<Data = Bytes, Error: Display>,
     {
+        let (parts, body) = request.into_parts();
+        let mut incoming = pin!(body);
+        let body = at_hand(incoming.as_mut()).await;
+        let is_all = body.as_ref().is_ok_and(|body| body.is_all);
         let stream = StreamId::new(self.next.fetch_add(1, Ordering::Relaxed));
         let presence = Presence {
             stream,
@@ -176,33 +201,44 @@ impl Gate {
         };
         // Dropped before the presence, so that nobody hears of a request after its client is known to be gone.
         let (answer, mut answered) = oneshot::channel();
-        let (parts, body) = request.into_parts();
-        let begun = Arrival::Begun(stream, Box::new(head(&parts)), answer);
+        let (body, fault) = match body {
+            Ok(body) => (body, None),
+            Err(fault) => (Rest::default(), Some(fault)),
+        };
+        let begun = Begun {
+            stream,
+            parts,
+            body,
+            answer,
+        };
         // Where nobody listens any more, the channel for the answer is closed, too.
-        let _ = self.arrivals.send(begun).await;
-        let answer = tokio::select! {
-            answer = &mut answered => answer,
-            () = self.read(stream, body) => answered.await,
+        let _ = self.arrivals.send(Arrival::Begun(Box::new(begun))).await;
+        let answer = if is_all {
+            answered.await
+        } else {
+            tokio::select! {
+                answer = &mut answered => answer,
+                () = self.read(stream, incoming, fault) => answered.await,
+            }
         };
         Reply::respond(answer.unwrap_or_else(|_| Answer::unavailable()), presence)
     }
 
-    async fn read<B>(&self, stream: StreamId, body: B)
+    async fn read<B>(&self, stream: StreamId, mut body: Pin<&mut B>, fault: Option<Fault>)
     where
         B: Body<Data = Bytes, Error: Display>,
     {
-        let mut body = pin!(body);
-        let faults = loop {
-            let bytes = match body.frame().await {
-                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-                Some(Err(error)) => {
-                    break vec![Fault::with_detail(FaultKind::Read, error.to_string())];
+        let mut faults = Vec::from_iter(fault);
+        while faults.is_empty() {
+            match body.frame().await {
+                Some(Ok(frame)) => {
+                    let bytes = Vec::from(frame.into_data().unwrap_or_default()).into();
+                    self.arrived(Input::Bytes { stream, bytes }).await;
                 }
-                None => break Vec::new(),
-            };
-            let bytes = Vec::from(bytes).into();
-            self.arrived(Input::Bytes { stream, bytes }).await;
-        };
+                Some(Err(error)) => faults.push(unread(&error)),
+                None => break,
+            }
+        }
         let faults = faults.into();
         self.arrived(Input::End { stream, faults }).await;
     }
@@ -212,12 +248,40 @@ impl Gate {
     }
 }
 
-fn head(parts: &Parts) -> RequestHead<'static> {
+/// What there is of a body at once. It is looked for twice: who reads it learns with the first look that it is wanted.
+async fn at_hand<B>(mut body: Pin<&mut B>) -> Result<Rest, Fault>
+where
+    B: Body<Data = Bytes, Error: Display>,
+{
+    let mut has_looked = false;
+    let frame = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
+        Poll::Ready(frame) => Poll::Ready(Some(frame)),
+        Poll::Pending if has_looked => Poll::Ready(None),
+        Poll::Pending => {
+            has_looked = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    });
+    let bytes = match frame.await {
+        Some(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+        Some(Some(Err(error))) => return Err(unread(&error)),
+        Some(None) | None => Bytes::new(),
+    };
+    let is_all = body.is_end_stream();
+    Ok(Rest { bytes, is_all })
+}
+
+fn unread(error: &impl Display) -> Fault {
+    Fault::with_detail(FaultKind::Read, error.to_string())
+}
+
+fn head<'r>(parts: &Parts, room: &mut &'r mut [u8]) -> RequestHead<'r> {
     let target = parts
         .uri
         .path_and_query()
         .map_or("/", |target| target.as_str());
-    let mut fields = fields(&parts.headers);
+    let mut fields = fields(&parts.headers, room);
     if let Some(host) = parts.uri.authority().filter(|_| !fields.has(HOST.as_str())) {
         fields.push(HOST.as_str(), host.to_string());
     }
@@ -236,6 +300,8 @@ pub struct Front {
     held: [Vec<StreamId>; 2],
     /// Something was heard since nothing was: the machine has another turn.
     has_turn: bool,
+    /// What is heard next of the request that was heard of last.
+    ahead: Option<(StreamId, Rest)>,
     arrivals: mpsc::Receiver<Arrival>,
     tells: mpsc::UnboundedReceiver<Input<'static>>,
 }
@@ -274,22 +340,39 @@ impl Front {
             open: ByNumber::default(),
             held: [Vec::new(), Vec::new()],
             has_turn: false,
+            ahead: None,
             arrivals,
             tells,
         };
         (gate, front)
     }
 
-    fn poll_arrival(&mut self, cx: &mut Context<'_>, reads: bool) -> Poll<Input<'static>> {
+    fn poll_arrival<'r>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        mut room: &'r mut [u8],
+    ) -> Poll<Input<'r>> {
         loop {
             let mut heard = self.tells.poll_recv(cx).map(|it| it.map(Arrival::More));
             if heard.is_pending() && reads {
+                if let Some((stream, rest)) = self.ahead.take() {
+                    return Poll::Ready(self.more(stream, rest, room));
+                }
                 heard = self.arrivals.poll_recv(cx);
             }
             let input = match heard {
-                Poll::Ready(Some(Arrival::Begun(_, _, answer))) if answer.is_closed() => continue,
-                Poll::Ready(Some(Arrival::Begun(stream, head, answer))) => {
+                Poll::Ready(Some(Arrival::Begun(begun))) if begun.answer.is_closed() => continue,
+                Poll::Ready(Some(Arrival::Begun(begun))) => {
+                    let Begun {
+                        stream,
+                        parts,
+                        body,
+                        answer,
+                    } = *begun;
                     self.open.insert(stream, Way::Waiting(answer));
+                    self.ahead = Some((stream, body)).filter(|(_, body)| body.has_any());
+                    let head = Box::new(head(&parts, &mut room));
                     Input::Request { stream, head }
                 }
                 Poll::Ready(Some(Arrival::More(input))) => input,
@@ -297,9 +380,27 @@ impl Front {
             };
             if let Input::WriteFailed { stream, .. } = input {
                 self.open.remove(&stream);
+                self.ahead.take_if(|(of, _)| *of == stream);
             }
             return Poll::Ready(input);
         }
+    }
+
+    /// What is heard next of a request, while there is something.
+    fn more<'r>(&mut self, stream: StreamId, rest: Rest, mut room: &'r mut [u8]) -> Input<'r> {
+        if rest.bytes.is_empty() {
+            let faults = Vec::new().into();
+            return Input::End { stream, faults };
+        }
+        if rest.is_all {
+            let end = Rest {
+                bytes: Bytes::new(),
+                is_all: true,
+            };
+            self.ahead = Some((stream, end));
+        }
+        let bytes = held(&rest.bytes, &mut room);
+        Input::Bytes { stream, bytes }
     }
 
     /// Nothing is left to do but to wait: those who answer at once do so now, if they are let. What they were let for before is told.
@@ -373,13 +474,13 @@ impl Hands for Front {
         }
     }
 
-    fn poll_heard(
+    fn poll_heard<'r>(
         &mut self,
         cx: &mut Context<'_>,
         reads: bool,
-        _: &mut [u8],
-    ) -> Poll<(Epoch, Input<'static>)> {
-        let heard = self.poll_arrival(cx, reads);
+        room: &'r mut [u8],
+    ) -> Poll<(Epoch, Input<'r>)> {
+        let heard = self.poll_arrival(cx, reads, room);
         if heard.is_pending() && self.held.iter().any(|held| !held.is_empty()) {
             if self.has_turn {
                 cx.waker().wake_by_ref();

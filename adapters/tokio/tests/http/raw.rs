@@ -245,6 +245,66 @@ fn connections_are_kept_for_the_next_request_and_end_with_a_life() {
 }
 
 #[test]
+fn a_connection_that_its_server_closed_is_not_used_again() {
+    alone(async {
+        let (listener, address) = listen().await;
+        let url = format!("http://{address}/");
+        let mut hands = begin(&url, b"{}");
+        let (_, mut socket) = accept(&listener).await;
+        let response = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+        say(&mut socket, response).await;
+        assert_eq!(end(&mut hands).await, []);
+        drop(socket);
+        // That it is closed is known to the system at once, and to the runtime when it has asked that.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        hands.perform(request(&url, b"{}"), b"{}");
+        let again = async {
+            let (_, mut socket) = accept(&listener).await;
+            say(&mut socket, response).await;
+            socket
+        };
+        let (_socket, faults) = tokio::join!(again, end(&mut hands));
+        assert_eq!(faults, []);
+    });
+}
+
+#[test]
+fn many_exchanges_have_a_connection_each_and_share_them_later() {
+    alone(async {
+        let ((listener, address), epoch) = (listen().await, Epoch::FIRST);
+        let (url, mut hands) = (format!("http://{address}/"), Connector::new().hands());
+        hands.perform(Output::Open { epoch }, b"");
+        let on = |number| match request(&url, b"{}") {
+            Output::Request { head, len, .. } => Output::Request {
+                epoch,
+                stream: StreamId::new(number),
+                head,
+                len,
+            },
+            other => other,
+        };
+        let response = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+        let mut sockets = Vec::new();
+        for number in 1..=3 {
+            hands.perform(on(number), b"{}");
+            sockets.push(accept(&listener).await.1);
+        }
+        for socket in &mut sockets {
+            say(socket, response).await;
+        }
+        all_end(&mut hands, 3).await;
+        for number in 4..=6 {
+            hands.perform(on(number), b"{}");
+        }
+        for socket in &mut sockets {
+            read_until(socket, b"{}").await;
+            say(socket, response).await;
+        }
+        all_end(&mut hands, 3).await;
+    });
+}
+
+#[test]
 fn faults_have_names() {
     alone(async {
         let (listener, address) = listen().await;
@@ -323,6 +383,16 @@ async fn end(hands: &mut Exchanges) -> Vec<FaultKind> {
         if let Input::End { stream, faults } = hear(hands).await {
             assert_eq!(stream, STREAM);
             return faults.iter().map(|fault| fault.kind()).collect();
+        }
+    }
+}
+
+/// So many exchanges end well.
+async fn all_end(hands: &mut Exchanges, mut exchanges: usize) {
+    while exchanges > 0 {
+        if let Input::End { faults, .. } = hear(hands).await {
+            assert!(faults.is_empty(), "{faults:?}");
+            exchanges -= 1;
         }
     }
 }

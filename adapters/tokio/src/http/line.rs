@@ -1,0 +1,447 @@
+//! A connection to a server, and the exchange that it carries: one at a time, and then perhaps the next. Decides nothing.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::pin::Pin;
+use std::ptr;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Bytes;
+use everlink::{Epoch, Fault, FaultKind, StreamId};
+use http::header::{AUTHORIZATION, HeaderValue};
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::{Connection, SendRequest, handshake};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::Connection as _;
+#[cfg(feature = "http2")]
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::task::JoinHandle;
+use tower_service::Service;
+
+use super::bells::Bell;
+use super::fault::fault;
+use super::road::{Road, Way};
+
+/// The value of `Authorization` at this moment.
+pub(super) type Credentials = Arc<dyn Fn() -> Later<Option<String>> + Send + Sync>;
+pub(super) type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// By what servers are reached.
+#[derive(Clone)]
+pub(super) struct Means {
+    pub(super) https: HttpsConnector<Road>,
+    pub(super) credentials: Option<Credentials>,
+    #[cfg(feature = "http2")]
+    pub(super) shared: Shared,
+}
+
+/// Connections that may turn out to carry many exchanges at a time.
+#[cfg(feature = "http2")]
+pub(super) type Shared = hyper_util::client::legacy::Client<HttpsConnector<Road>, Outgoing>;
+
+#[cfg(feature = "http2")]
+pub(super) fn shared(https: &HttpsConnector<Road>) -> Shared {
+    let mut builder = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
+    let builder = builder.pool_idle_timeout(2 * super::client::IDLE);
+    builder.pool_timer(TokioTimer::new()).build(https.clone())
+}
+
+/// Where requests go: most go where the last one went.
+pub(super) struct Place {
+    pub(super) target: String,
+    uri: Uri,
+    /// The part of it that the server itself is told.
+    path: Uri,
+    pub(super) host: HeaderValue,
+    /// What a proxy on the way wants to hear with each request.
+    pub(super) proxy_authorization: Option<HeaderValue>,
+}
+
+impl Place {
+    pub(super) fn new(target: &str, road: &Road) -> Result<Place, Fault> {
+        let uri: Uri = target.parse().map_err(unfit)?;
+        let Some(host) = uri.host() else {
+            return Err(Fault::with_detail(FaultKind::Other, "the URL has no host"));
+        };
+        let is_https = uri.scheme_str() == Some("https");
+        let port = uri.port_u16();
+        let host = match port.filter(|port| *port != if is_https { 443 } else { 80 }) {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok(Place {
+            target: target.to_owned(),
+            path: path.parse().map_err(unfit)?,
+            host: host.parse().map_err(unfit)?,
+            proxy_authorization: road.proxy_authorization(&uri),
+            uri,
+        })
+    }
+
+    /// Whether both are at the same server.
+    fn is_beside(&self, other: &Place) -> bool {
+        let is_alike = || {
+            self.uri.scheme() == other.uri.scheme() && self.uri.authority() == other.uri.authority()
+        };
+        ptr::eq(self, other) || is_alike()
+    }
+}
+
+/// This cannot be said over HTTP.
+pub(super) fn unfit(error: impl Error) -> Fault {
+    Fault::with_detail(FaultKind::Other, error.to_string())
+}
+
+/// What is heard of an exchange.
+pub(super) enum Piece {
+    Bytes(Bytes),
+    End(Option<Fault>),
+    Head(StatusCode, HeaderMap),
+}
+
+impl Piece {
+    /// Whether it is followed by another one.
+    pub(super) const fn goes_on(&self) -> bool {
+        !matches!(self, Piece::End(_))
+    }
+}
+
+/// A connection, or what will be one.
+pub(super) struct Line {
+    pub(super) bell: Arc<Bell>,
+    waker: Waker,
+    place: Arc<Place>,
+    /// The exchange that is under way on it.
+    pub(super) carries: Option<(Epoch, StreamId)>,
+    stage: Stage,
+    /// It has been idle for a while.
+    pub(super) is_stale: bool,
+}
+
+enum Stage {
+    Asking(Later<Asked>),
+    Hearing(Wire, Incoming),
+    Idle(Wire),
+    Over,
+}
+
+/// What comes of a request.
+type Asked = Result<(Wire, Response<Incoming>), Fault>;
+/// The same, and the request itself where nothing of it has left.
+type Answer = Result<Response<Incoming>, (Fault, Option<Request<Outgoing>>)>;
+
+impl Line {
+    /// One that carries nothing yet.
+    pub(super) fn new(bell: Arc<Bell>, place: Arc<Place>) -> Line {
+        Line {
+            waker: Waker::from(Arc::clone(&bell)),
+            bell,
+            place,
+            carries: None,
+            stage: Stage::Over,
+            is_stale: false,
+        }
+    }
+
+    /// Whether it can carry a request to this place at once.
+    pub(super) fn is_free_for(&self, place: &Place) -> bool {
+        match &self.stage {
+            Stage::Idle(wire) => wire.is_ready() && self.place.is_beside(place),
+            _ => false,
+        }
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// Carries a request, with the connection that it has or with a new one.
+    pub(super) fn begin(
+        &mut self,
+        means: &Arc<Means>,
+        place: &Arc<Place>,
+        request: Request<Outgoing>,
+    ) {
+        self.place = Arc::clone(place);
+        self.is_stale = false;
+        let (means, place) = (Arc::clone(means), Arc::clone(place));
+        let wire = match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Idle(wire) => Some(wire),
+            _ => None,
+        };
+        self.stage = Stage::Asking(match wire {
+            Some(mut wire) if means.credentials.is_none() => {
+                self.bell.hush();
+                let sent = wire.send(&place, request);
+                Box::pin(async move { means.ask_on(wire, sent, &place).await })
+            }
+            // What takes its time is on its way whether anybody looks or not, and what others do in it holds up nobody.
+            wire => {
+                let mut aside = Aside(tokio::spawn(async move {
+                    means.ask(wire, request, &place).await
+                }));
+                Box::pin(
+                    async move { (&mut aside.0).await.unwrap_or_else(|lost| Err(unfit(lost))) },
+                )
+            }
+        });
+    }
+
+    /// What is heard next.
+    pub(super) fn poll(&mut self) -> Poll<Piece> {
+        let cx = &mut Context::from_waker(&self.waker);
+        self.bell.hush();
+        loop {
+            match &mut self.stage {
+                Stage::Asking(asked) => match ready!(asked.as_mut().poll(cx)) {
+                    Ok((wire, response)) => {
+                        let (head, body) = response.into_parts();
+                        self.stage = Stage::Hearing(wire, body);
+                        return Poll::Ready(Piece::Head(head.status, head.headers));
+                    }
+                    Err(fault) => return self.cut(fault),
+                },
+                Stage::Hearing(wire, body) => {
+                    let mut frame = wire.listen(cx, |cx| Pin::new(&mut *body).poll_frame(cx));
+                    if frame.is_pending() {
+                        // That something is wanted of it is all that can have been rung for.
+                        self.bell.hush();
+                        wire.poll(cx);
+                        frame = wire.listen(cx, |cx| Pin::new(&mut *body).poll_frame(cx));
+                    }
+                    match ready!(frame).transpose() {
+                        // What is no data is no part of the body.
+                        Ok(Some(frame)) => {
+                            if let Ok(bytes) = frame.into_data() {
+                                return Poll::Ready(Piece::Bytes(bytes));
+                            }
+                        }
+                        Ok(None) => return self.rest(),
+                        Err(error) => return self.cut(fault(&error)),
+                    }
+                }
+                Stage::Idle(wire) => {
+                    wire.poll(cx);
+                    if wire.is_over() {
+                        self.stage = Stage::Over;
+                    }
+                    return Poll::Pending;
+                }
+                Stage::Over => return Poll::Pending,
+            }
+        }
+    }
+
+    /// The exchange is over. The connection is kept, unless it is over, too.
+    fn rest(&mut self) -> Poll<Piece> {
+        if let Stage::Hearing(mut wire, _) = mem::replace(&mut self.stage, Stage::Over) {
+            self.bell.hush();
+            wire.poll(&mut Context::from_waker(&self.waker));
+            if !wire.is_over() {
+                self.stage = Stage::Idle(wire);
+            }
+        }
+        Poll::Ready(Piece::End(None))
+    }
+
+    fn cut(&mut self, fault: Fault) -> Poll<Piece> {
+        self.stage = Stage::Over;
+        Poll::Ready(Piece::End(Some(fault)))
+    }
+}
+
+impl Means {
+    /// Asks with the credentials of this moment, on this connection or on a new one.
+    async fn ask(
+        &self,
+        wire: Option<Wire>,
+        mut request: Request<Outgoing>,
+        place: &Place,
+    ) -> Asked {
+        if let Some(credentials) = &self.credentials {
+            if let Some(value) = credentials().await {
+                let mut value = HeaderValue::from_str(&value).map_err(unfit)?;
+                value.set_sensitive(true);
+                request.headers_mut().insert(AUTHORIZATION, value);
+            }
+        }
+        let Some(mut wire) = wire else {
+            return self.ask_anew(request, place).await;
+        };
+        let sent = wire.send(place, request);
+        self.ask_on(wire, sent, place).await
+    }
+
+    /// Asks on a connection that has carried others. Where the server closed that before anything of the request left, it is asked on a new one.
+    async fn ask_on(&self, mut wire: Wire, sent: Later<Answer>, place: &Place) -> Asked {
+        match wire.answer(sent).await {
+            Ok(response) => Ok((wire, response)),
+            Err((_, Some(request))) => self.ask_anew(request, place).await,
+            Err((fault, None)) => Err(fault),
+        }
+    }
+
+    async fn ask_anew(&self, request: Request<Outgoing>, place: &Place) -> Asked {
+        let mut wire = self.reach(place).await?;
+        let sent = wire.send(place, request);
+        match wire.answer(sent).await {
+            Ok(response) => Ok((wire, response)),
+            Err((fault, _)) => Err(fault),
+        }
+    }
+
+    async fn reach(&self, place: &Place) -> Result<Wire, Fault> {
+        #[cfg(feature = "http2")]
+        if place.uri.scheme_str() == Some("https") {
+            return Ok(Wire::Shared(Box::new(self.shared.clone())));
+        }
+        let stream = self.https.clone().call(place.uri.clone()).await;
+        let stream = stream.map_err(|error| fault(&*error))?;
+        let to_proxy = stream.connected().is_proxied();
+        let (sender, connection) = handshake(stream).await.map_err(|error| fault(&error))?;
+        Ok(Wire::Own(Box::new(Own {
+            sender,
+            connection: Some(connection),
+            to_proxy,
+        })))
+    }
+}
+
+/// A task on the side; to drop it is to end it.
+struct Aside<T>(JoinHandle<T>);
+
+impl<T> Drop for Aside<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What carries an exchange.
+enum Wire {
+    Own(Box<Own>),
+    #[cfg(feature = "http2")]
+    Shared(Box<Shared>),
+}
+
+/// A connection for one exchange at a time.
+struct Own {
+    sender: SendRequest<Outgoing>,
+    /// Nothing after its end.
+    connection: Option<Connection<MaybeHttpsStream<Way>, Outgoing>>,
+    /// A proxy is at its end that must be told whole addresses.
+    to_proxy: bool,
+}
+
+impl Wire {
+    fn send(&mut self, place: &Place, mut request: Request<Outgoing>) -> Later<Answer> {
+        match self {
+            Wire::Own(own) => {
+                let uri = if own.to_proxy {
+                    &place.uri
+                } else {
+                    &place.path
+                };
+                *request.uri_mut() = uri.clone();
+                let sent = own.sender.try_send_request(request);
+                Box::pin(async {
+                    sent.await.map_err(|mut error| {
+                        let request = error.take_message();
+                        (fault(error.error()), request)
+                    })
+                })
+            }
+            #[cfg(feature = "http2")]
+            Wire::Shared(shared) => {
+                *request.uri_mut() = place.uri.clone();
+                // It is said where it is to be said.
+                request.headers_mut().remove(http::header::HOST);
+                let sent = shared.request(request);
+                Box::pin(async { sent.await.map_err(|error| (fault(&error), None)) })
+            }
+        }
+    }
+
+    async fn answer(&mut self, mut sent: Later<Answer>) -> Answer {
+        poll_fn(|cx| {
+            self.poll(cx);
+            self.listen(cx, |cx| sent.as_mut().poll(cx))
+        })
+        .await
+    }
+
+    /// Moves what is under way.
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        match self {
+            Wire::Own(own) => {
+                // What went wrong is told to whoever waits for a response, when the connection is dropped at the latest.
+                own.connection
+                    .take_if(|connection| Pin::new(connection).poll(cx).is_ready());
+            }
+            #[cfg(feature = "http2")]
+            Wire::Shared(_) => {}
+        }
+    }
+
+    /// Polls for something that comes over it. Over a connection of one's own it comes while that is polled: nobody need be woken for it.
+    fn listen<T>(&self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        if self.own().is_some() {
+            poll(&mut Context::from_waker(Waker::noop()))
+        } else {
+            poll(cx)
+        }
+    }
+
+    /// Whether it can carry another exchange at once.
+    fn is_ready(&self) -> bool {
+        self.own().is_some_and(|own| own.sender.is_ready())
+    }
+
+    /// Whether it will carry no other.
+    fn is_over(&self) -> bool {
+        self.own().is_none_or(|own| own.connection.is_none())
+    }
+
+    const fn own(&self) -> Option<&Own> {
+        match self {
+            Wire::Own(own) => Some(own),
+            #[cfg(feature = "http2")]
+            Wire::Shared(_) => None,
+        }
+    }
+}
+
+/// The body of a request, which tells when it is taken.
+pub(super) struct Outgoing {
+    pub(super) bytes: Bytes,
+    pub(super) bell: Arc<Bell>,
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        let bytes = mem::take(&mut self.bytes);
+        self.bell.take(bytes.len());
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}
