@@ -212,11 +212,11 @@ pub(super) fn count(start: &[u8]) -> Option<(i64, &[u8])> {
     const MOST: usize = 18;
     let (mut number, mut rest) = (0, start);
     while let [digit @ b'0'..=b'9', behind @ ..] = rest {
-        number = 10 * number + i64::from(digit - b'0');
-        rest = behind;
-        if start.len() - rest.len() > MOST {
+        if start.len() - rest.len() == MOST {
             return None;
         }
+        number = 10 * number + i64::from(digit - b'0');
+        rest = behind;
     }
     let digits = start.len() - rest.len();
     let is_padded = digits > 1 && start.first() == Some(&b'0');
