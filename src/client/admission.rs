@@ -10,7 +10,13 @@ use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::id::CallId;
 use crate::protocol::{Kind, Method, Owner, meta, method, round};
-use crate::wire::{Payload, object};
+use crate::wire::Payload;
+use crate::wire::object::{self, Sought};
+
+// What the link itself adds to parameters.
+const META: Sought = Sought::new("_meta");
+const ANSWERS: Sought = Sought::new(round::INPUT_RESPONSES);
+const STATE: Sought = Sought::new(round::REQUEST_STATE);
 
 impl Client {
     pub(super) fn accept(&mut self, call: Call) -> Result<CallId, Misuse> {
@@ -145,6 +151,12 @@ pub(super) fn split_meta(
     params: Payload,
     has_rounds: bool,
 ) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
+    let text = params.as_str();
+    let is_plain = !object::may_have(text, [META, ANSWERS])
+        && !(has_rounds && object::may_have(text, [STATE; 2]));
+    if is_plain && params.is_object() {
+        return Ok((Some(params), None));
+    }
     let mut own_member = None;
     let mut meta = None;
     let mut others = 0_usize;

@@ -5,7 +5,9 @@ use alloc::boxed::Box;
 
 use crate::protocol::round;
 use crate::wire::Json;
-use crate::wire::object;
+use crate::wire::object::{self, Sought};
+
+const TYPE: Sought = Sought::new(round::RESULT_TYPE);
 
 /// No more is remembered of how a server says things.
 const LONGEST: usize = 1 << 10;
@@ -33,7 +35,7 @@ impl Preamble {
     pub(super) fn read<'a>(&mut self, result: Json<'a>) -> Option<ResultHead<'a>> {
         // S-RPC-19: absent means complete, and then the rest means nothing here.
         let rest = self.behind(result).unwrap_or(result.as_str());
-        if !object::may_have(rest, round::RESULT_TYPE) {
+        if !object::may_have(rest, [TYPE; 2]) {
             return Some(ResultHead::default());
         }
         let head = ResultHead::read(result)?;

@@ -13,10 +13,12 @@ use core::{fmt, mem::size_of};
 use memchr::memchr2;
 
 use super::{Fields, value};
-use crate::wire::{Id, Json, Payload, object};
+use crate::wire::object::{self, Sought};
+use crate::wire::{Id, Json, Payload};
 
 /// The mark.
 const MARK: &str = "x-mcp-header";
+const SOUGHT: Sought = Sought::new(MARK);
 
 /// How deep a schema is searched: as deep as `serde_json` reads.
 const DEPTH_LIMIT: usize = 128;
@@ -109,7 +111,7 @@ impl core::error::Error for Unfit {}
 impl Mirrored {
     /// The marked properties of a tool, as it stands in a list of tools (S-XHDR-03, S-XHDR-04, S-XHDR-05).
     pub(crate) fn read(tool: Json<'_>) -> Result<Mirrored, Unfit> {
-        if !object::may_have(tool.as_str(), MARK) {
+        if !object::may_have(tool.as_str(), [SOUGHT; 2]) {
             return Ok(Mirrored::default());
         }
         let mut schemas = Vec::new();
@@ -301,7 +303,7 @@ pub(crate) struct Survey {
 /// Looks through the result of a `tools/list`.
 pub(crate) fn survey(result: Json<'_>) -> Survey {
     let mut survey = Survey::default();
-    if !object::may_have(result.as_str(), MARK) {
+    if !object::may_have(result.as_str(), [SOUGHT; 2]) {
         return survey;
     }
     let mut lists = Vec::new();

@@ -37,7 +37,8 @@ impl Server {
         let shape = match entry.arrival.peer.version.era() {
             Era::Legacy => Shape::default(),
             Era::Modern => {
-                let (shape, kind) = Shape::read(&result);
+                let is_cacheable = entry.facts.is_some_and(|facts| facts.cacheable);
+                let (shape, kind) = Shape::read(&result, is_cacheable);
                 self.check_kind(entry, kind)?;
                 shape
             }

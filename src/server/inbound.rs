@@ -63,7 +63,8 @@ impl Server {
         match wire::parse_showing(text, plan, |part| noted.note(part)) {
             Ok(Inbound::One(Message::Request { id, method, params })) => {
                 self.made_sense();
-                self.asked(&Origin::DUPLEX, id, &method, &noted.of(params));
+                noted.complete(params);
+                self.asked(&Origin::DUPLEX, id, &method, &noted);
             }
             Ok(Inbound::One(message)) => self.message(&Origin::DUPLEX, message),
             Ok(Inbound::Batch(batch)) if self.allows_batches(SessionKey::DUPLEX) => {

@@ -65,7 +65,8 @@ impl<'a> Params<'a> {
         if let Some(whole) = whole {
             object::show(whole, Params::plan(terms), |part| params.note(part));
         }
-        params.of(whole)
+        params.complete(whole);
+        params
     }
 
     /// Takes note of a part of them.
@@ -112,16 +113,14 @@ impl<'a> Params<'a> {
     }
 
     /// All of these params were noted.
-    pub(super) fn of(mut self, whole: Option<Json<'a>>) -> Params<'a> {
-        let params = &mut self;
-        params.whole = whole;
-        params.is_ambiguous |= params.are_terms_known && params.has_terms();
-        params.has_round = params.answers.is_some() || params.state.is_some();
+    pub(super) fn complete(&mut self, whole: Option<Json<'a>>) {
+        self.whole = whole;
+        self.is_ambiguous |= self.are_terms_known && self.has_terms();
+        self.has_round = self.answers.is_some() || self.state.is_some();
         // Some peers write null where they mean nothing.
         let is_there = |value: &Json<'_>| !value.is_null();
-        params.answers = params.answers.filter(is_there);
-        params.state = params.state.filter(is_there);
-        self
+        self.answers = self.answers.filter(is_there);
+        self.state = self.state.filter(is_there);
     }
 
     /// Whether it claims to be a request of the modern era (S-VER-07).

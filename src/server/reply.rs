@@ -6,7 +6,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::protocol::round;
-use crate::wire::{ErrorObject, Payload, object};
+use crate::wire::object::{self, Sought};
+use crate::wire::{ErrorObject, Payload};
+
+// What every modern result has.
+const META: Sought = Sought::new("_meta");
+const TYPE: Sought = Sought::new(round::RESULT_TYPE);
 
 /// How far a request is.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,10 +150,14 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Reads it off a result, together with the type that the result says to be of.
-    pub(super) fn read(result: &Payload) -> (Shape, Option<Cow<'_, str>>) {
+    /// Reads it off a result, together with the type that the result says to be of. What only cacheable ones have is looked for in those
+    /// alone.
+    pub(super) fn read(result: &Payload, is_cacheable: bool) -> (Shape, Option<Cow<'_, str>>) {
         let mut shape = Shape::default();
         let mut kind = None;
+        if !is_cacheable && !object::may_have(result.as_str(), [META, TYPE]) {
+            return (shape, kind);
+        }
         let _ = object::members(result.json(), |key, value| match &*key {
             "cacheScope" => shape.has_cache_scope = true,
             "_meta" => shape.has_meta = true,

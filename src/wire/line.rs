@@ -156,14 +156,19 @@ impl fmt::Debug for LineReader {
 fn classify(bytes: &[u8]) -> Option<Line<'_>> {
     let bytes = unframed(bytes);
     match str::from_utf8(bytes) {
-        Ok(text) if text.trim_ascii().is_empty() => None,
+        Ok(_) if is_space(bytes) => None,
         Ok(text) => Some(Line::Text(text)),
         Err(_) => Some(Line::NotUtf8(bytes)),
     }
 }
 
 fn is_blank(bytes: &[u8]) -> bool {
-    unframed(bytes).trim_ascii().is_empty()
+    is_space(unframed(bytes))
+}
+
+#[inline]
+fn is_space(bytes: &[u8]) -> bool {
+    bytes.iter().all(u8::is_ascii_whitespace)
 }
 
 fn unframed(bytes: &[u8]) -> &[u8] {

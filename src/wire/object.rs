@@ -3,7 +3,7 @@
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
 
-use memchr::memchr2_iter;
+use memchr::memchr3_iter;
 
 use super::{
     json::Json,
@@ -166,18 +166,44 @@ pub(crate) fn run_of(object: Json<'_>, is_wanted: impl Fn(&str) -> bool) -> Opti
     run.filter(|run| run.ends_with(['"', '}', ']']))
 }
 
-/// Whether something in a text may be called `key`, a name without slashes: where it is not spelled out, it is spelled with escapes. To
-/// ask this costs less than to look for it.
-pub(crate) fn may_have(text: &str, key: &str) -> bool {
-    let (bytes, key) = (text.as_bytes(), key.as_bytes());
-    // The capital of a name is the rarest of its letters.
-    let rare = key.iter().position(u8::is_ascii_uppercase).unwrap_or(0);
-    memchr2_iter(key[rare], b'\\', bytes).any(|at| match bytes[at] {
-        b'\\' => bytes.get(at + 1) == Some(&b'u'),
-        _ => {
-            let start = at.checked_sub(rare);
-            start.is_some_and(|start| bytes[start..].starts_with(key))
+/// A name to look for, without slashes.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought {
+    name: &'static [u8],
+    /// Where its rarest letter is: its capital, or what is no letter.
+    rarest: usize,
+}
+
+impl Sought {
+    pub(crate) const fn new(name: &'static str) -> Self {
+        let name = name.as_bytes();
+        let mut rarest = 0;
+        while name[rarest].is_ascii_lowercase() && rarest + 1 < name.len() {
+            rarest += 1;
         }
+        Self { name, rarest }
+    }
+
+    const fn letter(self) -> u8 {
+        self.name[self.rarest]
+    }
+
+    /// Whether it is there, with its rarest letter at this place.
+    fn is_at(self, bytes: &[u8], at: usize) -> bool {
+        let start = at.checked_sub(self.rarest);
+        start.is_some_and(|start| bytes[start..].starts_with(self.name))
+    }
+}
+
+/// Whether something in a text may be called by one of these names: where none is spelled out, one may be spelled with escapes. To ask this
+/// costs less than to look for it.
+#[inline]
+pub(crate) fn may_have(text: &str, [one, other]: [Sought; 2]) -> bool {
+    let bytes = text.as_bytes();
+    let mut hits = memchr3_iter(one.letter(), other.letter(), b'\\', bytes);
+    hits.any(|at| {
+        let is_escape = bytes[at] == b'\\' && bytes.get(at + 1) == Some(&b'u');
+        is_escape || one.is_at(bytes, at) || other.is_at(bytes, at)
     })
 }
 

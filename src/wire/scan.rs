@@ -118,16 +118,19 @@ impl<'a> Cursor<'a> {
     /// Takes the comma behind a part of something, if there is one, or else the bracket at its end. Whether there is more.
     #[inline]
     pub(super) fn goes_on(&mut self, end: u8) -> Result<bool, NotJson> {
-        match behind_space(self.rest) {
-            [b',', rest @ ..] => {
-                self.rest = rest;
-                Ok(true)
+        loop {
+            match self.rest {
+                [b',', rest @ ..] => {
+                    self.rest = rest;
+                    return Ok(true);
+                }
+                [byte, rest @ ..] if *byte == end => {
+                    self.rest = rest;
+                    return Ok(false);
+                }
+                [b' ' | b'\t' | b'\n' | b'\r', rest @ ..] => self.rest = rest,
+                _ => return Err(NotJson),
             }
-            [byte, rest @ ..] if *byte == end => {
-                self.rest = rest;
-                Ok(false)
-            }
-            _ => Err(NotJson),
         }
     }
 

@@ -30,23 +30,24 @@ impl Server {
         }
     }
 
-    fn posted_message(
+    fn posted_message<'a>(
         &mut self,
         stream: StreamId,
         asked: &Asked,
-        message: Message<'_>,
-        noted: Params<'_>,
+        message: Message<'a>,
+        mut noted: Params<'a>,
     ) -> Result<(), Refusal> {
         match message {
             Message::Request { id, method, params } => {
-                let params = noted.of(params);
-                match self.era_of(asked, &params) {
-                    Era::Legacy => self.posted_legacy(stream, asked, id, &method, &params),
-                    Era::Modern => self.posted_modern(stream, asked, id, &method, &params),
+                noted.complete(params);
+                match self.era_of(asked, &noted) {
+                    Era::Legacy => self.posted_legacy(stream, asked, id, &method, &noted),
+                    Era::Modern => self.posted_modern(stream, asked, id, &method, &noted),
                 }
             }
             Message::Notification { params, .. } => {
-                let era = self.era_of(asked, &noted.of(params));
+                noted.complete(params);
+                let era = self.era_of(asked, &noted);
                 let from = match era {
                     Era::Legacy => session_origin(stream, self.session_of(asked)?, asked),
                     // S-HTTP-12: which fields it must have is nowhere said.
