@@ -152,7 +152,8 @@ pub(super) fn split_meta(
     has_rounds: bool,
 ) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
     let text = params.as_str();
-    let is_plain = !object::may_have(text, [META, ANSWERS])
+    let is_plain = object::is_short(text)
+        && !object::may_have(text, [META, ANSWERS])
         && !(has_rounds && object::may_have(text, [STATE; 2]));
     if is_plain && params.is_object() {
         return Ok((Some(params), None));

@@ -155,7 +155,8 @@ impl Shape {
     pub(super) fn read(result: &Payload, is_cacheable: bool) -> (Shape, Option<Cow<'_, str>>) {
         let mut shape = Shape::default();
         let mut kind = None;
-        if !is_cacheable && !object::may_have(result.as_str(), [META, TYPE]) {
+        let text = result.as_str();
+        if !is_cacheable && object::is_short(text) && !object::may_have(text, [META, TYPE]) {
             return (shape, kind);
         }
         let _ = object::members(result.json(), |key, value| match &*key {

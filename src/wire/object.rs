@@ -3,7 +3,7 @@
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
 
-use memchr::memchr3_iter;
+use memchr::{memchr_iter, memchr2_iter, memchr3_iter};
 
 use super::{
     json::Json,
@@ -196,15 +196,28 @@ impl Sought {
 }
 
 /// Whether something in a text may be called by one of these names: where none is spelled out, one may be spelled with escapes. To ask this
-/// costs less than to look for it.
+/// costs less than to look for it; see [`is_short`].
 #[inline]
 pub(crate) fn may_have(text: &str, [one, other]: [Sought; 2]) -> bool {
     let bytes = text.as_bytes();
-    let mut hits = memchr3_iter(one.letter(), other.letter(), b'\\', bytes);
-    hits.any(|at| {
-        let is_escape = bytes[at] == b'\\' && bytes.get(at + 1) == Some(&b'u');
-        is_escape || one.is_at(bytes, at) || other.is_at(bytes, at)
-    })
+    let is_escaped = |at: usize| bytes.get(at + 1) == Some(&b'u');
+    let is_there = |at: usize| one.is_at(bytes, at) || other.is_at(bytes, at);
+    if is_short(text) {
+        let mut hits = memchr3_iter(one.letter(), other.letter(), b'\\', bytes);
+        return hits.any(|at| match bytes[at] {
+            b'\\' => is_escaped(at),
+            _ => is_there(at),
+        });
+    }
+    // Long texts have many escapes, and it costs more to tell them from letters than to look twice.
+    memchr2_iter(one.letter(), other.letter(), bytes).any(is_there)
+        || memchr_iter(b'\\', bytes).any(is_escaped)
+}
+
+/// Whether to ask what an object may have costs less than a walk over its members: long ones are mostly long strings, over which a walk
+/// goes in leaps.
+pub(crate) const fn is_short(object: &str) -> bool {
+    object.len() <= 512
 }
 
 /// The object without a member of it, which is a part of its text.

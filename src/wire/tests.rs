@@ -10,7 +10,7 @@ use alloc::{
 
 use super::{
     Id, Inbound, Json, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, encode,
-    object::{self, ObjectError, Part, Plan},
+    object::{self, ObjectError, Part, Plan, Sought},
     parse, parse_showing,
 };
 
@@ -582,4 +582,30 @@ fn skimming_agrees_with_reading() {
             "{line}"
         );
     }
+}
+
+/// To ask what a text may have says yes wherever it is there, in short texts and in long ones.
+#[test]
+fn what_is_there_may_be_there() {
+    const SOUGHT: [Sought; 2] = [Sought::new("_meta"), Sought::new("resultType")];
+    for padding in [0, 1_000] {
+        let padding = r"x\n_T".repeat(padding);
+        let may_have = |member: &str| {
+            let text = format!(r#"{{"p":"{padding}",{member}:1}}"#);
+            assert_eq!(object::is_short(&text), padding.is_empty());
+            object::may_have(&text, SOUGHT)
+        };
+        for there in [
+            r#""_meta""#,
+            r#""resultType""#,
+            r#""\u005fmeta""#,
+            r#""a\\_meta""#,
+        ] {
+            assert!(may_have(there), "{there}");
+        }
+        for other in [r#""_met""#, r#""resulttype""#, r#""\\""#, r#""Type""#] {
+            assert!(!may_have(other), "{other}");
+        }
+    }
+    assert!(!object::may_have("T", SOUGHT) && !object::may_have("", SOUGHT));
 }
