@@ -5,9 +5,17 @@ use alloc::collections::VecDeque;
 use crate::id::Epoch;
 use crate::io::Output;
 
+/// Adds to a queue that is mostly short: it has no more room than it needs, to begin with.
+pub(crate) fn add<T>(queue: &mut VecDeque<T>, item: T) {
+    if queue.len() == queue.capacity() {
+        queue.reserve_exact(queue.len().max(1));
+    }
+    queue.push_back(item);
+}
+
 /// Lets go of the room of a queue that is empty, but for a little: an idle link holds little.
 pub(crate) fn let_go<T>(queue: &mut VecDeque<T>) {
-    const KEPT: usize = 4;
+    const KEPT: usize = 2;
     if queue.is_empty() && queue.capacity() > KEPT {
         *queue = VecDeque::new();
     }
@@ -35,7 +43,7 @@ impl<E: Weigh> Outbox<E> {
 
     pub(crate) fn push(&mut self, output: Output<E>) {
         self.bytes += weight(&output);
-        self.waiting.push_back(output);
+        add(&mut self.waiting, output);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Output<E>> {

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::filter;
 use crate::protocol::method::names;
 use crate::protocol::{ClientCapabilities, Era, LogLevel, Version, meta, round};
-use crate::queue::let_go;
+use crate::queue::add;
 use crate::watch::{List, Watch};
 use crate::wire::encode::{self, Object};
 use crate::wire::{ErrorObject, Id, Payload};
@@ -127,7 +127,7 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn push(&mut self, frame: Frame) {
         self.count(&frame);
-        self.waiting.push_back((frame, 0));
+        add(&mut self.waiting, (frame, 0));
     }
 
     /// One that was turned away so many times, and is to be written again before all others.
@@ -165,7 +165,10 @@ impl Frames {
     pub(super) fn pop(&mut self, is_chosen: impl Fn(&str) -> bool) -> Option<(Frame, u32)> {
         let at = self.next(is_chosen)?;
         let (frame, times) = self.waiting.remove(at)?;
-        let_go(&mut self.waiting);
+        if self.waiting.is_empty() {
+            // There is seldom another one soon.
+            self.waiting = VecDeque::new();
+        }
         self.discount(&frame);
         Some((frame, times))
     }
@@ -228,7 +231,7 @@ impl Frames {
 #[derive(Debug)]
 pub(super) struct Voice {
     version: Version,
-    client: String,
+    client: Box<str>,
     /// From which level on log messages are wanted.
     logs: Option<LogLevel>,
     /// Modern: the members that every `_meta` has (S-META-01, S-META-02).
@@ -238,6 +241,7 @@ pub(super) struct Voice {
 impl Voice {
     pub(super) fn new(config: &Config, version: Version, logs: Option<LogLevel>) -> Voice {
         let client = serde_json::to_string(&config.client).unwrap_or_else(|_| "{}".into());
+        let client = client.into_boxed_str();
         let meta = match version.era() {
             Era::Legacy => None,
             Era::Modern => Some(meta_for(&config.capabilities, version, logs, &client)),

@@ -171,11 +171,11 @@ impl Watcher {
         let held = &self.granted.uris | &self.asked;
         let added = &possible.uris - &held;
         let removed = &held - &possible.uris;
-        self.asked = &(&self.asked | &added) - &removed;
+        self.asked = lean(&(&self.asked | &added) - &removed);
         chores.extend(added.into_iter().map(Chore::Subscribe));
         self.granted = Watch {
             logs: self.granted.logs,
-            uris: &self.granted.uris - &removed,
+            uris: lean(&self.granted.uris - &removed),
             ..possible
         };
         chores.extend(removed.into_iter().map(Chore::Unsubscribe));
@@ -309,4 +309,9 @@ const fn is_final(refusal: i64) -> bool {
 /// What an acknowledgement grants; nothing, if that cannot be read.
 fn granted(params: Json<'_>) -> Watch {
     filter::read(params).unwrap_or_default().into()
+}
+
+/// What two sets have between them takes memory even where that is nothing.
+fn lean(set: BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
+    if set.is_empty() { BTreeSet::new() } else { set }
 }

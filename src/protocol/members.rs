@@ -2,15 +2,15 @@
 //!
 //! It is what lets a typed value keep members that nobody here knows. It knows no meaning of any member.
 
-use alloc::{boxed::Box, collections::BTreeMap};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-#[derive(Clone, Default, Deserialize, Serialize)]
-#[serde(transparent)]
-pub(super) struct Members(BTreeMap<Box<str>, Box<RawValue>>);
+/// In the order of their names. They are few, and held for long.
+#[derive(Clone, Default)]
+pub(super) struct Members(Vec<(Box<str>, Box<RawValue>)>);
 
 impl Members {
     /// The members of `value`, if it is an object.
@@ -19,7 +19,8 @@ impl Members {
     }
 
     pub(super) fn member(&self, name: &str) -> Option<&RawValue> {
-        self.0.get(name).map(AsRef::as_ref)
+        let at = self.place(name).ok()?;
+        self.0.get(at).map(|(_, value)| &**value)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -27,15 +28,27 @@ impl Members {
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(AsRef::as_ref)
+        self.0.iter().map(|(name, _)| &**name)
     }
 
     pub(super) fn insert(&mut self, name: &str, value: Box<RawValue>) {
-        self.0.insert(name.into(), value);
+        match self.place(name) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => {
+                self.0.reserve_exact(1);
+                self.0.insert(at, (name.into(), value));
+            }
+        }
     }
 
     pub(super) fn remove(&mut self, name: &str) -> Option<Box<RawValue>> {
-        self.0.remove(name)
+        let at = self.place(name).ok()?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Where a member is, or where it belongs.
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(held, _)| (**held).cmp(name))
     }
 
     /// Reads the value at the end of `path`, through objects.
@@ -100,6 +113,20 @@ pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
 
 pub(super) fn is_object(value: &RawValue) -> bool {
     value.get().starts_with('{')
+}
+
+/// Of members with one name the last one counts.
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sorted = BTreeMap::deserialize(deserializer)?;
+        Ok(Self(sorted.into_iter().collect()))
+    }
+}
+
+impl Serialize for Members {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 impl PartialEq for Members {

@@ -10,7 +10,7 @@ use super::frame::{Answer, Frame};
 use super::origin::Lane;
 use crate::id::{AskId, RequestId};
 use crate::pipe::Window;
-use crate::queue::let_go;
+use crate::queue::{add, let_go};
 use crate::sorted::Sorted;
 use crate::watch::Change;
 use crate::wire::Id;
@@ -128,7 +128,7 @@ impl Lanes {
         let bytes = frame.bytes();
         queue.bytes += bytes;
         self.bytes += bytes;
-        queue.waiting.push_back(frame);
+        add(&mut queue.waiting, frame);
         if queue.waiting.len() == 1 {
             self.sort(lane);
         }
