@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::process::Command;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use everlink::{Config, Epoch, Fault, FaultKind, Input, LAST_WORDS, Output};
 use everlink_handle::Link;
@@ -58,8 +58,6 @@ struct Opening {
 #[derive(Debug)]
 struct Life {
     epoch: Epoch,
-    /// Who is told of what happens to it.
-    waker: Option<Waker>,
     /// Readable when it has exited.
     tree: Source<Tree>,
     /// How much was read since it was seen to have exited.
@@ -185,7 +183,6 @@ impl Life {
         }
         Ok(Life {
             epoch: opening.epoch,
-            waker: None,
             last_words: None,
             is_mourned: false,
             stdin,
@@ -203,7 +200,6 @@ impl Life {
         reads: bool,
         room: &'r mut [u8],
     ) -> Poll<Input<'r>> {
-        self.belong_to(cx.waker());
         if let Poll::Ready(input) = self.stdin.poll_write(cx) {
             return Poll::Ready(input);
         }
@@ -252,15 +248,6 @@ impl Life {
         Input::exited(status.unwrap_or(everlink::ExitStatus::Unknown))
     }
 
-    fn belong_to(&mut self, waker: &Waker) {
-        if !self.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
-            self.waker = Some(waker.clone());
-            self.tree.disarm();
-            let pipes = [&mut self.stdout, &mut self.stderr];
-            pipes.into_iter().flatten().for_each(Source::disarm);
-        }
-    }
-
     /// Reads what is there, and says how much; or that there is no more to come, and why: the pipe is gone then.
     fn poll_read(
         &mut self,
@@ -269,7 +256,7 @@ impl Life {
         room: &mut [u8],
     ) -> Poll<Result<usize, Vec<Fault>>> {
         let pipe = pipe(self);
-        let Some(Poll::Ready(read)) = pipe.as_mut().map(|it| it.poll_read(cx, true, room)) else {
+        let Some(Poll::Ready(read)) = pipe.as_ref().map(|it| it.poll_read(cx, true, room)) else {
             return Poll::Pending;
         };
         match read {

@@ -211,17 +211,18 @@ impl<D: Driven> Driver<D> {
         self.driven.as_ref()
     }
 
-    /// Gives up what is driven, to be ended.
-    pub(crate) const fn take(&mut self) -> Option<D> {
+    /// Gives up what is driven, to be ended. Nobody is to be woken for it any more.
+    pub(crate) fn take(&mut self) -> Option<D> {
+        self.clock = None;
         self.driven.take()
     }
 
-    /// Drives as far as it goes. It is ready when the machine is closed.
+    /// Drives as far as it goes. It is ready when the machine is closed, or gone.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let clock = self.clock.get_or_insert_with(Clock::start);
         let Some(driven) = &mut self.driven else {
-            return Poll::Pending;
+            return Poll::Ready(());
         };
+        let clock = self.clock.get_or_insert_with(Clock::start);
         Scratch::with(|scratch| {
             let (mut bytes, mut is_due, mut is_news) = (0, true, true);
             let origin = clock.origin;
@@ -260,7 +261,7 @@ impl<D: Driven> Driver<D> {
     }
 }
 
-/// Tells what hands hear next. Returns how many bytes of a stream that were.
+/// Tells what hands hear next. Returns how many bytes of a stream that were, of whichever: who shouts leaves others their turns, too.
 pub(crate) fn hear<'r>(
     hands: &mut impl Hands,
     cx: &mut Context<'_>,
@@ -269,10 +270,9 @@ pub(crate) fn hear<'r>(
     tell: impl FnOnce(Epoch, Input<'r>),
 ) -> Poll<usize> {
     hands.poll_heard(cx, reads, room).map(|(epoch, input)| {
-        let bytes = if let Input::Bytes { bytes, .. } = &input {
-            bytes.len()
-        } else {
-            0
+        let bytes = match &input {
+            Input::Bytes { bytes, .. } | Input::Stderr { bytes } => bytes.len(),
+            _ => 0,
         };
         tell(epoch, input);
         bytes

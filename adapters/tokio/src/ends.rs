@@ -1,83 +1,50 @@
 //! Ends of pipes and whatever else can be a standard stream, read and written without waiting. Knows not what goes through them.
 //!
-//! What the runtime knows of a descriptor is looked at before it is asked to watch it: as long as nothing has happened since it was asked
-//! last, to look is all that there is to do. What is written to is not watched at all before it is full.
+//! What is written to is not watched before it is full: most of what is written finds room at once.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use everlink::{Fault, Input};
 use everlink_handle::Backlog;
 use everlink_stdio::own::OwnStream;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::task::coop::has_budget_remaining;
 
-/// Something that has more to tell when it is readable. Whoever polls it with another waker than before says so.
+/// Something that has more to tell when it is readable.
 #[derive(Debug)]
-pub(crate) struct Source<T: AsRawFd> {
-    fd: AsyncFd<T>,
-    /// The waker is woken when it is readable.
-    is_armed: bool,
-}
+pub(crate) struct Source<T: AsRawFd>(AsyncFd<T>);
 
 impl<T: AsRawFd + AsFd> Source<T> {
     pub(crate) fn new(fd: T) -> Result<Source<T>, (T, io::Error)> {
-        watch(fd, Interest::READABLE).map(|fd| Source {
-            fd,
-            is_armed: false,
-        })
+        watch(fd, Interest::READABLE).map(Source)
     }
 
     pub(crate) fn get_ref(&self) -> &T {
-        self.fd.get_ref()
-    }
-
-    /// There is another waker.
-    pub(crate) const fn disarm(&mut self) {
-        self.is_armed = false;
+        self.0.get_ref()
     }
 
     /// Takes what there is once it is readable. `take` says whether it left nothing behind.
     pub(crate) fn poll<R>(
-        &mut self,
+        &self,
         cx: &mut Context<'_>,
         mut take: impl FnMut(&T) -> io::Result<(R, bool)>,
     ) -> Poll<io::Result<R>> {
         loop {
-            let (mut is_woken, mut taken) = (false, None);
-            let tried = self.fd.try_io(Interest::READABLE, |fd| {
-                is_woken = true;
-                let (it, is_empty) = take(fd)?;
-                taken = Some(it);
-                // Only so can it be said that nothing is left.
-                let left = if is_empty {
-                    Err(ErrorKind::WouldBlock)
-                } else {
-                    Ok(())
-                };
-                Ok(left?)
-            });
-            self.is_armed &= !is_woken;
-            match (taken, tried) {
-                (Some(taken), _) => return Poll::Ready(Ok(taken)),
-                (None, Err(error)) if error.kind() != ErrorKind::WouldBlock => {
-                    return Poll::Ready(Err(error));
+            // Also where nothing has changed: whether the waker is still known cannot be seen from here.
+            let mut ready = ready!(self.0.poll_read_ready(cx))?;
+            match take(self.0.get_ref()) {
+                Ok((taken, is_empty)) => {
+                    if is_empty {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(taken));
                 }
-                (None, _) if self.is_armed => return Poll::Pending,
-                (None, _) => {}
-            }
-            match self.fd.poll_read_ready(cx) {
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {
-                    // A task that has had its turn was not even looked after.
-                    self.is_armed = has_budget_remaining();
-                    return Poll::Pending;
-                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
@@ -92,7 +59,7 @@ impl Source<OwnStream> {
     /// Reads what is there, and says how much; nothing at its end. Where it `gives_all`, a read that brings less than there is room for has
     /// emptied it.
     pub(crate) fn poll_read(
-        &mut self,
+        &self,
         cx: &mut Context<'_>,
         gives_all: bool,
         room: &mut [u8],
@@ -128,16 +95,9 @@ impl Reader {
         }
     }
 
-    /// There is another waker.
-    pub(crate) const fn disarm(&mut self) {
-        if let Reader::Watched { source, .. } = self {
-            source.disarm();
-        }
-    }
-
     /// Reads what is there, and says how much; nothing at its end.
     pub(crate) fn poll_read(
-        &mut self,
+        &self,
         cx: &mut Context<'_>,
         room: &mut [u8],
     ) -> Poll<io::Result<usize>> {

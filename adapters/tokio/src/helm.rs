@@ -6,11 +6,11 @@
 //! it does it for all of them at once.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -58,11 +58,7 @@ impl<D: Craft> Future for Steersman<D> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Steersman(helm) = self.get_mut();
         helm.belong_to(cx.waker());
-        let Ok(mut wheel) = helm.wheel.lock() else {
-            // A turn of somebody else panicked: there will be no other.
-            helm.end();
-            return Poll::Ready(());
-        };
+        let mut wheel = helm.wheel.lock().unwrap_or_else(PoisonError::into_inner);
         if wheel.runtime.is_none() {
             let runtime = Handle::try_current().ok();
             wheel.runtime =
@@ -112,8 +108,13 @@ impl<D: Craft> Helm<D> {
         // Outside of any runtime, somebody may be about to end who has nothing left to help with.
         let runtime = runtime.as_ref().filter(|_| Handle::try_current().is_ok())?;
         let _within = runtime.enter();
-        let _alarm = Alarm(self);
-        self.turn(driver).is_pending().then_some(())
+        // A turn that panics is the end of what is driven, and of nobody who only wakes it.
+        let turned = catch_unwind(AssertUnwindSafe(|| self.turn(driver)));
+        let Ok(turned) = turned else {
+            driver.take().into_iter().for_each(D::end);
+            return None;
+        };
+        turned.is_pending().then_some(())
     }
 
     fn turn(self: &Arc<Self>, driver: &mut Driver<D>) -> Poll<()> {
@@ -164,13 +165,88 @@ impl<D: Craft> Helm<D> {
     }
 }
 
-/// Wakes the driver for what is to be seen where somebody else's turn panicked.
-struct Alarm<'a, D: Craft>(&'a Helm<D>);
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
 
-impl<D: Craft> Drop for Alarm<'_, D> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.wake_steersman();
+    use everlink::{Deadline, Instant, Wake as Why};
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::*;
+    use crate::drive::Now;
+
+    /// Something that nothing is to be done for, for an hour; where it `fails`, its second turn does.
+    struct Idle {
+        turns: usize,
+        fails: bool,
+    }
+
+    impl Driven for Idle {
+        type Left = ();
+
+        fn belongs_to(&self, _: &Waker) -> bool {
+            false
         }
+
+        fn is_light(&self) -> bool {
+            true
+        }
+
+        fn turn(&mut self, _: Instant, _: &mut Vec<u8>) -> bool {
+            self.turns += 1;
+            assert!(!self.fails || self.turns < 2, "as it was told to");
+            false
+        }
+
+        fn is_closed(&self) -> bool {
+            false
+        }
+
+        fn poll_heard(&mut self, _: &mut Context<'_>, _: &Now<'_>, _: &mut [u8]) -> Poll<usize> {
+            Poll::Pending
+        }
+
+        fn poll_timeout(&self) -> Option<Deadline> {
+            let at = Instant::from_origin(Duration::from_secs(3600));
+            Some(Deadline { at, wake: Why::Ask })
+        }
+
+        fn end(self) {}
+    }
+
+    fn alone() -> Runtime {
+        let runtime = Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime")
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_link_that_was_to_do_something_in_an_hour() {
+        alone().block_on(async {
+            let steersman = Steersman::new(Idle {
+                turns: 0,
+                fails: false,
+            });
+            let helm = Arc::downgrade(&steersman.0);
+            let driver = tokio::spawn(steersman);
+            tokio::task::yield_now().await;
+            driver.abort();
+            assert!(driver.await.is_err_and(|error| error.is_cancelled()));
+            assert_eq!(helm.strong_count(), 0);
+        });
+    }
+
+    #[test]
+    fn who_takes_a_turn_that_panics_does_not() {
+        alone().block_on(async {
+            let steersman = Steersman::new(Idle {
+                turns: 0,
+                fails: true,
+            });
+            let waker = Waker::from(Arc::clone(&steersman.0));
+            let driver = tokio::spawn(steersman);
+            tokio::task::yield_now().await;
+            waker.wake();
+            driver.await.expect("the driver is told to end");
+        });
     }
 }

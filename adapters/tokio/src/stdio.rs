@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use everlink::server::{Config, Server};
 use everlink::{Epoch, Fault, Input, Output};
@@ -37,8 +37,6 @@ pub struct Streams {
     input: Option<Reader>,
     /// Nothing when it is not needed any more.
     output: Option<Writer>,
-    /// Who is told of what happens to them.
-    waker: Option<Waker>,
 }
 
 impl Streams {
@@ -52,19 +50,11 @@ impl Streams {
         Ok(Streams {
             input: Some(Reader::new(input)?),
             output: Some(Writer::new(output)),
-            waker: None,
         })
     }
 
-    fn belong_to(&mut self, waker: &Waker) {
-        if !self.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
-            self.waker = Some(waker.clone());
-            self.input.iter_mut().for_each(Reader::disarm);
-        }
-    }
-
     fn poll_read<'r>(&mut self, cx: &mut Context<'_>, room: &'r mut [u8]) -> Poll<Input<'r>> {
-        let Some(input) = &mut self.input else {
+        let Some(input) = &self.input else {
             return Poll::Pending;
         };
         input.poll_read(cx, room).map(|read| {
@@ -101,7 +91,6 @@ impl Hands for Streams {
         reads: bool,
         room: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
-        self.belong_to(cx.waker());
         let mut heard: Poll<Input<'r>> = match &mut self.output {
             Some(output) => output.poll_write(cx),
             None => Poll::Pending,

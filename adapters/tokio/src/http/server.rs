@@ -300,6 +300,8 @@ pub struct Front {
     held: [Vec<StreamId>; 2],
     /// Something was heard since nothing was: the machine has another turn.
     has_turn: bool,
+    /// It was waited for that turn: not again, for where much comes in there is always another one.
+    has_waited: bool,
     /// What is heard next of the request that was heard of last.
     ahead: Option<(StreamId, Rest)>,
     arrivals: mpsc::Receiver<Arrival>,
@@ -340,6 +342,7 @@ impl Front {
             open: ByNumber::default(),
             held: [Vec::new(), Vec::new()],
             has_turn: false,
+            has_waited: false,
             ahead: None,
             arrivals,
             tells,
@@ -482,7 +485,8 @@ impl Hands for Front {
     ) -> Poll<(Epoch, Input<'r>)> {
         let heard = self.poll_arrival(cx, reads, room);
         if heard.is_pending() && self.held.iter().any(|held| !held.is_empty()) {
-            if self.has_turn {
+            self.has_waited = self.has_turn && !self.has_waited;
+            if self.has_waited {
                 cx.waker().wake_by_ref();
             } else {
                 self.let_go(cx);

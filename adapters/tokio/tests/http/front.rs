@@ -1,7 +1,10 @@
 //! The hands of a server alone, against clients made of bytes: what is reported, and how responses look on the wire.
 
-use std::future::poll_fn;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -78,6 +81,41 @@ fn a_stream_is_written_piece_by_piece() {
         drop(client);
         let _next = house.enter(ASK).await;
         assert!(matches!(house.hear().await, Input::Request { .. }));
+    });
+}
+
+#[test]
+fn a_stream_begins_though_there_is_always_something_else_to_hear() {
+    alone(async {
+        let (gate, mut front) = Front::new();
+        let mut asked = pin!(gate.answer(Request::new(Body::empty())));
+        // As many as are needed until it has begun, and no more than are heard soon.
+        let mut others: Vec<_> = (0..50)
+            .map(|_| Box::pin(gate.answer(Request::new(Body::empty()))))
+            .collect();
+        poll_fn(|cx| {
+            let mut others = others.iter_mut();
+            let mut has_begun = false;
+            while asked.as_mut().poll(cx).is_pending() {
+                // Something new each time that nothing is left to hear.
+                let other = others
+                    .next()
+                    .expect("the stream begins before all have come");
+                for _ in 0..2 {
+                    assert!(other.as_mut().poll(cx).is_pending(), "nobody answers");
+                }
+                while let Poll::Ready((_, input)) = front.poll_heard(cx, true, &mut []) {
+                    if let Input::Request { stream, .. } = input {
+                        if !has_begun {
+                            front.perform(response(stream, "one", false), b"one");
+                        }
+                        has_begun = true;
+                    }
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
     });
 }
 
@@ -241,14 +279,7 @@ impl House {
     }
 
     fn respond(&mut self, stream: StreamId, body: &str, is_whole: bool) {
-        let head = ResponseHead::new(201).with_fields(Fields::new().and("a", "b"));
-        let response = Output::Response {
-            epoch: Epoch::FIRST,
-            stream,
-            head: Box::new(head),
-            len: body.len(),
-            is_whole,
-        };
+        let response = response(stream, body, is_whole);
         self.front.perform(response, body.as_bytes());
     }
 }
@@ -256,6 +287,17 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         self.listening.abort();
+    }
+}
+
+fn response(stream: StreamId, body: &str, is_whole: bool) -> Output<Infallible> {
+    let head = ResponseHead::new(201).with_fields(Fields::new().and("a", "b"));
+    Output::Response {
+        epoch: Epoch::FIRST,
+        stream,
+        head: Box::new(head),
+        len: body.len(),
+        is_whole,
     }
 }
 

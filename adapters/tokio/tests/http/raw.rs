@@ -269,6 +269,62 @@ fn a_connection_that_its_server_closed_is_not_used_again() {
 }
 
 #[test]
+fn what_may_have_been_read_is_not_sent_again() {
+    alone(async {
+        for credentials in [false, true] {
+            let (listener, address) = listen().await;
+            let url = format!("http://{address}/");
+            let mut connector = Connector::new();
+            if credentials {
+                connector = connector.with_credentials(async || Some("Bearer abc".to_owned()));
+            }
+            let mut hands = begin_with(connector, &url, b"{}");
+            let (_, mut socket) = accept(&listener).await;
+            let response = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+            say(&mut socket, response).await;
+            assert_eq!(end(&mut hands).await, []);
+            hands.perform(request(&url, b"{}"), b"{}");
+            let closed = async {
+                // All but the last byte of it.
+                read_until(&mut socket, b"{").await;
+                drop(socket);
+            };
+            let (faults, ()) = tokio::join!(end(&mut hands), closed);
+            assert_eq!(faults, [FaultKind::Reset]);
+            drop(hands);
+            tokio::select! {
+                biased;
+                _ = listener.accept() => panic!("it was sent again"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+    });
+}
+
+#[test]
+fn a_connection_carries_nothing_for_another_server() {
+    alone(async {
+        let ((one, here), (other, there)) = (listen().await, listen().await);
+        let mut hands = begin(&format!("http://{here}/"), b"{}");
+        let (_, mut socket) = accept(&one).await;
+        let response = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+        say(&mut socket, response).await;
+        assert_eq!(end(&mut hands).await, []);
+        hands.perform(request(&format!("http://{there}/"), b"{}"), b"{}");
+        let (request, mut elsewhere) = accept(&other).await;
+        assert!(
+            request.contains(&format!("\r\nhost: {there}\r\n")),
+            "{request}"
+        );
+        say(&mut elsewhere, response).await;
+        assert_eq!(end(&mut hands).await, []);
+        drop(hands);
+        let read = socket.read(&mut [0]).await;
+        assert_eq!(read.expect("an end"), 0);
+    });
+}
+
+#[test]
 fn many_exchanges_have_a_connection_each_and_share_them_later() {
     alone(async {
         let ((listener, address), epoch) = (listen().await, Epoch::FIRST);
