@@ -18,6 +18,7 @@ macro_rules! targets {
 }
 
 targets!(
+    again,
     client_http,
     client_stdio,
     line,

@@ -53,6 +53,29 @@ fn a_request_without_its_terms_is_refused() {
     }
 }
 
+/// S-META-03: who a client is may be left out, and said by the next one behind the very same words.
+#[test]
+fn a_client_that_says_more_than_the_one_before_is_served() {
+    let terms = format!(r#""{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}"#);
+    let client = format!(r#""{CLIENT}":{{"name":"second","version":"1"}}"#);
+    for meta in [format!("{terms},{client}"), format!("{client},{terms}")] {
+        let mut host = Host::modern(config());
+        for (id, meta) in [(1, &terms), (2, &meta)] {
+            host.line(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"add","_meta":{{{meta}}}}}}}"#
+            ));
+        }
+        let requests = host.requests();
+        let names = requests.iter().map(|request| {
+            let client = request.peer.client.as_ref();
+            client.map(|client| client.name().to_owned())
+        });
+        let names: Vec<_> = names.collect();
+        assert_eq!(names, [None, Some("second".to_owned())], "{meta}");
+        host.finish();
+    }
+}
+
 /// S-META-03: so is one that says nothing of itself at all, to a server that has only such terms.
 #[test]
 fn a_request_without_any_terms_is_refused_by_a_modern_server() {

@@ -31,7 +31,7 @@ impl Preamble {
         &self.0
     }
 
-    /// Reads the head of a result. `None` if its type is no text, or something is there twice.
+    /// Reads the head of a result. `None` if its type is no text, or something is there twice that is read.
     pub(super) fn read<'a>(&mut self, result: Json<'a>) -> Option<ResultHead<'a>> {
         // S-RPC-19: absent means complete, and then the rest means nothing here.
         let rest = self.behind(result).unwrap_or(result.as_str());
@@ -64,15 +64,12 @@ impl Preamble {
 impl<'a> ResultHead<'a> {
     fn read(result: Json<'a>) -> Option<ResultHead<'a>> {
         let mut head = ResultHead::default();
-        let (mut kind, mut twice) = (None, false);
-        object::members(result, |key, value| {
-            let place = match &*key {
-                round::RESULT_TYPE => &mut kind,
-                round::INPUT_REQUESTS => &mut head.input_requests,
-                round::REQUEST_STATE => &mut head.request_state,
-                _ => return,
-            };
-            twice |= place.replace(value).is_some();
+        let (mut kind, mut is_kind_twice, mut is_rest_twice) = (None, false, false);
+        object::members(result, |key, value| match &*key {
+            round::RESULT_TYPE => is_kind_twice |= kind.replace(value).is_some(),
+            round::INPUT_REQUESTS => is_rest_twice |= head.input_requests.replace(value).is_some(),
+            round::REQUEST_STATE => is_rest_twice |= head.request_state.replace(value).is_some(),
+            _ => {}
         })
         .ok()?;
         let is_there = |value: &Json<'_>| !value.is_null();
@@ -81,7 +78,11 @@ impl<'a> ResultHead<'a> {
         if let Some(kind) = kind.filter(is_there) {
             head.result_type = Some(kind.text()?);
         }
-        (!twice).then_some(head)
+        // A result that is complete is read no further than its type, be its words known or not.
+        let kind = head.result_type.as_deref();
+        let is_rest_read = kind.is_some_and(|kind| kind != round::COMPLETE);
+        let is_ambiguous = is_kind_twice || (is_rest_read && is_rest_twice);
+        (!is_ambiguous).then_some(head)
     }
 }
 
@@ -114,6 +115,18 @@ mod tests {
         assert_eq!(head(&mut preamble, twice), None);
         let spelt = r#"{"resultType":"complete","_meta":{"a":1},"\u0072esultType":"task"}"#;
         assert_eq!(head(&mut preamble, spelt), None);
+    }
+
+    #[test]
+    fn what_is_missing_matters_only_where_something_is() {
+        let twice = r#""inputRequests":{},"inputRequests":{}"#;
+        let complete = alloc::format!(r#"{{"resultType":"complete",{twice}}}"#);
+        let mut preamble = Preamble::default();
+        let said = head(&mut preamble, &complete).expect("it can be read");
+        assert_eq!(said.as_deref(), Some(round::COMPLETE));
+        assert_eq!(head(&mut preamble, &complete), Some(None), "as before");
+        let incomplete = alloc::format!(r#"{{"resultType":"input_required",{twice}}}"#);
+        assert_eq!(head(&mut preamble, &incomplete), None);
     }
 
     #[test]

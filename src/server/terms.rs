@@ -135,8 +135,9 @@ impl Server {
             client: client.and_then(|c| serde_json::from_str::<Implementation>(c.as_str()).ok()),
             capabilities: declared,
         });
-        // However much space is between them, no more is kept.
-        let terms = params.terms();
+        // Terms to which another client can add one are not all that there is to know of it. However much space is between them, no more
+        // is kept.
+        let terms = client.and_then(|_| params.terms());
         let terms = terms.filter(|terms| self.check_words(terms.len()).is_ok());
         self.known = terms.map(|terms| Known {
             terms: terms.into(),

@@ -19,7 +19,7 @@ fn main() {
             "relay" => show(relay::Setup::read(tape), &relay::Op::read_all(tape)),
             "server_http" => show(site::Setup::read(tape), &site::Op::read_all(tape)),
             "server_stdio" => show(server::Setup::read(tape), &server::Op::read_all(tape)),
-            "line" | "message" | "sse" => println!("{}", data.escape_ascii()),
+            "again" | "line" | "message" | "sse" => println!("{}", data.escape_ascii()),
             other => panic!("there is no {other}"),
         }
     }

@@ -29,6 +29,7 @@
 //! Targets that read texts are given the words of `fuzz/dictionary/texts.dict`. The bytes of a script mean what the `read`
 //! functions say. Whoever changes these makes another script of every input: the corpora are then fuzzed and minimised anew.
 
+mod again;
 mod app;
 pub mod both;
 mod dialogue;
@@ -48,6 +49,7 @@ pub mod site;
 mod sse;
 pub mod web;
 
+pub use again::again;
 pub use line::line;
 pub use message::message;
 pub use net::{Net, Weather};

@@ -388,7 +388,9 @@ impl Rules {
     /// What the server says, be it an error, does not change how the link stands: it is alive.
     fn step_hearing(&mut self, before: &Before, client: &Client, now: Instant) {
         let heard = std::mem::replace(&mut self.hears, Heard::Nothing);
-        let is_sign = matches!(heard, Heard::Signs | Heard::Words);
+        // What comes when the link has given it up, be that told yet or not, is no sign of life any more.
+        let is_given_up = before.state == State::Closing;
+        let is_sign = matches!(heard, Heard::Signs | Heard::Words) && !is_given_up;
         if let Some(life) = self.lives.get_mut(&before.epoch).filter(|_| is_sign) {
             life.heard_at = Some(now);
         }

@@ -102,7 +102,7 @@ impl Target {
 
     /// Whether its bytes are text, and not a script.
     fn is_text(&self) -> bool {
-        ["line", "message", "sse"].contains(&&*self.name)
+        ["again", "line", "message", "sse"].contains(&&*self.name)
     }
 }
 
