@@ -1,4 +1,4 @@
-//! Where the values of a JSON text end, and whether they are JSON at all; knows nothing of what they say.
+//! Where the values of a JSON text end, and whether they are JSON at all; of what they say it knows only how strings are spelled.
 //!
 //! Texts that come from a peer are *checked*: every byte is judged, once. A text that was checked is then *passed over* where
 //! parts of it are looked for, which needs no judgement. Nothing recurses, so no depth of nesting exhausts the stack. What is
