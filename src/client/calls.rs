@@ -426,8 +426,7 @@ impl Calls {
         self.send_later(id, now);
     }
 
-    /// It is settled.
-    /// It is over. In which phase that was.
+    /// It is settled. In which phase that was.
     pub(super) fn forget(&mut self, id: CallId) -> Option<Phase> {
         let phase = self.table.get(id)?.phase;
         self.leave(id);

@@ -51,6 +51,14 @@ impl Preamble {
     }
 
     fn remember(&mut self, result: Json<'_>) {
+        // Most servers that begin otherwise always do, and need not be looked at for this each time.
+        let starts = [r#"{"resultType""#, r#"{"_meta""#];
+        if !starts
+            .iter()
+            .any(|start| result.as_str().starts_with(start))
+        {
+            return;
+        }
         let with_meta = |key: &str| matches!(key, round::RESULT_TYPE | "_meta");
         let run = object::run_of(result, with_meta)
             .or_else(|| object::run_of(result, |key| key == round::RESULT_TYPE));

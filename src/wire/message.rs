@@ -338,8 +338,7 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
 fn elements(text: &str) -> Result<Vec<Json<'_>>, NotJson> {
     let mut elements = Vec::new();
     let mut cursor = Cursor::new(text);
-    cursor.eat(b'[');
-    let mut has_more = !cursor.eat(b']');
+    let mut has_more = cursor.opens(*b"[]");
     while has_more {
         elements.push(Json::checked(cursor.value()?));
         if elements.len() > BATCH_LIMIT {

@@ -111,8 +111,7 @@ pub(super) fn checked<'a>(
     visit: &mut impl FnMut(Part<'a>),
 ) -> Result<Json<'a>, NotJson> {
     let start = cursor.rest();
-    cursor.eat(b'{');
-    let mut has_more = !cursor.eat(b'}');
+    let mut has_more = cursor.opens(*b"{}");
     while has_more {
         let member = cursor.rest();
         let key = cursor.key()?;
@@ -135,8 +134,7 @@ fn nested<'a>(
     visit: &mut impl FnMut(Part<'a>),
 ) -> Result<Json<'a>, NotJson> {
     let start = cursor.rest();
-    cursor.eat(b'{');
-    let mut has_more = !cursor.eat(b'}');
+    let mut has_more = cursor.opens(*b"{}");
     while has_more {
         if cursor.eat_run(run) {
             visit(Part::Run);

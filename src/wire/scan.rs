@@ -46,6 +46,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Takes the bracket that opens something, and the one that closes it if nothing is in between. Whether something is.
+    #[inline]
+    pub(super) fn opens(&mut self, [start, end]: [u8; 2]) -> bool {
+        self.eat(start);
+        !self.eat(end)
+    }
+
     /// Takes these bytes, if they are next.
     #[inline]
     pub(super) fn eat_all<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
