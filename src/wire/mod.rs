@@ -23,6 +23,7 @@ mod skim;
 pub mod sse;
 #[cfg(test)]
 mod tests;
+mod unescape;
 
 pub use id::{Id, TEXT_ID_LIMIT};
 pub use json::{Json, NotJson};

@@ -1,12 +1,15 @@
 //! One JSON value kept as text; knows nothing of what the value means.
 
-use alloc::{boxed::Box, string::String};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use core::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error};
 use serde_json::value::RawValue;
 
 use super::json::Json;
+
+/// Most values are no longer than that when they are written.
+const DRAFT: usize = 512;
 
 /// A valid JSON value, kept exactly as it was received or serialised. [`Json`] is the same, borrowed.
 ///
@@ -22,7 +25,14 @@ impl Payload {
     ///
     /// When `value` refuses to be serialised, or has map keys that are not strings.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
-        serde_json::value::to_raw_value(value).map(Self::from)
+        let mut text = Vec::with_capacity(DRAFT);
+        value.serialize(&mut serde_json::Serializer::new(&mut text))?;
+        let text = String::from_utf8(text).map_err(Error::custom)?;
+        Ok(Self(match text.capacity() {
+            // To copy it costs less than to have a heap cut off what is left of it, and leaves no scraps.
+            DRAFT => Box::from(&*text),
+            _ => text.into_boxed_str(),
+        }))
     }
 
     /// Takes over a text after checking that it is one JSON value.

@@ -15,9 +15,15 @@ use crate::promise::{Pending, Promise, lock, promise, remember};
 pub(crate) struct Mail<M, E>(Mutex<Inside<M, E>>);
 
 struct Inside<M, E> {
-    letters: VecDeque<Letter<M, E>>,
+    letters: Letters<M, E>,
     owner: Option<Waker>,
     is_closed: bool,
+}
+
+/// Letters in their order. Most of the time there is one at a time, which needs no room on the heap.
+struct Letters<M, E> {
+    first: Option<Letter<M, E>>,
+    others: VecDeque<Letter<M, E>>,
 }
 
 enum Letter<M, E> {
@@ -36,17 +42,45 @@ pub(crate) enum Duty<M, E> {
 
 pub(crate) type Verb<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
 
+impl<M, E> Letters<M, E> {
+    const fn none() -> Letters<M, E> {
+        Letters {
+            first: None,
+            others: VecDeque::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.others.is_empty()
+    }
+
+    /// Puts one behind all others. Returns whether there were none.
+    fn push(&mut self, letter: Letter<M, E>) -> bool {
+        let is_first = self.is_empty();
+        if is_first {
+            self.first = Some(letter);
+        } else {
+            self.others.push_back(letter);
+        }
+        is_first
+    }
+
+    fn pop(&mut self) -> Option<Letter<M, E>> {
+        self.first.take().or_else(|| self.others.pop_front())
+    }
+}
+
 impl<M: 'static, E> Mail<M, E> {
     /// A box, and the owner's side of it.
     pub(crate) fn new() -> (Arc<Mail<M, E>>, Inbox<M, E>) {
         let mail = Arc::new(Mail(Mutex::new(Inside {
-            letters: VecDeque::new(),
+            letters: Letters::none(),
             owner: None,
             is_closed: false,
         })));
         let inbox = Inbox {
             mail: Arc::clone(&mail),
-            letters: VecDeque::new(),
+            letters: Letters::none(),
             closers: Vec::new(),
         };
         (mail, inbox)
@@ -88,8 +122,7 @@ impl<M: 'static, E> Mail<M, E> {
             if inside.is_closed {
                 return Err(letter);
             }
-            inside.letters.push_back(letter);
-            let is_first = inside.letters.len() == 1;
+            let is_first = inside.letters.push(letter);
             inside.owner.as_ref().filter(|_| is_first).cloned()
         };
         waker.into_iter().for_each(Waker::wake);
@@ -101,7 +134,7 @@ impl<M: 'static, E> Mail<M, E> {
 pub(crate) struct Inbox<M, E> {
     mail: Arc<Mail<M, E>>,
     /// What was taken out and not read yet.
-    letters: VecDeque<Letter<M, E>>,
+    letters: Letters<M, E>,
     closers: Vec<Promise<()>>,
 }
 
@@ -123,13 +156,16 @@ impl<M, E> Inbox<M, E> {
 
     /// Takes out all that is there by now, to be read. The box keeps no room for more: most are empty most of the time.
     pub(crate) fn fetch(&mut self) {
-        self.letters = mem::take(&mut lock(&self.mail.0).letters);
+        let mut inside = lock(&self.mail.0);
+        if !inside.letters.is_empty() {
+            self.letters = mem::replace(&mut inside.letters, Letters::none());
+        }
     }
 
     /// Reads the next of what was taken out, which must be read to its end.
     pub(crate) fn read(&mut self) -> Option<Duty<M, E>> {
         loop {
-            match self.letters.pop_front()? {
+            match self.letters.pop()? {
                 Letter::Closed(promise) => self.closers.push(promise),
                 Letter::Duty(duty) => return Some(duty),
             }
@@ -141,10 +177,12 @@ impl<M, E> Inbox<M, E> {
         let mut inside = lock(&self.mail.0);
         inside.is_closed = true;
         let owner = inside.owner.take();
-        self.letters.append(&mut inside.letters);
+        let letters = mem::replace(&mut inside.letters, Letters::none());
         drop(inside);
         drop(owner);
         // What else was asked for is dropped, and says so itself.
+        while self.read().is_some() {}
+        self.letters = letters;
         while self.read().is_some() {}
     }
 }

@@ -196,7 +196,7 @@ impl<D: Driven> Future for Driver<D> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Left> {
         let driver = self.get_mut();
-        match driver.go_on(cx) {
+        match driver.go_on(cx, cx.waker(), true) {
             Poll::Ready(()) => driver
                 .take()
                 .map_or(Poll::Pending, |it| Poll::Ready(it.end())),
@@ -217,14 +217,20 @@ impl<D: Driven> Driver<D> {
         self.driven.take()
     }
 
-    /// Drives as far as it goes. It is ready when the machine is closed, or gone.
-    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Drives as far as it goes. It is ready when the machine is closed, or gone. Hands may have something to tell if it `is_news` that they wake
+    /// `cx`; whoever asks for something wakes the `owner`.
+    pub(crate) fn go_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        owner: &Waker,
+        mut is_news: bool,
+    ) -> Poll<()> {
         let Some(driven) = &mut self.driven else {
             return Poll::Ready(());
         };
         let clock = self.clock.get_or_insert_with(Clock::start);
         Scratch::with(|scratch| {
-            let (mut bytes, mut is_due, mut is_news) = (0, true, true);
+            let (mut bytes, mut is_due) = (0, true);
             let origin = clock.origin;
             let look = || since(origin);
             loop {
@@ -255,7 +261,7 @@ impl<D: Driven> Driver<D> {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                is_due = driven.belongs_to(cx.waker());
+                is_due = driven.belongs_to(owner);
             }
         })
     }

@@ -24,11 +24,13 @@ pub(crate) trait Craft: Driven<Left = ()> + Send + 'static {}
 
 impl<D: Driven<Left = ()> + Send + 'static> Craft for D {}
 
-/// As a waker, it has whoever wakes it take a turn if there is little to do.
+/// As a waker, it has whoever wakes it take a turn if there is little to do. It is what hands wake.
 struct Helm<D> {
     wheel: Mutex<Wheel<D>>,
-    /// Something was asked for since the last turn began.
+    /// A turn was asked for since the last one began.
     is_asked: AtomicBool,
+    /// It was hands that asked: they have something to tell.
+    is_news: AtomicBool,
     /// Whom to wake for what nobody else does.
     steersman: Mutex<Option<Waker>>,
 }
@@ -37,7 +39,12 @@ struct Wheel<D> {
     driver: Driver<D>,
     /// The runtime, if it has but one thread. Known from the first turn on.
     runtime: Option<Handle>,
+    /// What those wake who ask for something. From the first turn on.
+    bell: Option<Waker>,
 }
+
+/// The same for all but hands: these need not be listened to then.
+struct Bell<D>(Arc<Helm<D>>);
 
 impl<D: Craft> Steersman<D> {
     pub(crate) fn new(driven: D) -> Steersman<D> {
@@ -45,8 +52,10 @@ impl<D: Craft> Steersman<D> {
             wheel: Mutex::new(Wheel {
                 driver: Driver::new(driven),
                 runtime: None,
+                bell: None,
             }),
             is_asked: AtomicBool::new(false),
+            is_news: AtomicBool::new(true),
             steersman: Mutex::new(None),
         }))
     }
@@ -64,7 +73,8 @@ impl<D: Craft> Future for Steersman<D> {
             wheel.runtime =
                 runtime.filter(|it| it.runtime_flavor() == RuntimeFlavor::CurrentThread);
         }
-        let ended = helm.turn(&mut wheel.driver);
+        let Wheel { driver, bell, .. } = &mut *wheel;
+        let ended = helm.turn(driver, bell);
         drop(wheel);
         if ended.is_ready() {
             helm.end();
@@ -87,6 +97,24 @@ impl<D: Craft> Wake for Helm<D> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        self.is_news.store(true, Ordering::Release);
+        self.ask();
+    }
+}
+
+impl<D: Craft> Wake for Bell<D> {
+    fn wake(self: Arc<Self>) {
+        self.0.ask();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.ask();
+    }
+}
+
+impl<D: Craft> Helm<D> {
+    /// Has a turn taken, here or by the driver.
+    fn ask(self: &Arc<Self>) {
         self.is_asked.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         // Where it is taken, whoever has it looks again.
@@ -98,18 +126,20 @@ impl<D: Craft> Wake for Helm<D> {
             self.wake_steersman();
         }
     }
-}
 
-impl<D: Craft> Helm<D> {
     /// A turn of whoever wakes the driver, if it may have one. Nothing when something is left for the driver.
     fn help(self: &Arc<Self>, wheel: &mut Wheel<D>) -> Option<()> {
-        let Wheel { driver, runtime } = wheel;
+        let Wheel {
+            driver,
+            runtime,
+            bell,
+        } = wheel;
         driver.driven().filter(|driven| driven.is_light())?;
         // Outside of any runtime, somebody may be about to end who has nothing left to help with.
         let runtime = runtime.as_ref().filter(|_| Handle::try_current().is_ok())?;
         let _within = runtime.enter();
         // A turn that panics is the end of what is driven, and of nobody who only wakes it.
-        let turned = catch_unwind(AssertUnwindSafe(|| self.turn(driver)));
+        let turned = catch_unwind(AssertUnwindSafe(|| self.turn(driver, bell)));
         let Ok(turned) = turned else {
             driver.take().into_iter().for_each(D::end);
             return None;
@@ -117,11 +147,14 @@ impl<D: Craft> Helm<D> {
         turned.is_pending().then_some(())
     }
 
-    fn turn(self: &Arc<Self>, driver: &mut Driver<D>) -> Poll<()> {
+    fn turn(self: &Arc<Self>, driver: &mut Driver<D>, bell: &mut Option<Waker>) -> Poll<()> {
         // What was asked for until here is seen from here on; what is asked for later is asked again.
         self.is_asked.swap(false, Ordering::AcqRel);
+        let is_news = self.is_news.swap(false, Ordering::AcqRel);
+        let bell = bell.get_or_insert_with(|| Waker::from(Arc::new(Bell(Arc::clone(self)))));
         let waker = Waker::from(Arc::clone(self));
-        driver.go_on(&mut Context::from_waker(&waker))
+        let mut cx = Context::from_waker(&waker);
+        driver.go_on(&mut cx, bell, is_news)
     }
 
     /// Who asks for something says so and then looks for the wheel, who has it leaves it and then looks here: one of them sees the other.
@@ -153,9 +186,11 @@ impl<D: Craft> Helm<D> {
 
     /// Nothing is left of what was driven, nor of who drove it.
     fn end(&self) {
-        let wheel = self.wheel.lock();
-        let driven = wheel.unwrap_or_else(PoisonError::into_inner).driver.take();
+        let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
+        let (driven, bell) = (wheel.driver.take(), wheel.bell.take());
+        drop(wheel);
         driven.into_iter().for_each(D::end);
+        drop(bell);
         let steersman = self
             .steersman
             .lock()
@@ -176,8 +211,11 @@ mod tests {
     use crate::drive::Now;
 
     /// Something that nothing is to be done for, for an hour; where it `fails`, its second turn does.
+    #[derive(Default)]
     struct Idle {
         turns: usize,
+        /// How often its hands were asked what they heard.
+        hearings: usize,
         fails: bool,
     }
 
@@ -203,6 +241,7 @@ mod tests {
         }
 
         fn poll_heard(&mut self, _: &mut Context<'_>, _: &Now<'_>, _: &mut [u8]) -> Poll<usize> {
+            self.hearings += 1;
             Poll::Pending
         }
 
@@ -222,10 +261,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_a_link_that_was_to_do_something_in_an_hour() {
         alone().block_on(async {
-            let steersman = Steersman::new(Idle {
-                turns: 0,
-                fails: false,
-            });
+            let steersman = Steersman::new(Idle::default());
             let helm = Arc::downgrade(&steersman.0);
             let driver = tokio::spawn(steersman);
             tokio::task::yield_now().await;
@@ -239,14 +275,36 @@ mod tests {
     fn who_takes_a_turn_that_panics_does_not() {
         alone().block_on(async {
             let steersman = Steersman::new(Idle {
-                turns: 0,
                 fails: true,
+                ..Idle::default()
             });
             let waker = Waker::from(Arc::clone(&steersman.0));
             let driver = tokio::spawn(steersman);
             tokio::task::yield_now().await;
             waker.wake();
             driver.await.expect("the driver is told to end");
+        });
+    }
+
+    #[test]
+    fn hands_are_listened_to_when_it_is_they_who_wake() {
+        alone().block_on(async {
+            let steersman = Steersman::new(Idle::default());
+            let helm = Arc::clone(&steersman.0);
+            let counts = || {
+                let wheel = helm.wheel.lock().expect("nobody panicked");
+                let idle = wheel.driver.driven().expect("it goes on");
+                (idle.turns, idle.hearings)
+            };
+            let driver = tokio::spawn(steersman);
+            tokio::task::yield_now().await;
+            assert_eq!(counts(), (1, 1), "at first there may be news");
+            let bell = helm.wheel.lock().expect("nobody panicked").bell.clone();
+            bell.expect("there was a turn").wake();
+            assert_eq!(counts(), (2, 1), "something was asked for");
+            Waker::from(Arc::clone(&helm)).wake();
+            assert_eq!(counts(), (3, 2), "hands have something to tell");
+            driver.abort();
         });
     }
 }

@@ -13,7 +13,7 @@ use everlink::{CallId, ErrorObject, Payload};
 use serde::Deserialize;
 
 use super::link::{Errand, LinkMail};
-use super::texts::Texts;
+use super::texts;
 use crate::asked::Asked;
 use crate::promise::{Cell, wait};
 
@@ -261,14 +261,8 @@ impl ToolResult {
     /// All text in its content, a line between two pieces.
     #[must_use]
     pub fn text(&self) -> String {
-        #[derive(Deserialize)]
-        struct Says {
-            #[serde(default)]
-            content: Texts,
-        }
-        self.0
-            .parse::<Says>()
-            .map_or_else(|_| String::new(), |says| says.content.0)
+        let content = self.0.json().member("content").ok().flatten();
+        content.and_then(texts::joined).unwrap_or_default()
     }
 
     /// Its structured content, read as a `T`.

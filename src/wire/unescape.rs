@@ -1,0 +1,109 @@
+//! What a JSON string with escapes means; knows nothing of what is around it.
+
+use alloc::string::String;
+
+use memchr::memchr;
+
+/// What the inside of a string that was checked means. `None` where that is no Unicode text: half of a surrogate pair stands alone.
+pub(super) fn text(inner: &str) -> Option<String> {
+    let (mut text, mut rest) = (String::with_capacity(inner.len()), inner);
+    while let Some(slash) = memchr(b'\\', rest.as_bytes()) {
+        let (plain, escape) = rest.split_at(slash);
+        text.push_str(plain);
+        let (character, behind) = character(escape)?;
+        text.push(character);
+        rest = behind;
+    }
+    text.push_str(rest);
+    Some(text)
+}
+
+/// The character that an escape means, or two of them together, and what is behind.
+fn character(escape: &str) -> Option<(char, &str)> {
+    let (letter, behind) = escape.split_at_checked(2)?;
+    let character = match letter.as_bytes()[1] {
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'u' => return code_point(behind),
+        other => char::from(other),
+    };
+    Some((character, behind))
+}
+
+/// The character whose number is next, which may be the first half of a pair.
+fn code_point(digits: &str) -> Option<(char, &str)> {
+    let (first, behind) = unit(digits)?;
+    if let Some(character) = char::from_u32(u32::from(first)) {
+        return Some((character, behind));
+    }
+    let (second, behind) = unit(behind.strip_prefix("\\u")?)?;
+    let pair = char::decode_utf16([first, second]).next()?.ok()?;
+    Some((pair, behind))
+}
+
+fn unit(digits: &str) -> Option<(u16, &str)> {
+    let (digits, behind) = digits.split_at_checked(4)?;
+    let unit = u16::from_str_radix(digits, 16).ok()?;
+    Some((unit, behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, string::String};
+
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_escape_means_what_serde_json_says() {
+        for inner in [
+            "",
+            r#"\"\\\/\b\f\n\r\t"#,
+            r"a\u0000\u001f\u007f\u00e9\u20AC\uffffz",
+            r"\ud83d\ude00\uD83D\uDE00",
+            r"\n\n\\n\\",
+            "é\\né",
+        ] {
+            let expected: String = serde_json::from_str(&format!("\"{inner}\"")).expect(inner);
+            assert_eq!(super::text(inner), Some(expected), "{inner}");
+        }
+    }
+
+    #[test]
+    fn half_of_a_pair_is_no_text() {
+        for inner in [
+            r"\ud83d",
+            r"\ud83dx",
+            r"\ud83d\n",
+            r"\ude00",
+            r"\ude00\ud83d",
+            r"\ud83d\ud83d",
+            r"\ud83d\u0041",
+        ] {
+            let judged = serde_json::from_str::<String>(&format!("\"{inner}\""));
+            assert!(judged.is_err(), "{inner}");
+            assert_eq!(super::text(inner), None, "{inner}");
+        }
+    }
+
+    fn spelled() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            r"\\u[0-9a-fA-F]{4}",
+            r"\\u[dD][89abAB][0-9a-f]{2}",
+            r"\\u[dD][c-f][0-9a-f]{2}",
+            r#"\\["\\/bfnrt]"#,
+            "[a-z é€]{0,9}",
+        ];
+        prop::collection::vec(piece, 0..9).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_spelling_means_what_serde_json_says(inner in spelled()) {
+            let expected: Option<String> = serde_json::from_str(&format!("\"{inner}\"")).ok();
+            prop_assert_eq!(super::text(&inner), expected);
+        }
+    }
+}
