@@ -1,5 +1,7 @@
 //! Messages, and JSON itself: the parser against one that reads every text the obvious way. Knows no line.
 
+use std::borrow::Cow;
+
 use everlink::wire::{self, BATCH_LIMIT, Inbound, Json, Malformed, Message, object};
 use serde_json::value::RawValue;
 
@@ -33,7 +35,7 @@ pub fn message(data: &[u8]) {
     }
 }
 
-/// What is JSON, where its objects have their members, and what those are called.
+/// What is JSON, what its strings mean, where its arrays have their elements and its objects their members, and what those are called.
 fn json_is_read_alike(text: &str) {
     let expected = serde_json::from_str::<&RawValue>(text).ok();
     let read = Json::read(text).ok();
@@ -49,9 +51,17 @@ fn json_is_read_alike(text: &str) {
             assert_eq!(*key, String::from_utf8_lossy(expected_key));
             assert_eq!(value.as_str(), expected.get());
         }
+        let expected: Option<String> = serde_json::from_str(json.as_str()).ok();
+        assert_eq!(json.text().map(Cow::into_owned), expected);
+        let elements: Option<Vec<Json<'_>>> = json.elements().map(Iterator::collect);
+        let expected: Option<Vec<&RawValue>> = serde_json::from_str(json.as_str()).ok();
+        let texts = elements.iter().flatten().map(|element| element.as_str());
+        assert!(texts.eq(expected.iter().flatten().map(|element| element.get())));
+        assert_eq!(elements.is_some(), json.as_str().starts_with('['));
         let same = object::replaced(json, |_, value| Some(value));
         assert!(same.is_err() || same.is_ok_and(|same| Json::read(same.as_str()).is_ok()));
         ahead.extend(members.into_iter().map(|(_, value)| value));
+        ahead.extend(elements.into_iter().flatten());
     }
 }
 

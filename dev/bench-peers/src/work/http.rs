@@ -16,6 +16,7 @@ use crate::report::{Sample, Task, rounds};
 const WHO: [&str; 4] = ["raw", "everlink-tokio", "rmcp-pooled", "rmcp-default"];
 
 pub(crate) fn run(effort: Effort) {
+    let effort = effort.in_turns();
     for case in CORES {
         rounds(
             effort.rounds,

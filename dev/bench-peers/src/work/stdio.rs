@@ -18,6 +18,7 @@ const WHO: [&str; 5] = [
 ];
 
 pub(crate) fn run(effort: Effort) {
+    let effort = effort.in_turns();
     for case in CORES {
         rounds(
             effort.rounds,
