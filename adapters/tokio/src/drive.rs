@@ -127,7 +127,7 @@ pub(crate) fn serve(
     owner: ServiceOwner,
     hands: impl Hands,
     handler: impl Handler,
-) -> impl Future<Output = ServiceOwner> + Send {
+) -> Driver<impl Driven<Left = ServiceOwner> + Send> {
     Driver::new(Served {
         owner,
         hands,
@@ -149,7 +149,7 @@ pub(crate) trait Driven {
     fn belongs_to(&self, driver: &Waker) -> bool;
 
     /// Whether there is so little to do that anybody may do it.
-    #[cfg(unix)]
+    #[cfg(any(unix, feature = "http-client"))]
     fn is_light(&self) -> bool {
         false
     }
@@ -206,7 +206,7 @@ impl<D: Driven> Future for Driver<D> {
 }
 
 impl<D: Driven> Driver<D> {
-    #[cfg(unix)]
+    #[cfg(any(unix, feature = "http-client"))]
     pub(crate) const fn driven(&self) -> Option<&D> {
         self.driven.as_ref()
     }
@@ -219,6 +219,11 @@ impl<D: Driven> Driver<D> {
 
     /// Drives as far as it goes. It is ready when the machine is closed, or gone.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.go(cx, usize::MAX)
+    }
+
+    /// Drives for so many turns at most. Where there were as many, somebody has to go on.
+    pub(crate) fn go(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<()> {
         let Some(driven) = &mut self.driven else {
             return Poll::Ready(());
         };
@@ -227,7 +232,7 @@ impl<D: Driven> Driver<D> {
             let (mut bytes, mut is_due, mut is_news) = (0, true, true);
             let origin = clock.origin;
             let look = || since(origin);
-            loop {
+            for _ in 0..most {
                 let now = Now::new(&look);
                 for _ in 0..BATCH {
                     if !is_news {
@@ -257,6 +262,7 @@ impl<D: Driven> Driver<D> {
                 }
                 is_due = driven.belongs_to(cx.waker());
             }
+            Poll::Pending
         })
     }
 }
@@ -364,7 +370,7 @@ impl<H: Hands> Driven for Linked<H> {
         self.owner.belongs_to(driver)
     }
 
-    #[cfg(unix)]
+    #[cfg(any(unix, feature = "http-client"))]
     fn is_light(&self) -> bool {
         self.owner.is_light()
     }
