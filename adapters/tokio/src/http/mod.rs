@@ -2,7 +2,7 @@
 //!
 //! Nothing is decided here. There is no retry, no redirect and no limit in time: the machine says which exchange begins, what goes into it and
 //! when it is cut. `line` is a connection with what it carries, `bells` tell which of them to look at, `road` is how a server is reached, `fault` what hyper's
-//! errors are called.
+//! errors are called; `porter` is who carries to a server's machine at once what is let in.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -14,6 +14,8 @@ mod client;
 mod fault;
 #[cfg(feature = "http-client")]
 mod line;
+#[cfg(feature = "http-server")]
+mod porter;
 #[cfg(feature = "http-client")]
 mod road;
 #[cfg(feature = "http-server")]
@@ -56,9 +58,20 @@ fn known(name: &str) -> Option<&'static HeaderName> {
 /// The fields of a message that arrived.
 fn fields<'r>(map: &HeaderMap, room: &mut &'r mut [u8]) -> Fields<'r> {
     let fields = map.iter().map(|(name, value)| {
-        let name = match KNOWN.iter().find(|known| *known == name) {
-            Some(known) => Cow::Borrowed(known.as_str()),
-            None => Cow::Owned(name.as_str().to_owned()),
+        let name = match name.as_str() {
+            "accept" => "accept".into(),
+            "cache-control" => "cache-control".into(),
+            "content-length" => "content-length".into(),
+            "content-type" => "content-type".into(),
+            "date" => "date".into(),
+            "host" => "host".into(),
+            "mcp-method" => "mcp-method".into(),
+            "mcp-name" => "mcp-name".into(),
+            "mcp-protocol-version" => "mcp-protocol-version".into(),
+            "mcp-session-id" => "mcp-session-id".into(),
+            "user-agent" => "user-agent".into(),
+            "x-accel-buffering" => "x-accel-buffering".into(),
+            other => Cow::Owned(other.to_owned()),
         };
         (name, held(value.as_bytes(), room))
     });

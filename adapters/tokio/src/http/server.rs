@@ -16,9 +16,9 @@ use everlink::http::{RequestHead, ResponseHead, Verb};
 use everlink::server::{Config, Http, Server};
 use everlink::{Epoch, Fault, FaultKind, Input, Output, StreamId};
 use everlink_handle::{ByNumber, Service, ServiceOwner};
-use http::header::HOST;
+use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::server::conn::http1;
@@ -30,11 +30,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::porter::{Host, Porter};
 use super::{fields, held, known};
 use crate::drive::{self, Handler, Hands};
 
 /// As many pieces of requests wait to be heard.
 const PIECES: usize = 64;
+
+/// There is room for so much at the beginning of an answer: for the whole of most.
+const FIRST: usize = 1 << 9;
 
 /// How long to wait where the system has no descriptor left for another connection: it would say so again at once.
 const BREATH: Duration = Duration::from_millis(100);
@@ -82,8 +86,10 @@ pub(super) fn open(
 ) -> (Gate, Service, impl Future<Output = ServiceOwner> + Send) {
     config.http.get_or_insert_with(Http::new);
     let (service, owner) = Service::new(Server::new(config));
-    let (gate, front) = Front::new();
-    (gate, service, drive::serve(owner, front, handler))
+    let (mut gate, front) = Front::new();
+    let (host, porter) = Host::new(drive::serve(owner, front, handler));
+    gate.porter = Some(porter);
+    (gate, service, host)
 }
 
 /// Who asks, as a layer of the application found out that checked the credentials: an extension of the request.
@@ -98,6 +104,8 @@ pub struct Gate {
     arrivals: mpsc::Sender<Arrival>,
     /// What else there is.
     told: mpsc::UnboundedSender<Input<'static>>,
+    /// Who carries to the machine what is let in, if somebody does that at once.
+    porter: Option<Arc<dyn Porter>>,
 }
 
 /// A request, or more of it.
@@ -213,6 +221,9 @@ impl Gate {
         };
         // Where nobody listens any more, the channel for the answer is closed, too.
         let _ = self.arrivals.send(Arrival::Begun(Box::new(begun))).await;
+        if let Some(porter) = &self.porter {
+            porter.turn();
+        }
         let answer = if is_all {
             answered.await
         } else {
@@ -337,6 +348,7 @@ impl Front {
             next: Arc::new(AtomicU64::new(StreamId::DUPLEX.number() + 1)),
             arrivals: sender,
             told,
+            porter: None,
         };
         let front = Front {
             open: ByNumber::default(),
@@ -356,12 +368,13 @@ impl Front {
         reads: bool,
         mut room: &'r mut [u8],
     ) -> Poll<Input<'r>> {
+        // What else there is comes after the rest of what was heard last: that is not much.
+        if let Some((stream, rest)) = self.ahead.take_if(|_| reads) {
+            return Poll::Ready(self.more(stream, rest, room));
+        }
         loop {
             let mut heard = self.tells.poll_recv(cx).map(|it| it.map(Arrival::More));
             if heard.is_pending() && reads {
-                if let Some((stream, rest)) = self.ahead.take() {
-                    return Poll::Ready(self.more(stream, rest, room));
-                }
                 heard = self.arrivals.poll_recv(cx);
             }
             let input = match heard {
@@ -446,8 +459,9 @@ impl Hands for Front {
                     let (first, rest) = (Bytes::copy_from_slice(bytes), None);
                     let _ = answer.send(Answer { head, first, rest });
                 } else {
-                    self.open
-                        .insert(stream, Way::Held(answer, head, bytes.to_vec()));
+                    let mut first = Vec::with_capacity(bytes.len().max(FIRST));
+                    first.extend_from_slice(bytes);
+                    self.open.insert(stream, Way::Held(answer, head, first));
                     self.held[0].push(stream);
                 }
             }
@@ -465,6 +479,10 @@ impl Hands for Front {
                 Some(Way::Held(answer, head, first)) => {
                     let (first, rest) = (first.into(), None);
                     let _ = answer.send(Answer { head, first, rest });
+                    // Nobody need wait for it any more.
+                    for held in &mut self.held {
+                        held.retain(|held| *held != stream);
+                    }
                 }
                 Some(Way::Waiting(_)) | None => {}
             },
@@ -513,6 +531,14 @@ impl Drop for Presence {
     }
 }
 
+/// The values that most responses have: they need neither be read nor copied.
+static COMMON: [HeaderValue; 4] = [
+    HeaderValue::from_static("application/json"),
+    HeaderValue::from_static("text/event-stream"),
+    HeaderValue::from_static("no-cache"),
+    HeaderValue::from_static("no"),
+];
+
 /// The body of a response.
 pub struct Reply {
     first: Bytes,
@@ -522,20 +548,27 @@ pub struct Reply {
 
 impl Reply {
     fn respond(answer: Answer, presence: Presence) -> Response<Reply> {
-        let mut response = Response::builder().status(answer.head.status);
-        for (name, value) in answer.head.fields.iter() {
-            response = match known(name) {
-                Some(name) => response.header(name, value),
-                None => response.header(name, value),
-            };
-        }
+        let said = "what a machine says is HTTP";
         let mut reply = Reply {
             first: answer.first,
             rest: answer.rest,
             presence,
         };
         reply.presence.heard_all = reply.is_end_stream();
-        response.body(reply).expect("what a machine says is HTTP")
+        let mut response = Response::new(reply);
+        *response.status_mut() = StatusCode::from_u16(answer.head.status).expect(said);
+        let fields = response.headers_mut();
+        for (name, value) in answer.head.fields.iter() {
+            let value = match COMMON.iter().find(|common| common.as_bytes() == value) {
+                Some(common) => common.clone(),
+                None => HeaderValue::from_bytes(value).expect(said),
+            };
+            match known(name) {
+                Some(name) => fields.append(name, value),
+                None => fields.append(HeaderName::from_bytes(name.as_bytes()).expect(said), value),
+            };
+        }
+        response
     }
 
     fn took(&mut self, bytes: Bytes) -> Frame<Bytes> {
