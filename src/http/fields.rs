@@ -120,8 +120,12 @@ fn trimmed(value: &[u8]) -> &[u8] {
 
 /// A value as text, if it is visible ASCII with spaces and tabs between.
 pub(crate) fn text(value: &[u8]) -> Option<&str> {
-    let is_plain = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
-    core::str::from_utf8(value).ok().filter(|_| is_plain)
+    // Most are text: not to look after each byte whether to go on is quicker.
+    let is_plain = value.iter().fold(true, |so_far, byte| {
+        so_far & matches!(byte, b'\t' | b' '..=b'~')
+    });
+    let value = is_plain.then_some(value)?;
+    core::str::from_utf8(value).ok()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod tests;
 use alloc::{string::String, vec::Vec};
 use core::{fmt, mem, str, time::Duration};
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr2, memchr3};
 
 use super::{
     encode::write_integer,
@@ -474,7 +474,7 @@ pub fn comment(buf: &mut Vec<u8>) {
 }
 
 fn field(buf: &mut Vec<u8>, name: &str, value: &str) {
-    if !value.contains(['\0', '\n', '\r']) {
+    if memchr3(b'\0', b'\n', b'\r', value.as_bytes()).is_none() {
         buf.extend_from_slice(name.as_bytes());
         buf.extend_from_slice(value.as_bytes());
         buf.push(b'\n');

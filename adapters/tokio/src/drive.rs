@@ -149,7 +149,7 @@ pub(crate) trait Driven {
     fn belongs_to(&self, driver: &Waker) -> bool;
 
     /// Whether there is so little to do that anybody may do it.
-    #[cfg(unix)]
+    #[cfg(any(unix, feature = "http-client"))]
     fn is_light(&self) -> bool {
         false
     }
@@ -206,7 +206,7 @@ impl<D: Driven> Future for Driver<D> {
 }
 
 impl<D: Driven> Driver<D> {
-    #[cfg(unix)]
+    #[cfg(any(unix, feature = "http-client"))]
     pub(crate) const fn driven(&self) -> Option<&D> {
         self.driven.as_ref()
     }
@@ -370,7 +370,7 @@ impl<H: Hands> Driven for Linked<H> {
         self.owner.belongs_to(driver)
     }
 
-    #[cfg(unix)]
+    #[cfg(any(unix, feature = "http-client"))]
     fn is_light(&self) -> bool {
         self.owner.is_light()
     }

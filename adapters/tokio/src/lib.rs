@@ -11,7 +11,7 @@ pub mod child;
 mod drive;
 #[cfg(unix)]
 mod ends;
-#[cfg(unix)]
+#[cfg(any(unix, feature = "http-client"))]
 mod helm;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub mod http;

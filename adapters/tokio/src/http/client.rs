@@ -13,7 +13,7 @@ use bytes::Bytes;
 use everlink::http::{Fields, RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, Input, Output, StreamId};
 use everlink_handle::{ByNumber, Link};
-use http::header::{HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Request, Uri};
 use hyper_rustls::HttpsConnectorBuilder;
 use rustls::ClientConfig;
@@ -26,7 +26,8 @@ use super::line;
 use super::line::{Credentials, Line, Means, Outgoing, Piece, Place, unfit};
 use super::road::Road;
 use super::{fields, held, known};
-use crate::drive::{Hands, drive, start};
+use crate::drive::{Hands, Linked, start};
+use crate::helm::Steersman;
 
 /// A connection that nobody uses is kept for so long, and for no more than twice that. Servers in use close theirs after 5 s, and a request that
 /// crosses with that is lost.
@@ -128,7 +129,7 @@ impl Connector {
             ));
         }
         let (link, owner) = Link::new(config);
-        start(drive(owner, self.hands()))?;
+        start(Steersman::new(Linked::new(owner, self.hands())))?;
         Ok(link)
     }
 
@@ -213,6 +214,8 @@ struct Beginning {
     place: Arc<Place>,
     said: Fields<'static>,
     fields: HeaderMap,
+    /// How long the body was.
+    body: Option<usize>,
 }
 
 impl Hands for Exchanges {
@@ -335,10 +338,11 @@ impl Exchanges {
     ) -> Result<(), Fault> {
         let method = head.verb.as_str().parse().map_err(unfit)?;
         let last = self.last.take();
-        let last = match last {
+        let mut last = match last {
             Some(last) if last.is_of(&head) => last,
             last => self.beginning(last.map(|last| last.place), head)?,
         };
+        last.measure(body.len());
         let (place, fields) = (Arc::clone(&last.place), last.fields.clone());
         self.last = Some(last);
         let key = self.line_to(&place);
@@ -390,6 +394,7 @@ impl Exchanges {
             place,
             said: head.fields,
             fields,
+            body: None,
         })
     }
 
@@ -472,6 +477,19 @@ impl Exchanges {
 }
 
 impl Beginning {
+    /// Says how long the body is. Who sends the request would say so, too, but in fields that have no room for it.
+    fn measure(&mut self, body: usize) {
+        if self.body == Some(body) {
+            return;
+        }
+        self.body = Some(body);
+        if body == 0 {
+            self.fields.remove(CONTENT_LENGTH);
+        } else {
+            self.fields.insert(CONTENT_LENGTH, body.into());
+        }
+    }
+
     fn is_of(&self, head: &RequestHead<'_>) -> bool {
         self.place.target == head.target && self.said == head.fields
     }

@@ -124,7 +124,10 @@ pub(super) struct Line {
 }
 
 enum Stage {
+    /// With all that may take: a connection is made for it, or somebody is asked for credentials.
     Asking(Later<Asked>),
+    /// On a connection that has carried others. Kept apart, as most requests are: what the other stage holds is large.
+    Sent(Wire, Later<Answer>, Arc<Means>),
     Hearing(Wire, Incoming),
     Idle(Wire),
     Over,
@@ -174,22 +177,22 @@ impl Line {
             Stage::Idle(wire) => Some(wire),
             _ => None,
         };
-        self.stage = Stage::Asking(match wire {
+        self.stage = match wire {
             Some(mut wire) if means.credentials.is_none() => {
                 self.bell.hush();
                 let sent = wire.send(&place, request);
-                Box::pin(async move { means.ask_on(wire, sent, &place).await })
+                Stage::Sent(wire, sent, means)
             }
             // What takes its time is on its way whether anybody looks or not, and what others do in it holds up nobody.
             wire => {
                 let mut aside = Aside(tokio::spawn(async move {
                     means.ask(wire, request, &place).await
                 }));
-                Box::pin(
-                    async move { (&mut aside.0).await.unwrap_or_else(|lost| Err(unfit(lost))) },
-                )
+                Stage::Asking(Box::pin(async move {
+                    (&mut aside.0).await.unwrap_or_else(|lost| Err(unfit(lost)))
+                }))
             }
-        });
+        };
     }
 
     /// What is heard next.
@@ -199,12 +202,18 @@ impl Line {
         loop {
             match &mut self.stage {
                 Stage::Asking(asked) => match ready!(asked.as_mut().poll(cx)) {
-                    Ok((wire, response)) => {
-                        let (head, body) = response.into_parts();
-                        self.stage = Stage::Hearing(wire, body);
-                        return Poll::Ready(Piece::Head(head.status, head.headers));
-                    }
+                    Ok((wire, response)) => return self.hear(wire, response),
                     Err(fault) => return self.cut(fault),
+                },
+                Stage::Sent(wire, sent, means) => match ready!(wire.poll_answer(cx, sent)) {
+                    // It was closed before anything of the request left.
+                    Err((_, Some(request))) => {
+                        let (means, place) = (Arc::clone(means), Arc::clone(&self.place));
+                        self.stage = Stage::Asking(Box::pin(async move {
+                            means.ask_anew(request, &place).await
+                        }));
+                    }
+                    answer => return self.answered(answer),
                 },
                 Stage::Hearing(wire, body) => {
                     let mut frame = wire.listen(cx, |cx| Pin::new(&mut *body).poll_frame(cx));
@@ -235,6 +244,22 @@ impl Line {
                 Stage::Over => return Poll::Pending,
             }
         }
+    }
+
+    /// There is an answer on the connection on which it was asked.
+    fn answered(&mut self, answer: Answer) -> Poll<Piece> {
+        match (mem::replace(&mut self.stage, Stage::Over), answer) {
+            (Stage::Sent(wire, _, _), Ok(response)) => self.hear(wire, response),
+            (_, Err((fault, _))) => self.cut(fault),
+            // Nothing was asked.
+            (_, Ok(_)) => Poll::Pending,
+        }
+    }
+
+    fn hear(&mut self, wire: Wire, response: Response<Incoming>) -> Poll<Piece> {
+        let (head, body) = response.into_parts();
+        self.stage = Stage::Hearing(wire, body);
+        Poll::Ready(Piece::Head(head.status, head.headers))
     }
 
     /// The exchange is over. The connection is kept, unless it is over, too.
@@ -367,11 +392,12 @@ impl Wire {
     }
 
     async fn answer(&mut self, mut sent: Later<Answer>) -> Answer {
-        poll_fn(|cx| {
-            self.poll(cx);
-            self.listen(cx, |cx| sent.as_mut().poll(cx))
-        })
-        .await
+        poll_fn(|cx| self.poll_answer(cx, &mut sent)).await
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>, sent: &mut Later<Answer>) -> Poll<Answer> {
+        self.poll(cx);
+        self.listen(cx, |cx| sent.as_mut().poll(cx))
     }
 
     /// Moves what is under way.

@@ -16,9 +16,9 @@ use everlink::http::{RequestHead, ResponseHead, Verb};
 use everlink::server::{Config, Http, Server};
 use everlink::{Epoch, Fault, FaultKind, Input, Output, StreamId};
 use everlink_handle::{ByNumber, Service, ServiceOwner};
-use http::header::HOST;
+use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::server::conn::http1;
@@ -35,6 +35,9 @@ use crate::drive::{self, Handler, Hands};
 
 /// As many pieces of requests wait to be heard.
 const PIECES: usize = 64;
+
+/// There is room for so much at the beginning of an answer: for the whole of most.
+const FIRST: usize = 1 << 9;
 
 /// How long to wait where the system has no descriptor left for another connection: it would say so again at once.
 const BREATH: Duration = Duration::from_millis(100);
@@ -446,8 +449,9 @@ impl Hands for Front {
                     let (first, rest) = (Bytes::copy_from_slice(bytes), None);
                     let _ = answer.send(Answer { head, first, rest });
                 } else {
-                    self.open
-                        .insert(stream, Way::Held(answer, head, bytes.to_vec()));
+                    let mut first = Vec::with_capacity(bytes.len().max(FIRST));
+                    first.extend_from_slice(bytes);
+                    self.open.insert(stream, Way::Held(answer, head, first));
                     self.held[0].push(stream);
                 }
             }
@@ -465,6 +469,12 @@ impl Hands for Front {
                 Some(Way::Held(answer, head, first)) => {
                     let (first, rest) = (first.into(), None);
                     let _ = answer.send(Answer { head, first, rest });
+                    // Nobody need wait for it any more.
+                    for held in &mut self.held {
+                        if let Some(at) = held.iter().rposition(|held| *held == stream) {
+                            held.remove(at);
+                        }
+                    }
                 }
                 Some(Way::Waiting(_)) | None => {}
             },
@@ -513,6 +523,14 @@ impl Drop for Presence {
     }
 }
 
+/// The values that most responses have: they need neither be read nor copied.
+static COMMON: [HeaderValue; 4] = [
+    HeaderValue::from_static("application/json"),
+    HeaderValue::from_static("text/event-stream"),
+    HeaderValue::from_static("no-cache"),
+    HeaderValue::from_static("no"),
+];
+
 /// The body of a response.
 pub struct Reply {
     first: Bytes,
@@ -522,20 +540,27 @@ pub struct Reply {
 
 impl Reply {
     fn respond(answer: Answer, presence: Presence) -> Response<Reply> {
-        let mut response = Response::builder().status(answer.head.status);
-        for (name, value) in answer.head.fields.iter() {
-            response = match known(name) {
-                Some(name) => response.header(name, value),
-                None => response.header(name, value),
-            };
-        }
+        let said = "what a machine says is HTTP";
         let mut reply = Reply {
             first: answer.first,
             rest: answer.rest,
             presence,
         };
         reply.presence.heard_all = reply.is_end_stream();
-        response.body(reply).expect("what a machine says is HTTP")
+        let mut response = Response::new(reply);
+        *response.status_mut() = StatusCode::from_u16(answer.head.status).expect(said);
+        let fields = response.headers_mut();
+        for (name, value) in answer.head.fields.iter() {
+            let value = match COMMON.iter().find(|common| common.as_bytes() == value) {
+                Some(common) => common.clone(),
+                None => HeaderValue::from_bytes(value).expect(said),
+            };
+            match known(name) {
+                Some(name) => fields.append(name, value),
+                None => fields.append(HeaderName::from_bytes(name.as_bytes()).expect(said), value),
+            };
+        }
+        response
     }
 
     fn took(&mut self, bytes: Bytes) -> Frame<Bytes> {

@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -134,6 +136,44 @@ fn a_stream_that_is_whole_at_once_is_one_piece() {
         let said = read_until(&mut client, "onethree").await;
         assert!(said.contains("content-length: 8\r\n"), "{said}");
     });
+}
+
+#[test]
+fn nobody_is_woken_for_a_stream_that_was_whole_at_once() {
+    alone(async {
+        let ((gate, mut front), epoch) = (Front::new(), Epoch::FIRST);
+        let mut asked = pin!(gate.answer(Request::new(Body::empty())));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let cx = &mut Context::from_waker(&waker);
+        let nobody = &mut Context::from_waker(Waker::noop());
+        let _unread = loop {
+            if let Poll::Ready(answer) = asked.as_mut().poll(nobody) {
+                break answer;
+            }
+            while let Poll::Ready((_, input)) = front.poll_heard(cx, true, &mut []) {
+                if let Input::Request { stream, .. } = input {
+                    front.perform(response(stream, "one", false), b"one");
+                    front.perform(Output::Finish { epoch, stream }, b"");
+                }
+            }
+        };
+        wakes.0.store(0, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert!(front.poll_heard(cx, true, &mut []).is_pending());
+        }
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+    });
+}
+
+/// How often it was woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[test]

@@ -245,6 +245,38 @@ fn connections_are_kept_for_the_next_request_and_end_with_a_life() {
 }
 
 #[test]
+fn each_request_says_how_long_its_own_body_is() {
+    alone(async {
+        let (listener, address) = listen().await;
+        let url = format!("http://{address}/");
+        let mut hands = begin(&url, b"{}");
+        let (asked, mut socket) = accept(&listener).await;
+        assert_eq!(lengths(&asked), ["2"]);
+        let response = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+        for body in ["[1]{}", "[1]{}", "{}", "", "{}"] {
+            say(&mut socket, response).await;
+            assert_eq!(end(&mut hands).await, []);
+            hands.perform(request(&url, body.as_bytes()), body.as_bytes());
+            let asked = read_until(&mut socket, format!("\r\n\r\n{body}").as_bytes()).await;
+            let said: usize = lengths(&asked)
+                .iter()
+                .map(|it| it.parse().unwrap_or(99))
+                .sum();
+            assert_eq!(said, body.len(), "{asked}");
+            assert!(lengths(&asked).len() <= 1, "{asked}");
+        }
+    });
+}
+
+/// What a request says of the length of its body.
+fn lengths(asked: &str) -> Vec<&str> {
+    let lines = asked.lines();
+    lines
+        .filter_map(|line| line.strip_prefix("content-length: "))
+        .collect()
+}
+
+#[test]
 fn a_connection_that_its_server_closed_is_not_used_again() {
     alone(async {
         let (listener, address) = listen().await;
