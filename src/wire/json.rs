@@ -1,14 +1,14 @@
 //! One JSON value, borrowed as the text that it was written in; knows nothing of what the value means.
 
 use alloc::borrow::{Cow, ToOwned};
-use core::{fmt, iter};
+use core::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
 use serde_json::value::RawValue;
 
 use super::object::{self, ObjectError};
 use super::payload::Payload;
-use super::scan::{Cursor, behind_space, behind_value, between, plain_end};
+use super::scan::{Cursor, plain_end};
 use super::unescape;
 
 /// A valid JSON value, exactly as it was written. [`Payload`] is the same, owned.
@@ -87,24 +87,6 @@ impl<'a> Json<'a> {
         } else {
             unescape::text(inner).map(Cow::Owned)
         }
-    }
-
-    /// The elements, if the value is an array.
-    #[must_use]
-    pub fn elements(self) -> Option<impl Iterator<Item = Json<'a>> + use<'a>> {
-        let Self(text) = self;
-        let mut rest = text.as_bytes().strip_prefix(b"[")?;
-        Some(iter::from_fn(move || {
-            let start = match behind_space(rest) {
-                [b',', behind @ ..] => behind_space(behind),
-                start => start,
-            };
-            if let [] | [b']', ..] = start {
-                return None;
-            }
-            rest = behind_value(start);
-            Some(Json(between(text, start, rest)))
-        }))
     }
 
     /// The value of the member `key`; see [`object::member`].

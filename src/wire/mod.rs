@@ -17,6 +17,7 @@ mod keep;
 mod line;
 mod message;
 pub mod object;
+mod path;
 mod payload;
 mod scan;
 mod skim;
@@ -32,6 +33,7 @@ pub use message::{
     BATCH_LIMIT, Batch, ErrorObject, Inbound, Malformed, MalformedKind, Message, parse,
 };
 pub(crate) use message::{parse_behind, parse_showing};
+pub use path::Step;
 pub use payload::Payload;
 pub use skim::Skimmed;
 pub use sse::{SseEvent, SseReader};

@@ -277,9 +277,10 @@ pub fn replaced<'a>(
 }
 
 /// A walk over the members of an object: a key, its value, the next key. The text is one that was checked.
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     text: &'a str,
-    rest: &'a [u8],
+    /// What is ahead.
+    pub(super) rest: &'a [u8],
     /// The member whose key was just read, and all behind it.
     member: &'a [u8],
     /// All behind that key.
@@ -293,17 +294,23 @@ impl<'a> Walk<'a> {
         let [b'{', rest @ ..] = text.as_bytes() else {
             return Err(ObjectError::NotAnObject);
         };
-        Ok(Self {
+        Ok(Self::within(text, rest))
+    }
+
+    /// Over an object somewhere in the text, behind its bracket.
+    #[inline]
+    pub(super) const fn within(text: &'a str, rest: &'a [u8]) -> Self {
+        Self {
             text,
             rest,
             member: rest,
             spelling_end: rest,
-        })
+        }
     }
 
     /// The next key; `None` at the end of the object.
     #[inline(always)]
-    fn key(&mut self) -> Option<Cow<'a, str>> {
+    pub(super) fn key(&mut self) -> Option<Cow<'a, str>> {
         let member = match behind_space(self.rest) {
             [b',', rest @ ..] => behind_space(rest),
             rest => rest,
@@ -322,7 +329,7 @@ impl<'a> Walk<'a> {
 
     /// The value of the key just read.
     #[inline(always)]
-    fn value(&mut self) -> Json<'a> {
+    pub(super) fn value(&mut self) -> Json<'a> {
         let start = self.rest;
         self.rest = behind_value(start);
         Json::checked(self.since(start))

@@ -421,32 +421,6 @@ const META: Plan<'static> = Plan {
 };
 
 #[test]
-fn elements_are_found_where_they_lie() {
-    let elements = |text: &str| {
-        let elements = Json::read(text).unwrap().elements()?;
-        Some(
-            elements
-                .map(|it| it.as_str().to_owned())
-                .collect::<Vec<_>>(),
-        )
-    };
-    for (array, found) in [
-        ("[]", &[][..]),
-        (" [\n] ", &[]),
-        ("[1]", &["1"]),
-        (
-            r#"[ "],[" , {"a":[1,2]},[[ ]] ,null , -1e3]"#,
-            &["\"],[\"", r#"{"a":[1,2]}"#, "[[ ]]", "null", "-1e3"],
-        ),
-    ] {
-        assert_eq!(elements(array).unwrap(), found, "{array}");
-    }
-    for other in ["{}", "null", r#""[1]""#] {
-        assert_eq!(elements(other), None, "{other}");
-    }
-}
-
-#[test]
 fn a_run_of_members_that_is_known_is_shown_as_one() {
     const RUN: &str = r#""a":1,"b":{"c":"d"}"#;
     let plan = Plan { run: RUN, ..META };

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use everlink::wire::{self, BATCH_LIMIT, Inbound, Json, Malformed, Message, object};
+use everlink::wire::{self, BATCH_LIMIT, Inbound, Json, Malformed, Message, Step, object};
 use serde_json::value::RawValue;
 
 use crate::json::{self, Meaning, Members};
@@ -53,15 +53,24 @@ fn json_is_read_alike(text: &str) {
         }
         let expected: Option<String> = serde_json::from_str(json.as_str()).ok();
         assert_eq!(json.text().map(Cow::into_owned), expected);
-        let elements: Option<Vec<Json<'_>>> = json.elements().map(Iterator::collect);
+        let mut elements = Vec::new();
+        json.visit(&[Step::Each], |element| elements.push(element));
         let expected: Option<Vec<&RawValue>> = serde_json::from_str(json.as_str()).ok();
-        let texts = elements.iter().flatten().map(|element| element.as_str());
+        let texts = elements.iter().map(|element| element.as_str());
         assert!(texts.eq(expected.iter().flatten().map(|element| element.get())));
-        assert_eq!(elements.is_some(), json.as_str().starts_with('['));
+        let mut found = Vec::new();
+        json.visit(&[Step::Member("a"), Step::Each], |value| found.push(value));
+        let mut expected = Vec::new();
+        for (key, value) in &members {
+            if key == "a" {
+                value.visit(&[Step::Each], |value| expected.push(value));
+            }
+        }
+        assert_eq!(found, expected);
         let same = object::replaced(json, |_, value| Some(value));
         assert!(same.is_err() || same.is_ok_and(|same| Json::read(same.as_str()).is_ok()));
         ahead.extend(members.into_iter().map(|(_, value)| value));
-        ahead.extend(elements.into_iter().flatten());
+        ahead.extend(elements);
     }
 }
 

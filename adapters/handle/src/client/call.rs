@@ -261,8 +261,7 @@ impl ToolResult {
     /// All text in its content, a line between two pieces.
     #[must_use]
     pub fn text(&self) -> String {
-        let content = self.0.json().member("content").ok().flatten();
-        content.and_then(texts::joined).unwrap_or_default()
+        texts::joined(self.0.json()).unwrap_or_default()
     }
 
     /// Its structured content, read as a `T`.

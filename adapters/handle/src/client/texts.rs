@@ -2,23 +2,22 @@
 
 use std::borrow::Cow;
 
-use everlink::wire::Json;
+use everlink::wire::{Json, Step};
 
-/// The texts of all pieces of a content, a line between two. Nothing where it is no content.
-pub(super) fn joined(content: Json<'_>) -> Option<String> {
-    let mut all: Option<Cow<'_, str>> = None;
-    for piece in content.elements()? {
-        let text = piece.member("text").ok()?.filter(|text| !text.is_null());
-        let Some(text) = text else { continue };
-        let text = text.text()?;
-        match &mut all {
-            None => all = Some(text),
-            Some(all) => {
-                let all = all.to_mut();
-                all.push('\n');
-                all.push_str(&text);
-            }
+const TEXTS: [Step<'_>; 3] = [Step::Member("content"), Step::Each, Step::Member("text")];
+
+/// The texts of all pieces of the content, a line between two. Nothing where one of them is no text.
+pub(super) fn joined(result: Json<'_>) -> Option<String> {
+    let (mut all, mut is_odd) = (None, false);
+    result.visit(&TEXTS, |text| match (text.text(), &mut all) {
+        (None, _) => is_odd |= !text.is_null(),
+        (Some(text), None) => all = Some(text),
+        (Some(text), Some(all)) => {
+            let all = Cow::to_mut(all);
+            all.push('\n');
+            all.push_str(&text);
         }
-    }
-    Some(all.map_or_else(String::new, Cow::into_owned))
+    });
+    let all = all.map_or_else(String::new, Cow::into_owned);
+    (!is_odd).then_some(all)
 }
