@@ -1,9 +1,9 @@
 //! One JSON value kept as text; knows nothing of what the value means.
 
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{boxed::Box, string::String};
 use core::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::json::Json;
@@ -25,9 +25,7 @@ impl Payload {
     ///
     /// When `value` refuses to be serialised, or has map keys that are not strings.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
-        let mut text = Vec::with_capacity(DRAFT);
-        value.serialize(&mut serde_json::Serializer::new(&mut text))?;
-        let text = String::from_utf8(text).map_err(Error::custom)?;
+        let text = written(value)?;
         Ok(Self(match text.capacity() {
             // To copy it costs less than to have a heap cut off what is left of it, and leaves no scraps.
             DRAFT => Box::from(&*text),
@@ -87,6 +85,19 @@ impl Payload {
     pub fn is_object(&self) -> bool {
         self.json().is_object()
     }
+}
+
+#[cfg(feature = "std")]
+fn written(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
+    let mut text = alloc::vec::Vec::with_capacity(DRAFT);
+    value.serialize(&mut serde_json::Serializer::new(&mut text))?;
+    String::from_utf8(text).map_err(serde::ser::Error::custom)
+}
+
+/// Without `std`, `serde_json` itself says how much room a value gets.
+#[cfg(not(feature = "std"))]
+fn written(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
+    serde_json::to_string(value)
 }
 
 impl fmt::Debug for Payload {
