@@ -158,6 +158,8 @@ impl Connector {
             }),
             road,
             fields: self.fields,
+            #[cfg(feature = "http2")]
+            has_shared: false,
             is_open: false,
             last: None,
             lines: ByNumber::default(),
@@ -185,6 +187,9 @@ pub struct Exchanges {
     road: Road,
     /// What every request says.
     fields: HeaderMap,
+    /// A connection may have carried many exchanges at a time: who reads it holds a lock of it when they wake whoever waits for one of these.
+    #[cfg(feature = "http2")]
+    has_shared: bool,
     /// There is a life, and its requests are carried.
     is_open: bool,
     /// What the last request began with: most begin like it.
@@ -291,6 +296,11 @@ impl Hands for Exchanges {
             self.unheard.push_back((goes_on, (epoch, heard)));
         }
     }
+
+    #[cfg(feature = "http2")]
+    fn lets_others_drive(&self) -> bool {
+        !self.has_shared
+    }
 }
 
 /// A piece as it is told.
@@ -345,6 +355,10 @@ impl Exchanges {
         last.measure(body.len());
         let (place, fields) = (Arc::clone(&last.place), last.fields.clone());
         self.last = Some(last);
+        #[cfg(feature = "http2")]
+        {
+            self.has_shared |= place.is_shared();
+        }
         let key = self.line_to(&place);
         if let Some(line) = self.lines.get_mut(&key) {
             let mut request = Request::new(Outgoing {
