@@ -166,6 +166,45 @@ fn nobody_is_woken_for_a_stream_that_was_whole_at_once() {
     });
 }
 
+#[test]
+fn a_stream_is_waited_for_as_long_as_if_none_had_been_before() {
+    alone(async || {
+        assert_eq!(looks(false), looks(true));
+    });
+}
+
+/// How often there is nothing left to hear before a stream is told that goes on for long; where it is `another`, after one that ended while it was
+/// waited for.
+fn looks(another: bool) -> usize {
+    let ((gate, mut front), epoch) = (Front::new(), Epoch::FIRST);
+    let cx = &mut Context::from_waker(Waker::noop());
+    let mut looks = 0;
+    for is_last in [!another, true] {
+        let mut asked = pin!(gate.answer(Request::new(Body::empty())));
+        let stream = loop {
+            assert!(asked.as_mut().poll(cx).is_pending(), "nobody answers");
+            if let Poll::Ready((_, Input::Request { stream, .. })) =
+                front.poll_heard(cx, true, &mut [])
+            {
+                break stream;
+            }
+        };
+        front.perform(response(stream, "one", false), b"one");
+        if is_last {
+            while asked.as_mut().poll(cx).is_pending() {
+                while front.poll_heard(cx, true, &mut []).is_ready() {}
+                looks += 1;
+            }
+            break;
+        }
+        while front.poll_heard(cx, true, &mut []).is_ready() {}
+        front.perform(Output::Finish { epoch, stream }, b"");
+        assert!(asked.as_mut().poll(cx).is_ready(), "it is whole");
+        while front.poll_heard(cx, true, &mut []).is_ready() {}
+    }
+    looks
+}
+
 /// How often it was woken.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
