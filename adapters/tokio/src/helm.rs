@@ -61,7 +61,7 @@ impl<D: Craft> Steersman<D> {
     }
 }
 
-#[cfg(all(test, feature = "http-client"))]
+#[cfg(all(test, feature = "http-client", feature = "http-server"))]
 impl<D: Craft> Steersman<D> {
     /// What there is of it, for who looks whether anything is left.
     pub(crate) fn remains(&self) -> std::sync::Weak<impl Sized + use<D>> {
