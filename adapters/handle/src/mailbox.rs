@@ -154,7 +154,7 @@ impl<M, E> Inbox<M, E> {
         has_letters
     }
 
-    /// Takes out all that is there by now, to be read. The box keeps no room for more: most are empty most of the time.
+    /// Takes out all that is there by now, to be read. No room is kept for more: most are empty most of the time.
     pub(crate) fn fetch(&mut self) {
         let mut inside = lock(&self.mail.0);
         if !inside.letters.is_empty() {
@@ -165,9 +165,13 @@ impl<M, E> Inbox<M, E> {
     /// Reads the next of what was taken out, which must be read to its end.
     pub(crate) fn read(&mut self) -> Option<Duty<M, E>> {
         loop {
-            match self.letters.pop()? {
-                Letter::Closed(promise) => self.closers.push(promise),
-                Letter::Duty(duty) => return Some(duty),
+            match self.letters.pop() {
+                Some(Letter::Closed(promise)) => self.closers.push(promise),
+                Some(Letter::Duty(duty)) => return Some(duty),
+                None => {
+                    self.letters.others = VecDeque::new();
+                    return None;
+                }
             }
         }
     }
@@ -193,5 +197,72 @@ impl<M, E> Drop for Inbox<M, E> {
         for closer in self.closers.drain(..) {
             closer.keep(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn read(inbox: &mut Inbox<Vec<u8>, u8>, machine: &mut Vec<u8>) {
+        inbox.fetch();
+        while let Some(duty) = inbox.read() {
+            match duty {
+                Duty::Errand(errand) => machine.push(errand),
+                Duty::Verb(verb) => verb(machine, Instant::ZERO),
+            }
+        }
+    }
+
+    #[test]
+    fn letters_are_read_in_their_order_and_those_written_meanwhile_the_next_time() {
+        let (mail, mut inbox) = Mail::<Vec<u8>, u8>::new();
+        let mut machine = Vec::new();
+        mail.send(0);
+        let writer = Arc::clone(&mail);
+        mail.verb(move |machine, _| {
+            machine.push(1);
+            writer.send(3);
+            writer.send(4);
+        });
+        mail.send(2);
+        read(&mut inbox, &mut machine);
+        assert_eq!(machine, [0, 1, 2]);
+        mail.send(5);
+        read(&mut inbox, &mut machine);
+        assert_eq!(machine, [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn no_room_is_kept_for_letters_that_were_read() {
+        let (mail, mut inbox) = Mail::<Vec<u8>, u8>::new();
+        let mut machine = Vec::new();
+        (0..100).for_each(|letter| mail.send(letter));
+        read(&mut inbox, &mut machine);
+        read(&mut inbox, &mut machine);
+        assert_eq!(machine.len(), 100);
+        assert_eq!(inbox.letters.others.capacity(), 0);
+    }
+
+    #[test]
+    fn what_nobody_read_is_dropped_at_the_end() {
+        struct Counts(Arc<AtomicUsize>);
+        impl Drop for Counts {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let (mail, mut inbox) = Mail::<Vec<u8>, Counts>::new();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let send = |count| (0..count).for_each(|_| mail.send(Counts(Arc::clone(&dropped))));
+        send(3);
+        inbox.fetch();
+        send(2);
+        drop(inbox);
+        assert_eq!(dropped.load(Ordering::Relaxed), 5);
+        send(1);
+        assert_eq!(dropped.load(Ordering::Relaxed), 6);
     }
 }

@@ -52,6 +52,11 @@ pub trait Hands: Send {
         reads: bool,
         room: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)>;
+
+    /// Whether who wakes the driver of these hands may take its turn at once. Not where somebody does so while they hold a lock that hands need, too.
+    fn lets_others_drive(&self) -> bool {
+        true
+    }
 }
 
 /// The time as a machine is told it, and the sleep until the machine is due.
@@ -372,7 +377,7 @@ impl<H: Hands> Driven for Linked<H> {
 
     #[cfg(any(unix, feature = "http-client"))]
     fn is_light(&self) -> bool {
-        self.owner.is_light()
+        self.owner.is_light() && self.hands.lets_others_drive()
     }
 
     fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {

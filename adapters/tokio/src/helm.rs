@@ -61,6 +61,14 @@ impl<D: Craft> Steersman<D> {
     }
 }
 
+#[cfg(all(test, feature = "http-client", feature = "http-server"))]
+impl<D: Craft> Steersman<D> {
+    /// What there is of it, for who looks whether anything is left.
+    pub(crate) fn remains(&self) -> std::sync::Weak<impl Sized + use<D>> {
+        Arc::downgrade(&self.0)
+    }
+}
+
 impl<D: Craft> Future for Steersman<D> {
     type Output = ();
 

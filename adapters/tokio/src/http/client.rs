@@ -158,6 +158,8 @@ impl Connector {
             }),
             road,
             fields: self.fields,
+            #[cfg(feature = "http2")]
+            has_shared: false,
             is_open: false,
             last: None,
             lines: ByNumber::default(),
@@ -185,6 +187,9 @@ pub struct Exchanges {
     road: Road,
     /// What every request says.
     fields: HeaderMap,
+    /// A connection may have carried many exchanges at a time: who reads it holds a lock of it when they wake whoever waits for one of these.
+    #[cfg(feature = "http2")]
+    has_shared: bool,
     /// There is a life, and its requests are carried.
     is_open: bool,
     /// What the last request began with: most begin like it.
@@ -291,6 +296,11 @@ impl Hands for Exchanges {
             self.unheard.push_back((goes_on, (epoch, heard)));
         }
     }
+
+    #[cfg(feature = "http2")]
+    fn lets_others_drive(&self) -> bool {
+        !self.has_shared
+    }
 }
 
 /// A piece as it is told.
@@ -345,6 +355,10 @@ impl Exchanges {
         last.measure(body.len());
         let (place, fields) = (Arc::clone(&last.place), last.fields.clone());
         self.last = Some(last);
+        #[cfg(feature = "http2")]
+        {
+            self.has_shared |= place.is_shared();
+        }
         let key = self.line_to(&place);
         if let Some(line) = self.lines.get_mut(&key) {
             let mut request = Request::new(Outgoing {
@@ -535,5 +549,121 @@ impl Sweep {
         }
         self.bell.look_away();
         is_due
+    }
+}
+
+#[cfg(all(test, feature = "http-server"))]
+mod tests {
+    use std::future::pending;
+
+    use everlink::protocol::ServerCapabilities;
+    use everlink::server::{self, Offer};
+    use everlink::{Dialect, ErrorObject, Payload};
+    use everlink_handle::{Call, Context as Asked, ToolResult};
+    use serde_json::json;
+    use tokio::net::TcpListener;
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::{JoinHandle, yield_now};
+
+    use super::*;
+    use crate::{http, secret};
+
+    /// A runtime with a server on it, and where that is. One of its tools answers, the other one says nothing.
+    fn server() -> (Runtime, String) {
+        let runtime = Runtime::new().expect("a runtime");
+        let _within = runtime.enter();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
+        let listener = listener.expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let capabilities = ServerCapabilities::default().with_tools(false);
+        let offer = Offer::new("server", "1").with_capabilities(capabilities);
+        let answer = |request: server::Request, _: Asked| async move {
+            let params = request.params.expect("a call has parameters");
+            if params.as_str().contains("silence") {
+                pending::<()>().await;
+            }
+            Payload::of(&json!({"content": []})).map_err(|_| ErrorObject::new(0, "no JSON"))
+        };
+        let service = http::serve(listener, server::Config::new(offer, secret()), answer);
+        runtime.spawn(async move {
+            let _service = service;
+            pending::<()>().await;
+        });
+        (runtime, url)
+    }
+
+    /// A link with a connection that is kept and one that is waited at, and who drives it.
+    struct Stage {
+        link: Link,
+        call: Call<ToolResult>,
+        driver: JoinHandle<()>,
+        /// How often there is who drives it, and the bells of its hands.
+        left: Box<dyn Fn() -> (usize, usize)>,
+    }
+
+    async fn stage(url: &str, dialect: Dialect) -> Stage {
+        let mut config = Config::http("client", "1", url).expect("a URL");
+        config.dialect = dialect;
+        let (link, owner) = Link::new(config);
+        let hands = Connector::new().hands();
+        let bells = Arc::downgrade(&hands.bells);
+        let steersman = Steersman::new(Linked::new(owner, hands));
+        let remains = steersman.remains();
+        let driver = tokio::spawn(steersman);
+        let call = link.call_tool("silence", json!({}));
+        for _ in 0..3 {
+            let answer = link.call_tool("answer", json!({})).await;
+            answer.expect("an answer");
+        }
+        let left = Box::new(move || (remains.strong_count(), bells.strong_count()));
+        assert!(left().0 > 0 && left().1 > 0);
+        Stage {
+            link,
+            call,
+            driver,
+            left,
+        }
+    }
+
+    /// Lets those go who were told to, and looks whether all did.
+    async fn nothing_left(left: impl Fn() -> (usize, usize)) {
+        while left() != (0, 0) {
+            yield_now().await;
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_link_on_one_thread() {
+        let (_server, url) = server();
+        let runtime = || Builder::new_current_thread().enable_all().build();
+        for dialect in [Dialect::Legacy, Dialect::Modern] {
+            let alone = runtime().expect("a runtime");
+            alone.block_on(async {
+                let it = stage(&url, dialect).await;
+                it.link.shutdown().await.expect("it ends");
+                it.call.await.expect_err("it was ended");
+                nothing_left(it.left).await;
+
+                let it = stage(&url, dialect).await;
+                drop((it.link, it.call));
+                it.driver.await.expect("it ends");
+                nothing_left(it.left).await;
+
+                let it = stage(&url, dialect).await;
+                it.driver.abort();
+                it.call.await.expect_err("nobody drives it");
+                nothing_left(it.left).await;
+            });
+            assert_eq!(alone.metrics().num_alive_tasks(), 0);
+            // A runtime that ends takes the driver with it, and those who wait as well, in whichever order.
+            let Stage {
+                link, call, left, ..
+            } = alone.block_on(stage(&url, dialect));
+            let waiter = alone.spawn(link.call_tool("silence", json!({})));
+            drop((alone, waiter));
+            assert_eq!(left(), (0, 0));
+            let late = runtime().expect("a runtime");
+            late.block_on(call).expect_err("nobody drives it");
+        }
     }
 }

@@ -83,6 +83,12 @@ impl Place {
         })
     }
 
+    /// Whether the way to it is one that may carry many exchanges at a time.
+    #[cfg(feature = "http2")]
+    pub(super) fn is_shared(&self) -> bool {
+        self.uri.scheme_str() == Some("https")
+    }
+
     /// Whether both are at the same server.
     fn is_beside(&self, other: &Place) -> bool {
         let is_alike = || {
@@ -322,7 +328,7 @@ impl Means {
 
     async fn reach(&self, place: &Place) -> Result<Wire, Fault> {
         #[cfg(feature = "http2")]
-        if place.uri.scheme_str() == Some("https") {
+        if place.is_shared() {
             return Ok(Wire::Shared(Box::new(self.shared.clone())));
         }
         let stream = self.https.clone().call(place.uri.clone()).await;

@@ -494,11 +494,12 @@ impl Hands for Front {
         room: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
         let heard = self.poll_arrival(cx, reads, room);
-        if heard.is_pending() && self.held.iter().any(|held| !held.is_empty()) {
-            self.has_waited = self.has_turn && !self.has_waited;
+        if heard.is_pending() {
+            let is_held = self.held.iter().any(|held| !held.is_empty());
+            self.has_waited = is_held && self.has_turn && !self.has_waited;
             if self.has_waited {
                 cx.waker().wake_by_ref();
-            } else {
+            } else if is_held {
                 self.let_go(cx);
             }
         }

@@ -12,7 +12,7 @@ use crate::stage::{ERAS, PATIENCE, Shop, alone, echo, link, offer, runtime};
 
 #[test]
 fn a_server_that_is_killed_and_comes_back() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let first = runtime();
             let mut shop = first.spawn(Shop::open()).await.expect("it opens");
@@ -38,7 +38,7 @@ fn a_server_that_is_killed_and_comes_back() {
 
 #[test]
 fn what_is_in_flight_is_answered_before_a_server_ends() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let mut shop = Shop::open().await;
             let link = link(shop.address, dialect);
@@ -60,7 +60,7 @@ fn what_is_in_flight_is_answered_before_a_server_ends() {
 
 #[test]
 fn the_last_words_are_heard_to_their_end() {
-    alone(async {
+    alone(async || {
         let mut config = offer();
         (config.drain, config.flush) = (PATIENCE, PATIENCE);
         let mut shop = Shop::open_with(([127, 0, 0, 1], 0).into(), config).await;
@@ -85,7 +85,7 @@ fn the_last_words_are_heard_to_their_end() {
 
 #[test]
 fn what_takes_too_long_is_cut_short() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let mut config = offer();
             config.drain = Duration::from_millis(20);
@@ -104,7 +104,7 @@ fn what_takes_too_long_is_cut_short() {
 
 #[test]
 fn a_client_that_goes_takes_back_what_it_asked_in_the_modern_era_alone() {
-    alone(async {
+    alone(async || {
         let mut shop = Shop::open().await;
         let session = introduce(&shop).await;
         let legacy = post(&shop, &session, &call("{}", "")).await;
@@ -123,7 +123,7 @@ fn a_client_that_goes_takes_back_what_it_asked_in_the_modern_era_alone() {
 
 #[test]
 fn the_end_of_a_server_does_not_wait_for_a_client_that_says_nothing() {
-    alone(async {
+    alone(async || {
         let shop = Shop::open().await;
         let mut silent = TcpStream::connect(shop.address).await.expect("a server");
         let mut half = TcpStream::connect(shop.address).await.expect("a server");

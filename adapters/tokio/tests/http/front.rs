@@ -25,7 +25,7 @@ const ASK: &str = "POST /mcp?a=b HTTP/1.1\r\nHost: shop\r\nContent-Length: 2\r\n
 
 #[test]
 fn a_request_is_told_from_its_beginning_to_its_end() {
-    alone(async {
+    alone(async || {
         let mut house = House::open().await;
         let _client = house.enter(ASK).await;
         let Input::Request { stream, head } = house.hear().await else {
@@ -45,7 +45,7 @@ fn a_request_is_told_from_its_beginning_to_its_end() {
 
 #[test]
 fn a_whole_response_has_its_length() {
-    alone(async {
+    alone(async || {
         let mut house = House::open().await;
         let mut client = house.enter(ASK).await;
         let stream = house.asked().await;
@@ -64,7 +64,7 @@ fn a_whole_response_has_its_length() {
 
 #[test]
 fn a_stream_is_written_piece_by_piece() {
-    alone(async {
+    alone(async || {
         let (mut house, epoch) = (House::open().await, Epoch::FIRST);
         let mut client = house.enter(ASK).await;
         let stream = house.asked().await;
@@ -88,7 +88,7 @@ fn a_stream_is_written_piece_by_piece() {
 
 #[test]
 fn a_stream_begins_though_there_is_always_something_else_to_hear() {
-    alone(async {
+    alone(async || {
         let (gate, mut front) = Front::new();
         let mut asked = pin!(gate.answer(Request::new(Body::empty())));
         // As many as are needed until it has begun, and no more than are heard soon.
@@ -123,7 +123,7 @@ fn a_stream_begins_though_there_is_always_something_else_to_hear() {
 
 #[test]
 fn a_stream_that_is_whole_at_once_is_one_piece() {
-    alone(async {
+    alone(async || {
         let (mut house, epoch) = (House::open().await, Epoch::FIRST);
         let mut client = house.enter(ASK).await;
         let stream = house.asked().await;
@@ -140,7 +140,7 @@ fn a_stream_that_is_whole_at_once_is_one_piece() {
 
 #[test]
 fn nobody_is_woken_for_a_stream_that_was_whole_at_once() {
-    alone(async {
+    alone(async || {
         let ((gate, mut front), epoch) = (Front::new(), Epoch::FIRST);
         let mut asked = pin!(gate.answer(Request::new(Body::empty())));
         let wakes = Arc::new(Wakes::default());
@@ -166,6 +166,45 @@ fn nobody_is_woken_for_a_stream_that_was_whole_at_once() {
     });
 }
 
+#[test]
+fn a_stream_is_waited_for_as_long_as_if_none_had_been_before() {
+    alone(async || {
+        assert_eq!(looks(false), looks(true));
+    });
+}
+
+/// How often there is nothing left to hear before a stream is told that goes on for long; where it is `another`, after one that ended while it was
+/// waited for.
+fn looks(another: bool) -> usize {
+    let ((gate, mut front), epoch) = (Front::new(), Epoch::FIRST);
+    let cx = &mut Context::from_waker(Waker::noop());
+    let mut looks = 0;
+    for is_last in [!another, true] {
+        let mut asked = pin!(gate.answer(Request::new(Body::empty())));
+        let stream = loop {
+            assert!(asked.as_mut().poll(cx).is_pending(), "nobody answers");
+            if let Poll::Ready((_, Input::Request { stream, .. })) =
+                front.poll_heard(cx, true, &mut [])
+            {
+                break stream;
+            }
+        };
+        front.perform(response(stream, "one", false), b"one");
+        if is_last {
+            while asked.as_mut().poll(cx).is_pending() {
+                while front.poll_heard(cx, true, &mut []).is_ready() {}
+                looks += 1;
+            }
+            break;
+        }
+        while front.poll_heard(cx, true, &mut []).is_ready() {}
+        front.perform(Output::Finish { epoch, stream }, b"");
+        assert!(asked.as_mut().poll(cx).is_ready(), "it is whole");
+        while front.poll_heard(cx, true, &mut []).is_ready() {}
+    }
+    looks
+}
+
 /// How often it was woken.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
@@ -178,7 +217,7 @@ impl Wake for Wakes {
 
 #[test]
 fn what_is_cut_before_it_was_told_is_cut_all_the_same() {
-    alone(async {
+    alone(async || {
         let (mut house, epoch) = (House::open().await, Epoch::FIRST);
         let mut client = house.enter(ASK).await;
         let stream = house.asked().await;
@@ -198,7 +237,7 @@ fn what_is_cut_before_it_was_told_is_cut_all_the_same() {
 
 #[test]
 fn what_is_aborted_is_cut() {
-    alone(async {
+    alone(async || {
         let (mut house, epoch) = (House::open().await, Epoch::FIRST);
         let mut client = house.enter(ASK).await;
         let stream = house.asked().await;
@@ -214,7 +253,7 @@ fn what_is_aborted_is_cut() {
 
 #[test]
 fn a_client_that_goes_is_told_of_wherever_it_stood() {
-    alone(async {
+    alone(async || {
         let mut house = House::open().await;
         // Before its answer began, and after.
         for has_begun in [false, true] {
@@ -235,7 +274,7 @@ fn a_client_that_goes_is_told_of_wherever_it_stood() {
 
 #[test]
 fn who_went_before_it_was_seen_is_not_announced() {
-    alone(async {
+    alone(async || {
         let (gate, mut front) = Front::new();
         let request = || {
             let mut request = Request::new(Body::empty());
@@ -267,7 +306,7 @@ fn who_went_before_it_was_seen_is_not_announced() {
 
 #[test]
 fn where_nobody_answers_any_more_the_service_is_unavailable() {
-    alone(async {
+    alone(async || {
         let (gate, front) = Front::new();
         drop(front);
         let response = gate.answer(Request::new(Body::empty())).await;

@@ -4,6 +4,8 @@ mod endings;
 mod front;
 mod mounted;
 mod raw;
+#[cfg(feature = "http2")]
+mod shared;
 mod stage;
 mod talk;
 mod weather;

@@ -25,7 +25,7 @@ use crate::stage::{ERAS, alone, echo, offer, tools};
 
 #[test]
 fn a_tool_knows_who_asks() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let house = House::open().await;
             let connector = Connector::new().with_credentials(async || Some("sesame".to_owned()));
@@ -42,7 +42,7 @@ fn a_tool_knows_who_asks() {
 
 #[test]
 fn who_is_turned_away_comes_back_with_credentials() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let house = House::open().await;
             let is_known = Arc::new(AtomicBool::new(false));
@@ -74,7 +74,7 @@ fn who_is_turned_away_comes_back_with_credentials() {
 
 #[test]
 fn the_oldest_clients_are_told_the_path_that_they_need() {
-    alone(async {
+    alone(async || {
         let house = House::open().await;
         let connector = Connector::new().with_credentials(async || Some("sesame".to_owned()));
         let link = connector
@@ -88,7 +88,7 @@ fn the_oldest_clients_are_told_the_path_that_they_need() {
 
 #[test]
 fn the_application_goes_on_without_the_service() {
-    alone(async {
+    alone(async || {
         let house = House::open().await;
         house.service.shutdown().await.expect("it ends");
         let mut socket = TcpStream::connect(house.address).await.expect("a server");

@@ -17,7 +17,7 @@ const STREAM: StreamId = StreamId::new(7);
 
 #[test]
 fn an_exchange_is_told_from_its_beginning_to_its_end() {
-    alone(async {
+    alone(async || {
         let (listener, address) = listen().await;
         let mut hands = begin(&format!("http://{address}/mcp?a=b"), b"{}");
         assert!(matches!(hear(&mut hands).await, Input::Opened));
@@ -59,7 +59,7 @@ fn an_exchange_is_told_from_its_beginning_to_its_end() {
 
 #[test]
 fn redirects_are_not_followed() {
-    alone(async {
+    alone(async || {
         let (listener, address) = listen().await;
         let mut hands = begin(&format!("http://{address}/"), b"{}");
         let (_, mut socket) = accept(&listener).await;
@@ -77,7 +77,7 @@ fn redirects_are_not_followed() {
 
 #[test]
 fn credentials_and_fields_go_with_every_request() {
-    alone(async {
+    alone(async || {
         let (listener, address) = listen().await;
         let name = "x-shop".parse().expect("a name");
         let connector = Connector::new()
@@ -95,7 +95,7 @@ fn credentials_and_fields_go_with_every_request() {
 
 #[test]
 fn a_proxy_passes_requests_on_or_builds_a_tunnel() {
-    alone(async {
+    alone(async || {
         let (listener, address) = listen().await;
         let through = |url: &str| {
             let proxy = format!("http://Ali:Baba@{address}");
@@ -144,7 +144,7 @@ fn a_proxy_passes_requests_on_or_builds_a_tunnel() {
 
 #[test]
 fn a_proxy_may_speak_socks() {
-    alone(async {
+    alone(async || {
         let (listener, address) = listen().await;
         let connector = Connector::new()
             .with_proxy(&format!("socks5h://{address}"))
@@ -173,7 +173,7 @@ fn a_proxy_may_speak_socks() {
 
 #[test]
 fn nothing_is_read_while_nothing_is_wanted() {
-    alone(async {
+    alone(async || {
         let (listener, address) = listen().await;
         let mut hands = begin(&format!("http://{address}/"), b"{}");
         let (_, mut socket) = accept(&listener).await;
@@ -198,7 +198,7 @@ fn nothing_is_read_while_nothing_is_wanted() {
 
 #[test]
 fn what_is_aborted_or_released_is_cut() {
-    alone(async {
+    alone(async || {
         let epoch = Epoch::FIRST;
         for output in [
             Output::Abort {
@@ -226,7 +226,7 @@ fn what_is_aborted_or_released_is_cut() {
 
 #[test]
 fn connections_are_kept_for_the_next_request_and_end_with_a_life() {
-    alone(async {
+    alone(async || {
         let ((listener, address), epoch) = (listen().await, Epoch::FIRST);
         let url = format!("http://{address}/");
         let mut hands = begin(&url, b"{}");
@@ -246,7 +246,7 @@ fn connections_are_kept_for_the_next_request_and_end_with_a_life() {
 
 #[test]
 fn each_request_says_how_long_its_own_body_is() {
-    alone(async {
+    alone(async || {
         let (listener, address) = listen().await;
         let url = format!("http://{address}/");
         let mut hands = begin(&url, b"{}");
@@ -278,7 +278,7 @@ fn lengths(asked: &str) -> Vec<&str> {
 
 #[test]
 fn a_connection_that_its_server_closed_is_not_used_again() {
-    alone(async {
+    alone(async || {
         let (listener, address) = listen().await;
         let url = format!("http://{address}/");
         let mut hands = begin(&url, b"{}");
@@ -302,7 +302,7 @@ fn a_connection_that_its_server_closed_is_not_used_again() {
 
 #[test]
 fn what_may_have_been_read_is_not_sent_again() {
-    alone(async {
+    alone(async || {
         for credentials in [false, true] {
             let (listener, address) = listen().await;
             let url = format!("http://{address}/");
@@ -335,7 +335,7 @@ fn what_may_have_been_read_is_not_sent_again() {
 
 #[test]
 fn a_connection_carries_nothing_for_another_server() {
-    alone(async {
+    alone(async || {
         let ((one, here), (other, there)) = (listen().await, listen().await);
         let mut hands = begin(&format!("http://{here}/"), b"{}");
         let (_, mut socket) = accept(&one).await;
@@ -358,7 +358,7 @@ fn a_connection_carries_nothing_for_another_server() {
 
 #[test]
 fn many_exchanges_have_a_connection_each_and_share_them_later() {
-    alone(async {
+    alone(async || {
         let ((listener, address), epoch) = (listen().await, Epoch::FIRST);
         let (url, mut hands) = (format!("http://{address}/"), Connector::new().hands());
         hands.perform(Output::Open { epoch }, b"");
@@ -394,7 +394,7 @@ fn many_exchanges_have_a_connection_each_and_share_them_later() {
 
 #[test]
 fn faults_have_names() {
-    alone(async {
+    alone(async || {
         let (listener, address) = listen().await;
         // A name of the kind that never exists.
         assert_eq!(

@@ -24,8 +24,15 @@ const THREAD: &str = "on-stage";
 /// Those who count what is left must not count what others have.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs a test on a runtime of its own, and requires that nothing is left of it: no task, no descriptor, no thread.
-pub(crate) fn alone<T>(test: impl Future<Output = T>) -> T {
+/// Runs a test on a runtime of its own, and again on one that has but one thread, and requires that nothing is left of it: no task, no descriptor,
+/// no thread.
+pub(crate) fn alone(test: impl AsyncFn()) {
+    run(runtime, test());
+    let on_one_thread = || Builder::new_current_thread().enable_all().build();
+    run(|| on_one_thread().expect("a runtime"), test());
+}
+
+fn run(runtime: impl Fn() -> Runtime, test: impl Future<Output = ()>) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // The first runtime of a process opens what all of them share.
     drop(runtime());
@@ -33,13 +40,16 @@ pub(crate) fn alone<T>(test: impl Future<Output = T>) -> T {
     let runtime = runtime();
     let inside = descriptors();
     let outcome = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
-    let outcome = outcome.expect("the test ends");
-    eventually("tasks", 0, || runtime.metrics().num_alive_tasks());
+    outcome.expect("the test ends");
+    eventually("tasks", 0, || {
+        // Where there is but this thread, they need it to end.
+        runtime.block_on(tokio::task::yield_now());
+        runtime.metrics().num_alive_tasks()
+    });
     eventually("descriptors of the test", inside, descriptors);
     drop(runtime);
     eventually("descriptors", before, descriptors);
     eventually("threads", 0, threads);
-    outcome
 }
 
 pub(crate) fn runtime() -> Runtime {

@@ -12,7 +12,7 @@ use crate::stage::{ERAS, Shop, alone, config, echo, link, payload};
 
 #[test]
 fn a_list_and_a_call() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let shop = Shop::open().await;
             let link = link(shop.address, dialect);
@@ -29,7 +29,7 @@ fn a_list_and_a_call() {
 
 #[test]
 fn messages_of_many_pieces_arrive_whole() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let shop = Shop::open().await;
             let link = link(shop.address, dialect);
@@ -43,7 +43,7 @@ fn messages_of_many_pieces_arrive_whole() {
 
 #[test]
 fn a_hundred_calls_at_once() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let shop = Shop::open().await;
             let link = link(shop.address, dialect);
@@ -60,7 +60,7 @@ fn a_hundred_calls_at_once() {
 
 #[test]
 fn progress_is_told_while_a_call_runs() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let shop = Shop::open().await;
             let link = link(shop.address, dialect);
@@ -79,7 +79,7 @@ fn progress_is_told_while_a_call_runs() {
 
 #[test]
 fn a_question_is_put_and_answered() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let shop = Shop::open().await;
             let mut config = config(shop.address, dialect);
@@ -105,7 +105,7 @@ fn a_question_is_put_and_answered() {
 
 #[test]
 fn a_call_that_is_cancelled_is_given_up_by_its_server() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let mut shop = Shop::open().await;
             let link = link(shop.address, dialect);
@@ -124,7 +124,7 @@ fn a_call_that_is_cancelled_is_given_up_by_its_server() {
 
 #[test]
 fn changes_are_heard() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let shop = Shop::open().await;
             let mut config = config(shop.address, dialect);
@@ -158,7 +158,7 @@ fn changes_are_heard() {
 
 #[test]
 fn a_tool_that_panics_is_an_error_and_no_end() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let shop = Shop::open().await;
             let link = link(shop.address, dialect);
@@ -176,7 +176,7 @@ fn a_tool_that_panics_is_an_error_and_no_end() {
 
 #[test]
 fn a_link_is_shut_down_with_its_last_handle() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let mut shop = Shop::open().await;
             let link = link(shop.address, dialect);

@@ -16,7 +16,7 @@ use crate::stage::{ERAS, Shop, alone, config, echo, link};
 
 #[test]
 fn what_comes_in_crumbs_is_put_together() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let shop = Shop::open().await;
             let proxy = Proxy::before(shop.address, Weather::Crumbs).await;
@@ -32,7 +32,7 @@ fn what_comes_in_crumbs_is_put_together() {
 
 #[test]
 fn a_stream_that_is_held_back_to_its_end_is_still_an_answer() {
-    alone(async {
+    alone(async || {
         for dialect in ERAS {
             let shop = Shop::open().await;
             let proxy = Proxy::before(shop.address, Weather::Buffered).await;
@@ -47,7 +47,7 @@ fn a_stream_that_is_held_back_to_its_end_is_still_an_answer() {
 
 #[test]
 fn a_modern_call_whose_stream_is_cut_fails_at_once_and_may_have_run() {
-    alone(async {
+    alone(async || {
         let mut shop = Shop::open().await;
         let proxy = Proxy::before(shop.address, Weather::Fair).await;
         let link = link(proxy.address, Dialect::Modern);
@@ -68,7 +68,7 @@ fn a_modern_call_whose_stream_is_cut_fails_at_once_and_may_have_run() {
 
 #[test]
 fn a_legacy_call_whose_stream_is_cut_goes_on_with_the_next_one() {
-    alone(async {
+    alone(async || {
         let mut shop = Shop::open().await;
         let proxy = Proxy::before(shop.address, Weather::Fair).await;
         let mut config = config(proxy.address, Dialect::Legacy);
@@ -92,7 +92,7 @@ fn a_legacy_call_whose_stream_is_cut_goes_on_with_the_next_one() {
 
 #[test]
 fn to_give_up_an_exchange_is_to_close_its_connection() {
-    alone(async {
+    alone(async || {
         // Before its response began, and after.
         for tool in ["hang", "hold"] {
             let mut shop = Shop::open().await;

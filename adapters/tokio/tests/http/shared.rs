@@ -1,0 +1,196 @@
+//! A server that speaks HTTP/2, of which a client hears while others have the connection.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+
+use everlink::{Config, Dialect};
+use everlink_tokio::http::Connector;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::{default_provider, sign::any_eddsa_type};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, ServerConfig, ServerConnection, SignatureScheme,
+    StreamOwned,
+};
+use serde_json::{Value, json};
+
+use crate::stage::alone;
+
+#[test]
+fn what_a_shared_connection_brings_is_heard() {
+    alone(async || {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+        let address = listener.local_addr().expect("an address");
+        // It ends when its client is gone.
+        thread::spawn(move || serve(&listener));
+        let url = format!("https://{address}/mcp");
+        let mut config = Config::http("tests", "1.0", &url).expect("a URL");
+        config.dialect = Dialect::Modern;
+        let connector = Connector::new().with_tls(trusting());
+        let link = connector.connect(config).expect("a runtime");
+        // The body of an answer comes when its head was heard: then who reads the connection wakes who waits for the body.
+        let answer = link.call_tool("any", json!({})).await;
+        assert_eq!(answer.expect("an answer").text(), "late");
+        link.shutdown().await.expect("it ends");
+    });
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+/// Of settings and pings.
+const ACK: u8 = 1;
+/// Of all others.
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// Serves one client.
+fn serve(listener: &TcpListener) {
+    let (socket, _) = listener.accept().expect("a client");
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    let mut config = config
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(Nameless));
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let tls = ServerConnection::new(Arc::new(config)).expect("a connection");
+    let mut peer = StreamOwned::new(tls, socket);
+    let mut preface = [0; 24];
+    peer.read_exact(&mut preface).expect("a preface");
+    say(&mut peer, SETTINGS, 0, 0, b"");
+    // Until the client is gone.
+    while let Some(frame) = hear(&mut peer) {
+        match (frame.kind, frame.flags) {
+            (SETTINGS, 0) => say(&mut peer, SETTINGS, ACK, 0, b""),
+            (DATA, _) if !frame.payload.is_empty() => {
+                answer_late(&mut peer, frame.stream, &frame.payload);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Answers a request: with a head, then with a body.
+fn answer_late(peer: &mut (impl Read + Write), stream: u32, asked: &[u8]) {
+    let asked: Value = serde_json::from_slice(asked).expect("a message");
+    // The status is 200, and the type a literal.
+    let head = b"\x88\x0f\x10\x10application/json";
+    say(peer, HEADERS, END_HEADERS, stream, head);
+    // Who answers twice has had the time to look for the body.
+    for _ in 0..2 {
+        say(peer, PING, 0, 0, b"are you?");
+        while hear(peer).is_some_and(|frame| (frame.kind, frame.flags) != (PING, ACK)) {}
+    }
+    let content = json!([{"type": "text", "text": "late"}]);
+    let result = match asked["method"].as_str() {
+        Some("server/discover") => json!({
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}},
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }),
+        _ => json!({"resultType": "complete", "content": content}),
+    };
+    let body = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
+    say(peer, DATA, END_STREAM, stream, body.to_string().as_bytes());
+}
+
+fn say(peer: &mut impl Write, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    let len = u32::try_from(payload.len()).expect("it is short");
+    let mut frame = len.to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    // Who is gone hears nothing.
+    let _ = peer.write_all(&frame).and_then(|()| peer.flush());
+}
+
+struct Piece {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+fn hear(peer: &mut impl Read) -> Option<Piece> {
+    let mut head = [0; 9];
+    peer.read_exact(&mut head).ok()?;
+    let [a, b, c, kind, flags, stream @ ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+    peer.read_exact(&mut payload).ok()?;
+    Some(Piece {
+        kind,
+        flags,
+        stream: u32::from_be_bytes(stream),
+        payload,
+    })
+}
+
+/// A server with a key and without a name.
+#[derive(Debug)]
+struct Nameless;
+
+impl ResolvesServerCert for Nameless {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let mut key = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20".to_vec();
+        key.extend([7; 32]);
+        let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(key)).expect("a key");
+        let chain = vec![CertificateDer::from(vec![0])];
+        Some(Arc::new(CertifiedKey::new(chain, key)))
+    }
+}
+
+/// One who takes anybody for the server.
+fn trusting() -> ClientConfig {
+    ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Trust))
+        .with_no_client_auth()
+}
+
+#[derive(Debug)]
+struct Trust;
+
+impl ServerCertVerifier for Trust {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+}
