@@ -123,7 +123,8 @@ impl<D: Craft> Wake for Bell<D> {
 impl<D: Craft> Helm<D> {
     /// Has a turn taken, here or by the driver.
     fn ask(self: &Arc<Self>) {
-        self.is_asked.store(true, Ordering::Release);
+        // Not only stored: who sees that this one asked is to see all that those before it said.
+        self.is_asked.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         // Where it is taken, whoever has it looks again.
         let is_left = match self.wheel.try_lock() {
