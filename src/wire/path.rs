@@ -6,6 +6,7 @@ use super::scan::{behind_space, behind_value, between};
 
 /// A step from a value to those in it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Step<'k> {
     /// To every element of an array.
     Each,
