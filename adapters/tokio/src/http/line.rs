@@ -211,16 +211,24 @@ impl Line {
                     Ok((wire, response)) => return self.hear(wire, response),
                     Err(fault) => return self.cut(fault),
                 },
-                Stage::Sent(wire, sent, means) => match ready!(wire.poll_answer(cx, sent)) {
-                    // It was closed before anything of the request left.
-                    Err((_, Some(request))) => {
-                        let (means, place) = (Arc::clone(means), Arc::clone(&self.place));
-                        self.stage = Stage::Asking(Box::pin(async move {
-                            means.ask_anew(request, &place).await
-                        }));
+                Stage::Sent(wire, sent, _) => {
+                    let answer = ready!(wire.poll_answer(cx, sent));
+                    let Stage::Sent(wire, _, means) = mem::replace(&mut self.stage, Stage::Over)
+                    else {
+                        continue;
+                    };
+                    match answer {
+                        Ok(response) => return self.hear(wire, response),
+                        // It was closed before anything of the request left.
+                        Err((_, Some(request))) => {
+                            let place = Arc::clone(&self.place);
+                            self.stage = Stage::Asking(Box::pin(async move {
+                                means.ask_anew(request, &place).await
+                            }));
+                        }
+                        Err((fault, None)) => return self.cut(fault),
                     }
-                    answer => return self.answered(answer),
-                },
+                }
                 Stage::Hearing(wire, body) => {
                     let mut frame = wire.listen(cx, |cx| Pin::new(&mut *body).poll_frame(cx));
                     if frame.is_pending() {
@@ -252,16 +260,7 @@ impl Line {
         }
     }
 
-    /// There is an answer on the connection on which it was asked.
-    fn answered(&mut self, answer: Answer) -> Poll<Piece> {
-        match (mem::replace(&mut self.stage, Stage::Over), answer) {
-            (Stage::Sent(wire, _, _), Ok(response)) => self.hear(wire, response),
-            (_, Err((fault, _))) => self.cut(fault),
-            // Nothing was asked.
-            (_, Ok(_)) => Poll::Pending,
-        }
-    }
-
+    /// There is an answer on this connection.
     fn hear(&mut self, wire: Wire, response: Response<Incoming>) -> Poll<Piece> {
         let (head, body) = response.into_parts();
         self.stage = Stage::Hearing(wire, body);
