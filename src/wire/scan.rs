@@ -4,11 +4,11 @@
 //! parts of it are looked for, which needs no judgement. Nothing recurses, so no depth of nesting exhausts the stack. What is
 //! JSON is what `serde_json` takes for it: escapes must be spelled right, but need not mean Unicode text.
 
-use alloc::{borrow::Cow, string::String, vec::Vec};
-use core::fmt;
+use alloc::{borrow::Cow, vec::Vec};
 
 use memchr::{memchr, memchr2};
-use serde::de::{Deserializer, Error, Visitor};
+
+use super::unescape;
 
 /// A place in a text that is checked on the way.
 pub(super) struct Cursor<'a> {
@@ -188,32 +188,10 @@ pub(super) fn between<'a>(text: &'a str, start: &[u8], end: &[u8]) -> &'a str {
 #[inline]
 pub(super) fn content<'a>(text: &'a str, start: &[u8], end: &[u8], is_plain: bool) -> Cow<'a, str> {
     if !is_plain {
-        return unescaped(between(text, start, end));
+        return unescape::lossy(between(text, start, end));
     }
     let (start, end) = (text.len() - start.len(), text.len() - end.len());
     Cow::Borrowed(text.get(start + 1..end - 1).unwrap_or(""))
-}
-
-/// What a string with escapes means. It is read as bytes, because as `str` one odd key would cost the whole object.
-#[inline(never)]
-fn unescaped(string: &str) -> Cow<'_, str> {
-    struct Lossy;
-
-    impl Visitor<'_> for Lossy {
-        type Value = String;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
-        }
-
-        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
-            Ok(String::from_utf8_lossy(bytes).into_owned())
-        }
-    }
-
-    serde_json::Deserializer::from_str(string)
-        .deserialize_bytes(Lossy)
-        .map_or(Cow::Borrowed(string), Cow::Owned)
 }
 
 /// A number as counters write it: digits, and not too many of them. And what is left behind it.

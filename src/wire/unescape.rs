@@ -1,8 +1,10 @@
 //! What a JSON string with escapes means; knows nothing of what is around it.
 
-use alloc::string::String;
+use alloc::{borrow::Cow, string::String};
+use core::fmt;
 
 use memchr::memchr;
+use serde::de::{Deserializer, Error, Visitor};
 
 /// What the inside of a string that was checked means. `None` where that is no Unicode text: half of a surrogate pair stands alone.
 pub(super) fn text(inner: &str) -> Option<String> {
@@ -16,6 +18,29 @@ pub(super) fn text(inner: &str) -> Option<String> {
     }
     text.push_str(rest);
     Some(text)
+}
+
+/// What a string means, with replacement characters where that is no Unicode text. It is read as bytes, because as `str` one odd key would
+/// cost the whole object.
+#[inline(never)]
+pub(super) fn lossy(string: &str) -> Cow<'_, str> {
+    struct Lossy;
+
+    impl Visitor<'_> for Lossy {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
+            Ok(String::from_utf8_lossy(bytes).into_owned())
+        }
+    }
+
+    serde_json::Deserializer::from_str(string)
+        .deserialize_bytes(Lossy)
+        .map_or(Cow::Borrowed(string), Cow::Owned)
 }
 
 /// The character that an escape means, or two of them together, and what is behind.

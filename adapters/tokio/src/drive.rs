@@ -222,8 +222,8 @@ impl<D: Driven> Driver<D> {
         self.driven.take()
     }
 
-    /// Drives as far as it goes. It is ready when the machine is closed, or gone. Hands may have something to tell if it `is_news` that they wake
-    /// `cx`; whoever asks for something wakes the `owner`.
+    /// Drives as far as it goes. It is ready when the machine is closed, or gone. Hands wake `cx`, and where it `is_news` they may have something to
+    /// tell; whoever asks for something wakes the `owner`.
     pub(crate) fn go_on(
         &mut self,
         cx: &mut Context<'_>,
