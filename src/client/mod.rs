@@ -59,7 +59,7 @@ pub use lifecycle::State;
 
 pub use crate::noise::Noise;
 
-use admission::{check_arguments, check_kind, split_meta};
+use admission::{check_kind, split_meta};
 use asks::Asks;
 use calls::{Call, Calls};
 use catalog::Catalog;
@@ -443,8 +443,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the link is closed, the queue is full, the parameters are no object or have what the link itself writes, the `arguments` of a
-    /// tool or a prompt are no object, or the method is the link's own business.
+    /// When the link is closed, the queue is full, the parameters are no object or have what the link itself writes, or
+    /// the method is the link's own business. Other members of the parameters are not looked at: the server judges them.
     pub fn call(
         &mut self,
         now: Instant,
@@ -452,11 +452,7 @@ impl Client {
         params: Option<Payload>,
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
-        let method = method.into();
-        if let Some(params) = &params {
-            check_arguments(&method, params)?;
-        }
-        self.call_for(now, method, params, options, None)
+        self.call_for(now, method.into(), params, options, None)
     }
 
     /// The same on behalf of somebody else, who declares what it can be asked itself. In the legacy era all is declared once, in the

@@ -1,12 +1,14 @@
 //! What programs hold of a client link. Each verb is a letter to the one who owns the machine; nothing is decided here.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use everlink::client::{CallOptions, Client, Ended, Event, Listing, Misuse, Session, State};
 use everlink::{AskId, Config, Epoch, ErrorObject, List, Payload, Stats, Watch};
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use super::call::{Call, CallError, Caller, Reply, Shared, ToolResult};
 use super::owner::LinkOwner;
@@ -128,10 +130,10 @@ impl Link {
         }
     }
 
-    /// Calls a tool with these arguments: anything that is written as a JSON object.
+    /// Calls a tool with these arguments: anything that is written as a JSON object. Anything else is a [`Misuse`], and nothing is sent.
     pub fn call_tool(&self, name: &str, arguments: impl Serialize) -> Call<ToolResult> {
-        let params = Named { name, arguments };
-        self.begin("tools/call", &params, Reply::tool_result)
+        let params = Named { name, arguments }.written();
+        self.post("tools/call".into(), params, Reply::tool_result)
     }
 
     /// The server's tools, all of them.
@@ -165,10 +167,11 @@ impl Link {
         self.begin("resources/read", &Params { uri }, Reply::result)
     }
 
-    /// Fills in a prompt with these arguments: anything that is written as a JSON object of strings.
+    /// Fills in a prompt with these arguments: anything that is written as a JSON object of strings. What is
+    /// written as no object is a [`Misuse`], and nothing is sent.
     pub fn get_prompt(&self, name: &str, arguments: impl Serialize) -> Call<Payload> {
-        let params = Named { name, arguments };
-        self.begin("prompts/get", &params, Reply::result)
+        let params = Named { name, arguments }.written();
+        self.post("prompts/get".into(), params, Reply::result)
     }
 
     /// Calls any method.
@@ -177,7 +180,16 @@ impl Link {
         method: impl Into<Cow<'static, str>>,
         params: Option<Payload>,
     ) -> Call<Payload> {
-        self.post(method.into(), Ok(params), Reply::result)
+        let method = method.into();
+        let has_arguments = matches!(&*method, "tools/call" | "prompts/get");
+        let is_bad = |params: &Payload| {
+            has_arguments && params.is_object() && params.parse::<WithArguments>().is_err()
+        };
+        let params = match params {
+            Some(params) if is_bad(&params) => Err(no_object()),
+            params => Ok(params),
+        };
+        self.post(method, params, Reply::result)
     }
 
     fn begin<T>(
@@ -186,9 +198,7 @@ impl Link {
         params: &impl Serialize,
         read: fn(Reply) -> T,
     ) -> Call<T> {
-        let params = Payload::of(params).map(Some);
-        let params = params.map_err(|error| CallError::Arguments(error.to_string().into()));
-        self.post(method.into(), params, read)
+        self.post(method.into(), written(params).map(Some), read)
     }
 
     fn post<T>(
@@ -347,4 +357,33 @@ impl Standing {
 struct Named<'a, A> {
     name: &'a str,
     arguments: A,
+}
+
+impl<A: Serialize> Named<'_, A> {
+    fn written(&self) -> Result<Option<Payload>, CallError> {
+        let params = written(self)?;
+        // The arguments are written last, without a space behind them: the text ends with two braces if they are an object.
+        if params.as_str().ends_with("}}") {
+            Ok(Some(params))
+        } else {
+            Err(no_object())
+        }
+    }
+}
+
+/// Parameters whose arguments are an object, if there are any.
+#[derive(Deserialize)]
+struct WithArguments {
+    #[serde(default, rename = "arguments")]
+    _arguments: BTreeMap<String, IgnoredAny>,
+}
+
+const fn no_object() -> CallError {
+    CallError::Misuse(Misuse::NotAnObject {
+        what: "the arguments of a tool or a prompt",
+    })
+}
+
+fn written(params: &impl Serialize) -> Result<Payload, CallError> {
+    Payload::of(params).map_err(|error| CallError::Arguments(error.to_string().into()))
 }
