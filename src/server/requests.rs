@@ -3,7 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -41,6 +41,8 @@ pub(super) struct Arrival {
     /// The session that it belongs to, in the legacy era.
     pub(super) session: Option<SessionKey>,
     pub(super) peer: Arc<Peer>,
+    /// On behalf of whom, as whoever checked the credentials says.
+    pub(super) user: Option<Box<str>>,
     pub(super) token: Option<Id>,
     pub(super) log_level: Option<LogLevel>,
     /// `None` as long as nothing was told.
@@ -114,6 +116,10 @@ pub(super) struct Requests {
     table: Register<RequestId, Entry>,
     /// Those that their client waits for.
     by_id: Sorted<WireId, RequestId>,
+    /// How many of these are in each session over HTTP.
+    in_sessions: BTreeMap<SessionKey, usize>,
+    /// The same by number.
+    by_count: BTreeSet<(usize, SessionKey)>,
 }
 
 impl Requests {
@@ -122,6 +128,33 @@ impl Requests {
             next: 1,
             table: Register::new(),
             by_id: Sorted::new(),
+            in_sessions: BTreeMap::new(),
+            by_count: BTreeSet::new(),
+        }
+    }
+
+    /// How many of one session over HTTP its client waits for.
+    pub(super) fn in_session(&self, session: SessionKey) -> usize {
+        self.in_sessions.get(&session).copied().unwrap_or(0)
+    }
+
+    /// The session over HTTP that has most of them, and how many.
+    pub(super) fn heaviest_session(&self) -> Option<(usize, SessionKey)> {
+        self.by_count.last().copied()
+    }
+
+    fn recount(&mut self, whose: Whose, comes: bool) {
+        let Whose::Session(session) = whose else {
+            return;
+        };
+        let before = self.in_session(session);
+        let now = if comes { before + 1 } else { before - 1 };
+        self.by_count.remove(&(before, session));
+        if now == 0 {
+            self.in_sessions.remove(&session);
+        } else {
+            self.in_sessions.insert(session, now);
+            self.by_count.insert((now, session));
         }
     }
 
@@ -187,6 +220,7 @@ impl Requests {
         let request = RequestId::from_number(self.next);
         self.next += 1;
         self.by_id.insert(arrival.wire.clone(), request);
+        self.recount(arrival.wire.whose, true);
         let entry = Entry {
             method,
             facts,
@@ -225,6 +259,7 @@ impl Requests {
         let entry = self.table.get(request);
         if let Some(entry) = entry.filter(|entry| !matches!(entry.phase, Phase::Away(_))) {
             self.by_id.remove(&entry.arrival.wire);
+            self.recount(entry.arrival.wire.whose, false);
         }
         self.table.forget(request);
     }

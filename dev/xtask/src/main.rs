@@ -7,6 +7,7 @@ mod coverage;
 mod dependencies;
 mod footprint;
 mod fuzz;
+mod hostile;
 mod hosts;
 mod interop;
 mod msrv;
@@ -105,6 +106,12 @@ const COMMANDS: &[Command] = &[
         arguments: "N [TARGET...]",
         about: "let the fuzzers run, one after the other, for so long in all",
         run: fuzz::run,
+    },
+    Command {
+        name: "hostile",
+        arguments: "[ATTACK...]",
+        about: "attack a guard over HTTP, and see what a good host beside it feels",
+        run: hostile::run,
     },
     Command {
         name: "hosts",
