@@ -100,11 +100,6 @@ impl<K: Copy + Ord, V> Register<K, V> {
         entries.filter_map(|(key, value)| Some((*key, value.as_ref()?)))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut V)> {
-        let entries = self.entries.iter_mut();
-        entries.filter_map(|(key, value)| Some((*key, value.as_mut()?)))
-    }
-
     pub(crate) fn into_values(self) -> impl Iterator<Item = V> {
         self.entries.into_iter().filter_map(|(_, value)| value)
     }
@@ -168,7 +163,6 @@ mod tests {
         }
         let all: Vec<_> = register.iter().map(|(key, value)| (key, *value)).collect();
         assert_eq!(all, map.clone().into_iter().collect::<Vec<_>>());
-        assert!(register.iter_mut().all(|(key, value)| *value == key * 3));
         register.retain(|key, _| key % 2 == 0);
         map.retain(|key, _| key % 2 == 0);
         assert_eq!(register.len(), map.len());

@@ -2,7 +2,7 @@
 //! Sees no frames and no time; one life at a time.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::id::{AskId, CallId};
@@ -31,6 +31,8 @@ pub(super) struct Asks {
     next: u64,
     open: BTreeMap<AskId, Open>,
     by_request: BTreeMap<Id, AskId>,
+    /// Those that are part of a round, by the call.
+    by_call: BTreeSet<(CallId, AskId)>,
 }
 
 impl Asks {
@@ -39,6 +41,7 @@ impl Asks {
             next: 1,
             open: BTreeMap::new(),
             by_request: BTreeMap::new(),
+            by_call: BTreeSet::new(),
         }
     }
 
@@ -60,8 +63,13 @@ impl Asks {
     pub(super) fn open(&mut self, origin: Origin, method: &str) -> AskId {
         let ask = AskId::from_number(self.next);
         self.next += 1;
-        if let Origin::Request(id) = &origin {
-            self.by_request.insert(id.clone(), ask);
+        match &origin {
+            Origin::Request(id) => {
+                self.by_request.insert(id.clone(), ask);
+            }
+            Origin::Round(call, _) => {
+                self.by_call.insert((*call, ask));
+            }
         }
         let method = method.into();
         self.open.insert(ask, Open { origin, method });
@@ -74,8 +82,13 @@ impl Asks {
 
     pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
         let open = self.open.remove(&ask)?;
-        if let Origin::Request(id) = &open.origin {
-            self.by_request.remove(id);
+        match &open.origin {
+            Origin::Request(id) => {
+                self.by_request.remove(id);
+            }
+            Origin::Round(call, _) => {
+                self.by_call.remove(&(*call, ask));
+            }
         }
         Some(open)
     }
@@ -89,14 +102,12 @@ impl Asks {
 
     /// The questions that belong to a call. None is open afterwards.
     pub(super) fn close_of(&mut self, call: CallId) -> Vec<AskId> {
-        let of_call: Vec<AskId> = self
-            .open
-            .iter()
-            .filter(|(_, open)| matches!(&open.origin, Origin::Round(of, _) if *of == call))
-            .map(|(ask, _)| *ask)
-            .collect();
+        let first = (call, AskId::from_number(0));
+        let of_call = self.by_call.range(first..);
+        let of_call = of_call.take_while(|(of, _)| *of == call);
+        let of_call: Vec<AskId> = of_call.map(|(_, ask)| *ask).collect();
         for ask in &of_call {
-            self.open.remove(ask);
+            self.close(*ask);
         }
         of_call
     }
@@ -104,6 +115,7 @@ impl Asks {
     /// All questions. None is open afterwards.
     pub(super) fn close_all(&mut self) -> impl Iterator<Item = AskId> + use<> {
         self.by_request.clear();
+        self.by_call.clear();
         core::mem::take(&mut self.open).into_keys()
     }
 }

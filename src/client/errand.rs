@@ -2,7 +2,7 @@
 //! ever issued is its own tombstone: an id below the counter that is not open is late.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::collections::BTreeSet;
 
 use crate::id::CallId;
 use crate::register::Register;
@@ -43,6 +43,34 @@ pub(super) struct Errands {
     next: u64,
     /// By their ids, which is in the order of issue.
     open: Register<u64, Errand>,
+    /// The ids of those of which there are few, and which are looked for by what they are for.
+    few: BTreeSet<u64>,
+    /// The ids of those that set up the watch one by one.
+    setup: BTreeSet<u64>,
+}
+
+impl Errand {
+    /// Whether there is never more than one of its kind, or hardly.
+    const fn is_of_few(&self) -> bool {
+        match self {
+            Errand::Discover
+            | Errand::Initialize
+            | Errand::LateDiscover
+            | Errand::Page(_)
+            | Errand::Probe
+            | Errand::Revive => true,
+            Errand::Call(_)
+            | Errand::Listen
+            | Errand::SetLevel
+            | Errand::Subscribe(_)
+            | Errand::Unsubscribe => false,
+        }
+    }
+
+    /// Whether it sets up a part of the watch.
+    const fn is_setup(&self) -> bool {
+        matches!(self, Errand::SetLevel | Errand::Subscribe(_))
+    }
 }
 
 impl Errands {
@@ -50,6 +78,8 @@ impl Errands {
         Errands {
             next: 1,
             open: Register::new(),
+            few: BTreeSet::new(),
+            setup: BTreeSet::new(),
         }
     }
 
@@ -57,6 +87,11 @@ impl Errands {
     pub(super) fn issue(&mut self, errand: Errand) -> u64 {
         let wire = self.next;
         self.next += 1;
+        if errand.is_of_few() {
+            self.few.insert(wire);
+        } else if errand.is_setup() {
+            self.setup.insert(wire);
+        }
         self.open.add(wire, errand);
         wire
     }
@@ -93,18 +128,26 @@ impl Errands {
 
     /// A reply with this id is not waited for any more.
     pub(super) fn close(&mut self, wire: u64) -> Option<Errand> {
-        self.open.remove(wire)
+        let errand = self.open.remove(wire)?;
+        if errand.is_of_few() {
+            self.few.remove(&wire);
+        } else if errand.is_setup() {
+            self.setup.remove(&wire);
+        }
+        Some(errand)
     }
 
-    /// The wire id of the first request that is for this.
+    /// The wire id of the first request that is for this, of which there must be few.
     pub(super) fn wire_for(&self, errand: &Errand) -> Option<u64> {
-        let found = self.open.iter().find(|(_, open)| *open == errand);
-        found.map(|(wire, _)| wire)
+        debug_assert!(errand.is_of_few());
+        let mut few = self.few.iter().copied();
+        few.find(|wire| self.open.get(*wire) == Some(errand))
     }
 
-    /// What was for the one is now for the other.
+    /// What was for the one is now for the other. There must be few of either.
     pub(super) fn rename(&mut self, from: &Errand, to: Errand) {
-        if let Some((_, errand)) = self.open.iter_mut().find(|(_, errand)| *errand == from) {
+        let wire = self.wire_for(from);
+        if let Some(errand) = wire.and_then(|wire| self.open.get_mut(wire)) {
             *errand = to;
         }
     }
@@ -112,18 +155,23 @@ impl Errands {
     /// Only these are still waited for.
     pub(super) fn keep(&mut self, mut is_wanted: impl FnMut(&Errand) -> bool) {
         self.open.retain(|_, errand| is_wanted(errand));
+        self.few.retain(|wire| self.open.get(*wire).is_some());
+        self.setup.retain(|wire| self.open.get(*wire).is_some());
     }
 
-    /// These are not waited for any more: their wire ids.
-    pub(super) fn close_where(&mut self, is_over: impl Fn(&Errand) -> bool) -> Vec<u64> {
-        let closed = self.open.iter().filter(|(_, errand)| is_over(errand));
-        let closed = closed.map(|(wire, _)| wire).collect();
-        self.open.retain(|_, errand| !is_over(errand));
-        closed
+    /// What sets up the watch one by one is not waited for any more: the wire ids.
+    pub(super) fn close_setup(&mut self) -> BTreeSet<u64> {
+        let setup = core::mem::take(&mut self.setup);
+        for wire in &setup {
+            self.open.forget(*wire);
+        }
+        setup
     }
 
     /// Every request that was waited for, in the order of sending. None is any more.
     pub(super) fn close_all(&mut self) -> Register<u64, Errand> {
+        self.few.clear();
+        self.setup.clear();
         core::mem::replace(&mut self.open, Register::new())
     }
 }

@@ -3,7 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -23,11 +23,12 @@ pub(super) struct Entry {
     pub(super) facts: Option<&'static Method>,
     /// What it is about, as the seal sees it.
     pub(super) subject: u64,
+    /// Read by all, written here alone: it is counted.
     pub(super) phase: Phase,
     /// How often its client was asked for input in the place of a result.
     pub(super) round: u32,
     /// The questions that are open for it.
-    pub(super) asks: Vec<AskId>,
+    pub(super) asks: BTreeSet<AskId>,
     /// How it arrived, the last time that it did.
     pub(super) arrival: Arrival,
 }
@@ -108,12 +109,36 @@ pub(super) enum Phase {
     Open,
 }
 
+/// What of a phase is counted.
+#[derive(Clone, Copy)]
+enum Standing {
+    Answered,
+    Open,
+    Other,
+}
+
+impl Standing {
+    const fn of(phase: &Phase) -> Standing {
+        match phase {
+            Phase::Answered(_) => Standing::Answered,
+            Phase::Asking | Phase::Away(_) => Standing::Other,
+            Phase::Open => Standing::Open,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Requests {
     next: u64,
     table: Register<RequestId, Entry>,
     /// Those that their client waits for.
     by_id: Sorted<WireId, RequestId>,
+    /// Those of legacy clients.
+    by_session: Sorted<(SessionKey, RequestId), ()>,
+    /// How many have their answer.
+    answered: usize,
+    /// How many that the application is at work on, while their client waits, want log messages from each level on.
+    levels: Sorted<LogLevel, usize>,
 }
 
 impl Requests {
@@ -122,6 +147,9 @@ impl Requests {
             next: 1,
             table: Register::new(),
             by_id: Sorted::new(),
+            by_session: Sorted::new(),
+            answered: 0,
+            levels: Sorted::new(),
         }
     }
 
@@ -165,16 +193,51 @@ impl Requests {
         entry.is_some_and(|entry| matches!(entry.phase, Phase::Away(_)))
     }
 
-    /// Whether every one has its answer, written or not.
-    pub(super) fn are_answered(&self) -> bool {
-        let mut all = self.table.values();
-        all.all(|entry| matches!(entry.phase, Phase::Answered(_)))
+    /// Those of a legacy client.
+    pub(super) fn of_session(&self, session: SessionKey) -> Vec<RequestId> {
+        let first = (session, RequestId::from_number(0));
+        let all = self.by_session.from(&first);
+        all.take_while(|((of, _), ())| *of == session)
+            .map(|((_, request), ())| *request)
+            .collect()
     }
 
-    /// Those that the application is at work on while their client waits.
-    pub(super) fn open(&self) -> impl Iterator<Item = &Entry> {
-        let all = self.table.values();
-        all.filter(|entry| matches!(entry.phase, Phase::Open))
+    /// Whether every one has its answer, written or not.
+    pub(super) const fn are_answered(&self) -> bool {
+        self.answered == self.table.len()
+    }
+
+    /// The least grave level of log messages that is wanted for one that the application is at work on while its client waits.
+    pub(super) fn least_level(&self) -> Option<LogLevel> {
+        self.levels.first().map(|(level, _)| *level)
+    }
+
+    /// A request stands here from now on.
+    pub(super) fn enter(&mut self, request: RequestId, phase: Phase) -> Option<&Entry> {
+        let entry = self.table.get_mut(request)?;
+        let level = entry.arrival.log_level;
+        let before = core::mem::replace(&mut entry.phase, phase);
+        let (was, is) = (Standing::of(&before), Standing::of(&entry.phase));
+        self.count(was, level, false);
+        self.count(is, level, true);
+        self.table.get(request)
+    }
+
+    fn count(&mut self, standing: Standing, level: Option<LogLevel>, comes: bool) {
+        match (standing, level) {
+            (Standing::Answered, _) if comes => self.answered += 1,
+            (Standing::Answered, _) => self.answered -= 1,
+            (Standing::Open, Some(level)) => {
+                let before = self.levels.get(&level).copied().unwrap_or(0);
+                let now = if comes { before + 1 } else { before - 1 };
+                if now == 0 {
+                    self.levels.remove(&level);
+                } else {
+                    self.levels.insert(level, now);
+                }
+            }
+            (Standing::Open, None) | (Standing::Other, _) => {}
+        }
     }
 
     pub(super) fn accept(
@@ -187,13 +250,17 @@ impl Requests {
         let request = RequestId::from_number(self.next);
         self.next += 1;
         self.by_id.insert(arrival.wire.clone(), request);
+        if let Some(session) = arrival.session {
+            self.by_session.insert((session, request), ());
+        }
+        self.count(Standing::Open, arrival.log_level, true);
         let entry = Entry {
             method,
             facts,
             subject,
             phase: Phase::Open,
             round: 0,
-            asks: Vec::new(),
+            asks: BTreeSet::new(),
             arrival,
         };
         self.table.add(request, entry);
@@ -202,8 +269,8 @@ impl Requests {
 
     /// Its client has its questions instead of an answer; under the old id nothing more can be said.
     pub(super) fn send_away(&mut self, request: RequestId) {
+        self.enter(request, Phase::Away(None));
         if let Some(entry) = self.table.get_mut(request) {
-            entry.phase = Phase::Away(None);
             entry.round += 1;
             self.by_id.remove(&entry.arrival.wire);
         }
@@ -213,8 +280,12 @@ impl Requests {
     pub(super) fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
         let entry = self.table.get_mut(request)?;
         self.by_id.insert(arrival.wire.clone(), request);
+        let level = arrival.log_level;
         entry.arrival = arrival;
-        match core::mem::replace(&mut entry.phase, Phase::Open) {
+        // It was away, which counts nowhere.
+        let before = core::mem::replace(&mut entry.phase, Phase::Open);
+        self.count(Standing::Open, level, true);
+        match before {
             Phase::Away(verdict) => verdict,
             Phase::Answered(_) | Phase::Asking | Phase::Open => None,
         }
@@ -222,10 +293,17 @@ impl Requests {
 
     /// It is over.
     pub(super) fn forget(&mut self, request: RequestId) {
-        let entry = self.table.get(request);
-        if let Some(entry) = entry.filter(|entry| !matches!(entry.phase, Phase::Away(_))) {
+        let Some(entry) = self.table.get(request) else {
+            return;
+        };
+        if !matches!(entry.phase, Phase::Away(_)) {
             self.by_id.remove(&entry.arrival.wire);
         }
+        if let Some(session) = entry.arrival.session {
+            self.by_session.remove(&(session, request));
+        }
+        let (standing, level) = (Standing::of(&entry.phase), entry.arrival.log_level);
+        self.count(standing, level, false);
         self.table.forget(request);
     }
 }
