@@ -24,6 +24,8 @@ SLEEP = 20
 class Host:
     """What a script says of its host."""
 
+    # Settings of the host that differ from its defaults.
+    options: dict = {}
     # Where the standard error of the processes that it starts can be read, if not in that of this process.
     stderr: Path | None = None
 

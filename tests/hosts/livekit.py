@@ -13,9 +13,11 @@ from livekit.agents.llm.utils import execute_function_call
 
 
 class Livekit(common.Host):
+    # By default it waits for 5 s only, for whatever it asks.
+    options = {"client_session_timeout_seconds": common.DEADLINE}
+
     async def connect(self, command: list[str]) -> None:
-        # By default it waits for 5 s only, for whatever it asks.
-        self.server = MCPServerStdio(command[0], command[1:], client_session_timeout_seconds=common.DEADLINE)
+        self.server = MCPServerStdio(command[0], command[1:], **self.options)
         self.toolset = MCPToolset(id="demo", mcp_server=self.server)
         await self.toolset.setup()
         self.context = ToolContext([self.toolset])

@@ -1,5 +1,7 @@
 //! `cargo xtask hosts`: the program between real hosts and real servers, as they are published. Knows not what is checked there.
 
+mod comparison;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +24,7 @@ const FIXED: &[(&str, Run)] = &[
     ("everything", everything_under_load),
     ("python-1", |stage| python_under_load(stage, "v1")),
     ("python-2", |stage| python_under_load(stage, "v2")),
+    ("comparison", comparison::run),
     ("old-host", |stage| {
         across_eras(stage, OLD, "old_host.py", MODERN, "modern_server.py")
     }),
@@ -46,11 +49,17 @@ struct Stage {
     program: PathBuf,
     /// How long servers are killed under load.
     seconds: String,
+    /// The comparison measures the scenarios whose names contain this.
+    scenario: Option<String>,
 }
 
 /// Runs the trials with these names, or all, and says at the end how each went.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let (names, seconds) = understand(arguments)?;
+    let Asked {
+        names,
+        seconds,
+        scenario,
+    } = understand(arguments)?;
     let trials = trials()?;
     if let Some(name) = names
         .iter()
@@ -66,6 +75,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let stage = Stage {
         program: target().join("release/everlink"),
         seconds,
+        scenario,
     };
     let mut table = Vec::new();
     let mut failed = 0;
@@ -95,23 +105,39 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// The names, and the seconds if they are said.
-fn understand(arguments: &[String]) -> Result<(Vec<String>, String), String> {
-    let (mut names, mut seconds) = (Vec::new(), "60".to_owned());
+/// What the command line asks for.
+struct Asked {
+    names: Vec<String>,
+    seconds: String,
+    scenario: Option<String>,
+}
+
+fn understand(arguments: &[String]) -> Result<Asked, String> {
+    let mut asked = Asked {
+        names: Vec::new(),
+        seconds: "60".to_owned(),
+        scenario: None,
+    };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--seconds" => {
                 let number = arguments.next().filter(|text| text.parse::<u32>().is_ok());
-                seconds.clone_from(number.ok_or("--seconds must be followed by a number")?);
+                let number = number.ok_or("--seconds must be followed by a number")?;
+                asked.seconds.clone_from(number);
+            }
+            "--scenario" => {
+                let name = arguments.next();
+                let name = name.ok_or("--scenario must be followed by a part of its name")?;
+                asked.scenario = Some(name.clone());
             }
             option if option.starts_with('-') => {
                 return Err(format!("there is no option `{option}`"));
             }
-            name => names.push(name.to_owned()),
+            name => asked.names.push(name.to_owned()),
         }
     }
-    Ok((names, seconds))
+    Ok(asked)
 }
 
 /// Those above, and one for each script beside its requirements.
@@ -229,7 +255,8 @@ mod tests {
     fn names_and_seconds_come_in_any_order() {
         let of = |line: &str| {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            understand(&words).map(|(names, seconds)| format!("{} {seconds}", names.join(" ")))
+            let asked = understand(&words)?;
+            Ok::<_, String>(format!("{} {}", asked.names.join(" "), asked.seconds))
         };
         assert_eq!(of("a --seconds 5 b"), Ok("a b 5".to_owned()));
         assert_eq!(of("a"), Ok("a 60".to_owned()));
