@@ -113,7 +113,7 @@ fn a_session_begins_and_ends_at_the_same_cost_beside_a_thousand_others() {
             for _ in 0..few {
                 let id = site.begin();
                 let session = site.stream(id);
-                site.subscribe(&session, "subscribe", sessions.len());
+                site.subscribe(&session.id, "subscribe", sessions.len());
                 sessions.push(session);
             }
         })

@@ -163,9 +163,11 @@ fn watch(meter: &mut Meter, era: Era) {
         _ => format!("client.modern.{what}"),
     };
     let mut pair = Pair::new(era);
-    for number in 0..meter.n {
-        pair.watch(number, true);
-    }
+    let mut all = WatchUpdate::default();
+    all.added
+        .extend((0..meter.n).map(|number| uri(number).into()));
+    pair.client.change_watch(NOW, &all);
+    pair.settle();
     let granted = pair.client.granted().uris.len();
     assert_eq!(granted, meter.n, "all is granted");
     meter.round(|meter| {

@@ -5,6 +5,8 @@
     reason = "a driver that measures passes over what it has no use for"
 )]
 
+use core::ops::RangeInclusive;
+
 use everlink::http::{Fields, RequestHead, Verb};
 use everlink::protocol::{LogLevel, ServerCapabilities};
 use everlink::server::{Config, Event, Http, Limits, Offer, Server};
@@ -82,7 +84,7 @@ pub(crate) struct Site<F> {
 
 /// A session with a stream.
 pub(crate) struct Session {
-    id: String,
+    pub(crate) id: String,
 }
 
 impl<F: Front> Site<F> {
@@ -160,10 +162,14 @@ impl<F: Front> Site<F> {
 
     /// A modern watch of one resource.
     pub(crate) fn listen(&mut self, number: usize) -> StreamId {
-        let params = format!(
-            r#""notifications":{{"resourceSubscriptions":["{}"]}}"#,
-            uri(number)
-        );
+        self.listen_to(number..=number)
+    }
+
+    /// A modern watch of several resources.
+    pub(crate) fn listen_to(&mut self, numbers: RangeInclusive<usize>) -> StreamId {
+        let uris: Vec<String> = numbers.map(|number| format!("{:?}", uri(number))).collect();
+        let uris = uris.join(",");
+        let params = format!(r#""notifications":{{"resourceSubscriptions":[{uris}]}}"#);
         self.post_modern("subscriptions/listen", "", &params)
     }
 
@@ -181,15 +187,20 @@ impl<F: Front> Site<F> {
         self.exchange(Verb::Post, &fields, body)
     }
 
-    /// A legacy client shakes hands. The id of its session.
-    pub(crate) fn begin(&mut self) -> String {
+    /// A legacy client begins to shake hands. The id of its session.
+    pub(crate) fn introduce(&mut self) -> String {
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
         let fields = [
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
         ];
         self.exchange(Verb::Post, &fields, body);
-        let id = self.session.take().expect("a session begins");
+        self.session.take().expect("a session begins")
+    }
+
+    /// A legacy client shakes hands. The id of its session.
+    pub(crate) fn begin(&mut self) -> String {
+        let id = self.introduce();
         self.post_in(
             &id,
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -208,12 +219,12 @@ impl<F: Front> Site<F> {
     }
 
     /// A legacy client subscribes to a resource, or ends that.
-    pub(crate) fn subscribe(&mut self, session: &Session, verb: &str, number: usize) {
+    pub(crate) fn subscribe(&mut self, session: &str, verb: &str, number: usize) {
         let uri = uri(number);
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"resources/{verb}","params":{{"uri":"{uri}"}}}}"#
         );
-        self.post_in(&session.id, &body);
+        self.post_in(session, &body);
     }
 
     pub(crate) fn call_in(&mut self, session: &Session) -> StreamId {
@@ -284,13 +295,12 @@ pub(crate) fn listens(meter: &mut Meter) {
     });
 }
 
-/// Legacy clients, each with a stream and one subscription.
+/// Legacy clients, each with one subscription.
 pub(crate) fn sessions(meter: &mut Meter) {
     let mut site = site(unlimited());
     for number in 0..meter.n {
-        let id = site.begin();
-        let session = site.stream(id);
-        site.subscribe(&session, "subscribe", number);
+        let id = site.introduce();
+        site.subscribe(&id, "subscribe", number);
     }
     let mut ids = Vec::with_capacity(REPEAT);
     let mut sessions = Vec::with_capacity(REPEAT);
@@ -301,7 +311,7 @@ pub(crate) fn sessions(meter: &mut Meter) {
             sessions.push(site.stream(id));
         });
         meter.step("server.http.subscribe", |time| {
-            site.subscribe(&sessions[time], "subscribe", MORE + time);
+            site.subscribe(&sessions[time].id, "subscribe", MORE + time);
         });
         meter.step("server.http.publish-to-one-session", |time| {
             let told = site.front.publish(NOW, change(MORE + time));
@@ -342,7 +352,7 @@ pub(crate) fn sessions(meter: &mut Meter) {
             site.set_level(&sessions[time], "error");
         });
         meter.step("server.http.unsubscribe", |time| {
-            site.subscribe(&sessions[time], "unsubscribe", MORE + time);
+            site.subscribe(&sessions[time].id, "unsubscribe", MORE + time);
         });
         meter.step("server.http.session-ends", |_| {
             let session = sessions.pop().expect("there is one");

@@ -3,7 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::clock::Clock;
@@ -254,7 +254,7 @@ pub(super) struct Calls {
     table: Register<CallId, Call>,
     waiting: Sorted<CallId, ()>,
     /// Those of them that were sent before, and are to be sent again with the answers that their server wanted.
-    going_on: Sorted<CallId, ()>,
+    going_on: BTreeSet<CallId>,
     waiting_bytes: usize,
     in_flight: usize,
     /// A legacy server waits for an answer, so the clocks of what it was sent stand still.
@@ -269,7 +269,7 @@ impl Calls {
             next: 1,
             table: Register::new(),
             waiting: Sorted::new(),
-            going_on: Sorted::new(),
+            going_on: BTreeSet::new(),
             waiting_bytes: 0,
             in_flight: 0,
             held: false,
@@ -349,7 +349,7 @@ impl Calls {
 
     /// The oldest that is to be sent again, with the answers that its server wanted.
     pub(super) fn first_going_on(&self) -> Option<CallId> {
-        self.going_on.first().map(|(id, ())| *id)
+        self.going_on.first().copied()
     }
 
     /// It is handed to the driver.
@@ -513,7 +513,7 @@ impl Calls {
                 self.waiting.insert(id, ());
                 self.waiting_bytes += call.bytes();
                 if call.goes_on() {
-                    self.going_on.insert(id, ());
+                    self.going_on.insert(id);
                 }
             }
             Phase::Asking | Phase::Sent(_) => self.in_flight += 1,
@@ -529,8 +529,8 @@ impl Calls {
             Phase::Waiting => {
                 self.waiting.remove(&id);
                 self.waiting_bytes -= call.bytes();
-                if !self.going_on.is_empty() {
-                    self.going_on.remove(&id);
+                if self.going_on.remove(&id) && self.going_on.is_empty() {
+                    self.going_on = BTreeSet::new();
                 }
             }
             Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use crate::id::CallId;
 use crate::register::Register;
@@ -43,33 +44,32 @@ pub(super) struct Errands {
     next: u64,
     /// By their ids, which is in the order of issue.
     open: Register<u64, Errand>,
-    /// The ids of those of which there are few, and which are looked for by what they are for.
-    few: BTreeSet<u64>,
-    /// The ids of those that set up the watch one by one.
-    setup: BTreeSet<u64>,
+    /// The ids of those that are looked for by what they are for.
+    sought: BTreeSet<(Sought, u64)>,
+}
+
+/// How a request is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sought {
+    /// By what it is for, of which there is never more than one, or hardly.
+    One,
+    /// Together with all others that set up the watch one by one.
+    Setup,
 }
 
 impl Errand {
-    /// Whether there is never more than one of its kind, or hardly.
-    const fn is_of_few(&self) -> bool {
+    /// How it is looked for, if it is.
+    const fn sought(&self) -> Option<Sought> {
         match self {
             Errand::Discover
             | Errand::Initialize
             | Errand::LateDiscover
             | Errand::Page(_)
             | Errand::Probe
-            | Errand::Revive => true,
-            Errand::Call(_)
-            | Errand::Listen
-            | Errand::SetLevel
-            | Errand::Subscribe(_)
-            | Errand::Unsubscribe => false,
+            | Errand::Revive => Some(Sought::One),
+            Errand::SetLevel | Errand::Subscribe(_) => Some(Sought::Setup),
+            Errand::Call(_) | Errand::Listen | Errand::Unsubscribe => None,
         }
-    }
-
-    /// Whether it sets up a part of the watch.
-    const fn is_setup(&self) -> bool {
-        matches!(self, Errand::SetLevel | Errand::Subscribe(_))
     }
 }
 
@@ -78,8 +78,7 @@ impl Errands {
         Errands {
             next: 1,
             open: Register::new(),
-            few: BTreeSet::new(),
-            setup: BTreeSet::new(),
+            sought: BTreeSet::new(),
         }
     }
 
@@ -87,10 +86,8 @@ impl Errands {
     pub(super) fn issue(&mut self, errand: Errand) -> u64 {
         let wire = self.next;
         self.next += 1;
-        if errand.is_of_few() {
-            self.few.insert(wire);
-        } else if errand.is_setup() {
-            self.setup.insert(wire);
+        if let Some(sought) = errand.sought() {
+            self.sought.insert((sought, wire));
         }
         self.open.add(wire, errand);
         wire
@@ -129,22 +126,21 @@ impl Errands {
     /// A reply with this id is not waited for any more.
     pub(super) fn close(&mut self, wire: u64) -> Option<Errand> {
         let errand = self.open.remove(wire)?;
-        if errand.is_of_few() {
-            self.few.remove(&wire);
-        } else if errand.is_setup() {
-            self.setup.remove(&wire);
+        if let Some(sought) = errand.sought() {
+            self.sought.remove(&(sought, wire));
         }
         Some(errand)
     }
 
-    /// The wire id of the first request that is for this, of which there must be few.
+    /// The wire id of the first request that is for this, of which there is hardly more than one.
     pub(super) fn wire_for(&self, errand: &Errand) -> Option<u64> {
-        debug_assert!(errand.is_of_few());
-        let mut few = self.few.iter().copied();
-        few.find(|wire| self.open.get(*wire) == Some(errand))
+        debug_assert!(errand.sought() == Some(Sought::One));
+        let mut few = self.sought.range(..(Sought::Setup, 0)).copied();
+        let found = few.find(|(_, wire)| self.open.get(*wire) == Some(errand));
+        found.map(|(_, wire)| wire)
     }
 
-    /// What was for the one is now for the other. There must be few of either.
+    /// What was for the one is now for the other, of which there is hardly more than one each.
     pub(super) fn rename(&mut self, from: &Errand, to: Errand) {
         let wire = self.wire_for(from);
         if let Some(errand) = wire.and_then(|wire| self.open.get_mut(wire)) {
@@ -155,13 +151,14 @@ impl Errands {
     /// Only these are still waited for.
     pub(super) fn keep(&mut self, mut is_wanted: impl FnMut(&Errand) -> bool) {
         self.open.retain(|_, errand| is_wanted(errand));
-        self.few.retain(|wire| self.open.get(*wire).is_some());
-        self.setup.retain(|wire| self.open.get(*wire).is_some());
+        self.sought
+            .retain(|(_, wire)| self.open.get(*wire).is_some());
     }
 
     /// What sets up the watch one by one is not waited for any more: the wire ids.
-    pub(super) fn close_setup(&mut self) -> BTreeSet<u64> {
-        let setup = core::mem::take(&mut self.setup);
+    pub(super) fn close_setup(&mut self) -> Vec<u64> {
+        let setup = self.sought.split_off(&(Sought::Setup, 0)).into_iter();
+        let setup: Vec<u64> = setup.map(|(_, wire)| wire).collect();
         for wire in &setup {
             self.open.forget(*wire);
         }
@@ -170,8 +167,7 @@ impl Errands {
 
     /// Every request that was waited for, in the order of sending. None is any more.
     pub(super) fn close_all(&mut self) -> Register<u64, Errand> {
-        self.few.clear();
-        self.setup.clear();
+        self.sought = BTreeSet::new();
         core::mem::replace(&mut self.open, Register::new())
     }
 }

@@ -3,6 +3,7 @@
 //! Messages are taken back by what they are about. Few are looked at one by one; beyond that there is an index, so that to take back something
 //! costs no more than there is of it.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -96,7 +97,13 @@ pub(super) struct Waiting {
     /// How many are no gaps.
     len: usize,
     bytes: usize,
-    /// The changes among them: saying one of them twice in a row would be no news.
+    /// What most queues do without, in a box: an idle server holds little.
+    more: Option<Box<More>>,
+}
+
+#[derive(Debug, Default)]
+struct More {
+    /// The changes that wait: saying one of them twice in a row would be no news.
     changes: BTreeSet<(Option<Id>, Change)>,
     /// The numbers of the messages about each subject, once there were more than a few.
     index: Option<BTreeSet<(Subject, i64)>>,
@@ -109,8 +116,7 @@ impl Waiting {
             first: 0,
             len: 0,
             bytes: 0,
-            changes: BTreeSet::new(),
-            index: None,
+            more: None,
         }
     }
 
@@ -125,20 +131,19 @@ impl Waiting {
     /// Behind all others. A change that waits already is not added.
     pub(super) fn push(&mut self, frame: Frame) {
         if let Frame::Changed(to, change) = &frame {
-            if !self.changes.insert((to.clone(), change.clone())) {
+            let more = self.more.get_or_insert_default();
+            if !more.changes.insert((to.clone(), change.clone())) {
                 return;
             }
         }
         self.bytes += frame.bytes();
         self.len += 1;
-        if let Some(index) = &mut self.index {
-            let number = self.first + self.frames.len() as i64;
+        let number = self.first + self.frames.len() as i64;
+        if let Some(index) = self.index() {
             index.extend(Subject::of(&frame).map(|subject| (subject, number)));
         }
         add(&mut self.frames, Some(frame));
-        if self.index.is_none() && self.len > FEW {
-            self.number_anew();
-        }
+        self.index_if_many();
     }
 
     /// Before all others.
@@ -146,20 +151,20 @@ impl Waiting {
         self.bytes += frame.bytes();
         self.len += 1;
         self.first -= 1;
-        if let Some(index) = &mut self.index {
-            index.extend(Subject::of(&frame).map(|subject| (subject, self.first)));
+        let number = self.first;
+        if let Some(index) = self.index() {
+            index.extend(Subject::of(&frame).map(|subject| (subject, number)));
         }
         self.frames.push_front(Some(frame));
-        if self.index.is_none() && self.len > FEW {
-            self.number_anew();
-        }
+        self.index_if_many();
     }
 
     pub(super) fn pop(&mut self) -> Option<Frame> {
         let frame = self.frames.pop_front()??;
-        if let Some(index) = &mut self.index {
+        let number = self.first;
+        if let Some(index) = self.index() {
             if let Some(subject) = Subject::of(&frame) {
-                index.remove(&(subject, self.first));
+                index.remove(&(subject, number));
             }
         }
         self.first += 1;
@@ -173,7 +178,7 @@ impl Waiting {
         if self.len == 0 {
             return;
         }
-        let Some(index) = &mut self.index else {
+        let Some(index) = self.index() else {
             for at in 0..self.frames.len() {
                 let is_meant = |frame: &mut Frame| subject.is_of(frame);
                 if let Some(frame) = self.frames[at].take_if(is_meant) {
@@ -186,7 +191,7 @@ impl Waiting {
         let about: Vec<(Subject, i64)> = index.range(about).cloned().collect();
         for entry in about {
             let at = usize::try_from(entry.1 - self.first);
-            if let Some(index) = &mut self.index {
+            if let Some(index) = self.index() {
                 index.remove(&entry);
             }
             let slot = at.ok().and_then(|at| self.frames.get_mut(at));
@@ -201,8 +206,8 @@ impl Waiting {
     fn forget(&mut self, frame: &Frame) {
         self.bytes -= frame.bytes();
         self.len -= 1;
-        if let Frame::Changed(to, change) = frame {
-            self.changes.remove(&(to.clone(), change.clone()));
+        if let (Frame::Changed(to, change), Some(more)) = (frame, &mut self.more) {
+            more.changes.remove(&(to.clone(), change.clone()));
         }
     }
 
@@ -212,11 +217,11 @@ impl Waiting {
             self.first += 1;
         }
         if self.frames.is_empty() {
-            self.index = None;
+            self.more = None;
             let_go(&mut self.frames);
         } else if self.frames.len() > 2 * self.len + FEW {
             self.frames.retain(Option::is_some);
-            if self.index.is_some() {
+            if self.index().is_some() {
                 self.number_anew();
             }
         }
@@ -229,7 +234,18 @@ impl Waiting {
             let subject = Subject::of(frame.as_ref()?)?;
             Some((subject, number))
         });
-        self.index = Some(about.collect());
+        let index = about.collect();
+        self.more.get_or_insert_default().index = Some(index);
+    }
+
+    fn index(&mut self) -> Option<&mut BTreeSet<(Subject, i64)>> {
+        self.more.as_mut()?.index.as_mut()
+    }
+
+    fn index_if_many(&mut self) {
+        if self.len > FEW && self.index().is_none() {
+            self.number_anew();
+        }
     }
 }
 

@@ -16,6 +16,9 @@ use crate::sorted::Sorted;
 use crate::watch::{Change, List, Watch, WatchUpdate, covering};
 use crate::wire::Id;
 
+/// The lists that can be watched. Their watchers stand in this order.
+const LISTS: [List; 3] = [List::Prompts, List::Resources, List::Tools];
+
 /// How often all addresses that may be watched can be held.
 const COPIES: usize = 16;
 
@@ -42,9 +45,9 @@ pub(super) struct Watchers {
     /// The same, each as often as it is watched.
     copies: usize,
     /// Who watches the lists of prompts, resources and tools.
-    lists: [BTreeSet<Watcher>; 3],
+    lists: BTreeSet<(u8, Watcher)>,
     /// How many of these are modern watches. Legacy clients hear of lists unasked, which is no wish.
-    wished: [usize; 3],
+    wished: [u32; 3],
     /// How many legacy clients chose each level, by the level.
     levels: BTreeMap<LogLevel, usize>,
     /// The legacy clients that hear log messages, with the level from which on they do.
@@ -229,8 +232,8 @@ impl Watchers {
         for uri in &choice.uris {
             self.unwatch(uri, watcher);
         }
-        for list in &mut self.lists {
-            list.remove(&watcher);
+        for list in LISTS {
+            self.lists.remove(&(place(list), watcher));
         }
         if let Some(level) = choice.hears_from() {
             self.loggers.remove(&(level, session));
@@ -313,9 +316,9 @@ impl Watchers {
         if !self.legacy.contains_key(&session) {
             return;
         }
-        for list in [List::Prompts, List::Resources, List::Tools] {
+        for list in LISTS {
             if offered.offers(list.announcement()) {
-                self.lists[place(list)].insert(Watcher::Legacy(session));
+                self.lists.insert((place(list), Watcher::Legacy(session)));
             }
         }
     }
@@ -337,9 +340,11 @@ impl Watchers {
         let number = self.last;
         let watcher = Watcher::Listen(number);
         let lists = [granted.prompts, granted.resources, granted.tools];
-        for (place, _) in lists.iter().enumerate().filter(|(_, watched)| **watched) {
-            self.lists[place].insert(watcher);
-            self.wished[place] += 1;
+        for list in LISTS.into_iter().map(place) {
+            if lists[usize::from(list)] {
+                self.lists.insert((list, watcher));
+                self.wished[usize::from(list)] += 1;
+            }
         }
         let uris = granted.uris.iter();
         let uris = uris.map(|uri| self.watch(uri, watcher)).collect();
@@ -369,9 +374,11 @@ impl Watchers {
         let listen = self.listens.remove(&number)?;
         self.by_wire.remove(&listen.wire);
         let watcher = Watcher::Listen(number);
-        for (place, _) in listen.lists.iter().enumerate().filter(|(_, w)| **w) {
-            self.lists[place].remove(&watcher);
-            self.wished[place] -= 1;
+        for list in LISTS.into_iter().map(place) {
+            if listen.lists[usize::from(list)] {
+                self.lists.remove(&(list, watcher));
+                self.wished[usize::from(list)] -= 1;
+            }
         }
         for uri in &listen.uris {
             self.unwatch(uri, watcher);
@@ -405,9 +412,12 @@ impl Watchers {
     pub(super) fn hearing<'w>(&'w self, change: &'w Change) -> Vec<Hearing<'w>> {
         let hearing = match change {
             Change::List(list) => {
-                let watchers = self.lists[place(*list)].iter();
+                let list = place(*list);
+                let first = (list, Watcher::Legacy(SessionKey::DUPLEX));
+                let watchers = self.lists.range(first..);
                 watchers
-                    .map(|watcher| (*watcher, Heard::AsItIs))
+                    .take_while(|(of, _)| *of == list)
+                    .map(|(_, watcher)| (*watcher, Heard::AsItIs))
                     .collect::<BTreeMap<_, _>>()
             }
             Change::Resource { uri } => {
@@ -499,7 +509,7 @@ pub(super) fn grant(wish: Watch, offered: &ServerCapabilities) -> Watch {
 }
 
 /// Where the watchers of a list are. The protocol has one word for both lists of resources.
-const fn place(list: List) -> usize {
+const fn place(list: List) -> u8 {
     match list {
         List::Prompts => 0,
         List::ResourceTemplates | List::Resources => 1,
