@@ -222,13 +222,13 @@ fn read(dumped: &str) -> Option<(String, u64)> {
 fn built() -> Result<PathBuf, String> {
     let said =
         cargo_output("bench --package everlink --bench growth --no-run --message-format=json")?;
-    let executable = said.lines().filter_map(|line| {
+    let mut executable = said.lines().filter_map(|line| {
         let said: Value = serde_json::from_str(line).ok()?;
         let is_it = said["target"]["name"] == "growth";
         is_it.then(|| said["executable"].as_str().map(PathBuf::from))?
     });
     executable
-        .last()
+        .next_back()
         .ok_or_else(|| "cargo does not say where the program is".into())
 }
 
