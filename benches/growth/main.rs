@@ -13,8 +13,11 @@ use std::env;
 
 use meter::Meter;
 
+/// Makes a world and takes its steps.
+type World = fn(&mut Meter);
+
 /// All worlds by name.
-const WORLDS: &[(&str, fn(&mut Meter))] = &[
+const WORLDS: &[(&str, World)] = &[
     ("client-calls", client::calls),
     ("client-watch-legacy", client::legacy_watch),
     ("client-watch-modern", client::modern_watch),
