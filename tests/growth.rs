@@ -14,7 +14,8 @@ mod relay;
 #[path = "../benches/growth/site.rs"]
 mod site;
 
-use std::time::{Duration, Instant};
+use core::time::Duration;
+use std::time::Instant;
 
 use alloc_count::{Counting, count};
 use everlink::StreamId;
