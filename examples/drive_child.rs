@@ -9,6 +9,7 @@
 
 use std::sync::mpsc::channel;
 
+use everlink::client::State;
 use everlink::{Client, Config, Input, Instant, Output};
 
 #[path = "drive_child/demo.rs"]
@@ -24,8 +25,11 @@ fn main() {
     let (mut stdin, mut pid, mut buf) = (None, 0, Vec::new());
 
     let mut demo = demo::begin(&mut link, clock());
-    while let Some(deadline) = link.poll_timeout() {
-        let first = news.recv_timeout(deadline.at.since(clock()));
+    while link.state() != State::Closed {
+        let first = match link.poll_timeout() {
+            Some(deadline) => news.recv_timeout(deadline.at.since(clock())).ok(),
+            None => news.recv().ok(),
+        };
         for (epoch, input) in first.into_iter().chain(news.try_iter()) {
             link.handle(clock(), epoch, input);
         }

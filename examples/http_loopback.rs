@@ -10,7 +10,7 @@
     reason = "a driver does what it knows and passes over the rest"
 )]
 
-use everlink::client::{CallOptions, Client, Event, Outcome};
+use everlink::client::{CallOptions, Client, Event, Outcome, State};
 use everlink::protocol::ServerCapabilities;
 use everlink::server::{self, Offer, Server};
 use everlink::{Config, Dialect, Input, Instant, Output};
@@ -27,8 +27,11 @@ fn main() -> Result<(), Error> {
     let params = r#"{"name":"greet"}"#;
     link.call(now, "tools/call", Some(params.parse()?), CallOptions::new())?;
 
-    while let Some(deadline) = link.poll_timeout() {
-        now = now.max(deadline.at); // a driver with a clock sleeps here
+    while link.state() != State::Closed {
+        // A driver with a clock sleeps here: until the deadline, if there is one, or until something arrives.
+        now = link
+            .poll_timeout()
+            .map_or(now, |deadline| now.max(deadline.at));
         link.handle_timeout(now);
         while let Some(output) = link.poll_output(&mut buf) {
             match output {

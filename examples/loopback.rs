@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use everlink::client::{CallOptions, Client, Event, Outcome};
+use everlink::client::{CallOptions, Client, Event, Outcome, State};
 use everlink::wire::{self, Inbound, Message, encode};
 use everlink::{Config, Epoch, ExitStatus, Input, Instant, Output, Payload};
 
@@ -18,8 +18,10 @@ fn main() {
 
     // The driver: do every output, sleep until the deadline, feed what arrived, say the time.
     let mut buf = Vec::new();
-    while let Some(deadline) = link.poll_timeout() {
-        now = now.max(deadline.at);
+    while link.state() != State::Closed {
+        now = link
+            .poll_timeout()
+            .map_or(now, |deadline| now.max(deadline.at));
         link.handle_timeout(now);
         while let Some(output) = link.poll_output(&mut buf) {
             match output {

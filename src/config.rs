@@ -247,12 +247,13 @@ pub struct Policy {
     pub handshake_timeout: Duration,
     /// How long a call may go without its reply or any progress.
     pub call_idle: Limit,
-    /// How long a call may take in all, progress or not. Human waits are not counted.
+    /// How long a call may take in all, progress or not. Some waits are not counted, up to `pause_total`:
+    /// [`CallOptions::with_total`](crate::client::CallOptions::with_total) says which they are.
     pub call_total: Limit,
     /// How long a question of the server waits for [`Client::answer`](crate::Client::answer).
     /// 10 min: people fetch coffee.
     pub ask_timeout: Duration,
-    /// For how long in all the clock of one call may stand still for questions. 30 min, so that
+    /// For how long in all the clock of one call may stand still: for questions of the server, for credentials, and while nothing is read from it. 30 min, so that
     /// a server cannot hold a call for ever by asking again and again.
     pub pause_total: Duration,
     /// How often a call that may be repeated is sent again after its server died. Twice: a

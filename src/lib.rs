@@ -20,7 +20,8 @@
 //! two sides.
 //!
 //! A **driver** owns the machine and holds no policy. It is a loop: do every output, sleep until the deadline, feed what
-//! arrived, say the time. Anybody else who wants something of the link asks the driver's thread or task, which calls the
+//! arrived, say the time. The loop ends when the machine is closed. It does not end when there is no deadline: a link that is idle and has no
+//! keepalive waits for what arrives. Anybody else who wants something of the link asks the driver's thread or task, which calls the
 //! verb. What a driver must keep to:
 //!
 //! - Poll all outputs after every input and every verb, and carry them out in order.
@@ -55,18 +56,27 @@
 //!
 //! # An example
 //!
-//! A server that dies of its first call, and the link that comes back. No I/O: the server is a function.
+//! A server that dies of its first call, and the link that comes back. No I/O: the server is a function. The application acts when the
+//! link is idle: it calls once, and shuts down when it has the reply. With no keepalive, nothing is due by then.
 //!
 //! ```
 //! use everlink::client::{CallOptions, Client, Event, Outcome, State};
 //! use everlink::{Config, ExitStatus, Input, Instant, Output};
 //!
-//! let mut link = Client::new(Config::child("docs", "1.0"));
+//! let mut config = Config::child("docs", "1.0");
+//! config.policy.keepalive = None;
+//! let mut link = Client::new(config);
 //! let (mut now, mut buf, mut said) = (Instant::ZERO, Vec::new(), Vec::new());
-//! link.call(now, "resources/list", None, CallOptions::new())?;
 //!
-//! while let Some(deadline) = link.poll_timeout() {
-//!     now = now.max(deadline.at); // a driver with a clock sleeps here
+//! while link.state() != State::Closed {
+//!     // A driver with a clock sleeps here: until the deadline, if there is one, or until something arrives.
+//!     match link.poll_timeout() {
+//!         Some(deadline) => now = now.max(deadline.at),
+//!         None if said.is_empty() => {
+//!             link.call(now, "resources/list", None, CallOptions::new())?;
+//!         }
+//!         None => link.shutdown(now),
+//!     }
 //!     link.handle_timeout(now);
 //!     while let Some(output) = link.poll_output(&mut buf) {
 //!         match output {
@@ -89,7 +99,6 @@
 //!             Output::Event(Event::Ended(ended)) => said.push(ended.to_string()),
 //!             Output::Event(Event::Done { outcome: Outcome::Reply(result), .. }) => {
 //!                 said.push(result.as_str().to_owned());
-//!                 link.shutdown(now);
 //!             }
 //!             _ => {}
 //!         }

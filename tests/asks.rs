@@ -335,6 +335,10 @@ fn an_answer_that_no_server_should_get_is_the_callers_mistake() {
     let large = payload(&json!({"roots": ["x".repeat(4_000)]}));
     let refused = world.verb(|link, now| link.answer(now, question, Ok(large)));
     assert!(matches!(refused, Err(Misuse::TooLarge { bytes }) if bytes > 4_000));
+    let mut error = ErrorObject::new(code::INTERNAL_ERROR, "no");
+    error.data = Some(payload(&json!("x".repeat(4_000))));
+    let refused = world.verb(|link, now| link.answer(now, question, Err(error)));
+    assert!(matches!(refused, Err(Misuse::TooLarge { bytes }) if bytes > 4_000));
     assert!(world.answers().is_empty());
     // The question is still open for a better one.
     world.answer(question, Ok(json!({"roots": []})));

@@ -107,6 +107,18 @@ fn the_core_is_built_without_std() {
     assert!((0..tokens.len()).any(|at| stands_at(&tokens, at, "# ! [ no_std ]")));
 }
 
+/// `RandomState` makes the keys of a thread's hash tables from one random number and a counter. It is no source of secrets.
+#[test]
+fn secrets_and_seeds_come_from_the_random_source_of_the_system() {
+    let dirs = ["adapters", "cli/src", "examples", "dev"].map(|dir| root().join(dir));
+    let files: Vec<PathBuf> = dirs.iter().flat_map(|dir| rust_files(dir)).collect();
+    assert!(files.len() > 100, "the scan looks in the wrong place");
+    let named = files
+        .iter()
+        .filter(|file| read(file).contains("RandomState"));
+    assert_eq!(named.collect::<Vec<_>>(), Vec::<&PathBuf>::new());
+}
+
 #[test]
 fn the_core_has_no_build_script() {
     assert!(!root().join("build.rs").exists());

@@ -332,7 +332,7 @@ pub(crate) struct Manner {
     /// How long a call may go without a reply or progress [default: 60; for guard, 300]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) timeout: Option<Duration>,
-    /// How long a call may take in all [default: 600; for guard, 3600]
+    /// How long a call may take in all, without up to 30 minutes of waiting for a person to answer the server or to sign in [default: 600; for guard, 3600]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
     /// How many failed attempts in a row are followed by another one [default: 5; for call and inspect, 2]
@@ -352,7 +352,12 @@ pub(crate) struct Recording {
     /// Write down every step of the link, for `everlink replay`; headers and tokens are left out. A file that is there is replaced
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     pub(crate) record: Option<PathBuf>,
-    /// Leave out of the recording what is said, too: only the form and the times remain
+    /// Leave out of the recording what is said, too
+    ///
+    /// Every name, text and number becomes another one of the same length, by a random key that is written nowhere. What remains: the form of
+    /// messages, lengths, times, and the words of the protocol itself (its methods, members, versions, error codes, capabilities). Texts that a
+    /// link must recognise stay equal to each other: ids, cursors, sessions, URIs, unknown methods, names of tools and arguments, lists, and who
+    /// client and server say they are. `Host` and `Origin` are shown.
     #[arg(long, requires = "record", help_heading = "Recording")]
     pub(crate) redact: bool,
 }

@@ -2,7 +2,6 @@
 
 #![allow(dead_code, reason = "each example uses another part")]
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Read, Result, Write, stdin, stdout};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -85,8 +84,9 @@ pub(crate) fn signal(name: &str, pid: u32) {
     let _ = Command::new("kill").args([name, &pid.to_string()]).status();
 }
 
-/// Random bytes, from the one source of them that std has.
+/// Random bytes of the system.
 pub(crate) fn secret() -> [u8; 16] {
-    let random = || RandomState::new().build_hasher().finish();
-    ((u128::from(random()) << 64) | u128::from(random())).to_le_bytes()
+    let mut secret = [0; 16];
+    getrandom::fill(&mut secret).expect("the system has a random source");
+    secret
 }

@@ -146,6 +146,25 @@ fn instead_of(method: &str) -> &'static str {
     }
 }
 
+/// Whether the arguments of a tool or a prompt are an object, if there are any. What a relay carries for others is not judged: the server does that.
+pub(super) fn check_arguments(method: &str, params: &Payload) -> Result<(), Misuse> {
+    use method::names::{PROMPTS_GET, TOOLS_CALL};
+    if !matches!(method, TOOLS_CALL | PROMPTS_GET) {
+        return Ok(());
+    }
+    let mut are_object = true;
+    let walked = object::members(params.json(), |key, value| {
+        are_object &= key != "arguments" || value.is_object();
+    });
+    // That the parameters are no object is told by whoever splits them.
+    if walked.is_err() || are_object {
+        return Ok(());
+    }
+    Err(Misuse::NotAnObject {
+        what: "the arguments of a tool or a prompt",
+    })
+}
+
 /// Takes `_meta` out of the parameters, where the link has something to add.
 pub(super) fn split_meta(
     params: Payload,

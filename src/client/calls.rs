@@ -23,7 +23,7 @@ use crate::wire::Payload;
 pub struct CallOptions {
     /// How long it may go without its reply or any progress, if not as the policy says.
     pub idle: Option<Limit>,
-    /// How long it may take in all, if not as the policy says.
+    /// How long it may take in all, if not as the policy says. [`with_total`](CallOptions::with_total) says what is not counted.
     pub total: Option<Limit>,
     /// It may be sent again when its server ended: the caller knows that running it twice is
     /// harmless. Methods that only read are repeated without this.
@@ -39,14 +39,24 @@ impl CallOptions {
         CallOptions::default()
     }
 
-    /// The most time it may go without its reply or any progress.
+    /// The most time it may go without its reply or any progress. Some waits are not counted; see [`with_total`](CallOptions::with_total).
     #[must_use]
     pub const fn with_idle(mut self, limit: Limit) -> CallOptions {
         self.idle = Some(limit);
         self
     }
 
-    /// The most time it may take in all.
+    /// The most time it may take in all, from the moment it is accepted, progress or not.
+    ///
+    /// Some waits are not counted, neither here nor by [`with_idle`](CallOptions::with_idle), because the server is not to blame for them:
+    ///
+    /// - a person answers a question of the server ([`Event::Ask`](super::Event::Ask)). A legacy server does not say which call it asks
+    ///   for, so the clocks of all calls that were sent to it stop;
+    /// - somebody fetches credentials ([`Event::AuthRequired`](super::Event::AuthRequired));
+    /// - the application takes no more from the server ([`Client::hold_back`](super::Client::hold_back)).
+    ///
+    /// For one call, at most [`Policy::pause_total`](crate::Policy::pause_total) (30 min by default) is left out in all, so a call ends after
+    /// `limit + pause_total` at the latest. With a `pause_total` of zero everything counts.
     #[must_use]
     pub const fn with_total(mut self, limit: Limit) -> CallOptions {
         self.total = Some(limit);

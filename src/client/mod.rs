@@ -59,7 +59,7 @@ pub use lifecycle::State;
 
 pub use crate::noise::Noise;
 
-use admission::{check_kind, split_meta};
+use admission::{check_arguments, check_kind, split_meta};
 use asks::Asks;
 use calls::{Call, Calls};
 use catalog::Catalog;
@@ -343,7 +343,8 @@ impl Client {
         Some(output)
     }
 
-    /// When to call [`handle_timeout`](Client::handle_timeout), and why. `None` when nothing is ever due by itself.
+    /// When to call [`handle_timeout`](Client::handle_timeout), and why. `None` when nothing is due by itself: the driver waits
+    /// for input and verbs then. Only the state says that the machine is closed.
     ///
     /// While output waits it is due now. Any verb, input and poll can change the answer.
     #[must_use]
@@ -442,8 +443,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the link is closed, the queue is full, the parameters are no object or have what the link itself writes, or
-    /// the method is the link's own business.
+    /// When the link is closed, the queue is full, the parameters are no object or have what the link itself writes, the `arguments` of a
+    /// tool or a prompt are no object, or the method is the link's own business.
     pub fn call(
         &mut self,
         now: Instant,
@@ -451,7 +452,11 @@ impl Client {
         params: Option<Payload>,
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
-        self.call_for(now, method.into(), params, options, None)
+        let method = method.into();
+        if let Some(params) = &params {
+            check_arguments(&method, params)?;
+        }
+        self.call_for(now, method, params, options, None)
     }
 
     /// The same on behalf of somebody else, who declares what it can be asked itself. In the legacy era all is declared once, in the
@@ -535,7 +540,13 @@ impl Client {
         if answer.as_ref().is_ok_and(|result| !result.is_object()) {
             return Err(Misuse::NotAnObject { what: "an answer" });
         }
-        let bytes = answer.as_ref().map_or(0, |result| result.as_str().len());
+        let bytes = match &answer {
+            Ok(result) => result.as_str().len(),
+            Err(error) => {
+                let data = error.data.as_ref().map_or(0, |data| data.as_str().len());
+                error.message.len() + data
+            }
+        };
         if bytes > self.config.limits.message_bytes {
             return Err(Misuse::TooLarge { bytes });
         }

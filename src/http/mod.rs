@@ -147,8 +147,12 @@ pub mod names {
     pub const ACCEPT: &str = "accept";
     /// Which verbs there are.
     pub const ALLOW: &str = "allow";
+    /// The credentials of whoever asks.
+    pub const AUTHORIZATION: &str = "authorization";
     /// Whether what is sent may be held by somebody in between.
     pub const CACHE_CONTROL: &str = "cache-control";
+    /// How long the body is.
+    pub const CONTENT_LENGTH: &str = "content-length";
     /// What kind of body this is.
     pub const CONTENT_TYPE: &str = "content-type";
     /// When a response was made.

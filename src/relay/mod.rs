@@ -164,7 +164,8 @@ impl Relay {
         output.map(|output| (side, output))
     }
 
-    /// When to call [`handle_timeout`](Relay::handle_timeout), and why. `None` when nothing is ever due by itself.
+    /// When to call [`handle_timeout`](Relay::handle_timeout), and why. `None` when nothing is due by itself: the driver waits
+    /// for input and verbs then. Only the state says that the machine is closed.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let own = |at: Option<Instant>, wake| at.map(|at| Deadline { at, wake });

@@ -291,7 +291,8 @@ impl Server {
         output.or_else(|| self.write(buf))
     }
 
-    /// When to call [`handle_timeout`](Server::handle_timeout), and why. `None` when nothing is ever due by itself.
+    /// When to call [`handle_timeout`](Server::handle_timeout), and why. `None` when nothing is due by itself: the driver waits
+    /// for input and verbs then. Only the state says that the machine is closed.
     ///
     /// While output waits it is due now. Any verb, input and poll can change the answer.
     #[must_use]

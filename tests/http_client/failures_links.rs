@@ -876,7 +876,7 @@ fn f_106_what_nobody_knows_is_told_and_harms_nobody() {
 fn f_109_what_waits_is_bounded_in_bytes_both_ways() {
     // What the application wants to send.
     let mut web = Web::new(config());
-    let large: Payload = json!({"name": "add", "arguments": "x".repeat(1 << 20)})
+    let large: Payload = json!({"name": "add", "arguments": {"a": "x".repeat(1 << 20)}})
         .to_string()
         .parse()
         .expect("JSON");
@@ -914,7 +914,7 @@ fn f_109_what_waits_is_bounded_in_bytes_both_ways() {
 #[test]
 fn f_109_what_is_handed_to_the_driver_is_bounded_in_bytes() {
     let mut web = Web::modern();
-    let large: Payload = json!({"name": "add", "arguments": "x".repeat(1 << 20)})
+    let large: Payload = json!({"name": "add", "arguments": {"a": "x".repeat(1 << 20)}})
         .to_string()
         .parse()
         .expect("JSON");

@@ -62,6 +62,46 @@ fn s_http_02_the_origin_of_every_request_is_looked_at() {
     site.finish();
 }
 
+/// Whoever stands before the server may have judged the other one.
+#[test]
+fn a_request_that_says_two_things_where_it_may_say_one_is_refused() {
+    let mut site = Site::new(over(Http::new()));
+    let session = site.session("2025-11-25");
+    let asks = [
+        discover(),
+        session.post(1, "tools/call", json!({"name": "add"})),
+        session.notice("notifications/custom", Value::Null),
+        session.get(),
+        session.delete(),
+    ];
+    for ask in &asks {
+        for (name, one, other) in [
+            ("Host", "localhost:8080", "localhost:8080"),
+            ("host", "localhost:8080", "evil.example"),
+            ("host", "evil.example", "localhost:8080"),
+            ("origin", "http://localhost", "https://evil.example"),
+            ("origin", "https://evil.example", "http://localhost"),
+            ("authorization", "Bearer a", "Bearer b"),
+            ("content-length", "1", "2"),
+            ("content-type", "application/json", "text/plain"),
+            ("last-event-id", "1", "2"),
+            ("mcp-session-id", "a", "b"),
+            ("mcp-protocol-version", "2025-11-25", "2026-07-28"),
+        ] {
+            let twice = ask.clone().with(name, one).and(name, other);
+            let sent = site.send(twice);
+            assert_eq!(site.status(sent), 400, "{name}: {one} and {other}: {ask}");
+        }
+    }
+    assert!(site.requests().is_empty() && site.notified().is_empty());
+    let equal = discover()
+        .and("content-length", "1")
+        .and("content-length", "1");
+    let sent = site.send(equal);
+    assert_eq!(site.status(sent), 200, "two that are equal say one thing");
+    site.finish();
+}
+
 /// S-HTTP-02: which origins are good is for the application to say.
 #[test]
 fn s_http_02_the_origins_that_may_ask_are_chosen() {

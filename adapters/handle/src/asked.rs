@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use everlink::client::{CallOptions, Client, Misuse};
 use everlink::{AskId, CallId, Epoch, ErrorObject, Instant, List, Payload, Relay, Watch};
 
+use crate::events::Subject;
+
 /// What a program asked of a client machine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -74,6 +76,19 @@ impl Asked {
         }
         Ok(None)
     }
+
+    /// Which obligation of the program this meets.
+    pub(crate) const fn settles(&self) -> Option<Subject> {
+        match self {
+            Asked::Answer { ask, .. } => Some(Subject::Ask(*ask)),
+            Asked::Upkeep(upkeep) => upkeep.settles(),
+            Asked::Call { .. }
+            | Asked::Cancel { .. }
+            | Asked::List { .. }
+            | Asked::Notify { .. }
+            | Asked::Watch(_) => None,
+        }
+    }
 }
 
 /// What a program asked of a link as such, whatever is carried through it.
@@ -112,6 +127,14 @@ impl Upkeep {
             Upkeep::Reconnect { seen, why } => client.reconnect(now, seen, &why),
             Upkeep::Shutdown => client.shutdown(now),
             Upkeep::Wake => client.wake(now),
+        }
+    }
+
+    /// Which obligation of the program this meets.
+    pub(crate) const fn settles(&self) -> Option<Subject> {
+        match self {
+            Upkeep::Authorized | Upkeep::Denied { .. } => Some(Subject::Credentials),
+            Upkeep::Connect | Upkeep::Reconnect { .. } | Upkeep::Shutdown | Upkeep::Wake => None,
         }
     }
 

@@ -1,32 +1,43 @@
-//! What happens to a machine, told to whoever listens. Bounded, so that a listener that does not listen costs nothing but what it misses.
+//! Delivers a machine's events to its listeners. Each listener has a bounded queue; what a program must react to is never dropped from it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Poll, Waker};
 
-use everlink::Instant;
+use everlink::{AskId, Instant, client, relay, server};
 
 use crate::promise::{lock, remember, wait};
+use crate::wakers::wake;
 
-/// How many events wait for one listener; the oldest ones give way.
+/// How many events wait for one listener before the oldest droppable one is dropped.
 const KEPT: usize = 1024;
 
 /// The events of a machine from the moment on at which this was asked for, until its end.
 ///
 /// A thread iterates over it; a task awaits [`recv`](Events::recv). It keeps no link alive.
+///
+/// A listener that falls more than 1024 events behind misses the oldest ones; [`missed`](Events::missed) counts them. These are never
+/// missed, however far it falls behind:
+///
+/// - a question of the server ([`Ask`](client::Event::Ask)) while it is open, and that a question which was delivered was withdrawn;
+/// - a demand for credentials ([`AuthRequired`](client::Event::AuthRequired)) while it is not answered;
+/// - the newest change of the machine's state, and with it the end;
+/// - the newest [`Watching`](client::Event::Watching).
+///
+/// Nothing else is kept for certain. A program that reads changes of lists and resources looks at all of them again when `missed` has grown.
 pub struct Events<E> {
     queue: Arc<Queue<E>>,
     at: Instant,
 }
 
 impl<E> Events<E> {
-    /// The next one; `None` after the last. What a listener that is too slow did not hear is told by [`missed`](Events::missed).
+    /// The next event; `None` after the last.
     pub async fn recv(&mut self) -> Option<Arc<E>> {
         poll_fn(|cx| {
             let mut inside = lock(&self.queue.0);
-            match inside.events.pop_front() {
+            match inside.pop() {
                 Some((at, event)) => {
                     self.at = at;
                     Poll::Ready(Some(event))
@@ -45,7 +56,7 @@ impl<E> Events<E> {
 
     /// The next one if it is there.
     pub fn try_recv(&mut self) -> Option<Arc<E>> {
-        let (at, event) = lock(&self.queue.0).events.pop_front()?;
+        let (at, event) = lock(&self.queue.0).pop()?;
         self.at = at;
         Some(event)
     }
@@ -56,7 +67,7 @@ impl<E> Events<E> {
         self.at
     }
 
-    /// How many gave way to newer ones before they were heard.
+    /// How many events were dropped before they were delivered.
     #[must_use]
     pub fn missed(&self) -> u64 {
         lock(&self.queue.0).missed
@@ -82,10 +93,124 @@ impl<E> fmt::Debug for Events<E> {
 struct Queue<E>(Mutex<Inside<E>>);
 
 struct Inside<E> {
-    events: VecDeque<(Instant, Arc<E>)>,
+    /// Undelivered events by number, in the order in which they happened.
+    events: BTreeMap<u64, (Instant, Arc<E>)>,
+    /// Which of them must be delivered, by what they are about.
+    due: BTreeMap<Subject, u64>,
+    /// Which of them may be dropped: all that are not in `due`.
+    droppable: BTreeSet<u64>,
+    numbers: u64,
     missed: u64,
     is_over: bool,
     waker: Option<Waker>,
+}
+
+impl<E: Obliges> Inside<E> {
+    fn push(&mut self, at: Instant, event: Arc<E>) {
+        self.numbers += 1;
+        let number = self.numbers;
+        match event.obliges() {
+            Obligation::Begins(subject) => {
+                // The newest one counts.
+                self.settle(subject);
+                self.due.insert(subject, number);
+            }
+            // A listener that knows what has ended must hear of the end. One to which it was never delivered need not. So the ends
+            // that must be delivered are at most as many as there were open questions when the listener stopped reading.
+            Obligation::Ends(subject) if !self.settle(subject) => {
+                self.due.insert(subject, number);
+            }
+            Obligation::Ends(_) | Obligation::None => {
+                self.droppable.insert(number);
+            }
+        }
+        self.events.insert(number, (at, event));
+        while self.events.len() > KEPT {
+            let Some(oldest) = self.droppable.pop_first() else {
+                break;
+            };
+            self.events.remove(&oldest);
+            self.missed += 1;
+        }
+    }
+}
+
+impl<E> Inside<E> {
+    fn pop(&mut self) -> Option<(Instant, Arc<E>)> {
+        let (number, event) = self.events.pop_first()?;
+        if !self.droppable.remove(&number) {
+            self.due.retain(|_, due| *due != number);
+        }
+        Some(event)
+    }
+
+    /// What is said about it, if anything, need not be delivered any more. Returns whether something was due.
+    fn settle(&mut self, subject: Subject) -> bool {
+        let number = self.due.remove(&subject);
+        self.droppable.extend(number);
+        number.is_some()
+    }
+}
+
+/// What an event obliges a listener to.
+pub(crate) trait Obliges {
+    fn obliges(&self) -> Obligation;
+}
+
+/// Whether a listener must hear of an event, however far behind it is.
+pub(crate) enum Obligation {
+    /// It must, until what the event is about is settled.
+    Begins(Subject),
+    /// It must if it heard of the beginning: this is the end.
+    Ends(Subject),
+    /// It need not.
+    None,
+}
+
+/// What an event that must be delivered is about. There is at most one such event about each in a queue, and the machine bounds how many asks are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    Ask(AskId),
+    ClientState,
+    ClientWatch,
+    Credentials,
+    ServerState,
+    ServerWatch,
+}
+
+impl Obliges for client::Event {
+    fn obliges(&self) -> Obligation {
+        match self {
+            client::Event::Ask(ask) => Obligation::Begins(Subject::Ask(ask.ask)),
+            client::Event::AskWithdrawn { ask, .. } => Obligation::Ends(Subject::Ask(*ask)),
+            client::Event::AuthRequired(_) => Obligation::Begins(Subject::Credentials),
+            client::Event::Watching { .. } => Obligation::Begins(Subject::ClientWatch),
+            event if event.state().is_some() => Obligation::Begins(Subject::ClientState),
+            _ => Obligation::None,
+        }
+    }
+}
+
+impl Obliges for server::Event {
+    fn obliges(&self) -> Obligation {
+        match self {
+            server::Event::Draining { .. } | server::Event::Closed { .. } => {
+                Obligation::Begins(Subject::ServerState)
+            }
+            server::Event::Watching(_) => Obligation::Begins(Subject::ServerWatch),
+            _ => Obligation::None,
+        }
+    }
+}
+
+impl Obliges for relay::Event {
+    fn obliges(&self) -> Obligation {
+        match self {
+            relay::Event::Downstream(event) => event.obliges(),
+            relay::Event::Upstream(event) => event.obliges(),
+            _ => Obligation::None,
+        }
+    }
 }
 
 /// Everybody who listens to one machine; nobody any more after its end.
@@ -99,7 +224,10 @@ impl<E> Listeners<E> {
     pub(crate) fn add(&self) -> Events<E> {
         let mut listeners = lock(&self.0);
         let queue = Arc::new(Queue(Mutex::new(Inside {
-            events: VecDeque::new(),
+            events: BTreeMap::new(),
+            due: BTreeMap::new(),
+            droppable: BTreeSet::new(),
+            numbers: 0,
             missed: 0,
             is_over: listeners.is_none(),
             waker: None,
@@ -117,20 +245,24 @@ impl<E> Listeners<E> {
         }
     }
 
-    pub(crate) fn tell(&self, now: Instant, event: E) {
+    pub(crate) fn tell(&self, now: Instant, event: E)
+    where
+        E: Obliges,
+    {
         let queues = self.queues();
         if queues.is_empty() {
             return;
         }
         let event = Arc::new(event);
         for queue in queues {
-            queue.change(|inside| {
-                if inside.events.len() == KEPT {
-                    inside.events.pop_front();
-                    inside.missed += 1;
-                }
-                inside.events.push_back((now, Arc::clone(&event)));
-            });
+            queue.change(|inside| inside.push(now, Arc::clone(&event)));
+        }
+    }
+
+    /// Somebody did what was asked for: a listener that has not heard of it yet may miss it.
+    pub(crate) fn settle(&self, subject: Subject) {
+        for queue in self.queues() {
+            lock(&queue.0).settle(subject);
         }
     }
 
@@ -166,6 +298,6 @@ impl<E> Queue<E> {
             change(&mut inside);
             inside.waker.take()
         };
-        waker.into_iter().for_each(Waker::wake);
+        waker.into_iter().for_each(wake);
     }
 }

@@ -27,7 +27,8 @@
 //! ```
 //!
 //! `promise` is how a value that comes later is waited for, `mailbox` how the owner is asked and `asked` for what, `events` how it is listened to, `record` how all
-//! of it is written down, `backlog` what drivers could not write yet, `numbers` what is found by the number that a machine gave it.
+//! of it is written down, `backlog` what drivers could not write yet, `numbers` what is found by the number that a machine gave it, `wakers` how
+//! programs are woken, `proxy` what the environment says about proxies.
 
 mod asked;
 mod backlog;
@@ -36,11 +37,11 @@ mod events;
 mod mailbox;
 mod numbers;
 mod promise;
+mod proxy;
 mod record;
 mod relay;
 mod server;
-
-use std::hash::{BuildHasher, Hasher, RandomState};
+mod wakers;
 
 pub use asked::{Asked, Upkeep};
 pub use backlog::Backlog;
@@ -48,11 +49,26 @@ pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress
 pub use events::Events;
 pub use numbers::{ByNumber, Spread};
 pub use promise::{Gone, Pending, wait};
+pub use proxy::{Proxies, is_this_machine};
 pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};
 pub use server::{Answer, AskError, Context, Response, Service, ServiceOwner, Task};
+pub use wakers::PostponedWakes;
 
-/// A number that no other link has, so that many links do not come back in step.
+/// Random bytes from the system, for the configuration of a server: what they seal must not be guessed.
+///
+/// # Panics
+///
+/// When the system has no random source.
+#[must_use]
+pub fn secret() -> [u8; 16] {
+    let mut secret = [0; 16];
+    getrandom::fill(&mut secret).expect("the system has a random source");
+    secret
+}
+
+/// A number that no other link has, so that many links do not come back in step. It is no secret: a system without a random source has links
+/// that do.
 fn chance() -> u64 {
-    RandomState::new().build_hasher().finish()
+    getrandom::u64().unwrap_or_default()
 }

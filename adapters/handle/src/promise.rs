@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use crate::wakers::wake;
+
 /// What the owner of a machine will say.
 ///
 /// A task awaits it, a thread calls [`wait`](Pending::wait). To drop it is to forget about it: what was asked for is done all the same.
@@ -93,7 +95,7 @@ impl<T, S> Cell<T, S> {
 
     /// The first word counts. `None`: there will be no value.
     pub(crate) fn settle(&self, value: Option<T>) {
-        self.settle_quietly(value).into_iter().for_each(Waker::wake);
+        self.settle_quietly(value).into_iter().for_each(wake);
     }
 
     /// The same, but that whoever waits is left to be woken.
@@ -144,7 +146,7 @@ impl<T, S> Cell<T, S> {
             change(&mut inside.shared);
             inside.waker.take()
         };
-        waker.into_iter().for_each(Waker::wake);
+        waker.into_iter().for_each(wake);
     }
 }
 

@@ -10,10 +10,12 @@ use everlink::client::{CallOptions, Event, FailureKind, Misuse, State};
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{self, InputRequired, Offer, Progress, Server};
 use everlink::{
-    Change, Config, Epoch, ErrorObject, ExitStatus, Input, Instant, Limit, List, Output, Payload,
-    Watch,
+    Change, Config, Dialect, Epoch, ErrorObject, ExitStatus, Input, Instant, Limit, List, Output,
+    Payload, Watch,
 };
-use everlink_handle::{CallError, Link, LinkOwner, Response, Service, ServiceOwner, Task};
+use everlink_handle::{
+    Call, CallError, Events, Link, LinkOwner, Response, Service, ServiceOwner, Task, ToolResult,
+};
 use serde_json::json;
 
 /// Both ends, and what is between them.
@@ -608,6 +610,148 @@ fn a_listener_that_does_not_listen_misses_the_oldest() {
     }
     assert_eq!(heard, 1024);
     assert!(events.missed() > 0);
+}
+
+/// A link to a server that may ask for its roots, with one call under way.
+fn askable() -> (World, Events<Event>, Call<ToolResult>) {
+    let mut config = Config::child("handles", "1.0");
+    config.capabilities = config.capabilities.with_roots(false);
+    config.dialect = Dialect::Legacy;
+    config.policy.keepalive = None;
+    let mut world = World::with(config);
+    let events = world.link().events();
+    let options = CallOptions::new()
+        .with_idle(Limit::Never)
+        .with_total(Limit::Never);
+    let call = world.link().with(options).call_tool("say", json!({}));
+    world.carry();
+    (world, events, call)
+}
+
+/// The server says more than any queue of events holds.
+fn flood(world: &mut World) {
+    let line = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/other\"}\n";
+    for _ in 0..3000 {
+        let owner = world.owner.as_mut().expect("it was not dropped");
+        owner.handle(world.now, world.epoch, Input::bytes(&line[..]));
+        world.carry();
+    }
+}
+
+fn heard(events: &mut Events<Event>) -> Vec<Arc<Event>> {
+    std::iter::from_fn(|| events.try_recv()).collect()
+}
+
+#[test]
+fn an_ask_reaches_a_listener_that_fell_behind() {
+    let (mut world, mut events, _call) = askable();
+    let _unanswered = world.tasks[0].context.ask("roots/list", None);
+    world.carry();
+    flood(&mut world);
+    let heard = heard(&mut events);
+    assert!(events.missed() > 0, "the flood was not long enough");
+    let ask = heard.iter().find_map(|event| match &**event {
+        Event::Ask(ask) => Some(ask.ask),
+        _ => None,
+    });
+    let roots = r#"{"roots":[]}"#.parse().expect("it is JSON");
+    let answered = world.link().answer(ask.expect("the question"), Ok(roots));
+    world.carry();
+    now(answered)
+        .expect("the link is there")
+        .expect("the question is open");
+}
+
+#[test]
+fn asks_that_are_over_do_not_pile_up_before_a_listener_that_never_reads() {
+    let (mut world, mut events, _call) = askable();
+    let mut answering = world.link().events();
+    for round in 0..3000 {
+        let asked = world.tasks[0].context.ask("roots/list", None);
+        world.carry();
+        if round % 2 == 0 {
+            let told = heard(&mut answering);
+            let ask = told.iter().rev().find_map(|event| match &**event {
+                Event::Ask(ask) => Some(ask.ask),
+                _ => None,
+            });
+            let error = ErrorObject::new(code::INTERNAL_ERROR, "no");
+            drop(world.link().answer(ask.expect("the question"), Err(error)));
+            world.carry();
+        } else {
+            // It is given up.
+            world.pass(Duration::from_secs(601));
+        }
+        now(asked)
+            .expect("the server is there")
+            .expect_err("no roots");
+    }
+    assert_eq!(heard(&mut events).len(), 1024);
+}
+
+#[test]
+fn a_listener_that_heard_an_ask_and_fell_behind_hears_that_it_was_withdrawn() {
+    let (mut world, mut events, _call) = askable();
+    let _unanswered = world.tasks[0].context.ask("roots/list", None);
+    world.carry();
+    assert!(
+        heard(&mut events)
+            .iter()
+            .any(|event| matches!(**event, Event::Ask(_)))
+    );
+    world.die();
+    world.carry();
+    world.pass(Duration::from_secs(1));
+    drop(world.link().ready());
+    world.carry();
+    flood(&mut world);
+    let heard = heard(&mut events);
+    assert!(events.missed() > 0, "the flood was not long enough");
+    assert!(
+        heard
+            .iter()
+            .any(|event| matches!(**event, Event::AskWithdrawn { .. }))
+    );
+}
+
+#[test]
+fn the_newest_state_reaches_a_listener_that_fell_behind() {
+    let (mut world, mut events, _call) = askable();
+    flood(&mut world);
+    let heard = heard(&mut events);
+    assert!(events.missed() > 0, "the flood was not long enough");
+    let state = heard.iter().rev().find_map(|event| event.state());
+    assert_eq!(state, Some(world.link().state()));
+}
+
+#[test]
+fn arguments_that_are_no_object_are_refused_before_anything_is_sent() {
+    let mut world = World::new();
+    let link = world.link().clone();
+    let number = link.call_tool("add", 3);
+    let nothing = link.call_tool("add", json!(null));
+    let prompt = link.get_prompt("greet", ["me"]);
+    let plain = link.call(
+        "tools/call",
+        Some(r#"{"name":"add","arguments":[1]}"#.parse().expect("it is JSON")),
+    );
+    let good = link.call_tool("add", json!({"a": 3}));
+    world.carry();
+    for refused in [now(number), now(nothing)] {
+        let error = refused.expect_err("no object");
+        assert!(matches!(
+            error,
+            CallError::Misuse(Misuse::NotAnObject { .. })
+        ));
+        assert!(!error.may_have_run());
+    }
+    for refused in [now(prompt), now(plain)] {
+        let error = refused.expect_err("no object").to_string();
+        assert!(error.contains("arguments") && error.contains("must be a JSON object"));
+    }
+    assert_eq!(world.tasks.len(), 1, "the server heard of one call");
+    world.answer(Ok(text("3")));
+    assert_eq!(now(good).expect("a reply").text(), "3");
 }
 
 #[test]

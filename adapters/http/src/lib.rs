@@ -120,7 +120,7 @@ impl Connector {
     ///
     /// When that is no address of a proxy.
     pub fn with_proxy(mut self, url: &str) -> Result<Connector, SetupError> {
-        self.proxy = Some(Some(proxy::at(url, "")?));
+        self.proxy = Some(Some(proxy::at(url)?));
         Ok(self)
     }
 

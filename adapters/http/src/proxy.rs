@@ -1,51 +1,24 @@
-//! By way of whom a server is reached, as the environment says. Knows no connection.
+//! Makes the proxy that the environment names, or the program. Knows no connection.
 
 use std::env;
 
 use everlink::http::Url;
+use everlink_handle::Proxies;
 use ureq::Proxy;
 
 use crate::SetupError;
 
-/// The proxy for this server: `HTTP_PROXY` or `HTTPS_PROXY`, as its address says, else `ALL_PROXY`, in capitals or not; `NO_PROXY` lists
-/// the hosts for which there is none.
+/// The proxy that the environment names for this server, if it does; see [`Proxies`].
 pub(crate) fn from_environment(server: &Url) -> Result<Option<Proxy>, SetupError> {
-    let own = if server.as_str().starts_with("https:") {
-        ["HTTPS_PROXY", "https_proxy"]
-    } else {
-        ["HTTP_PROXY", "http_proxy"]
-    };
-    let Some(url) = first_of(&own).or_else(|| first_of(&["ALL_PROXY", "all_proxy"])) else {
-        return Ok(None);
-    };
-    let except = first_of(&["NO_PROXY", "no_proxy"]).unwrap_or_default();
-    at(&url, &except).map(Some)
+    let proxies = Proxies::new(|name| env::var(name).ok());
+    let origin = server.origin();
+    let (scheme, authority) = origin.split_once("://").unwrap_or_default();
+    let (host, port) = authority.rsplit_once(':').unwrap_or_default();
+    let proxy = proxies.proxy_for(scheme == "https", host, port.parse().ok());
+    proxy.map(at).transpose()
 }
 
-/// The proxy at this address, for all but these hosts.
-pub(crate) fn at(url: &str, except: &str) -> Result<Proxy, SetupError> {
-    let all = Proxy::new(url).map_err(|_| SetupError::Proxy)?;
-    let mut some = Proxy::builder(all.protocol())
-        .host(all.host())
-        .port(all.port());
-    if let Some(name) = all.username() {
-        some = some.username(name);
-    }
-    if let Some(password) = all.password() {
-        some = some.password(password);
-    }
-    for host in except
-        .split(',')
-        .map(str::trim)
-        .filter(|host| !host.is_empty())
-    {
-        // As everywhere, a domain stands for all that is in it.
-        some = some.no_proxy(host).no_proxy(&format!(".{host}"));
-    }
-    some.build().map_err(|_| SetupError::Proxy)
-}
-
-fn first_of(names: &[&str]) -> Option<String> {
-    let mut values = names.iter().filter_map(|name| env::var(name).ok());
-    values.find(|value| !value.is_empty())
+/// The proxy at this address.
+pub(crate) fn at(url: &str) -> Result<Proxy, SetupError> {
+    Proxy::new(url).map_err(|_| SetupError::Proxy)
 }

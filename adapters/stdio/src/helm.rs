@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
+use everlink_handle::PostponedWakes;
+
 /// So many turns are taken by one who asked for something, if others ask meanwhile. It has its own work to do: the driver goes on.
 const TURNS: usize = 4;
 
@@ -36,9 +38,18 @@ thread_local! {
 
 /// What is asked for meanwhile by this thread is left to whoever takes the next turn: the caller sees to it that there is one.
 pub(crate) fn hold_back(ask: impl FnOnce()) {
+    let _hold = Hold;
     HOLDS_BACK.set(true);
     ask();
-    HOLDS_BACK.set(false);
+}
+
+/// Lets go when it is dropped, also by a panic: the thread may ask for other things later.
+struct Hold;
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        HOLDS_BACK.set(false);
+    }
 }
 
 impl<C: Craft> Wake for Helm<C> {
@@ -67,10 +78,12 @@ impl<C: Craft> Helm<C> {
     /// them said, or nothing when all is over.
     pub(crate) fn steer<S>(&self, mut turn: impl FnMut(&mut C) -> Option<S>) -> Option<S> {
         loop {
+            let wakes = PostponedWakes::begin();
             let mut craft = self.craft.lock().expect("no turn panics");
             self.is_asked.store(false, Ordering::Relaxed);
             let sleep = craft.as_mut().and_then(&mut turn);
             drop(craft);
+            drop(wakes);
             (self.then)();
             if sleep.is_none() || !self.is_asked() {
                 return sleep;
@@ -85,6 +98,7 @@ impl<C: Craft> Helm<C> {
             if !self.is_asked() {
                 return;
             }
+            let wakes = PostponedWakes::begin();
             // Where it is taken, whoever has it looks again. Where a turn panicked, the driver was woken to see it.
             let Ok(mut craft) = self.craft.try_lock() else {
                 return;
@@ -93,9 +107,13 @@ impl<C: Craft> Helm<C> {
             let alarm = Alarm(&self.bell);
             let wakes_driver = craft.as_mut().is_some_and(Craft::turn);
             drop(craft);
-            if !wakes_driver {
+            // The driver is on its way before anybody else is woken: they may wait for it.
+            if wakes_driver {
+                drop(alarm);
+            } else {
                 mem::forget(alarm);
             }
+            drop(wakes);
             (self.then)();
         }
         if self.is_asked() {
@@ -132,5 +150,19 @@ struct Alarm<'a>(&'a Waker);
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         self.0.wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_holds_nothing_back_after_a_panic() {
+        let panicked = catch_unwind(|| hold_back(|| panic!("as it was told to")));
+        assert!(panicked.is_err());
+        assert!(!HOLDS_BACK.get());
     }
 }

@@ -57,9 +57,9 @@ use windows as system;
 pub use drive::connect;
 pub use everlink_handle::{
     Answer, AskError, Call, CallError, Canceller, Context, Events, Gone, Link, NotReady, Pending,
-    Progress, Response, Service, Task, ToolResult, wait,
+    Progress, Response, Service, Task, ToolResult, secret, wait,
 };
-pub use serve::{secret, serve};
+pub use serve::serve;
 pub use system::{own, tree};
 
 /// Runs the examples of the README, and of the project's own, which shows this crate.

@@ -1,6 +1,5 @@
 //! A server on the standard streams of its own process: the one thread that owns the machine, and does nothing but carry.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -172,11 +171,4 @@ impl<P> Drop for Counter<P> {
     fn drop(&mut self) {
         self.workers.close();
     }
-}
-
-/// Random bytes for the configuration of a server.
-#[must_use]
-pub fn secret() -> [u8; 16] {
-    let random = || u128::from(RandomState::new().build_hasher().finish());
-    ((random() << 64) | random()).to_le_bytes()
 }

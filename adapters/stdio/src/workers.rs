@@ -65,10 +65,17 @@ impl Workers {
     pub(crate) fn take(&self, task: Task) {
         let mut floor = self.0.enter();
         floor.tasks.push_back(task);
-        if floor.tasks.len() > self.0.most {
-            // The machine limits those that are wanted; the others must not pile up.
-            floor.tasks.retain(|task| !task.context.is_cancelled());
+        if floor.tasks.len() <= self.0.most {
+            return;
         }
+        // The machine limits those that are wanted; the others must not pile up. A task that is dropped asks something of the server, which must
+        // not happen under this lock.
+        let tasks = mem::take(&mut floor.tasks).into_iter();
+        let (cancelled, wanted): (VecDeque<Task>, _) =
+            tasks.partition(|task| task.context.is_cancelled());
+        floor.tasks = wanted;
+        drop(floor);
+        drop(cancelled);
     }
 
     /// Calls somebody for the tasks that were taken in.

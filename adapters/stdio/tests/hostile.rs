@@ -3,13 +3,15 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{self, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -472,4 +474,56 @@ fn whether_a_pipe_blocks_is_left_as_it_was() {
     }
     let _ = process.kill();
     let _ = process.wait();
+}
+
+/// What the program does when it is woken.
+struct Woken<F>(F);
+
+impl<F: Fn() + Send + Sync> Wake for Woken<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+/// Has this done, once, when the link tells its next event.
+fn when_something_happens(link: &Link, then: impl Fn() + Send + Sync + 'static) -> impl Sized {
+    let mut events = link.events();
+    let mut next = Box::pin(async move { events.recv().await });
+    let waker = Waker::from(Arc::new(Woken(then)));
+    let polled = next.as_mut().poll(&mut task::Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    next
+}
+
+/// Under a lock of the link's, it would wait for itself.
+#[test]
+fn whoever_is_woken_may_wait_for_the_link_there_and_then() {
+    in_time("a waker", || {
+        let link = connect(sh("cat > /dev/null"), hasty()).expect("a thread");
+        let (told, heard) = mpsc::channel();
+        let (asked, told) = (link.clone(), Mutex::new(told));
+        let _next = when_something_happens(&link, move || {
+            let is_there = asked.stats().wait().is_ok();
+            let _ = told.lock().expect("nobody panicked").send(is_there);
+        });
+        drop(link.ready());
+        assert_eq!(heard.recv(), Ok(true));
+    });
+}
+
+#[test]
+fn a_waker_that_panics_ends_no_link() {
+    in_time("a link", || {
+        let link = connect(sh("cat > /dev/null"), hasty()).expect("a thread");
+        let (told, heard) = mpsc::channel();
+        let told = Mutex::new(told);
+        let _next = when_something_happens(&link, move || {
+            let _ = told.lock().map(|told| told.send(()));
+            panic!("as it was told to");
+        });
+        drop(link.ready());
+        heard.recv().expect("it was woken");
+        link.stats().wait().expect("the link goes on");
+        link.shutdown().wait().expect("and ends in order");
+    });
 }

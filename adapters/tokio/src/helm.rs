@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use everlink_handle::PostponedWakes;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::drive::{Driven, Driver};
@@ -75,6 +76,7 @@ impl<D: Craft> Future for Steersman<D> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Steersman(helm) = self.get_mut();
         helm.belong_to(cx.waker());
+        let wakes = PostponedWakes::begin();
         let mut wheel = helm.wheel.lock().unwrap_or_else(PoisonError::into_inner);
         if wheel.runtime.is_none() {
             let runtime = Handle::try_current().ok();
@@ -84,6 +86,7 @@ impl<D: Craft> Future for Steersman<D> {
         let Wheel { driver, bell, .. } = &mut *wheel;
         let ended = helm.turn(driver, bell);
         drop(wheel);
+        drop(wakes);
         if ended.is_ready() {
             helm.end();
         } else if helm.is_asked() {
@@ -126,11 +129,13 @@ impl<D: Craft> Helm<D> {
         // Not only stored: who sees that this one asked is to see all that those before it said.
         self.is_asked.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
+        let wakes = PostponedWakes::begin();
         // Where it is taken, whoever has it looks again.
         let is_left = match self.wheel.try_lock() {
             Ok(mut wheel) => self.help(&mut wheel).is_none(),
             Err(_) => return,
         };
+        drop(wakes);
         if is_left || self.is_asked() {
             self.wake_steersman();
         }
@@ -211,13 +216,16 @@ impl<D: Craft> Helm<D> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::mpsc;
     use std::time::Duration;
 
-    use everlink::{Deadline, Instant, Wake as Why};
+    use everlink::{Config, Deadline, Epoch, Input, Instant, Output, Wake as Why};
+    use everlink_handle::Link;
     use tokio::runtime::{Builder, Runtime};
 
     use super::*;
-    use crate::drive::Now;
+    use crate::drive::{Hands, Linked, Now};
 
     /// Something that nothing is to be done for, for an hour; where it `fails`, its second turn does.
     #[derive(Default)]
@@ -278,6 +286,52 @@ mod tests {
             assert!(driver.await.is_err_and(|error| error.is_cancelled()));
             assert_eq!(helm.strong_count(), 0);
         });
+    }
+
+    /// Hands of which nothing is ever heard.
+    struct Still;
+
+    impl Hands for Still {
+        fn perform(&mut self, _: Output<Infallible>, _: &[u8]) {}
+
+        fn poll_heard<'r>(
+            &mut self,
+            _: &mut Context<'_>,
+            _: bool,
+            _: &'r mut [u8],
+        ) -> Poll<(Epoch, Input<'r>)> {
+            Poll::Pending
+        }
+    }
+
+    struct Asks(Link, Mutex<mpsc::Sender<bool>>);
+
+    impl Wake for Asks {
+        fn wake(self: Arc<Self>) {
+            let is_there = self.0.stats().wait().is_ok();
+            let _ = self.1.lock().expect("nobody panicked").send(is_there);
+        }
+    }
+
+    /// Under a lock of the link's, it would wait for itself.
+    #[test]
+    fn whoever_is_woken_may_wait_for_the_link_there_and_then() {
+        let (told, heard) = mpsc::channel();
+        std::thread::spawn(|| {
+            alone().block_on(async {
+                let (link, owner) = Link::new(Config::child("helm", "1.0"));
+                let driver = tokio::spawn(Steersman::new(Linked::new(owner, Still)));
+                tokio::task::yield_now().await;
+                let mut events = link.events();
+                let mut next = Box::pin(async move { events.recv().await });
+                let waker = Waker::from(Arc::new(Asks(link.clone(), Mutex::new(told))));
+                let polled = next.as_mut().poll(&mut Context::from_waker(&waker));
+                assert!(polled.is_pending());
+                drop(link.ready());
+                driver.abort();
+            });
+        });
+        assert_eq!(heard.recv_timeout(Duration::from_secs(20)), Ok(true));
     }
 
     #[test]

@@ -24,22 +24,10 @@ pub use everlink;
 pub use everlink_handle::{
     AskError, Asked, Call, CallError, Canceller, Context, Events, Gone, Guard, GuardOwner, Link,
     LinkOwner, NotReady, Pending, Progress, Recorder, Response, Service, Status, ToolResult,
-    Upkeep,
+    Upkeep, secret,
 };
 
 pub use relay::{drive_relay, relay};
-
-/// Random bytes, for [`everlink::server::Config`].
-///
-/// # Panics
-///
-/// Where the system has no randomness.
-#[must_use]
-pub fn secret() -> [u8; 16] {
-    let mut secret = [0; 16];
-    getrandom::fill(&mut secret).expect("the system has randomness");
-    secret
-}
 
 /// Runs the examples of the README.
 #[cfg(doctest)]

@@ -45,6 +45,8 @@ struct Listen {
     granted: Option<Value>,
     /// Its end was announced.
     is_ending: bool,
+    /// Its end was announced, or a question of the server under the same id was taken back: both ends choose their ids by themselves.
+    may_be_ending: bool,
 }
 
 /// What a client said that others may want to know.
@@ -52,6 +54,8 @@ struct Listen {
 pub(crate) enum Said {
     /// It does not want the answer to this any more.
     Cancel(Id),
+    /// The same, if the server reads it: it is in a batch, and it cannot be told whether the version allows one.
+    MaybeCancel(Id),
     Request {
         id: Id,
         method: String,
@@ -123,7 +127,7 @@ impl Dialogue {
             sight.plain((
                 listen.wanted.len(),
                 listen.granted.is_some(),
-                listen.is_ending,
+                (listen.is_ending, listen.may_be_ending),
             ));
         }
     }
@@ -282,7 +286,7 @@ impl Dialogue {
         }
     }
 
-    /// Says again what was certainly said.
+    /// Says what that was.
     fn taken_back(&mut self, id: Id, is_certain: bool) -> Option<Said> {
         // A handshake cannot be taken back, and of several with one id it cannot be told here which one is.
         let is_known = is_certain && !self.handshakes.contains_key(&id);
@@ -295,7 +299,11 @@ impl Dialogue {
         if is_certain {
             self.listens.remove(&id);
         }
-        is_certain.then_some(Said::Cancel(id))
+        Some(if is_certain {
+            Said::Cancel(id)
+        } else {
+            Said::MaybeCancel(id)
+        })
     }
 }
 
@@ -323,14 +331,15 @@ impl Dialogue {
         message
     }
 
-    /// It says that it does not want this any more. Whether that is the end of a watch.
-    pub(crate) fn announces_end(&mut self, of: &Id) -> bool {
+    /// It says that it does not want this any more. Whether that may be the end of a watch; it is one for certain unless it `may_be_question`.
+    pub(crate) fn announces_end(&mut self, of: &Id, may_be_question: bool) -> bool {
         let announces = self.listen_end == ListenEnd::CancelledThenResult;
         let listen = self.listens.get_mut(of).filter(|_| announces);
         let listen = listen.filter(|listen| listen.granted.is_some() && !listen.is_ending);
         let is_end = listen.is_some();
         if let Some(listen) = listen {
-            listen.is_ending = true;
+            listen.is_ending = !may_be_question;
+            listen.may_be_ending = may_be_question;
         }
         is_end
     }
@@ -377,7 +386,8 @@ impl Dialogue {
             let listen = listen.unwrap_or_else(|| panic!("{of} ends after it was over"));
             assert!(listen.granted.is_some(), "{of} ends before it began");
             let announces = self.listen_end == ListenEnd::CancelledThenResult;
-            assert_eq!(listen.is_ending, announces);
+            let is_announced = listen.is_ending || (listen.may_be_ending && announces);
+            assert_eq!(is_announced, announces, "{of} ends without a word");
         } else if let Some(version) = result["protocolVersion"].as_str() {
             let version = Version::parse(version).expect("a version");
             assert!(version.era() == Era::Legacy && self.versions.contains(version));
@@ -403,12 +413,13 @@ impl Dialogue {
             listen.wanted.clear();
             return;
         }
-        let granted = listen.granted.as_ref();
-        let granted = granted.unwrap_or_else(|| panic!("{method} on {tag} before it begins"));
         assert!(
             !listen.is_ending,
             "{method} on {tag} after its end was announced"
         );
+        listen.may_be_ending = false;
+        let granted = listen.granted.as_ref();
+        let granted = granted.unwrap_or_else(|| panic!("{method} on {tag} before it begins"));
         let may = match method {
             "notifications/prompts/list_changed" => granted["promptsListChanged"] == true,
             "notifications/resources/list_changed" => granted["resourcesListChanged"] == true,
@@ -474,5 +485,64 @@ fn assert_no_twins(text: &str) {
             let key = String::from_utf8_lossy(key);
             assert_eq!(many, 1, "{key} is there twice: {text}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everlink::server::Offer;
+
+    use super::*;
+
+    /// A server that announces the end of a watch, and a client that watches under the id 1.
+    fn watched() -> (Dialogue, Id) {
+        let mut config = Config::new(Offer::new("dialogue", "1.0"), [7; 16]);
+        config.listen_end = ListenEnd::CancelledThenResult;
+        let mut dialogue = Dialogue::new(&config);
+        let listen = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}"#;
+        dialogue.fed(format!("{listen}\n").as_bytes());
+        says(
+            &mut dialogue,
+            r#""method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":1}}"#,
+        );
+        (dialogue, Id::from_json("1").expect("an id"))
+    }
+
+    fn says(dialogue: &mut Dialogue, what: &str) {
+        dialogue.written(format!("{{\"jsonrpc\":\"2.0\",{what}}}\n").as_bytes());
+    }
+
+    const CHANGED: &str = r#""method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}"#;
+    const END: &str = r#""id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}"#;
+
+    #[test]
+    fn a_question_that_is_taken_back_ends_no_watch_of_the_same_id() {
+        let (mut dialogue, id) = watched();
+        assert!(dialogue.announces_end(&id, true));
+        says(&mut dialogue, CHANGED);
+        assert!(dialogue.announces_end(&id, false));
+        says(&mut dialogue, END);
+    }
+
+    #[test]
+    fn what_may_be_the_end_of_a_watch_is_announcement_enough() {
+        let (mut dialogue, id) = watched();
+        assert!(dialogue.announces_end(&id, true));
+        says(&mut dialogue, END);
+    }
+
+    #[test]
+    #[should_panic(expected = "after its end was announced")]
+    fn nothing_is_said_on_a_watch_whose_end_was_announced() {
+        let (mut dialogue, id) = watched();
+        assert!(dialogue.announces_end(&id, false));
+        says(&mut dialogue, CHANGED);
+    }
+
+    #[test]
+    #[should_panic(expected = "ends without a word")]
+    fn a_watch_does_not_end_unannounced() {
+        let (mut dialogue, _) = watched();
+        says(&mut dialogue, END);
     }
 }

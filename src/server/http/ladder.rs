@@ -21,6 +21,16 @@ const COME_BACK_AFTER: &str = "5";
 /// As many bytes of fields are kept while a body arrives (S-INH-06): arguments that are repeated may be long, but not like this.
 const MOST_FIELD_BYTES: usize = 64 << 10;
 
+/// Fields that say one thing. What else is said once is judged where it is read; see [`Said`].
+const SINGLE: [&str; 6] = [
+    names::ORIGIN,
+    names::AUTHORIZATION,
+    names::CONTENT_LENGTH,
+    names::CONTENT_TYPE,
+    names::LAST_EVENT_ID,
+    names::MCP_SESSION_ID,
+];
+
 /// Why a request is turned away.
 #[derive(Debug)]
 pub(super) struct Refusal {
@@ -72,6 +82,7 @@ impl Refusal {
 
 /// Looks at the head of a request. What is worth the wait for its body.
 pub(super) fn look(http: &Http, is_legacy: bool, head: RequestHead<'_>) -> Result<Asked, Refusal> {
+    check_repeated(&head.fields)?;
     check_source(http, &head.fields)?;
     let Some(route) = route(http, is_legacy, &head.target) else {
         return Err(Refusal::new(404, "there is nothing at this path"));
@@ -110,6 +121,23 @@ pub(super) fn look(http: &Http, is_legacy: bool, head: RequestHead<'_>) -> Resul
         takes,
         body: Vec::new(),
     })
+}
+
+/// A request that says two things where it may say one is not taken at its first word: whoever stands in between may have read the other.
+fn check_repeated(fields: &Fields<'_>) -> Result<(), Refusal> {
+    // RFC 9110, section 7.2: not even two that are equal.
+    if fields.all(names::HOST).nth(1).is_some() {
+        return Err(Refusal::new(400, "the request has more than one `Host`"));
+    }
+    for name in SINGLE {
+        let mut all = fields.all(name);
+        let first = all.next();
+        if all.any(|other| Some(other) != first) {
+            let text = format!("the request has more than one `{name}`, and they differ");
+            return Err(Refusal::new(400, text));
+        }
+    }
+    Ok(())
 }
 
 /// S-HTTP-02, S-HTTP-03: no web page of a stranger gets through a browser to a server that trusts this machine.

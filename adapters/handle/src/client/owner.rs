@@ -16,6 +16,7 @@ use crate::mailbox::{Duty, Inbox};
 use crate::numbers::ByNumber;
 use crate::promise::{Promise, lock};
 use crate::record::{Recorder, Recording};
+use crate::wakers::wake;
 
 /// A client machine with its handles, as a driver owns it.
 ///
@@ -114,7 +115,7 @@ impl LinkOwner {
                 recorder.polled(output.as_ref().map(|output| (Side::Upstream, output)));
             }
             let Some(output) = output else {
-                self.done.drain(..).for_each(Waker::wake);
+                self.done.drain(..).for_each(wake);
                 return None;
             };
             let for_driver = output.and_then_event(|event| {
@@ -184,7 +185,12 @@ impl LinkOwner {
         if let Some(recorder) = &mut self.recording {
             recorder.asked(now, &asked);
         }
-        asked.of(&mut self.client, now)
+        let settles = asked.settles();
+        let done = asked.of(&mut self.client, now);
+        if let (Some(subject), Ok(_)) = (settles, &done) {
+            self.desk.listeners.settle(subject);
+        }
+        done
     }
 
     fn accepted(&mut self, accepted: Result<Option<CallId>, Misuse>, call: Caller) {
@@ -266,7 +272,7 @@ impl Drop for LinkOwner {
             standing.session = None;
         }
         self.inbox.close();
-        self.done.drain(..).for_each(Waker::wake);
+        self.done.drain(..).for_each(wake);
         self.callers.clear();
         self.desk.listeners.end();
     }

@@ -68,7 +68,9 @@ impl GuardOwner {
                     if let Some(recorder) = &mut self.recording {
                         recorder.asked(now, &upkeep);
                     }
+                    let settles = upkeep.settles();
                     upkeep.of_relay(&mut self.relay, now);
+                    settles.into_iter().for_each(|it| self.listeners.settle(it));
                 }
                 Duty::Verb(verb) => verb(&mut self.relay, now),
             }

@@ -14,6 +14,7 @@ use everlink::{ErrorObject, Payload, RequestId};
 
 use super::service::{Conclusion, Errand, Service, ServiceMail};
 use crate::promise::{Gone, Pending, lock, promise, wait};
+use crate::wakers::wake;
 
 /// A request that the program is to answer.
 pub struct Task {
@@ -232,7 +233,7 @@ impl Flag {
             flag.is_set = true;
             std::mem::take(&mut flag.waiting)
         };
-        waiting.into_values().for_each(Waker::wake);
+        waiting.into_values().for_each(wake);
     }
 
     fn raised(&self) -> impl Future<Output = ()> {

@@ -137,7 +137,9 @@ fn tunnel(mut client: TcpStream) -> io::Result<()> {
     let Some(request) = request else {
         return Ok(());
     };
-    let mut server = TcpStream::connect(&request.target)?;
+    // It knows one server by any name.
+    let port = request.target.rsplit_once(':').map(|(_, port)| port);
+    let mut server = TcpStream::connect(format!("127.0.0.1:{}", port.unwrap_or_default()))?;
     client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")?;
     let (mut back, mut to) = (server.try_clone()?, client.try_clone()?);
     let other_way = thread::spawn(move || {
@@ -192,7 +194,7 @@ fn proxies_are_those_of_the_environment() {
     let proxy = proxy();
     let there = format!("http://{}", proxy.address());
     let nowhere = "http://127.0.0.1:1";
-    let goes_through_it = |variables: &[(&str, &str)]| {
+    let goes_through_it = |host: &str, variables: &[(&str, &str)]| {
         let before = proxy.accepted();
         let mut child = Command::new(env::current_exe().expect("this program"));
         child.args(["doors::in_this_environment", "--exact", "--ignored"]);
@@ -200,29 +202,30 @@ fn proxies_are_those_of_the_environment() {
             child.env_remove(name).env_remove(name.to_lowercase());
         }
         child
-            .env(SERVER, site.url())
+            .env(SERVER, site.url().replace("127.0.0.1", host))
             .envs(variables.iter().copied());
         let done = child.output().expect("a process");
         assert!(
             done.status.success(),
-            "{}",
+            "{host}: {}",
             String::from_utf8_lossy(&done.stdout)
         );
         proxy.accepted() > before
     };
-    assert!(!goes_through_it(&[]));
-    assert!(goes_through_it(&[
-        ("HTTP_PROXY", &there),
-        ("HTTPS_PROXY", nowhere)
-    ]));
-    assert!(goes_through_it(&[("ALL_PROXY", &there)]));
-    assert!(goes_through_it(&[
-        ("http_proxy", &there),
-        ("ALL_PROXY", nowhere)
-    ]));
-    let both = [
-        ("HTTP_PROXY", nowhere),
-        ("NO_PROXY", "example.com, 127.0.0.1"),
-    ];
-    assert!(!goes_through_it(&both));
+    assert!(!goes_through_it("127.0.0.1", &[]));
+    let elsewhere = "server.test";
+    for variables in [
+        [("HTTP_PROXY", &*there), ("HTTPS_PROXY", nowhere)],
+        [
+            ("ALL_PROXY", &there),
+            ("NO_PROXY", "example.com, 127.0.0.1"),
+        ],
+        [("http_proxy", &there), ("ALL_PROXY", nowhere)],
+    ] {
+        assert!(goes_through_it(elsewhere, &variables), "{variables:?}");
+    }
+    // What is sent to this machine itself, with credentials, passes through no other.
+    for host in ["127.0.0.1", "localhost", "LOCALHOST"] {
+        assert!(!goes_through_it(host, &[("HTTP_PROXY", &there)]), "{host}");
+    }
 }

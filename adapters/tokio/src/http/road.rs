@@ -1,14 +1,15 @@
 //! How a server is reached: by its name, directly or through a proxy. Knows no message.
 
+use std::env;
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use everlink_handle::{Proxies, is_this_machine};
 use http::{HeaderValue, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
@@ -26,7 +27,13 @@ type Later<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 #[derive(Clone)]
 pub(super) struct Road {
     direct: HttpConnector<Names>,
-    proxies: Arc<Matcher>,
+    proxies: Arc<Via>,
+}
+
+/// Through which proxy.
+enum Via {
+    Chosen(String),
+    Environment(Proxies),
 }
 
 impl Road {
@@ -36,8 +43,8 @@ impl Road {
         direct.enforce_http(false);
         direct.set_nodelay(true);
         let proxies = match proxy {
-            Some(proxy) => Matcher::builder().all(proxy).build(),
-            None => Matcher::from_env(),
+            Some(proxy) => Via::Chosen(proxy.to_owned()),
+            None => Via::Environment(Proxies::new(|name| env::var(name).ok())),
         };
         Road {
             direct,
@@ -47,10 +54,15 @@ impl Road {
 
     /// The proxy on the way, if there is one. No proxy knows the way to this machine itself.
     fn proxy(&self, uri: &Uri) -> Option<Intercept> {
-        let host = uri.host()?;
-        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-        let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-        self.proxies.intercept(uri).filter(|_| !is_here)
+        let host = uri.host().filter(|host| !is_this_machine(host))?;
+        let proxy = match &*self.proxies {
+            Via::Chosen(proxy) => proxy,
+            Via::Environment(proxies) => {
+                let is_https = uri.scheme_str() == Some("https");
+                proxies.proxy_for(is_https, host, uri.port_u16())?
+            }
+        };
+        Matcher::builder().all(proxy).build().intercept(uri)
     }
 
     /// What a proxy wants to hear with a request that it passes on. What it hears with a tunnel is said when that is built.

@@ -285,7 +285,13 @@ fn head<'r>(parts: &Parts, room: &mut &'r mut [u8]) -> RequestHead<'r> {
         .path_and_query()
         .map_or("/", |target| target.as_str());
     let mut fields = fields(&parts.headers, room);
-    if let Some(host) = parts.uri.authority().filter(|_| !fields.has(HOST.as_str())) {
+    // HTTP/2 names the host with the target. Where both are there and differ, the machine sees both, and refuses.
+    let named = |host: &str| {
+        fields
+            .all(HOST.as_str())
+            .any(|it| it.eq_ignore_ascii_case(host.as_bytes()))
+    };
+    if let Some(host) = parts.uri.authority().filter(|host| !named(host.as_str())) {
         fields.push(HOST.as_str(), host.to_string());
     }
     let verb = Verb::parse(parts.method.as_str());

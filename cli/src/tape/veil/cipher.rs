@@ -1,50 +1,252 @@
 //! Changes texts, byte by byte. Knows no message.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How texts are changed; the same for one process.
+use everlink_tokio::secret;
+
+/// How texts are changed: by a key of this process alone, which nobody writes down.
 #[derive(Clone)]
-pub(in crate::tape) struct Cipher(RandomState);
+pub(in crate::tape) struct Cipher {
+    key: [u8; 16],
+    /// How many texts had a key of their own.
+    texts: Arc<AtomicU64>,
+}
+
+/// What one text is changed with.
+#[derive(Clone, Copy)]
+pub(super) struct Key(u64);
+
+/// The key of all texts of which equal ones must stay equal.
+const LINKED: u64 = u64::MAX;
 
 impl Cipher {
     pub(in crate::tape) fn new() -> Cipher {
-        Cipher(RandomState::new())
+        Cipher::with_key(secret())
     }
 
-    /// A text that stands for this one.
+    pub(super) fn with_key(key: [u8; 16]) -> Cipher {
+        Cipher {
+            key,
+            texts: Arc::default(),
+        }
+    }
+
+    /// A key that no other text has.
+    pub(super) fn fresh(&self) -> Key {
+        Key(self.hash(self.texts.fetch_add(1, Ordering::Relaxed), 0))
+    }
+
+    /// A text of the same length that stands for this one: another one each time.
     pub(in crate::tape) fn text(&self, text: &str) -> String {
-        let mut run = Run::default();
+        let mut run = Run::new(self.fresh());
         let bytes = text.bytes().map(|byte| run.byte(self, byte)).collect();
         String::from_utf8(bytes).unwrap_or_default()
     }
 
+    /// A text of the same length that stands for this one wherever it stands. Different texts become different ones. Where two have the same
+    /// parts before a slash, those stay the same: a machine finds what is below an address.
+    pub(in crate::tape) fn linked(&self, text: &str) -> String {
+        let bytes = self.permuted(text.as_bytes(), Key(LINKED), false);
+        String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// The same for what stands between the quotes of JSON. Nothing where that is no JSON.
+    pub(super) fn linked_json(&self, text: &[u8]) -> Option<Vec<u8>> {
+        self.permuted(text, Key(LINKED), true)
+    }
+
+    /// What stands for a name in JSON, by the key of the object that it is in. Nothing where that is no JSON.
+    pub(super) fn name(&self, name: &[u8], key: Key) -> Option<Vec<u8>> {
+        self.permuted(name, key, true)
+    }
+
     /// Bytes that stand for these, with the same ends of lines.
     pub(in crate::tape) fn lines(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut run = Run::default();
+        let mut run = Run::new(self.fresh());
         let masked = bytes.iter().map(|&byte| {
             if byte == b'\n' {
-                run = Run::default();
+                run = Run::new(self.fresh());
             }
             run.byte(self, byte)
         });
         masked.collect()
     }
+
+    fn hash(&self, one: u64, other: u64) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.key);
+        hasher.write_u64(one);
+        hasher.write_u64(other);
+        hasher.finish()
+    }
+
+    /// Changes each part between slashes as a whole, by all of what is before it: once forwards and once backwards, so that each byte depends on
+    /// all of its part. Each step can be undone, so no two become one.
+    fn permuted(&self, text: &[u8], key: Key, is_json: bool) -> Option<Vec<u8>> {
+        let classes = classes(text, is_json)?;
+        let mut out = text.to_vec();
+        let mut key = self.hash(key.0, 1);
+        let mut start = 0;
+        while start < text.len() {
+            let len = text[start..].iter().position(|byte| *byte == b'/');
+            let end = len.map_or(text.len(), |len| start + len + 1);
+            let part = start..end;
+            let mut pass = |places: &mut dyn Iterator<Item = usize>, key: u64| {
+                let mut state = key;
+                for at in places {
+                    if let Some(class) = classes[at] {
+                        let number = class.number(out[at]);
+                        out[at] = class.byte(shuffled(number, class.len(), state));
+                        state = self.hash(state, u64::from(number));
+                    }
+                }
+            };
+            pass(&mut part.clone(), self.hash(key, 2));
+            pass(&mut part.clone().rev(), self.hash(key, 3));
+            // What stays is not counted: some of it may be written in two ways.
+            for at in part.filter(|at| classes[*at].is_some()) {
+                key = self.hash(key, u64::from(text[at]));
+            }
+            key = self.hash(key, 4);
+            start = end;
+        }
+        Some(out)
+    }
+}
+
+/// What a byte may become where different texts must stay different.
+#[derive(Clone, Copy)]
+enum Class {
+    /// These, from which on and how many.
+    Bytes(u8, u8),
+    /// Hexadecimal digits in an escape, from which on and how many.
+    Hex(u8, u8),
+    Letter,
+    Mark,
+}
+
+/// All that can be seen in ASCII and is neither a letter, nor a digit, nor written in two ways in JSON.
+const MARKS: &[u8; 29] = b"!#$%&'()*+,-.:;<=>?@[]^_`{|}~";
+
+impl Class {
+    fn len(self) -> u8 {
+        match self {
+            Class::Bytes(_, len) | Class::Hex(_, len) => len,
+            Class::Letter => 52,
+            Class::Mark => 29,
+        }
+    }
+
+    fn number(self, byte: u8) -> u8 {
+        let place = |all: &[u8]| all.iter().position(|it| *it == byte).unwrap_or_default() as u8;
+        match self {
+            Class::Bytes(low, _) => byte - low,
+            Class::Hex(low, _) => char::from(byte).to_digit(16).unwrap_or_default() as u8 - low,
+            Class::Letter => place(LETTERS),
+            Class::Mark => place(MARKS),
+        }
+    }
+
+    fn byte(self, number: u8) -> u8 {
+        match self {
+            Class::Bytes(low, _) => low + number,
+            Class::Hex(low, _) => b"0123456789abcdef"[usize::from(low + number)],
+            Class::Letter => LETTERS[usize::from(number)],
+            Class::Mark => MARKS[usize::from(number)],
+        }
+    }
+}
+
+/// What each byte may become; nothing where it stays. Nothing at all where JSON is broken.
+fn classes(text: &[u8], is_json: bool) -> Option<Vec<Option<Class>>> {
+    // A number is changed alike, whether it stands in a text or not.
+    let is_number = text.iter().all(|byte| b"0123456789+-.eE".contains(byte))
+        && text
+            .first()
+            .is_some_and(|byte| *byte == b'-' || byte.is_ascii_digit());
+    let mut classes = Vec::with_capacity(text.len());
+    let (mut is_first, mut last) = (true, 0);
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        let class = match byte {
+            b'\\' if is_json => {
+                classes.push(None);
+                match bytes.next()? {
+                    b'u' => {
+                        classes.push(None);
+                        let mut digits = [0; 4];
+                        for at in 0..4 {
+                            let digit = char::from(bytes.next()?).to_digit(16)? as u8;
+                            let (low, len) = like(&digits[..at], digit);
+                            classes.push(Some(Class::Hex(low, len)));
+                            digits[at] = digit;
+                        }
+                    }
+                    byte if b"\"\\/bfnrt".contains(&byte) => classes.push(None),
+                    _ => return None,
+                }
+                (is_first, last) = (false, 0);
+                continue;
+            }
+            ..=0x1f | b'"' if is_json => return None,
+            // These may be written in two ways, and nothing begins or ends with a space in a field of HTTP.
+            ..=b' ' | b'"' | b'\\' | b'/' | 0x7f | 0xc0 | 0xc1 | 0xf5.. => None,
+            b'-' if is_first => None,
+            // No number begins with a zero.
+            b'0' if is_first => None,
+            b'1'..=b'9' if is_first => Some(Class::Bytes(b'1', 9)),
+            b'0'..=b'9' => Some(Class::Bytes(b'0', 10)),
+            _ if is_number => None,
+            b'a'..=b'z' | b'A'..=b'Z' => Some(Class::Letter),
+            b'!'..=b'~' => Some(Class::Mark),
+            // After these, not every byte may follow.
+            0xe0 | 0xed | 0xf0 | 0xf4 => None,
+            0x80..=0xbf if matches!(last, 0xe0 | 0xed | 0xf0 | 0xf4) => {
+                Some(Class::Bytes(byte & 0xf0, 16))
+            }
+            0x80..=0xbf => Some(Class::Bytes(0x80, 64)),
+            0xc2..=0xdf => Some(Class::Bytes(0xc2, 30)),
+            0xe1..=0xec => Some(Class::Bytes(0xe1, 12)),
+            0xee | 0xef => Some(Class::Bytes(0xee, 2)),
+            0xf1..=0xf3 => Some(Class::Bytes(0xf1, 3)),
+        };
+        is_first &= byte == b'-';
+        last = byte;
+        classes.push(class);
+    }
+    Some(classes)
 }
 
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// How much of one text was changed.
-#[derive(Clone, Copy, Default)]
+/// How much of one text was changed, where it is not known how it goes on.
+#[derive(Clone, Copy)]
 pub(super) struct Run {
-    /// Of all before, if there was anything.
-    hash: Option<u64>,
+    /// Of the key and all before.
+    hash: u64,
+    is_first: bool,
     last: u8,
 }
 
 impl Run {
+    pub(super) const fn new(key: Key) -> Run {
+        Run {
+            hash: key.0,
+            is_first: true,
+            last: 0,
+        }
+    }
+
+    /// For texts that are too long to wait for their end: equal ones stay equal, and so do those that begin alike as far as they do.
+    pub(super) const fn linked() -> Run {
+        Run::new(Key(LINKED))
+    }
+
     /// What stands for the next byte of a text. Each kind keeps to itself: letters, digits, and in UTF-8 the first bytes and the others.
     pub(super) fn byte(&mut self, cipher: &Cipher, byte: u8) -> u8 {
-        let (last, is_first) = (self.last, self.hash.is_none());
+        let (last, is_first) = (self.last, self.is_first);
         self.last = byte;
         let among = |low: u8, len: u8, key: u64| low + shuffled(byte - low, len, key);
         match byte {
@@ -88,9 +290,10 @@ impl Run {
 
     /// What the byte after all those before is changed with.
     pub(super) fn next(&mut self, cipher: &Cipher, byte: u8) -> u64 {
-        let key = self.hash.unwrap_or_else(|| cipher.0.hash_one(()));
-        self.hash = Some(cipher.0.hash_one((key, byte)));
-        key >> 16
+        let key = cipher.hash(self.hash, 0);
+        self.hash = cipher.hash(key, u64::from(byte));
+        self.is_first = false;
+        key
     }
 }
 
@@ -108,11 +311,12 @@ fn shuffled(number: u8, len: u8, key: u64) -> u8 {
         }
     }
     let (number, len) = (u64::from(number), u64::from(len));
-    let mut factor = 1 + (key >> 8) % len;
+    let mut factor = 1 + (key >> 48) % len;
     while have_common_part(factor, len) {
         factor = factor % len + 1;
     }
-    ((number * factor + key % 251) % len) as u8
+    // What is added is as good as evenly spread, so what comes out says nothing of what went in.
+    ((number * factor + (key & 0xffff_ffff)) % len) as u8
 }
 
 /// Where in an escape of JSON a text is.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cipher::{Cipher, Run};
 use super::mask::Mask;
 
-/// Changes a stream of events as it arrives, in pieces of any size.
+/// Changes a stream of events as it arrives, in pieces of any size. Less may come out than went in, until more of it arrives; see [`Mask`].
 ///
 /// Where the server of an old client says at which address it takes messages, that is a secret in any case: it names the session.
 pub(in crate::tape) struct EventMask {
@@ -51,6 +51,9 @@ enum Field {
 const FIELDS: [&str; 4] = ["data", "event", "id", "retry"];
 const EVENTS: [&str; 2] = ["endpoint", "message"];
 
+/// No longer name is one of these.
+const LONGEST: usize = 16;
+
 impl EventMask {
     pub(in crate::tape) fn new(
         cipher: &Cipher,
@@ -65,18 +68,18 @@ impl EventMask {
             about: About::Unknown,
             line: Line::Field(Vec::new()),
             is_halfway: false,
-            run: Run::default(),
+            run: Run::new(cipher.fresh()),
         }
     }
 
-    /// The next byte of the stream, as it is told.
-    pub(in crate::tape) fn byte(&mut self, byte: u8) -> u8 {
+    /// Takes the next byte of the stream, and adds what can be told by now.
+    pub(in crate::tape) fn byte(&mut self, byte: u8, out: &mut Vec<u8>) {
         let ends_already = std::mem::replace(&mut self.is_halfway, byte == b'\r');
         match byte {
-            b'\n' if ends_already => return byte,
+            b'\n' if ends_already => return out.push(byte),
             b'\r' | b'\n' => {
-                self.end_line();
-                return byte;
+                self.end_line(out);
+                return out.push(byte);
             }
             _ => {}
         }
@@ -89,35 +92,70 @@ impl EventMask {
                     b"retry" => Field::Plain,
                     _ => Field::Other,
                 };
-                self.run = Run::default();
+                self.decide(out);
                 self.line = Line::Value(field);
-                byte
+                out.push(byte);
             }
             // A mark of UTF-8 at the beginning is no part of the name.
-            Line::Field(name) if name.is_empty() && matches!(byte, 0xef | 0xbb | 0xbf) => byte,
-            Line::Field(name) => {
-                let is_known = push(name, byte, &FIELDS);
-                self.shown_if(is_known || !hides, byte)
+            Line::Field(name) if name.is_empty() && matches!(byte, 0xef | 0xbb | 0xbf) => {
+                out.push(byte);
             }
-            Line::Value(Field::Data) => self.data(byte),
+            Line::Field(name) | Line::Value(Field::Event(name)) if name.len() < LONGEST => {
+                if byte == b' ' && name.is_empty() {
+                    return out.push(byte);
+                }
+                name.push(byte);
+            }
+            Line::Field(_) | Line::Value(Field::Event(_)) => {
+                // No longer one is known.
+                self.decide(out);
+                self.line = Line::Value(Field::Other);
+                let other = self.shown_if(!hides, byte);
+                out.push(other);
+            }
+            Line::Value(Field::Data) => self.data(byte, out),
             Line::Value(Field::Address(known)) => {
                 let next = known.filter(|at| self.origin.as_bytes().get(*at) == Some(&byte));
                 *known = next.map(|at| at + 1);
                 let is_shown = next.is_some() || !(byte.is_ascii_alphanumeric() || byte == b'%');
-                self.shown_if(is_shown, byte)
+                let other = self.shown_if(is_shown, byte);
+                out.push(other);
             }
-            Line::Value(Field::Event(name)) if byte != b' ' || !name.is_empty() => {
-                let is_known = push(name, byte, &EVENTS);
-                self.shown_if(is_known || !hides, byte)
+            Line::Value(Field::Other) => {
+                let other = self.shown_if(!hides || byte == b' ', byte);
+                out.push(other);
             }
-            Line::Value(Field::Other) => self.shown_if(!hides || byte == b' ', byte),
-            Line::Value(Field::Event(_) | Field::Plain) => byte,
+            Line::Value(Field::Plain) => out.push(byte),
         }
     }
 
-    fn data(&mut self, byte: u8) -> u8 {
+    /// What is waited for will not come.
+    pub(in crate::tape) fn break_off(&mut self, out: &mut Vec<u8>) {
+        if self.hides_messages {
+            self.mask.break_off(out);
+        }
+        self.decide(out);
+    }
+
+    /// The name of a field or an event is over. It is shown where it is one that there is.
+    fn decide(&mut self, out: &mut Vec<u8>) {
+        let (name, known) = match &mut self.line {
+            Line::Field(name) => (std::mem::take(name), FIELDS.as_slice()),
+            Line::Value(Field::Event(name)) => (std::mem::take(name), EVENTS.as_slice()),
+            Line::Value(_) => return,
+        };
+        let is_known = known.iter().any(|known| known.as_bytes() == name);
+        self.run = Run::new(self.cipher.fresh());
+        for byte in name {
+            let other = self.shown_if(is_known || !self.hides_messages, byte);
+            out.push(other);
+        }
+        self.run = Run::new(self.cipher.fresh());
+    }
+
+    fn data(&mut self, byte: u8, out: &mut Vec<u8>) {
         if byte == b' ' && self.about != About::Message {
-            return byte;
+            return out.push(byte);
         }
         if self.about == About::Unknown {
             let is_address = byte.is_ascii_alphabetic() || b"/?.".contains(&byte);
@@ -129,12 +167,12 @@ impl EventMask {
         }
         if self.about == About::Address {
             self.line = Line::Value(Field::Address(Some(0)));
-            return self.byte(byte);
+            return self.byte(byte, out);
         }
         if self.hides_messages {
-            self.mask.byte(byte)
+            self.mask.byte(byte, out);
         } else {
-            byte
+            out.push(byte);
         }
     }
 
@@ -143,12 +181,11 @@ impl EventMask {
         if is_shown { byte } else { other }
     }
 
-    fn end_line(&mut self) {
-        self.run = Run::default();
-        match std::mem::replace(&mut self.line, Line::Field(Vec::new())) {
+    fn end_line(&mut self, out: &mut Vec<u8>) {
+        match &self.line {
             // An empty line ends an event.
             Line::Field(name) if name.is_empty() => {
-                self.mask.end();
+                self.mask.end(out);
                 self.about = About::Unknown;
             }
             Line::Value(Field::Event(name)) => {
@@ -159,14 +196,7 @@ impl EventMask {
             }
             Line::Field(_) | Line::Value(_) => {}
         }
+        self.break_off(out);
+        self.line = Line::Field(Vec::new());
     }
-}
-
-/// Whether a name is, or may become, one of these with this byte.
-fn push(name: &mut Vec<u8>, byte: u8, known: &[&str]) -> bool {
-    // No longer one is known.
-    if name.len() < 16 {
-        name.push(byte);
-    }
-    known.iter().any(|known| known.as_bytes().starts_with(name))
 }

@@ -1,13 +1,15 @@
 //! Changes messages as they arrive. Knows no stream.
 
-use super::cipher::{Cipher, Escape, Run};
-use super::words::{Shown, VALUES, begins_word, shown};
+use everlink::protocol::method;
+
+use super::cipher::{Cipher, Escape, Key, Run};
+use super::words::{Shown, VALUES, is_word, shown};
 
 /// Deeper than so, nothing is shown.
 const DEEPEST: usize = 32;
 
-/// No longer name is a word.
-const LONGEST: usize = 64;
+/// The end of a longer text is not waited for.
+const LONGEST: usize = 64 << 10;
 
 /// Finds the states that a machine has sealed in what is carried: how one begins, and its proof.
 #[derive(Clone, Debug, Default)]
@@ -54,20 +56,20 @@ impl Seal {
 }
 
 /// Changes JSON as it arrives, in pieces of any size.
+///
+/// What a name or a text becomes may depend on all of it. So less may come out than went in, until more of it arrives, or it is over.
 pub(in crate::tape) struct Mask {
     cipher: Cipher,
     /// The objects and arrays around, the outermost first; those that are too deep are only counted.
     around: Vec<Around>,
     deeper: usize,
     place: Place,
-    /// The name of the present member, as far as it was read.
+    /// The name of the present member, if it is a word.
     name: Vec<u8>,
+    /// What is no JSON is changed with this.
     run: Run,
-    /// The present text, as far as it was read, where it may be a word.
-    text: Vec<u8>,
-    /// While the text is how a sealed state begins.
-    seal: Option<Seal>,
-    shown: Shown,
+    /// Texts in arguments are repeated in the fields of the request, and must stay equal to these.
+    links_arguments: bool,
 }
 
 struct Around {
@@ -75,19 +77,24 @@ struct Around {
     /// Of which member it is the value, if of one.
     name: Option<Vec<u8>>,
     shown: Shown,
+    /// What the names in it are changed with, where they need not be equal to others.
+    key: Key,
 }
 
 enum Place {
-    /// In the name of a member.
-    Name {
-        escape: Escape,
-        is_word: bool,
-    },
+    /// In the name of a member, which is this so far.
+    Name { raw: Vec<u8>, is_escaped: bool },
     /// Before the name of a member.
     Names,
-    Number,
+    /// In a number, which is this so far.
+    Number { raw: Vec<u8>, shown: Shown },
+    /// In a text that is changed as it comes.
+    Stream { run: Run, escape: Escape },
+    /// In a text that is changed when it is over, which is this so far.
     Text {
-        escape: Escape,
+        raw: Vec<u8>,
+        is_escaped: bool,
+        shown: Shown,
     },
     /// Before a value, or after one.
     Value,
@@ -107,61 +114,67 @@ impl Mask {
             deeper: 0,
             place: Place::Value,
             name: Vec::new(),
-            run: Run::default(),
-            text: Vec::new(),
-            seal: None,
-            shown: Shown::Nothing,
+            run: Run::new(cipher.fresh()),
+            links_arguments: false,
         }
+    }
+
+    /// For a request whose fields repeat some of its arguments.
+    pub(in crate::tape) fn with_linked_arguments(mut self) -> Mask {
+        self.links_arguments = true;
+        self
     }
 
     /// A whole value, which is this part of a message.
     pub(in crate::tape) fn value(cipher: &Cipher, before: &str, value: &str) -> String {
         let mut mask = Mask::new(cipher);
+        let mut out = Vec::new();
         for byte in before.bytes() {
-            mask.byte(byte);
+            mask.byte(byte, &mut out);
         }
-        let masked: Vec<u8> = value.bytes().map(|byte| mask.byte(byte)).collect();
-        String::from_utf8_lossy(&masked).into_owned()
+        out.clear();
+        for byte in value.bytes() {
+            mask.byte(byte, &mut out);
+        }
+        mask.end(&mut out);
+        String::from_utf8_lossy(&out).into_owned()
     }
 
-    /// The next byte of the text, as it is told.
-    pub(in crate::tape) fn byte(&mut self, byte: u8) -> u8 {
+    /// Takes the next byte of the text, and adds what can be told by now.
+    pub(in crate::tape) fn byte(&mut self, byte: u8, out: &mut Vec<u8>) {
         match &mut self.place {
-            Place::Name { escape, .. } | Place::Text { escape }
-                if byte == b'"' && !matches!(escape, Escape::Begun) =>
+            Place::Name { raw, is_escaped }
+            | Place::Text {
+                raw, is_escaped, ..
+            } => {
+                if byte == b'"' && !*is_escaped {
+                    self.decide(out);
+                    return out.push(byte);
+                }
+                *is_escaped = byte == b'\\' && !*is_escaped;
+                raw.push(byte);
+                if raw.len() >= LONGEST {
+                    self.give_up(out);
+                }
+            }
+            Place::Stream { run, escape } => {
+                let is_end = byte == b'"' && !matches!(escape, Escape::Begun);
+                if is_end {
+                    self.place = Place::Value;
+                    return out.push(byte);
+                }
+                out.push(escape.byte(run, &self.cipher, byte));
+            }
+            Place::Number { raw, .. }
+                if matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')
+                    && raw.len() < LONGEST =>
             {
-                self.place = Place::Value;
-                byte
+                raw.push(byte);
             }
-            Place::Name { escape, is_word } => {
-                let mut other = escape.byte(&mut self.run, &self.cipher, byte);
-                let was_word = *is_word;
-                if self.name.len() < LONGEST {
-                    self.name.push(byte);
-                    *is_word &= begins_word(&self.name);
-                } else {
-                    *is_word = false;
-                }
-                if *is_word || self.shows_names() {
-                    return byte;
-                }
-                if was_word && self.turns_word(other) {
-                    other ^= 0x20;
-                }
-                other
-            }
-            Place::Text { escape } => {
-                let other = escape.byte(&mut self.run, &self.cipher, byte);
-                let is_shown = match self.shown {
-                    Shown::All => true,
-                    Shown::Nothing | Shown::Shape => false,
-                    Shown::Seal => self.begins_seal(byte),
-                    Shown::Word => self.begins_value(byte),
-                };
-                if is_shown { byte } else { other }
-            }
-            Place::Number if matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') => {
-                self.of_number(byte)
+            Place::Number { .. } => {
+                self.decide(out);
+                let byte = self.between(byte);
+                out.extend(byte);
             }
             Place::Word {
                 literal,
@@ -172,28 +185,174 @@ impl Mask {
                 if byte.is_ascii_alphanumeric() {
                     *len += 1;
                     if literal.get(at) == Some(&byte) {
-                        return stands[at];
+                        return out.push(stands[at]);
                     }
                     // It was no literal at all.
                     *len = usize::MAX / 2;
-                    return self.run.litter(&self.cipher, byte);
+                    return out.push(self.run.litter(&self.cipher, byte));
                 }
                 self.place = Place::Value;
-                self.between(byte)
+                let byte = self.between(byte);
+                out.extend(byte);
             }
-            Place::Number | Place::Names | Place::Value => self.between(byte),
+            Place::Names | Place::Value => {
+                let byte = self.between(byte);
+                out.extend(byte);
+            }
         }
     }
 
     /// The text is over; another one begins.
-    pub(in crate::tape) fn end(&mut self) {
+    pub(in crate::tape) fn end(&mut self, out: &mut Vec<u8>) {
+        self.break_off(out);
         self.around.clear();
         self.deeper = 0;
         self.place = Place::Value;
         self.name.clear();
     }
 
-    fn between(&mut self, byte: u8) -> u8 {
+    /// What is waited for will not come: what is there by now is no whole name or text.
+    pub(in crate::tape) fn break_off(&mut self, out: &mut Vec<u8>) {
+        match self.place {
+            Place::Number { .. } => self.decide(out),
+            Place::Name { .. } | Place::Text { .. } => self.give_up(out),
+            Place::Names | Place::Stream { .. } | Place::Value | Place::Word { .. } => {}
+        }
+    }
+
+    /// The name, text or number is over.
+    fn decide(&mut self, out: &mut Vec<u8>) {
+        match std::mem::replace(&mut self.place, Place::Value) {
+            Place::Name { raw, .. } => {
+                let is_known = self.deeper == 0 && is_word(&raw);
+                let other = self.name_for(&raw, is_known);
+                out.extend(other.unwrap_or_else(|| self.streamed(&raw)));
+                self.name = raw;
+                if !is_known {
+                    // Nothing is shown of what is in it, whatever it is called.
+                    self.name = b"?".to_vec();
+                }
+            }
+            Place::Number { raw, shown } => {
+                let other = match shown {
+                    Shown::Shape | Shown::Word => raw,
+                    shown if self.links(shown) => {
+                        let other = self.cipher.linked_json(&raw);
+                        other.unwrap_or_else(|| self.digits(&raw))
+                    }
+                    _ => self.digits(&raw),
+                };
+                out.extend(other);
+            }
+            Place::Text { raw, shown, .. } => {
+                let other = self.text_for(&raw, shown);
+                out.extend(other.unwrap_or_else(|| self.streamed(&raw)));
+            }
+            other => self.place = other,
+        }
+    }
+
+    /// What stands for a name.
+    fn name_for(&self, name: &[u8], is_known: bool) -> Option<Vec<u8>> {
+        if is_known {
+            return Some(name.to_vec());
+        }
+        let around = self.around.last().filter(|_| self.deeper == 0);
+        // What is asked for is called by the one who asks, and the answer to it must be called the same.
+        let is_asked = around.is_some_and(|around| {
+            let name = around.name.as_deref();
+            matches!(name, Some(b"inputRequests" | b"inputResponses"))
+        });
+        if is_asked && name.iter().all(u8::is_ascii_digit) {
+            // It was the machine itself that asked: it calls its questions by their numbers.
+            return Some(name.to_vec());
+        }
+        let is_linked = around.is_some_and(|around| {
+            matches!(
+                around.shown,
+                Shown::Arguments | Shown::Linked | Shown::Shape
+            )
+        });
+        if is_asked || is_linked {
+            return self.cipher.linked_json(name).map(not_a_word);
+        }
+        let key = around.map_or_else(|| self.cipher.fresh(), |around| around.key);
+        self.cipher.name(name, key).map(not_a_word)
+    }
+
+    /// What stands for a text, where that is not changed as it comes.
+    fn text_for(&self, text: &[u8], shown: Shown) -> Option<Vec<u8>> {
+        let is_known = match shown {
+            Shown::Word => is_value(text),
+            Shown::Method => {
+                let method = std::str::from_utf8(text).ok();
+                method.is_some_and(|method| method::find(method).is_some())
+            }
+            _ => false,
+        };
+        match shown {
+            _ if is_known => Some(text.to_vec()),
+            // Names of fields mean the same in capitals.
+            Shown::Header => self.cipher.linked_json(&text.to_ascii_lowercase()),
+            Shown::Seal => {
+                let sealed = sealed(text)?;
+                let (begins, rest) = text.split_at(sealed);
+                Some([begins, &self.streamed(rest)].concat())
+            }
+            Shown::Method => self.cipher.linked_json(text),
+            shown if self.links(shown) => self.cipher.linked_json(text),
+            _ => None,
+        }
+    }
+
+    /// Whether texts and numbers that are shown so must stay equal to others.
+    fn links(&self, shown: Shown) -> bool {
+        match shown {
+            Shown::Arguments => self.links_arguments,
+            Shown::Linked | Shown::Shape => true,
+            Shown::Header | Shown::Method | Shown::Nothing | Shown::Seal | Shown::Word => false,
+        }
+    }
+
+    /// The name or text is too long, or breaks off: it is changed as it comes.
+    fn give_up(&mut self, out: &mut Vec<u8>) {
+        let (raw, run) = match std::mem::replace(&mut self.place, Place::Value) {
+            Place::Name { raw, .. } => (raw, Run::linked()),
+            Place::Text { raw, shown, .. } if self.links(shown) => (raw, Run::linked()),
+            Place::Text { raw, .. } => (raw, Run::new(self.cipher.fresh())),
+            other => {
+                self.place = other;
+                return;
+            }
+        };
+        let (mut run, mut escape) = (run, Escape::Nowhere);
+        let cipher = &self.cipher;
+        out.extend(raw.iter().map(|byte| escape.byte(&mut run, cipher, *byte)));
+        self.name = b"?".to_vec();
+        self.place = Place::Stream { run, escape };
+    }
+
+    /// A text that stands for this one, and for no other.
+    fn streamed(&self, text: &[u8]) -> Vec<u8> {
+        let (mut run, mut escape) = (Run::new(self.cipher.fresh()), Escape::Nowhere);
+        let bytes = text.iter();
+        bytes
+            .map(|byte| escape.byte(&mut run, &self.cipher, *byte))
+            .collect()
+    }
+
+    /// A number of the same form.
+    fn digits(&self, number: &[u8]) -> Vec<u8> {
+        let mut run = Run::new(self.cipher.fresh());
+        let bytes = number.iter().map(|byte| match byte {
+            b'0'..=b'9' => run.byte(&self.cipher, *byte),
+            other => *other,
+        });
+        bytes.collect()
+    }
+
+    /// A byte that is in no name, text or number. Nothing where one begins that is waited for.
+    fn between(&mut self, byte: u8) -> Option<u8> {
         let is_name = matches!(self.place, Place::Names);
         self.place = Place::Value;
         match byte {
@@ -201,24 +360,30 @@ impl Mask {
             b'}' | b']' => self.leave(),
             b',' if self.is_in_object() => self.place = Place::Names,
             b'"' if is_name => {
-                self.name.clear();
-                self.run = Run::default();
                 self.place = Place::Name {
-                    escape: Escape::Nowhere,
-                    is_word: self.deeper == 0,
+                    raw: Vec::new(),
+                    is_escaped: false,
                 };
             }
             b'"' => {
-                self.begin();
-                let escape = Escape::Nowhere;
-                self.place = Place::Text { escape };
+                self.place = match self.shown_here() {
+                    Shown::Nothing => self.stream(),
+                    Shown::Arguments if !self.links_arguments => self.stream(),
+                    shown => Place::Text {
+                        raw: Vec::new(),
+                        is_escaped: false,
+                        shown,
+                    },
+                };
             }
             b'-' | b'0'..=b'9' => {
-                self.begin();
-                self.place = Place::Number;
-                return self.of_number(byte);
+                self.place = Place::Number {
+                    raw: vec![byte],
+                    shown: self.shown_here(),
+                };
+                return None;
             }
-            byte if byte.is_ascii_alphabetic() => return self.word(byte),
+            byte if byte.is_ascii_alphabetic() => return Some(self.word(byte)),
             b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' => {
                 if is_name {
                     self.place = Place::Names;
@@ -227,22 +392,22 @@ impl Mask {
             // A mark of UTF-8 may stand before a message.
             0xef | 0xbb | 0xbf if self.around.is_empty() => {}
             // It is no JSON.
-            byte => return self.run.litter(&self.cipher, byte),
+            byte => return Some(self.run.litter(&self.cipher, byte)),
         }
-        byte
+        Some(byte)
     }
 
-    fn of_number(&mut self, byte: u8) -> u8 {
-        if byte.is_ascii_digit() && !self.shows_form() {
-            self.run.byte(&self.cipher, byte)
-        } else {
-            byte
+    fn stream(&self) -> Place {
+        Place::Stream {
+            run: Run::new(self.cipher.fresh()),
+            escape: Escape::Nowhere,
         }
     }
 
     fn word(&mut self, byte: u8) -> u8 {
-        self.begin();
-        let (literal, stands): (&'static [u8], &'static [u8]) = match (byte, self.shows_form()) {
+        self.run = Run::new(self.cipher.fresh());
+        let shows = matches!(self.shown_here(), Shown::Shape | Shown::Word);
+        let (literal, stands): (&'static [u8], &'static [u8]) = match (byte, shows) {
             (b't', false) => (b"true", b"null"),
             (b't', true) => (b"true", b"true"),
             (b'f', false) => (b"false", b"null "),
@@ -261,51 +426,7 @@ impl Mask {
             .unwrap_or_else(|| self.run.litter(&self.cipher, byte))
     }
 
-    /// A value begins: how much of it is shown depends on where it is.
-    fn begin(&mut self) {
-        self.run = Run::default();
-        self.seal = Some(Seal::default());
-        self.text.clear();
-        self.shown = self.shown_here();
-    }
-
-    /// Whether the text up to this byte is, or may become, one that says nothing about anybody.
-    fn begins_value(&mut self, byte: u8) -> bool {
-        if self.text.len() < LONGEST {
-            self.text.push(byte);
-        }
-        let text = &self.text;
-        let is_version = text.iter().all(|byte| b"0123456789-.".contains(byte));
-        let mut values = VALUES.iter().map(|value| value.as_bytes());
-        is_version || values.any(|value| value.starts_with(text))
-    }
-
-    /// Whether the text up to this byte is how a sealed state begins.
-    fn begins_seal(&mut self, byte: u8) -> bool {
-        let is_so = self.seal.as_mut().is_some_and(|seal| {
-            let len = seal.begins.len();
-            seal.next(byte).is_none() && seal.begins.len() > len
-        });
-        if !is_so {
-            self.seal = None;
-        }
-        is_so
-    }
-
-    /// Whether numbers and literals are shown.
-    fn shows_form(&self) -> bool {
-        matches!(self.shown, Shown::All | Shown::Shape | Shown::Word)
-    }
-
-    /// Whether the name, which has left the words with its last byte, would come back to them with this one.
-    fn turns_word(&self, last: u8) -> bool {
-        let mut name = self.name.clone();
-        if let Some(place) = name.last_mut() {
-            *place = last;
-        }
-        begins_word(&name)
-    }
-
+    /// How much is shown of a value that begins here.
     fn shown_here(&self) -> Shown {
         if self.deeper > 0 {
             return Shown::Nothing;
@@ -314,7 +435,7 @@ impl Mask {
             return Shown::Nothing;
         };
         // Where texts are shown, a list of them is. An object is something else: a property may have the name of anything.
-        if last.shown == Shown::Shape || !last.is_object {
+        if matches!(last.shown, Shown::Arguments | Shown::Shape) || !last.is_object {
             return last.shown;
         }
         let names = self
@@ -323,19 +444,10 @@ impl Mask {
             .filter_map(|around| around.name.as_deref());
         let mut way: Vec<&[u8]> = names.collect();
         way.push(&self.name);
-        shown(&way)
-    }
-
-    fn shows_names(&self) -> bool {
-        // What is asked for is called by the one who asks, and the answer to it must be called the same.
-        let is_asked = |around: &Around| {
-            matches!(
-                around.name.as_deref(),
-                Some(b"inputRequests" | b"inputResponses")
-            )
-        };
-        let last = self.around.last().filter(|_| self.deeper == 0);
-        last.is_some_and(|last| last.shown == Shown::Shape || is_asked(last))
+        match shown(&way) {
+            Shown::Nothing if last.shown == Shown::Linked => Shown::Linked,
+            shown => shown,
+        }
     }
 
     fn enter(&mut self, is_object: bool) {
@@ -348,6 +460,7 @@ impl Mask {
                 is_object,
                 name,
                 shown,
+                key: self.cipher.fresh(),
             });
         }
         if is_object {
@@ -367,4 +480,25 @@ impl Mask {
     fn is_in_object(&self) -> bool {
         self.deeper == 0 && self.around.last().is_some_and(|around| around.is_object)
     }
+}
+
+/// What stands for a name must not be a word: a machine would read it.
+fn not_a_word(mut name: Vec<u8>) -> Vec<u8> {
+    if is_word(&name) {
+        name.reverse();
+    }
+    name
+}
+
+/// Whether this is a text that says nothing about anybody: a word of the protocol, or a version.
+fn is_value(text: &[u8]) -> bool {
+    let is_version = text.len() <= 10 && text.iter().all(|byte| b"0123456789-.".contains(byte));
+    is_version || VALUES.iter().any(|value| value.as_bytes() == text)
+}
+
+/// How much of a text is how a state begins that the machine has sealed, if it is one.
+fn sealed(text: &[u8]) -> Option<usize> {
+    let mut seal = Seal::default();
+    let begins = text.iter().position(|byte| seal.next(*byte).is_some())?;
+    (seal.begins().len() == begins).then_some(begins)
 }

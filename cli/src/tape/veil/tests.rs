@@ -104,8 +104,10 @@ impl Dice {
 }
 
 fn masked(cipher: &Cipher, bytes: &[u8]) -> Vec<u8> {
-    let mut mask = Mask::new(cipher);
-    bytes.iter().map(|byte| mask.byte(*byte)).collect()
+    let (mut mask, mut out) = (Mask::new(cipher), Vec::new());
+    bytes.iter().for_each(|byte| mask.byte(*byte, &mut out));
+    mask.end(&mut out);
+    out
 }
 
 /// The same JSON, but for what is said in it.
@@ -198,7 +200,7 @@ fn no_two_texts_become_one() {
     let names = (0..1_000).map(|number| format!("tool {number}"));
     let letters = ('a'..='z').chain('A'..='Z').map(String::from);
     let texts: Vec<_> = names.chain(letters).collect();
-    let mut others: Vec<_> = texts.iter().map(|text| cipher.text(text)).collect();
+    let mut others: Vec<_> = texts.iter().map(|text| cipher.linked(text)).collect();
     others.sort();
     others.dedup();
     assert_eq!(others.len(), texts.len());
@@ -207,17 +209,22 @@ fn no_two_texts_become_one() {
 #[test]
 fn a_number_is_masked_alike_in_a_field_and_in_a_message() {
     let cipher = Cipher::new();
-    for number in ["7", "-12", "1990"] {
-        let field = cipher.text(number);
-        assert_eq!(masked(&cipher, number.as_bytes()), field.as_bytes());
-        let text = masked(&cipher, format!("\"{number}\"").as_bytes());
-        assert_eq!(text, format!("\"{field}\"").as_bytes());
+    let within = |value: &str| {
+        let json = format!(r#"{{"params":{{"name":{value}}}}}"#);
+        let other = masked(&cipher, json.as_bytes());
+        let other: Value = serde_json::from_slice(&other).expect("it is JSON");
+        other["params"]["name"].clone()
+    };
+    for number in ["7", "-12", "1990", "0", "1.5"] {
+        let field = cipher.linked(number);
+        assert_eq!(within(number).to_string(), field);
+        assert_eq!(within(&format!("\"{number}\"")), field);
     }
-    let text = r#"a "b" \ c/d é"#;
-    let quoted = serde_json::to_string(text).expect("it is JSON");
-    let other: String =
-        serde_json::from_slice(&masked(&cipher, quoted.as_bytes())).expect("it is JSON");
-    assert_eq!(other, cipher.text(text));
+    for text in [r#"a "b" \ c/d é"#, "file:///a/b", "x"] {
+        let quoted = serde_json::to_string(text).expect("it is JSON");
+        assert_eq!(within(&quoted), cipher.linked(text));
+        assert_eq!(within(&quoted.replace('/', "\\/")), cipher.linked(text));
+    }
 }
 
 #[test]
@@ -244,7 +251,7 @@ fn where_words_are_shown_nothing_else_is() {
         let other = String::from_utf8(masked(&cipher, json.as_bytes())).expect("it is text");
         assert!(!other.contains("sesame"), "{other}");
     }
-    let shown = r#"{"jsonrpc":"2.0","id":17,"result":{"resultType":"input_required","isError":true,"protocolVersion":"2025-11-25","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":false}},"tools":[{"inputSchema":{"type":["object","null"],"properties":{"type":{"type":"string","x-mcp-header":"Kind"}}}}]}}"#;
+    let shown = r#"{"jsonrpc":"2.0","id":17,"result":{"resultType":"input_required","isError":true,"protocolVersion":"2025-11-25","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":false}},"tools":[{"inputSchema":{"type":["object","null"],"properties":{"type":{"type":"string","x-mcp-header":null}}}}]}}"#;
     assert_eq!(masked(&cipher, shown.as_bytes()), shown.as_bytes());
 }
 
@@ -273,8 +280,10 @@ fn of_a_sealed_state_only_the_proof_is_hidden() {
 
 fn events(cipher: &Cipher, hides: bool, stream: &str) -> String {
     let mut mask = EventMask::new(cipher, &"http://shop:80".into(), hides);
-    let bytes = stream.bytes().map(|byte| mask.byte(byte)).collect();
-    let other = String::from_utf8(bytes).expect("it is text");
+    let mut out = Vec::new();
+    stream.bytes().for_each(|byte| mask.byte(byte, &mut out));
+    mask.break_off(&mut out);
+    let other = String::from_utf8(out).expect("it is text");
     assert_eq!(other.len(), stream.len());
     other
 }
@@ -328,4 +337,201 @@ fn a_stream_of_events_shows_messages_only_where_it_may() {
         other.starts_with("retry: 10\n:") && other.contains("data: {\"id\": 1,\ndata: \""),
         "{other}"
     );
+}
+
+/// The same key each time: what is seen here is seen each time.
+fn cipher(number: u64) -> Cipher {
+    let mut key = [7; 16];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    Cipher::with_key(key)
+}
+
+/// Messages with a secret wherever a text can be, and nothing else that begins like it.
+fn messages(secret: &str) -> Vec<String> {
+    let s = secret;
+    vec![
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"{s}","method":"{s}","params":{{"{s}":"{s}","name":"{s}","uri":"{s}","cursor":"{s}"}}}}"#
+        ),
+        format!(
+            r#"{{"id":1,"method":"tools/call","params":{{"name":"{s}","arguments":{{"{s}":["{s}",{{"{s}":"{s}"}}]}},"_meta":{{"{s}":"{s}","progressToken":"{s}"}}}}}}"#
+        ),
+        format!(
+            r#"{{"id":1,"result":{{"tools":[{{"name":"{s}","description":"{s}","inputSchema":{{"type":"{s}","properties":{{"{s}":{{"type":"{s}","x-mcp-header":"{s}"}}}}}}}}],"nextCursor":"{s}"}}}}"#
+        ),
+        format!(
+            r#"{{"id":1,"result":{{"protocolVersion":"{s}","capabilities":{{"experimental":{{"{s}":{{"{s}":"{s}"}}}}}},"serverInfo":{{"name":"{s}","{s}":"{s}"}},"instructions":"{s}"}}}}"#
+        ),
+        format!(
+            r#"{{"id":1,"result":{{"resultType":"{s}","inputRequests":{{"{s}":{{"method":"{s}","params":{{"message":"{s}"}}}}}},"requestState":"{s}"}}}}"#
+        ),
+        format!(
+            r#"{{"id":1,"error":{{"code":-1,"message":"{s}","data":{{"{s}":"{s}","supported":["{s}"]}}}}}}"#
+        ),
+        format!(
+            r#"{{"method":"notifications/message","params":{{"level":"{s}","logger":"{s}","data":"{s}"}}}}"#
+        ),
+        format!(r#"{s} is no JSON {{"{s}" {s}}}"#),
+    ]
+}
+
+fn all_of(cipher: &Cipher, secret: &str) -> String {
+    let mut told = String::new();
+    for message in messages(secret) {
+        let other = masked(cipher, message.as_bytes());
+        told += &String::from_utf8(other).expect("it is text");
+        let stream = format!(
+            "event: {secret}\nid: {secret}\n{secret}: {secret}\n: {secret}\ndata: {message}\n\n"
+        );
+        told += &events(cipher, true, &stream);
+    }
+    let lines = cipher.lines(format!("{secret}\nand {secret}\n").as_bytes());
+    told += &String::from_utf8(lines).expect("it is text");
+    told + &cipher.text(secret) + &cipher.linked(secret)
+}
+
+/// Texts that begin like words of the protocol, like each other, and like what is shown.
+const SECRETS: [&str; 8] = [
+    "toolsSecret",
+    "messageKey1",
+    "nameOfAgent",
+    "paramsHide2",
+    "everlinkKey",
+    "methodTrick",
+    "2025-11-SEC",
+    "resourcesQ3",
+];
+
+#[test]
+fn nothing_that_was_said_is_told_not_even_how_it_begins() {
+    for (number, secret) in SECRETS.into_iter().enumerate() {
+        let told = all_of(&cipher(number as u64), secret);
+        // What stands around the secret is told with or without it.
+        let without = messages("").concat() + "event: id: data: ";
+        for len in 4..=secret.len() {
+            for start in [0, secret.len() - len] {
+                let part = &secret[start..start + len];
+                let is_told = told.contains(part) && !without.contains(part);
+                assert!(!is_told, "{secret}: {part}: {told}");
+            }
+        }
+    }
+}
+
+/// Two secrets of one length and kind leave nothing behind by which they could be told apart: each byte of what stands for them is spread alike.
+#[test]
+fn what_stands_for_a_secret_says_nothing_of_it() {
+    const RUNS: u64 = 3_000;
+    let counts = |secret: &str, linked: bool| {
+        let mut counts = vec![[0_u64; 256]; secret.len()];
+        for number in 0..RUNS {
+            let cipher = cipher(number);
+            let other = if linked {
+                cipher.linked(secret)
+            } else {
+                cipher.text(secret)
+            };
+            for (count, byte) in counts.iter_mut().zip(other.bytes()) {
+                count[usize::from(byte)] += 1;
+            }
+        }
+        counts
+    };
+    for linked in [false, true] {
+        let (one, other) = (counts("openSesame7", linked), counts("aaaaaaaaaa1", linked));
+        for (at, (one, other)) in one.iter().zip(&other).enumerate() {
+            // The sum over all bytes of (a - b)^2 / (a + b) is about as large as there are bytes that may come out: 52.
+            let distance: f64 = one
+                .iter()
+                .zip(other)
+                .filter(|(a, b)| **a + **b > 0)
+                .map(|(a, b)| (*a as f64 - *b as f64).powi(2) / (*a + *b) as f64)
+                .sum();
+            assert!(distance < 110.0, "byte {at}, linked: {linked}: {distance}");
+        }
+    }
+}
+
+/// What a reader of a recording can still tell of what was said. Whoever adds to this tells it in the docs of this module, too.
+#[test]
+fn this_remains() {
+    let cipher = cipher(1);
+    let read = |json: &str| -> Value {
+        serde_json::from_slice(&masked(&cipher, json.as_bytes())).expect("it is JSON")
+    };
+    // Equal texts are equal only where a machine compares them.
+    let said = |text: &str| {
+        read(&format!(
+            r#"{{"result":{{"content":[{{"text":"{text}"}},{{"text":"{text}"}}]}}}}"#
+        ))
+    };
+    let content = &said("open sesame")["result"]["content"];
+    assert_ne!(content[0]["text"], content[1]["text"]);
+    assert_ne!(said("open sesame"), said("open sesame"));
+    let again = |json: &str| assert_eq!(read(json), read(json), "{json}");
+    again(
+        r#"{"id":"sesame","method":"x/sesame","params":{"name":"sesame","uri":"a://sesame/b","cursor":"sesame"}}"#,
+    );
+    again(
+        r#"{"params":{"taskId":"sesame","requestId":"sesame","progressToken":"sesame","clientInfo":{"sesame":"sesame"}}}"#,
+    );
+    again(
+        r#"{"result":{"tools":[{"name":"sesame","sesame":{"sesame":7}}],"nextCursor":"sesame","instructions":"sesame"}}"#,
+    );
+    again(
+        r#"{"result":{"capabilities":{"experimental":{"sesame":{"sesame":"sesame"}}},"serverInfo":{"name":"sesame"}}}"#,
+    );
+    let names = |json: &str| -> Vec<String> {
+        let params = &read(json)["params"];
+        let object = params.as_object().and_then(|params| params.values().next());
+        let names = object.and_then(Value::as_object).into_iter().flatten();
+        names.map(|(name, _)| name.clone()).collect()
+    };
+    for linked in ["arguments", "inputResponses"] {
+        let json = format!(r#"{{"params":{{"{linked}":{{"sesame":"x"}}}}}}"#);
+        assert_eq!(names(&json), names(&json), "{linked}");
+    }
+    // Other names are told apart in one object, and in no other.
+    let json = r#"{"params":{"sesame":{"a":1,"b":1,"c":1,"d":1}}}"#;
+    assert_eq!(names(json).len(), 4);
+    assert_ne!(
+        names(r#"{"params":{"x":{"open sesame":1}}}"#),
+        names(r#"{"params":{"x":{"open sesame":1}}}"#)
+    );
+    // A linked text shows how far it is the same as another up to a slash, and no further.
+    let [one, other] =
+        ["file:///home/ali/one", "file:///home/ali/two"].map(|uri| cipher.linked(uri));
+    assert_eq!(
+        one.rsplit_once('/').map(|(before, _)| before),
+        other.rsplit_once('/').map(|(before, _)| before)
+    );
+    let [one, other] = ["tool_for_ali", "tool_for_bob"].map(|name| cipher.linked(name));
+    assert_ne!(one[..4], other[..4]);
+    // Lengths, and kinds of bytes.
+    assert_eq!(
+        cipher
+            .text("Ab1/é \"")
+            .chars()
+            .map(char::len_utf8)
+            .collect::<Vec<_>>(),
+        [1, 1, 1, 1, 2, 1, 1]
+    );
+}
+
+/// What depends on all of a text is the same in any pieces.
+#[test]
+fn pieces_make_no_difference() {
+    for message in messages("toolsSecret") {
+        let (whole, mut parts) = (masked(&cipher(3), message.as_bytes()), Vec::new());
+        let cipher = cipher(3);
+        let mut mask = Mask::new(&cipher);
+        for byte in message.bytes() {
+            let mut out = Vec::new();
+            mask.byte(byte, &mut out);
+            parts.extend(out);
+            assert!(parts.len() <= message.len());
+        }
+        mask.end(&mut parts);
+        assert_eq!(whole, parts);
+    }
 }

@@ -25,6 +25,8 @@ pub(super) struct Ledger {
     open: BTreeSet<RequestId>,
     /// What it asks itself.
     asks: BTreeMap<AskId, u64>,
+    /// The ids under which the host was asked something that was not taken back.
+    questions: BTreeSet<Id>,
     /// How often a host has shaken hands.
     handshakes: (u32, u32),
 }
@@ -44,6 +46,7 @@ impl Ledger {
         Ledger {
             dialogue: Dialogue::new(downstream),
             under: BTreeMap::new(),
+            questions: BTreeSet::new(),
             states: BTreeMap::new(),
             calls: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -106,7 +109,10 @@ impl Ledger {
         let message = self.dialogue.written(bytes);
         if message["method"] == "notifications/cancelled" {
             let of = id(&message["params"]["requestId"]).expect("an id");
-            self.dialogue.announces_end(&of);
+            let may_be_question = self.questions.remove(&of);
+            self.dialogue.announces_end(&of, may_be_question);
+        } else if message.get("method").is_some() {
+            self.questions.extend(message.get("id").and_then(id));
         }
         if let Some(of) = message
             .get("id")

@@ -87,6 +87,8 @@ struct Served {
     is_cancelled: bool,
     /// Its client took it back, for sure and before the answer was written.
     was_taken_back: bool,
+    /// Its client may have taken it back: an answer that was not written yet is dropped then, without a word.
+    may_be_taken_back: bool,
     /// Since when its client has questions in the place of an answer.
     away_since: Option<Instant>,
     /// It may be back.
@@ -111,6 +113,8 @@ struct Ask {
     accepted: Instant,
     was_put: bool,
     is_answered: bool,
+    /// Something was taken back under its id.
+    was_taken_back: bool,
 }
 
 #[derive(Debug, Default)]
@@ -205,6 +209,7 @@ impl Rules {
         for said in said {
             match said {
                 Said::Cancel(id) => self.taken_back(&id),
+                Said::MaybeCancel(id) => self.may_be_taken_back(&id),
                 Said::Request { id, method, params } => self.requested(id, &method, &params),
             }
         }
@@ -227,6 +232,13 @@ impl Rules {
                 served.was_taken_back = true;
                 self.news.retain(|_, of| *of != Some(*request));
             }
+        }
+    }
+
+    fn may_be_taken_back(&mut self, id: &Id) {
+        let of_it = |served: &&mut Served| served.fed.as_ref().is_some_and(|fed| fed.id == *id);
+        for served in self.served.values_mut().filter(of_it) {
+            served.may_be_taken_back = true;
         }
     }
 

@@ -127,7 +127,7 @@ impl Rules {
                 let other_id = served.fed.as_ref().map(|fed| &fed.id);
                 let is_waited_for = !served.is_over() && !served.was_taken_back;
                 // What a legacy client was to be told is dropped when it begins anew.
-                let is_held = served.is_open() || served.is_modern;
+                let is_held = served.is_open() || (served.is_modern && !served.may_be_taken_back);
                 let is_waited_for = is_waited_for && is_held && served.away_since.is_none();
                 let is_twice = is_waited_for && other_id == Some(&fed.id);
                 assert!(!is_twice, "{name} and {other} have the id {}", fed.id);
@@ -145,6 +145,7 @@ impl Rules {
                 is_responded: false,
                 is_cancelled: false,
                 was_taken_back: false,
+                may_be_taken_back: false,
                 away_since: None,
                 may_be_back: false,
                 progress: None,

@@ -77,6 +77,7 @@ impl Rules {
                 accepted: now,
                 was_put: false,
                 is_answered: false,
+                was_taken_back: false,
             },
         );
         assert!(before.is_none(), "{ask} was there before");

@@ -54,9 +54,12 @@ impl Rules {
         match method {
             "notifications/cancelled" => {
                 let of = id(&params["requestId"]).expect("an id");
-                let asked = self.wires.get(&of);
-                let is_ask = asked.is_some_and(|ask| self.asks[ask].is_answered);
-                let is_end = self.dialogue.announces_end(&of);
+                let asked = self.wires.get(&of).and_then(|ask| self.asks.get_mut(ask));
+                let is_ask = asked.is_some_and(|ask| {
+                    let was_taken_back = std::mem::replace(&mut ask.was_taken_back, true);
+                    ask.is_answered && !was_taken_back
+                });
+                let is_end = self.dialogue.announces_end(&of, is_ask);
                 assert!(is_ask || is_end, "{of} is taken back");
             }
             "notifications/message" => self.news(&params["data"]["mark"]),

@@ -1,0 +1,241 @@
+//! Which proxy the environment names for a server, for all adapters that speak HTTP. Reads nothing itself and opens no connection.
+
+use std::net::IpAddr;
+
+/// The proxies that the environment names, and the hosts that are reached without one.
+#[derive(Clone, Default)]
+pub struct Proxies {
+    http: Option<String>,
+    https: Option<String>,
+    except: String,
+}
+
+impl Proxies {
+    /// Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals or not, with this function: [`std::env::var`], for a start. An
+    /// empty variable is as good as none.
+    ///
+    /// A program that runs as a CGI script has `REQUEST_METHOD` set, and its `HTTP_PROXY` may be the `Proxy` field of a stranger's request: it is
+    /// not used then.
+    #[must_use]
+    pub fn new(variable: impl Fn(&str) -> Option<String>) -> Proxies {
+        let first_of = |names: [&str; 2]| {
+            let mut values = names.into_iter().filter_map(&variable);
+            values.find(|value| !value.is_empty())
+        };
+        let all = first_of(["ALL_PROXY", "all_proxy"]);
+        let http = match variable("REQUEST_METHOD") {
+            Some(_) => first_of(["http_proxy"; 2]),
+            None => first_of(["HTTP_PROXY", "http_proxy"]),
+        };
+        Proxies {
+            http: http.or_else(|| all.clone()),
+            https: first_of(["HTTPS_PROXY", "https_proxy"]).or(all),
+            except: first_of(["NO_PROXY", "no_proxy"]).unwrap_or_default(),
+        }
+    }
+
+    /// The address of the proxy for a server, if there is one. There is none for this machine itself.
+    ///
+    /// `NO_PROXY` lists hosts, domains with all that is in them, addresses and networks such as `10.0.0.0/8`; each may have a port, and `*` is
+    /// everything. Names are compared without regard to case, to a leading dot and to a trailing one.
+    #[must_use]
+    pub fn proxy_for(&self, is_https: bool, host: &str, port: Option<u16>) -> Option<&str> {
+        let proxy = if is_https { &self.https } else { &self.http };
+        let port = port.unwrap_or(if is_https { 443 } else { 80 });
+        let is_excepted = is_this_machine(host) || is_listed(&self.except, host, port);
+        proxy.as_deref().filter(|_| !is_excepted)
+    }
+}
+
+/// Whether a host is this machine itself: `localhost` and names in it, and the addresses that lead back. What is sent there, credentials
+/// included, must not pass through another machine.
+#[must_use]
+pub fn is_this_machine(host: &str) -> bool {
+    let host = bare(host);
+    match address(&host) {
+        Some(address) => address.is_loopback() || address.is_unspecified(),
+        None => is_within(&host, "localhost"),
+    }
+}
+
+fn is_listed(except: &str, host: &str, port: u16) -> bool {
+    let host = bare(host);
+    let mut patterns = except.split([',', ' ']).filter(|it| !it.is_empty());
+    patterns.any(|pattern| {
+        let (pattern, of_port) = split_port(pattern);
+        let pattern = bare(pattern);
+        let pattern = pattern.strip_prefix('*').unwrap_or(&pattern);
+        let pattern = pattern.strip_prefix('.').unwrap_or(pattern);
+        if of_port.is_some_and(|of| of != port) {
+            return false;
+        }
+        match (pattern.split_once('/'), address(&host)) {
+            (Some((network, bits)), Some(address)) => is_in_network(address, network, bits),
+            (Some(_), None) => false,
+            (None, Some(of)) => pattern.is_empty() || address(pattern) == Some(of),
+            (None, None) => pattern.is_empty() || is_within(&host, pattern),
+        }
+    })
+}
+
+/// A name without what makes no difference: case, the dot at the end, the brackets of an address.
+fn bare(host: &str) -> String {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let inside = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    inside.unwrap_or(host).to_ascii_lowercase()
+}
+
+/// The address that a host is, if it is one. One of IPv4 that is written as one of IPv6 is the same.
+fn address(host: &str) -> Option<IpAddr> {
+    host.parse().ok().map(|it: IpAddr| it.to_canonical())
+}
+
+fn is_within(host: &str, domain: &str) -> bool {
+    let before = host.strip_suffix(domain);
+    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+/// `example.com:8080` and `[::1]:8080` have a port; `::1` has none.
+fn split_port(pattern: &str) -> (&str, Option<u16>) {
+    let has_port = |host: &str| !host.contains(':') || host.ends_with(']');
+    match pattern.rsplit_once(':') {
+        Some((host, port)) if has_port(host) => match port.parse() {
+            Ok(port) => (host, Some(port)),
+            Err(_) => (pattern, None),
+        },
+        _ => (pattern, None),
+    }
+}
+
+fn is_in_network(host: IpAddr, network: &str, bits: &str) -> bool {
+    let (Ok(network), Ok(bits)) = (network.parse(), bits.parse::<u32>()) else {
+        return false;
+    };
+    match (host, network) {
+        (IpAddr::V4(host), IpAddr::V4(network)) => {
+            let differ = u32::from(host) ^ u32::from(network);
+            bits <= 32 && differ.checked_shr(32 - bits).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(host), IpAddr::V6(network)) => {
+            let differ = u128::from(host) ^ u128::from(network);
+            bits <= 128 && differ.checked_shr(128 - bits).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxies(variables: &[(&str, &str)]) -> Proxies {
+        Proxies::new(|name| {
+            let mut known = variables.iter();
+            known.find_map(|(of, value)| (*of == name).then(|| (*value).to_owned()))
+        })
+    }
+
+    #[test]
+    fn this_machine_is_reached_without_a_proxy_however_it_is_called() {
+        let all = proxies(&[("ALL_PROXY", "http://proxy:1")]);
+        for host in [
+            "localhost",
+            "LOCALHOST",
+            "localhost.",
+            "LocalHost.",
+            "api.localhost",
+            "127.0.0.1",
+            "127.0.0.2",
+            "127.255.255.254",
+            "0.0.0.0",
+            "[::1]",
+            "::1",
+            "[::]",
+            "[0:0:0:0:0:0:0:1]",
+            "[::ffff:127.0.0.1]",
+        ] {
+            assert!(is_this_machine(host), "{host}");
+            for is_https in [false, true] {
+                assert_eq!(all.proxy_for(is_https, host, None), None, "{host}");
+            }
+        }
+        for host in [
+            "example.com",
+            "localhost.example.com",
+            "notlocalhost",
+            "128.0.0.1",
+            "127.0.0.1.example.com",
+            "[::2]",
+        ] {
+            assert!(!is_this_machine(host), "{host}");
+            let proxy = all.proxy_for(false, host, None);
+            assert_eq!(proxy, Some("http://proxy:1"), "{host}");
+        }
+    }
+
+    #[test]
+    fn no_proxy_lists_hosts_domains_addresses_networks_and_ports() {
+        let is_excepted = |except: &str, host: &str, port: u16| {
+            let all = proxies(&[("all_proxy", "http://proxy:1"), ("NO_PROXY", except)]);
+            all.proxy_for(false, host, Some(port)).is_none()
+        };
+        for (except, host, is_listed) in [
+            ("example.com", "example.com", true),
+            ("example.com", "EXAMPLE.com.", true),
+            ("Example.COM.", "example.com", true),
+            ("example.com", "api.example.com", true),
+            (".example.com", "api.Example.com", true),
+            (".example.com", "example.com", true),
+            ("*.example.com", "api.example.com", true),
+            ("example.com", "badexample.com", false),
+            ("example.com", "example.com.evil", false),
+            ("a, example.com ,b", "example.com", true),
+            ("*", "anything.at.all", true),
+            ("", "example.com", false),
+            (",, ,", "example.com", false),
+            ("10.1.2.3", "10.1.2.3", true),
+            ("10.1.2.3", "10.1.2.30", false),
+            ("10.0.0.0/8", "10.1.2.3", true),
+            ("10.0.0.0/8", "11.1.2.3", false),
+            ("0.0.0.0/0", "11.1.2.3", true),
+            ("10.0.0.0/33", "10.1.2.3", false),
+            ("fe80::/10", "[fe80::1]", true),
+            ("fe80::/10", "[fd00::1]", false),
+            ("[fd00::1]", "fd00::1", true),
+            ("fd00:0::1", "[fd00::1]", true),
+        ] {
+            assert_eq!(is_excepted(except, host, 80), is_listed, "{except}: {host}");
+        }
+        for (except, host, port, is_listed) in [
+            ("example.com:8080", "example.com", 8080, true),
+            ("Example.com.:8080", "api.example.com", 8080, true),
+            ("example.com:8080", "example.com", 80, false),
+            ("[fd00::1]:8080", "[fd00::1]", 8080, true),
+            ("[fd00::1]:8080", "[fd00::1]", 80, false),
+            ("*:8080", "example.com", 8080, true),
+            ("*:8080", "example.com", 80, false),
+        ] {
+            let listed = is_excepted(except, host, port);
+            assert_eq!(listed, is_listed, "{except}: {host}:{port}");
+        }
+    }
+
+    #[test]
+    fn each_scheme_has_its_own_proxy_before_the_one_for_all() {
+        let some = proxies(&[
+            ("HTTP_PROXY", ""),
+            ("http_proxy", "one"),
+            ("HTTPS_PROXY", "two"),
+            ("ALL_PROXY", "three"),
+        ]);
+        assert_eq!(some.proxy_for(false, "example.com", None), Some("one"));
+        assert_eq!(some.proxy_for(true, "example.com", None), Some("two"));
+        let cgi = proxies(&[("HTTP_PROXY", "stranger"), ("REQUEST_METHOD", "GET")]);
+        assert_eq!(cgi.proxy_for(false, "example.com", None), None);
+        assert_eq!(
+            proxies(&[]).proxy_for(false, "example.com", None),
+            None,
+            "there is none"
+        );
+    }
+}
