@@ -17,7 +17,7 @@ use everlink::server::{Http, Replay, SsePaths};
 use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, Instant, Output, StreamId};
 use serde_json::{Value, json};
 
-use site::{Ask, Session, initialize, modern, seconds};
+use site::{Ask, Session, initialize, introduce, modern, seconds};
 
 /// A relay, the clients in front of it, and a server behind, a legacy one unless told otherwise, that answers what it must and calls of tools
 /// when it is told to.
@@ -32,6 +32,8 @@ struct Front {
     is_modern: bool,
     /// What it was asked over HTTP and has not answered: its news first of all.
     unanswered: Vec<StreamId>,
+    /// What whoever runs the relay was told.
+    events: Vec<String>,
 }
 
 struct Exchange {
@@ -61,6 +63,7 @@ impl Front {
             told: Vec::new(),
             is_modern: false,
             unanswered: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -212,6 +215,9 @@ impl Front {
     fn turn(&mut self) {
         let mut buf = Vec::new();
         while let Some((side, output)) = self.relay.poll_output(&mut buf) {
+            if let Output::Event(event) = &output {
+                self.events.push(event.to_string());
+            }
             match side {
                 Side::Downstream => self.in_front(output, &mut buf),
                 _ => self.behind(output, &mut buf),
@@ -240,7 +246,7 @@ impl Front {
             Output::Finish { stream, .. } | Output::Abort { stream, .. } => {
                 let exchange = self.exchanges.get_mut(&stream).unwrap();
                 let was_over = core::mem::replace(&mut exchange.is_over, true);
-                assert!(!was_over, "{stream} ends twice");
+                assert!(!was_over || exchange.unread > 0, "{stream} ends twice");
             }
             _ => {}
         }
@@ -512,19 +518,125 @@ fn a_session_behind_that_goes_on_may_ask_for_those_it_lost() {
     front.finish();
 }
 
-/// But not for ever: after a while, nothing is asked any more for those who left, and those who are there can be asked again.
+/// Nor is any of them ever forgotten while the server lives: it may ask as late as it likes.
 #[test]
-fn those_who_left_are_forgotten_after_a_while() {
+fn a_client_that_left_is_not_forgotten_while_the_server_lives() {
     let mut front = Front::new();
     front.session("bob");
     for name in ["ann", "eve"] {
         let called = front.send(&call(name));
         front.leave(called);
     }
-    front.pass(seconds(601));
+    front.pass(seconds(3_600));
     let dan = front.send(&call("dan"));
     front.ask_for_ann();
-    assert!(front.text(dan).contains("your number"));
+    assert!(!front.text(dan).contains("your number"));
+    assert_eq!(front.answers(77), 1);
+    front.finish();
+}
+
+/// Rule 17: a server may ask for a call that it has answered. Whoever has the only call in flight then is somebody else.
+#[test]
+fn question_after_the_reply_reaches_no_other_client() {
+    let late = json!({
+        "message": "ann, confirm the payment",
+        "requestedSchema": {"type": "object", "properties": {}},
+    });
+    let of_task = json!({
+        "message": "ann, confirm the payment",
+        "requestedSchema": {"type": "object", "properties": {}},
+        "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "of-ann"}},
+    });
+    for params in [late, of_task] {
+        let mut front = Front::new();
+        let (ann, eve) = (front.session("ann"), front.session("eve"));
+        front.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+        front.reply(json!({"content": []}));
+        let others = [
+            front.send(&eve.get()),
+            front.send(&eve.post(1, "tools/call", json!({"name": "y"}))),
+        ];
+        let question =
+            json!({"jsonrpc": "2.0", "id": 78, "method": "elicitation/create", "params": params});
+        front.say(question);
+        for other in others {
+            assert!(!front.text(other).contains("confirm the payment"));
+        }
+        let answer = front.told.iter().find(|told| told["id"] == 78);
+        let error = answer.expect("an answer")["error"]["message"].to_string();
+        assert!(error.contains("nobody was asked"), "{error}");
+        let told = front.events.iter();
+        let told = told.filter(|event| event.contains("nobody was asked"));
+        assert_eq!(told.count(), 1, "{:?}", front.events);
+        front.finish();
+    }
+}
+
+/// With one client in all the life of the server, a late question is for that one.
+#[test]
+fn question_after_the_reply_reaches_the_only_client() {
+    let mut front = Front::new();
+    let ann = front.session("ann");
+    let news = front.send(&ann.get());
+    front.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+    front.reply(json!({"content": []}));
+    front.ask_for_ann();
+    assert!(front.text(news).contains("your number"));
+    front.send(&ann.delete());
+    assert_eq!(front.answers(77), 1);
+    front.finish();
+}
+
+/// A server asks for the roots of whoever says that they changed, and does not say so: the notification of another client counts.
+#[test]
+fn question_reaches_nobody_after_a_notification_of_another_client() {
+    let mut front = Front::new();
+    let (ann, eve) = (front.session("ann"), front.session("eve"));
+    let called = front.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+    front.send(&eve.notice("notifications/roots/list_changed", Value::Null));
+    front.ask_for_ann();
+    assert!(!front.text(called).contains("your number"));
+    assert_eq!(front.answers(77), 1);
+    front.finish();
+}
+
+/// Rule 9: what clients declare for the server behind is bounded in all, however many there are and whatever each makes up.
+#[test]
+fn what_all_clients_declare_is_bounded() {
+    let mut front = Front::new();
+    for number in 0..20 {
+        let made_up = json!({format!("{number}-{}", "x".repeat(30 << 10)): {}});
+        front.send(&introduce("2025-11-25", &json!({"experimental": made_up})));
+    }
+    let declared = &front.relay.upstream().config().capabilities;
+    let declared = serde_json::to_string(declared).expect("it is JSON");
+    assert!(declared.len() <= 64 << 10, "{} bytes", declared.len());
+    assert!(declared.len() > 30 << 10, "as many as fit");
+    front.finish();
+}
+
+/// Lists may differ from user to user: what one has read says nothing of what another has.
+#[test]
+fn list_that_two_clients_read_is_announced_to_both_after_a_restart() {
+    let mut front = Front::new();
+    let (ann, eve) = (front.session("ann"), front.session("eve"));
+    let (hers, other) = (front.send(&ann.get()), front.send(&eve.get()));
+    for (session, tools) in [(&ann, json!([{"name": "pay"}])), (&eve, json!([]))] {
+        front.send(&session.post(1, "tools/list", json!({})));
+        let id = front.told("tools/list").last().expect("a list")["id"].clone();
+        front.say(json!({"jsonrpc": "2.0", "id": id, "result": {"tools": tools}}));
+    }
+    front.die();
+    front.pass(seconds(5));
+    front.send(&ann.post(2, "ping", json!({})));
+    // The new server has the list that eve saw last.
+    if let Some(list) = front.told("tools/list").last() {
+        let id = list["id"].clone();
+        front.say(json!({"jsonrpc": "2.0", "id": id, "result": {"tools": []}}));
+    }
+    for stream in [hers, other] {
+        assert!(front.text(stream).contains("tools/list_changed"));
+    }
     front.finish();
 }
 

@@ -317,7 +317,7 @@ fn f_106_an_unknown_notification_is_handed_on() {
         host.notify("notifications/bare", Value::Null);
         host.notify("notifications/initialized/twice", json!({"_meta": {}}));
         let notified = host.picked(|event| match event {
-            Event::Notified { method, params } => {
+            Event::Notified { method, params, .. } => {
                 Some((method.to_string(), params.as_ref().map(host::value)))
             }
             _ => None,

@@ -145,7 +145,9 @@ pub(crate) enum Command {
     /// Keep a host's connection while the server behind crashes, hangs or is replaced
     ///
     /// Put it before the command of a server in the configuration of a host. What happens is told on standard error. The server
-    /// is started when a host begins to speak; with --listen http://…, all hosts share it.
+    /// is started when a host begins to speak; with --listen http://…, all hosts share it: up to 512 connections, 1,024 sessions and 64 MiB each of
+    /// what arrives and of what hosts do not read. docs/LIMITS.md has every limit and the memory that follows. What the server asks
+    /// without saying for which request is then put to a host only if no other host has used this very process.
     ///
     /// Exit status: 0 when the host has gone or it was asked to end, 2 usage, 4 it could not begin, or was asked to end twice.
     #[command(override_usage = GUARD_USAGE, after_help = GUARD_EXAMPLES)]
@@ -218,13 +220,15 @@ pub(crate) struct Guard {
     /// Where the host is: `stdio`, or an address such as http://127.0.0.1:8080/mcp to listen at
     #[arg(long, default_value = "stdio", value_name = "WHERE")]
     pub(crate) listen: String,
-    /// A name by which clients reach --listen, beside its address: what they send as `Host`; can be given more than once
+    /// A name by which clients reach --listen or --status, beside the address: what they send as `Host`; can be given more than once
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
     /// How the life of the link is told on standard error
     #[arg(long, default_value = "text")]
     pub(crate) log: Log,
     /// Serve the state and the counters at this address: JSON at /, Prometheus at /metrics
+    ///
+    /// Requests must be meant for this machine, or for a name that --allow-host gives. Texts of the server and paths are not shown.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
     #[command(flatten)]

@@ -158,7 +158,7 @@ pub(crate) fn relayed_mood(event: &relay::Event) -> Mood {
         relay::Event::Downstream(server::Event::Closed { faults }) if !faults.is_empty() => {
             Mood::Bad
         }
-        relay::Event::Lost(_) => Mood::Bad,
+        relay::Event::Lost(_) | relay::Event::Unattributed { .. } => Mood::Bad,
         relay::Event::Upstream(event) => mood(event),
         _ => Mood::Plain,
     }
@@ -174,6 +174,11 @@ pub(crate) fn relayed_as_json(event: &relay::Event) -> Value {
             "event": event.to_string(),
             "method": failure.method,
             "mayHaveRun": failure.delivery == Delivery::Unknown,
+        }),
+        relay::Event::Unattributed { method } => json!({
+            "side": "upstream",
+            "event": event.to_string(),
+            "method": method,
         }),
         relay::Event::Upstream(event) => {
             let mut fact = as_json(event);

@@ -4,15 +4,13 @@ use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::ToString;
-use core::time::Duration;
 
-use super::Relay;
 use super::bridge::{Carried, Errand};
+use super::{Event, Relay};
 use crate::client;
 use crate::id::{AskId, RequestId};
 use crate::protocol::{Era, code, question};
 use crate::server::{self, Caller, Unanswered};
-use crate::time::Instant;
 use crate::wire::{ErrorObject, Payload};
 
 /// The questions that are carried, by what each is called on either side.
@@ -22,13 +20,31 @@ pub(super) struct Asks {
     in_front: BTreeMap<AskId, AskId>,
     /// Those that wait for a request for which the client in front can be asked.
     waiting: VecDeque<Waiting>,
-    /// Whose calls ended without a reply in this life of the server behind, and until when a question may still be for one of these.
-    left: BTreeMap<Caller, Instant>,
+    /// Whose messages reached the server behind, in its present life.
+    callers: Callers,
 }
 
-/// So long, a server may still ask something for a call that it was told to be over, or that took too long. Ten minutes: as long as a person may
-/// take to answer, and nobody else is to be asked what was meant for another.
-const LINGERING: Duration = Duration::from_secs(600);
+/// Which clients in front the server behind can have heard of.
+///
+/// A legacy server does not say for whom it asks. It may ask long after it replied, or for a client that left. So the client is certain only
+/// while no other one ever had anything carried to this very server.
+#[derive(Debug, Default)]
+enum Callers {
+    #[default]
+    Nobody,
+    One(Caller),
+    Several,
+}
+
+impl Callers {
+    fn add(&mut self, caller: &Caller) {
+        *self = match core::mem::take(self) {
+            Callers::Nobody => Callers::One(caller.clone()),
+            Callers::One(first) if first == *caller => Callers::One(first),
+            Callers::One(_) | Callers::Several => Callers::Several,
+        };
+    }
+}
 
 /// A question that is not put yet.
 #[derive(Debug)]
@@ -49,8 +65,6 @@ struct Put {
 
 #[derive(Debug)]
 struct Guess {
-    /// Whose request it was put for: nobody else is asked.
-    caller: Caller,
     method: Cow<'static, str>,
     params: Option<Payload>,
 }
@@ -61,20 +75,23 @@ impl Asks {
         self.in_front.insert(ask, behind);
     }
 
-    /// A call of this client ended without a reply.
-    pub(super) fn left(&mut self, now: Instant, caller: Caller) {
-        self.left.insert(caller, now + LINGERING);
-        // Whether there are several is all that matters: the last two say that.
-        if self.left.len() > 2 {
-            let first = self.left.iter().min_by_key(|(_, until)| **until);
-            let first = first.map(|(caller, _)| caller.clone());
-            first.map(|caller| self.left.remove(&caller));
-        }
+    /// Something of this client is carried to the server behind.
+    pub(super) fn heard_of(&mut self, caller: &Caller) {
+        self.callers.add(caller);
     }
 
-    /// The server behind is another one, that asks nothing for calls that it does not know.
-    pub(super) fn begin_life(&mut self) {
-        self.left.clear();
+    /// The server behind is a new process. It knows of no client but those whose requests are still to be sent to it.
+    pub(super) fn begin_life<'a>(&mut self, waiting: impl Iterator<Item = &'a Caller>) {
+        self.callers = Callers::Nobody;
+        waiting.for_each(|caller| self.callers.add(caller));
+    }
+
+    /// The one client that the server behind can mean, if there is only one.
+    fn only_caller(&self) -> Option<&Caller> {
+        match &self.callers {
+            Callers::One(caller) => Some(caller),
+            Callers::Nobody | Callers::Several => None,
+        }
     }
 
     fn take_behind(&mut self, behind: AskId) -> Option<Put> {
@@ -90,12 +107,14 @@ impl Asks {
 }
 
 impl Relay {
-    pub(super) fn ask(&mut self, ask: client::Ask) {
+    /// Puts a question of the server behind. What whoever runs the relay is to know of it.
+    pub(super) fn ask(&mut self, ask: client::Ask) -> Option<Event> {
         let Some(call) = ask.call else {
-            return self.put_somewhere(ask.ask, ask.method, ask.params, None);
+            return self.put_somewhere(ask.ask, ask.method, ask.params);
         };
         let Some(Errand::Request(carried)) = self.errands.get(&call) else {
-            return self.answer(ask.ask, Err(unanswered(&Unanswered::RequestOver)));
+            self.answer(ask.ask, Err(unanswered(&Unanswered::RequestOver)));
+            return None;
         };
         let request = carried.request;
         // In front it has the name that the server behind gave it.
@@ -107,35 +126,38 @@ impl Relay {
             Ok(in_front) => self.asks.put(ask.ask, in_front, None),
             Err(misuse) => self.answer(ask.ask, Err(unaskable(&misuse))),
         }
+        None
     }
 
-    /// A legacy server does not say for which request it asks. A legacy client in front does not want to know; a modern one
-    /// is asked for one of its requests that can wait for it. Where there are many clients in front, only if it can be meant for no other
-    /// than this one, or nobody is asked.
+    /// A legacy server does not say for which request it asks. A legacy client on a byte stream does not want to know; any other is asked for
+    /// one of its requests that can wait for it. With HTTP in front, a question of which it is not certain for whom it is goes to nobody.
     fn put_somewhere(
         &mut self,
         behind: AskId,
         method: Cow<'static, str>,
         params: Option<Payload>,
-        only: Option<&Caller>,
-    ) {
+    ) -> Option<Event> {
         let has_many = self.config.downstream.http.is_some();
-        if has_many && !self.is_meant_for_one(only, self.now) {
-            return self.answer(behind, Err(unattributed()));
+        let only = self.asks.only_caller().filter(|_| has_many).cloned();
+        if has_many && only.is_none() {
+            return Some(self.refuse(behind, method));
         }
         let put = if self.server.legacy_peer().is_some() {
             let asked = self.server.ask_unbidden(self.now, method, params);
             asked.map(|ask| (ask, None))
-        } else if let Some((request, caller)) = self.likeliest(&method) {
+        } else if let Some(request) = self.likeliest(&method) {
             let guess = Guess {
-                caller,
                 method: method.clone(),
                 params: params.clone(),
             };
             let asked = self.server.ask(self.now, request, method, params);
             asked.map(|ask| (ask, Some(guess)))
+        } else if let Some(only) = only.filter(Caller::is_session) {
+            // It has no request that could wait: the server asks after it replied.
+            let asked = self.server.ask_session(self.now, &only, method, params);
+            asked.map(|ask| (ask, None))
         } else if has_many {
-            return self.answer(behind, Err(unattributed()));
+            return Some(self.refuse(behind, method));
         } else {
             // The link to the server behind sees to it that it does not wait for ever.
             let waiting = Waiting {
@@ -143,24 +165,33 @@ impl Relay {
                 method,
                 params,
             };
-            return self.asks.waiting.push_back(waiting);
+            self.asks.waiting.push_back(waiting);
+            return None;
         };
         match put {
             Ok((ask, guess)) => self.asks.put(behind, ask, guess),
             Err(misuse) => self.answer(behind, Err(unaskable(&misuse))),
         }
+        None
+    }
+
+    /// Answers that nobody was asked, because the question could be for more than one client.
+    fn refuse(&mut self, behind: AskId, method: Cow<'static, str>) -> Event {
+        self.answer(behind, Err(unattributed()));
+        Event::Unattributed { method }
     }
 
     /// There is another request: the questions that wait may be put for it.
     pub(super) fn put_waiting(&mut self) {
         for waiting in core::mem::take(&mut self.asks.waiting) {
-            self.put_somewhere(waiting.behind, waiting.method, waiting.params, None);
+            // Only a question on a byte stream waits, and that is never refused for want of certainty.
+            let _ = self.put_somewhere(waiting.behind, waiting.method, waiting.params);
         }
     }
 
     /// The request for which a question was most likely asked: the newest that can wait for it and whose client can be
     /// asked, rather one whose client is here than one whose client is away with other questions.
-    fn likeliest(&self, method: &str) -> Option<(RequestId, Caller)> {
+    fn likeliest(&self, method: &str) -> Option<RequestId> {
         let carried = self.calls.values().rev().filter_map(|call| {
             let Errand::Request(carried) = self.errands.get(call)? else {
                 return None;
@@ -170,18 +201,17 @@ impl Relay {
             (carried.may_wait && can.is_ok()).then_some(carried)
         });
         let by_presence = |carried: &&Carried| self.server.is_away(carried.request);
-        let likeliest = carried.min_by_key(by_presence)?;
-        Some((likeliest.request, likeliest.caller.clone()))
+        Some(carried.min_by_key(by_presence)?.request)
     }
 
     /// The request for which a modern server behind logs something without saying so: it logs for requests alone, so this is the newest
-    /// that wants to hear of it, if all that is carried is of one client in front. It may log at any time for a call that was taken back, so
-    /// nobody who left is forgotten here.
+    /// that wants to hear of it, if the server never heard of another client in front.
     pub(super) fn logging(&self) -> Option<RequestId> {
         let session = self.client.session()?;
-        if session.version.era() == Era::Legacy || !self.is_meant_for_one(None, Instant::ZERO) {
+        if session.version.era() == Era::Legacy {
             return None;
         }
+        self.asks.only_caller()?;
         let mut newest = self.calls.values().rev();
         newest.find_map(|call| match self.errands.get(call)? {
             Errand::Request(carried) => carried.wants_logs.then_some(carried.request),
@@ -189,37 +219,23 @@ impl Relay {
         })
     }
 
-    /// Whether all that is carried is of one client in front: of this one, if one is named. Who left counts, unless forgotten by this time.
-    fn is_meant_for_one(&self, only: Option<&Caller>, by: Instant) -> bool {
-        let mut callers = self.errands.values().filter_map(|errand| match errand {
-            Errand::Request(carried) => Some(&carried.caller),
-            Errand::Compare(_) => None,
-        });
-        let Some(first) = callers.next() else {
-            return false;
-        };
-        let left = self.asks.left.iter();
-        let mut left = left.filter(|(_, until)| **until > by);
-        only.is_none_or(|only| only == first)
-            && callers.all(|caller| caller == first)
-            && left.all(|(caller, _)| caller == first)
-    }
-
-    pub(super) fn answered(&mut self, in_front: AskId, outcome: Result<Payload, Unanswered>) {
-        let Some((behind, put)) = self.asks.take_in_front(in_front) else {
-            return;
-        };
+    pub(super) fn answered(
+        &mut self,
+        in_front: AskId,
+        outcome: Result<Payload, Unanswered>,
+    ) -> Option<Event> {
+        let (behind, put) = self.asks.take_in_front(in_front)?;
         let answer = match (outcome, put.guess) {
             (Ok(answer), _) => Ok(answer),
             (Err(Unanswered::Error(error)), _) => Err(error),
             // It was put for one request of several that it may belong to; there may be another.
             (Err(Unanswered::RequestOver), Some(guess)) => {
-                let only = Some(&guess.caller);
-                return self.put_somewhere(behind, guess.method, guess.params, only);
+                return self.put_somewhere(behind, guess.method, guess.params);
             }
             (Err(why), _) => Err(unanswered(&why)),
         };
         self.answer(behind, answer);
+        None
     }
 
     /// The server behind may have taken back its question, on the way to here; and what it cannot be told it is told so.
@@ -243,8 +259,8 @@ impl Relay {
 
 /// What is said to a question that could be for more than one.
 fn unattributed() -> ErrorObject {
-    let text =
-        "the client cannot be asked this: nobody can tell for which of several clients it is";
+    let text = "nobody was asked: several clients share this server, and the question does not say for which of their requests it is; \
+                ask while the request is not answered yet, in a version or over a transport that names it, or run one server for each client";
     ErrorObject::new(code::INVALID_PARAMS, text)
 }
 

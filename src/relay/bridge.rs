@@ -24,6 +24,16 @@ pub(super) enum Errand {
     Request(Carried),
 }
 
+impl Errand {
+    /// The client in front whose request it is.
+    pub(super) const fn caller(&self) -> Option<&Caller> {
+        match self {
+            Errand::Compare(_) => None,
+            Errand::Request(carried) => Some(&carried.caller),
+        }
+    }
+}
+
 /// A request of the client in front, while it is carried.
 #[derive(Debug)]
 pub(super) struct Carried {
@@ -48,9 +58,14 @@ impl Relay {
         match event {
             server::Event::Request(request) => self.request(request),
             server::Event::Cancelled { request, why } => self.cancelled(request, &why),
-            server::Event::Answered { ask, outcome, .. } => self.answered(ask, outcome),
+            server::Event::Answered { ask, outcome, .. } => return self.answered(ask, outcome),
             server::Event::Watching(update) => self.watch(*update),
-            server::Event::Notified { method, params } => {
+            server::Event::Notified {
+                method,
+                params,
+                caller,
+            } => {
+                self.asks.heard_of(&caller);
                 // A server that is not there, or cannot be told this, is not told: it has no answer to give.
                 let _ = self.client.notify(self.now, String::from(method), params);
             }
@@ -106,6 +121,7 @@ impl Relay {
             .call_for(self.now, method, request.params, options, behalf);
         match call {
             Ok(call) => {
+                self.asks.heard_of(&carried.caller);
                 self.calls.insert(carried.request, call);
                 self.errands.insert(call, Errand::Request(carried));
                 self.put_waiting();
@@ -125,9 +141,7 @@ impl Relay {
         let Some(call) = self.calls.remove(&request) else {
             return;
         };
-        if let Some(Errand::Request(carried)) = self.errands.remove(&call) {
-            self.asks.left(self.now, carried.caller);
-        }
+        self.errands.remove(&call);
         let reason = match why {
             server::Cancelled::Anew => Some("the client began anew"),
             server::Cancelled::ByPeer { reason } => reason.as_deref(),
@@ -182,7 +196,7 @@ impl Relay {
                     let _ = self.server.progress(self.now, carried.request, told);
                 }
             }
-            client::Event::Ask(ask) => self.ask(ask),
+            client::Event::Ask(ask) => return self.ask(ask),
             client::Event::AskWithdrawn { ask, .. } => self.withdrawn(ask),
             // The server has one word for both lists of resources, and so has the client in front.
             client::Event::Changed(Change::List(List::ResourceTemplates)) => {}
@@ -267,7 +281,7 @@ impl Relay {
         match outcome {
             Outcome::Reply(result) => {
                 if let Some((list, is_first)) = carried.list {
-                    self.lists.saw(list, is_first, &result);
+                    self.lists.saw(&carried.caller, list, is_first, &result);
                 }
                 let is_legacy = carried.peer.version.era() == Era::Legacy;
                 let result = if is_legacy {
@@ -290,7 +304,6 @@ impl Relay {
                 None
             }
             Outcome::Failed(failure) => {
-                self.asks.left(self.now, carried.caller.clone());
                 let text = words::story(&failure, self.config.tells_stderr);
                 if let FailureKind::NotOffered { .. } = failure.kind {
                     let text = self.cut(&text);

@@ -83,6 +83,11 @@ impl Config {
     pub(super) fn client(&self) -> Upstream {
         let mut upstream = self.upstream.clone();
         upstream.unasked_logs = Some(self.downstream.log_level);
+        if self.downstream.http.is_some() {
+            // Each client in front has a bound of its own: the questions that one leaves open are no reason not to ask another.
+            let limits = &mut upstream.limits;
+            limits.asks = limits.asks.max(self.downstream.limits.requests);
+        }
         upstream
     }
 

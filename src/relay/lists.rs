@@ -6,17 +6,27 @@ use alloc::vec::Vec;
 
 use crate::client::Listing;
 use crate::digest;
+use crate::server::Caller;
 use crate::watch::List;
 use crate::wire::{Json, Payload};
 
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    seen: BTreeMap<List, Seen>,
+    seen: BTreeMap<List, Reading>,
     /// Those that are being compared.
     comparing: BTreeSet<List>,
 }
 
-/// What the client in front has read of a list, from its beginning on.
+/// Who read a list, and what of it.
+#[derive(Debug)]
+struct Reading {
+    caller: Caller,
+    seen: Seen,
+    /// Several clients have read it. What each of them saw is not known, so each is told when the server behind is another one.
+    by_several: bool,
+}
+
+/// What a client in front has read of a list, from its beginning on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     /// How many items.
@@ -38,18 +48,37 @@ impl Seen {
 }
 
 impl Lists {
-    /// The client in front read this page of a list: the first one, or a later one.
-    pub(super) fn saw(&mut self, list: List, is_first_page: bool, result: &Payload) {
-        let before = self.seen.get(&list).filter(|_| !is_first_page);
-        let seen = before.copied().unwrap_or_default();
-        self.seen.insert(list, seen.and_page(list, result));
+    /// This client in front read this page of a list: the first one, or a later one.
+    pub(super) fn saw(
+        &mut self,
+        caller: &Caller,
+        list: List,
+        is_first_page: bool,
+        result: &Payload,
+    ) {
+        let before = self.seen.get(&list);
+        let by_several = before.is_some_and(|before| before.by_several || before.caller != *caller);
+        let before = before.filter(|_| !is_first_page && !by_several);
+        let seen = before.map(|before| before.seen).unwrap_or_default();
+        let reading = Reading {
+            caller: caller.clone(),
+            seen: seen.and_page(list, result),
+            by_several,
+        };
+        self.seen.insert(list, reading);
     }
 
-    /// Whether the client in front has seen something else than what the list is now.
+    /// Whether a client in front has, or may have, seen something else than what the list is now.
     pub(super) fn differs(&self, now: &Listing) -> bool {
-        let Some(seen) = self.seen.get(&now.list) else {
+        let Some(Reading {
+            seen, by_several, ..
+        }) = self.seen.get(&now.list)
+        else {
             return false;
         };
+        if *by_several {
+            return true;
+        }
         let start = now.items.iter().take(seen.items);
         let start = start.fold(Seen::default(), |start, item| start.and(item.as_str()));
         let is_longer = seen.is_whole && now.items.len() > seen.items;
@@ -96,8 +125,19 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Epoch;
+    use crate::id::{Epoch, StreamId};
     use crate::time::Instant;
+
+    const ANN: Caller = Caller::exchange(StreamId::DUPLEX);
+
+    #[test]
+    fn a_list_that_several_clients_have_read_may_differ_for_each() {
+        let mut lists = Lists::default();
+        lists.saw(&ANN, List::Tools, true, &page(r#"{"tools":[1]}"#));
+        let eve = Caller::exchange(StreamId::new(1));
+        lists.saw(&eve, List::Tools, true, &page(r#"{"tools":[2]}"#));
+        assert!(lists.differs(&listing(&["2"])), "ann saw another one");
+    }
 
     fn page(json: &str) -> Payload {
         json.parse().unwrap()
@@ -117,7 +157,12 @@ mod tests {
     fn a_list_differs_when_its_items_do() {
         let mut lists = Lists::default();
         assert!(!lists.differs(&listing(&["1"])), "nobody has seen any");
-        lists.saw(List::Tools, true, &page(r#"{"tools":[1,2],"ttlMs":5}"#));
+        lists.saw(
+            &ANN,
+            List::Tools,
+            true,
+            &page(r#"{"tools":[1,2],"ttlMs":5}"#),
+        );
         for (now, differs) in [
             (&["1", "2"][..], false),
             (&["1", "3"], true),
@@ -138,6 +183,7 @@ mod tests {
     fn pages_are_seen_one_after_the_other() {
         let mut lists = Lists::default();
         lists.saw(
+            &ANN,
             List::Tools,
             true,
             &page(r#"{"tools":[1,2],"nextCursor":"2"}"#),
@@ -148,20 +194,21 @@ mod tests {
         );
         assert!(lists.differs(&listing(&["1", "3", "2"])));
         lists.saw(
+            &ANN,
             List::Tools,
             false,
             &page(r#"{"tools":[3],"nextCursor":null}"#),
         );
         assert!(!lists.differs(&listing(&["1", "2", "3"])));
         assert!(lists.differs(&listing(&["1", "2", "3", "4"])));
-        lists.saw(List::Tools, true, &page(r#"{"tools":[]}"#));
+        lists.saw(&ANN, List::Tools, true, &page(r#"{"tools":[]}"#));
         assert!(!lists.differs(&listing(&[])));
     }
 
     #[test]
     fn a_page_that_cannot_be_read_is_like_no_other() {
         let mut lists = Lists::default();
-        lists.saw(List::Tools, true, &page("{}"));
+        lists.saw(&ANN, List::Tools, true, &page("{}"));
         assert!(lists.differs(&listing(&[])));
         assert!(lists.differs(&listing(&["1"])));
     }

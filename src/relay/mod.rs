@@ -12,6 +12,7 @@ mod offer;
 mod telling;
 mod words;
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -49,6 +50,12 @@ pub enum Event {
     Downstream(server::Event),
     /// A request of the client in front has no reply, which was told to it.
     Lost(Box<Failure>),
+    /// The server behind asked something with this method, and it is not certain for which of several clients: none was asked, and the
+    /// server was answered with an error.
+    Unattributed {
+        /// What it asked.
+        method: Cow<'static, str>,
+    },
     /// Of the link to the server behind.
     Upstream(client::Event),
 }

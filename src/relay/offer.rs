@@ -7,6 +7,7 @@ use crate::id::Epoch;
 use crate::protocol::{ServerCapabilities, ServerFeature, Version};
 use crate::server::{Offer, Peer};
 use crate::watch::{Change, List};
+use crate::wire::Payload;
 
 /// What the client in front was offered.
 #[derive(Debug)]
@@ -19,9 +20,13 @@ pub(super) struct Offered {
 impl Relay {
     /// There is a client in front: its server is wanted.
     pub(super) fn met(&mut self, peer: &Peer) {
-        let all = core::mem::take(&mut self.declared).and(&peer.capabilities);
-        self.declared = all.clone();
-        self.client.declare(self.now, all);
+        let all = self.declared.clone().and(&peer.capabilities);
+        // However many clients come and whatever each makes up, no more is kept of all than one may say.
+        let most = self.config.downstream.limits.peer_bytes;
+        if all != self.declared && Payload::of(&all).is_ok_and(|all| all.as_str().len() <= most) {
+            self.declared = all;
+        }
+        self.client.declare(self.now, self.declared.clone());
         if self.client.state() == client::State::Idle {
             self.client.connect(self.now);
         }
@@ -33,7 +38,8 @@ impl Relay {
     pub(super) fn ready(&mut self, session: &Session) {
         // Over HTTP it may be the same server, in the same session.
         if self.client.config().http.is_none() {
-            self.asks.begin_life();
+            let errands = self.errands.values();
+            self.asks.begin_life(errands.filter_map(Errand::caller));
         }
         let was_guess = self.offered.as_ref().is_some_and(|o| o.is_guess);
         let mut offer = self.config.fallback.clone();

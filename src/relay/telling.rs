@@ -10,6 +10,10 @@ impl fmt::Display for Event {
         match self {
             Event::Downstream(event) => write!(f, "in front: {event}"),
             Event::Lost(failure) => write!(f, "no reply: {failure}"),
+            Event::Unattributed { method } => write!(
+                f,
+                "nobody was asked: the server sent {method} without saying for which client, and several have used it"
+            ),
             Event::Upstream(event) => write!(f, "behind: {event}"),
         }
     }
@@ -44,6 +48,7 @@ mod tests {
         });
         assert!(!said.to_string().contains("sesame"), "{said}");
         let said = Event::Downstream(server::Event::Notified {
+            caller: server::Caller::exchange(crate::StreamId::new(1)),
             method: "notifications/x".into(),
             params: r#"{"token":"sesame"}"#.parse().ok(),
         });

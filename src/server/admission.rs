@@ -130,7 +130,7 @@ impl Server {
     ) -> Result<(), ErrorObject> {
         read_level(params, &peer)?;
         let facts = self.gate(from, name, &peer)?;
-        self.check_room()?;
+        self.check_room(from)?;
         let id = &wire.id;
         match name {
             names::SERVER_DISCOVER => self.discover(from, id, &peer),
@@ -155,7 +155,7 @@ impl Server {
         name: &str,
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
-        self.check_room()?;
+        self.check_room(from)?;
         let held = self.early.bytes();
         let bytes = params.whole().map_or(0, |params| params.as_str().len());
         if held + name.len() + bytes > self.config.limits.queued_bytes {
@@ -172,13 +172,21 @@ impl Server {
         Ok(())
     }
 
-    fn check_room(&self) -> Result<(), ErrorObject> {
+    fn check_room(&mut self, from: &Origin) -> Result<(), ErrorObject> {
+        if self.http.is_some() {
+            return self.check_share(from);
+        }
         let most = self.config.limits.requests;
-        if self.requests.in_flight() + self.early.len() < most {
+        if self.open_requests() < most {
             return Ok(());
         }
         let text = format!("{most} requests are not answered yet; ask again when some are");
         Err(ErrorObject::new(code::INTERNAL_ERROR, text))
+    }
+
+    /// How many requests clients wait for.
+    pub(super) fn open_requests(&self) -> usize {
+        self.requests.in_flight() + self.early.len()
     }
 
     /// What is offered is known, or is another.
@@ -327,6 +335,7 @@ impl Server {
             lane: from.lane,
             session: from.session.filter(|_| is_legacy),
             peer: peer.clone(),
+            user: from.user.clone(),
             token: params.token.and_then(|token| Id::from_json(token.as_str())),
             log_level,
             progress: None,
@@ -366,7 +375,7 @@ impl Server {
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
         let wants_progress = arrival.token.is_some();
-        let caller = caller_of(&arrival, user.as_deref());
+        let caller = Caller::of(arrival.lane, arrival.session, user.as_deref());
         self.lanes.owe(arrival.lane);
         self.begin_at_once(&arrival);
         let request = self
@@ -405,17 +414,6 @@ impl Server {
             }
             (_, _) => false,
         }
-    }
-}
-
-/// Whose request this is, as far as that can be told.
-fn caller_of(arrival: &Arrival, user: Option<&str>) -> Caller {
-    match (arrival.session, arrival.lane, user) {
-        (_, Lane::DUPLEX, _) => Caller::LINK,
-        (Some(session), _, _) => Caller::session(session.number()),
-        (None, _, Some(user)) => Caller::user(user.into()),
-        (None, Lane::Stream(stream), None) => Caller::exchange(stream),
-        (None, Lane::Session(session), None) => Caller::session(session.number()),
     }
 }
 

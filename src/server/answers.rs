@@ -44,8 +44,11 @@ impl Server {
                 shape
             }
         };
-        if entry.method == names::TOOLS_LIST {
-            self.learn_tools(&result);
+        if self.http.is_some() && entry.method == names::TOOLS_LIST {
+            let user = entry.arrival.user.clone();
+            // What is refused here is not what the client is told.
+            self.check_size(result.as_str().len())?;
+            self.learn_tools(user, &result);
         }
         self.conclude(request, Verdict::Result(result, shape))
     }
@@ -94,6 +97,7 @@ impl Server {
         } else if let Some(entry) = self.requests.enter(request, Phase::Answered(verdict)) {
             let lane = entry.arrival.lane;
             self.lanes.push(lane, Frame::Reply(request, bytes));
+            self.weigh_answer(lane);
         }
         Ok(())
     }

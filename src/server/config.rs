@@ -194,9 +194,13 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Requests that are not answered yet. 1,024; further ones are refused.
     pub requests: usize,
+    /// Those of them in one session over HTTP. 512, half of all; further ones are refused. Where all 1,024 are taken, calls for which no client waits give
+    /// way, and then those of the session that has most.
+    pub requests_each: usize,
     /// Bytes that wait to be written to one client, above which no input of it is wanted and what is only news is dropped. 8 MiB.
     pub queued_bytes: usize,
-    /// The same for all clients together. 64 MiB: eight that do not read are no reason to stop.
+    /// The same for all clients together. 64 MiB: eight that do not read are no reason to stop. Over HTTP, as many bytes of answers may wait to
+    /// be read; beyond that the connection is closed for which most waits.
     pub all_queued_bytes: usize,
     /// Bytes handed to the driver and not yet reported as sent. 256 KiB: four full pipes.
     pub write_window: usize,
@@ -214,9 +218,10 @@ pub struct Limits {
     pub watched_bytes: usize,
     /// Bytes that a client can say of itself: its name and what it can be asked. 64 KiB.
     pub peer_bytes: usize,
-    /// Legacy clients over HTTP. 1,024; further ones are told to come back later.
+    /// Legacy clients over HTTP. 1,024; beyond that the session that was used least gives way, if nothing is under way in it.
     pub sessions: usize,
-    /// Exchanges over HTTP that are open at once, streams included. 4,096; further ones are told to come back later.
+    /// Exchanges over HTTP that are open at once, streams included. 4,096; beyond that the oldest gives way whose request has not arrived, or
+    /// whose response is not read.
     pub exchanges: usize,
     /// Bytes of all bodies that are still arriving. 64 MiB: four of the longest.
     pub body_bytes: usize,
@@ -229,6 +234,7 @@ impl Limits {
     pub(super) fn workable(self) -> Limits {
         Limits {
             requests: self.requests.max(1),
+            requests_each: self.requests_each.max(1),
             exchanges: self.exchanges.max(1),
             sessions: self.sessions.max(1),
             queued_bytes: self.queued_bytes.max(1),
@@ -245,6 +251,7 @@ impl Default for Limits {
         Limits {
             message_bytes: 16 << 20,
             requests: 1_024,
+            requests_each: 512,
             queued_bytes: 8 << 20,
             all_queued_bytes: 64 << 20,
             write_window: 256 << 10,

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::origin::{Lane, SessionKey};
 use crate::fault::Fault;
 use crate::id::{AskId, RequestId, StreamId};
 use crate::noise::Noise;
@@ -62,6 +63,8 @@ pub enum Event {
         method: Box<str>,
         /// Its parameters.
         params: Option<Payload>,
+        /// Who says it.
+        caller: Caller,
     },
     /// A client wrote something of no use. A sample: the first few, then ever fewer.
     Noise(Noise),
@@ -106,15 +109,31 @@ enum Whose {
 }
 
 impl Caller {
+    /// Whose message this is, as far as that can be told: by the way for its answers, its session in the legacy era, and its user.
+    pub(super) fn of(lane: Lane, session: Option<SessionKey>, user: Option<&str>) -> Caller {
+        match (session, lane, user) {
+            (_, Lane::DUPLEX, _) => Caller::LINK,
+            (Some(session), _, _) => Caller::session(session.number()),
+            (None, _, Some(user)) => Caller::user(user.into()),
+            (None, Lane::Stream(stream), None) => Caller::exchange(stream),
+            (None, Lane::Session(session), None) => Caller::session(session.number()),
+        }
+    }
+
     /// The one client of a byte stream.
     pub(super) const LINK: Caller = Caller(Whose::Link);
 
-    pub(super) const fn exchange(stream: StreamId) -> Caller {
+    pub(crate) const fn exchange(stream: StreamId) -> Caller {
         Caller(Whose::Exchange(stream))
     }
 
     pub(super) const fn session(number: u64) -> Caller {
         Caller(Whose::Session(number))
+    }
+
+    /// Whether it is a legacy client in a session over HTTP.
+    pub(crate) const fn is_session(&self) -> bool {
+        self.session_number().is_some()
     }
 
     /// The number of its session, if it is in one.
@@ -286,7 +305,7 @@ impl Weigh for Event {
                 | Cancelled::PeerGone => 0,
             },
             Event::Noise(noise) => noise.sample.len(),
-            Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
+            Event::Notified { method, params, .. } => method.len() + params.as_ref().map_or(0, of),
             Event::Request(request) => {
                 let input = request.input.as_ref();
                 let answers = input.and_then(|input| input.answers.as_ref());

@@ -193,6 +193,7 @@ impl Server {
             _ => self.tell(Event::Notified {
                 method: name.into(),
                 params: params.map(Payload::from),
+                caller: from.caller(),
             }),
         }
     }

@@ -473,6 +473,19 @@ impl Server {
         self.act(now, |server| server.ask_legacy(session, method, params))
     }
 
+    /// The same to a legacy client in a session over HTTP.
+    pub(crate) fn ask_session(
+        &mut self,
+        now: Instant,
+        caller: &Caller,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+    ) -> Result<AskId, Misuse> {
+        let session = caller.session_number().map(SessionKey::from_number);
+        let session = session.ok_or(Misuse::NoLegacyPeer)?;
+        self.act(now, |server| server.ask_legacy(session, method, params))
+    }
+
     /// Takes back a question, and tells a client that knows of it why. Its outcome is that it was taken back.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::event::Caller;
 use crate::id::StreamId;
 use crate::protocol::Era;
 use crate::wire::Id;
@@ -24,6 +25,10 @@ impl SessionKey {
     /// The one after this.
     pub(super) const fn next(self) -> SessionKey {
         SessionKey(self.0 + 1)
+    }
+
+    pub(super) const fn from_number(number: u64) -> SessionKey {
+        SessionKey(number)
     }
 
     pub(super) const fn number(self) -> u64 {
@@ -102,6 +107,12 @@ impl Origin {
 
     pub(super) fn is_duplex(&self) -> bool {
         self.lane == Lane::DUPLEX
+    }
+
+    /// Who says it, as the application knows them.
+    pub(super) fn caller(&self) -> Caller {
+        let session = self.session.filter(|_| self.era != Some(Era::Modern));
+        Caller::of(self.lane, session, self.user.as_deref())
     }
 
     /// The id of a request that comes from here.

@@ -3,7 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -42,6 +42,8 @@ pub(super) struct Arrival {
     /// The session that it belongs to, in the legacy era.
     pub(super) session: Option<SessionKey>,
     pub(super) peer: Arc<Peer>,
+    /// On behalf of whom, as whoever checked the credentials says.
+    pub(super) user: Option<Box<str>>,
     pub(super) token: Option<Id>,
     pub(super) log_level: Option<LogLevel>,
     /// `None` as long as nothing was told.
@@ -139,6 +141,10 @@ pub(super) struct Requests {
     answered: usize,
     /// How many that the application is at work on, while their client waits, want log messages from each level on.
     levels: Sorted<LogLevel, usize>,
+    /// How many of these are in each session over HTTP.
+    in_sessions: BTreeMap<SessionKey, usize>,
+    /// The same by number.
+    by_count: BTreeSet<(usize, SessionKey)>,
 }
 
 impl Requests {
@@ -150,6 +156,33 @@ impl Requests {
             by_session: Sorted::new(),
             answered: 0,
             levels: Sorted::new(),
+            in_sessions: BTreeMap::new(),
+            by_count: BTreeSet::new(),
+        }
+    }
+
+    /// How many of one session over HTTP its client waits for.
+    pub(super) fn in_session(&self, session: SessionKey) -> usize {
+        self.in_sessions.get(&session).copied().unwrap_or(0)
+    }
+
+    /// The session over HTTP that has most of them, and how many.
+    pub(super) fn heaviest_session(&self) -> Option<(usize, SessionKey)> {
+        self.by_count.last().copied()
+    }
+
+    fn recount(&mut self, whose: Whose, comes: bool) {
+        let Whose::Session(session) = whose else {
+            return;
+        };
+        let before = self.in_session(session);
+        let now = if comes { before + 1 } else { before - 1 };
+        self.by_count.remove(&(before, session));
+        if now == 0 {
+            self.in_sessions.remove(&session);
+        } else {
+            self.in_sessions.insert(session, now);
+            self.by_count.insert((now, session));
         }
     }
 
@@ -254,6 +287,7 @@ impl Requests {
             self.by_session.insert((session, request), ());
         }
         self.count(Standing::Open, arrival.log_level, true);
+        self.recount(arrival.wire.whose, true);
         let entry = Entry {
             method,
             facts,
@@ -296,13 +330,15 @@ impl Requests {
         let Some(entry) = self.table.get(request) else {
             return;
         };
+        let (standing, level) = (Standing::of(&entry.phase), entry.arrival.log_level);
+        let (whose, session) = (entry.arrival.wire.whose, entry.arrival.session);
         if !matches!(entry.phase, Phase::Away(_)) {
             self.by_id.remove(&entry.arrival.wire);
+            self.recount(whose, false);
         }
-        if let Some(session) = entry.arrival.session {
+        if let Some(session) = session {
             self.by_session.remove(&(session, request));
         }
-        let (standing, level) = (Standing::of(&entry.phase), entry.arrival.log_level);
         self.count(standing, level, false);
         self.table.forget(request);
     }

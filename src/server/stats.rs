@@ -20,6 +20,8 @@ pub struct Stats {
     pub late_replies: u64,
     /// Changes, log messages and other news that were dropped because the client does not read.
     pub news_dropped: u64,
+    /// Sessions, exchanges and calls that gave way because others needed their place.
+    pub displaced: u64,
     /// Messages received and understood.
     pub messages_in: u64,
     /// Messages handed to the driver.

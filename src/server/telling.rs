@@ -118,6 +118,7 @@ mod tests {
             Event::Notified {
                 method: "notifications/x".into(),
                 params: Some(secret()),
+                caller: Caller::LINK,
             },
             Event::Request(Request {
                 request,

@@ -187,7 +187,7 @@ impl Service {
                 };
                 self.answered(server, now, ask, answer);
             }
-            Event::Notified { method, params } => {
+            Event::Notified { method, params, .. } => {
                 let params = params.as_ref().map_or("", |params| params.as_str());
                 self.heard.push(format!("{method} {params}").trim().into());
             }

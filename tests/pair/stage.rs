@@ -499,7 +499,7 @@ fn server_words(event: server::Event) -> String {
             params_words(request.params.as_ref())
         ),
         Event::Answered { ask, outcome, .. } => format!("{ask}: {}", answer_words(&outcome)),
-        Event::Notified { method, params } => {
+        Event::Notified { method, params, .. } => {
             format!("notified {method} {}", params_words(params.as_ref()))
         }
         Event::Noise(noise) => format!("noise: {}", noise.what),

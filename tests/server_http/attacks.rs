@@ -103,28 +103,77 @@ fn pings_of_a_client_that_does_not_read_are_not_answered_without_end() {
     site.finish();
 }
 
-/// Answers that nobody reads count among the exchanges, and for a while only.
+/// Answers that nobody reads count among the exchanges, for a while and as long as nobody else needs the place.
 #[test]
-fn unread_answers_count_for_a_while() {
+fn oldest_unread_answer_gives_way_to_a_new_exchange() {
     let mut tight = config();
     tight.limits.exchanges = 4;
     let mut site = Site::new(tight);
     let ask = |id: u64| modern(id, "server/discover", json!({}));
     let deaf: Vec<StreamId> = (0..8).map(|id| send_deaf(&mut site, &ask(id))).collect();
-    let statuses: Vec<u16> = deaf.iter().map(|stream| site.status(*stream)).collect();
-    assert_eq!(statuses, [200, 200, 200, 200, 503, 503, 503, 503]);
+    for (at, stream) in deaf.iter().enumerate() {
+        assert_eq!(site.status(*stream), 200);
+        assert_eq!(site.exchange(*stream).is_aborted(), at < 4, "{at}");
+    }
     // Whoever reads some of it shows to be there.
     site.pass(seconds(40));
-    let (stream, len) = (deaf[0], 1);
+    let (stream, len) = (deaf[4], 1);
     site.feed(Input::Sent { stream, len });
-    site.pass(seconds(19));
-    let early = site.send(ask(9));
-    assert_eq!(site.status(early), 503);
-    site.pass(seconds(1));
-    for status in [200, 200, 200, 503] {
-        let later = send_deaf(&mut site, &ask(9));
-        assert_eq!(site.status(later), status);
+    site.pass(seconds(20));
+    assert!(!site.exchange(deaf[4]).is_aborted());
+    assert!(site.exchange(deaf[5]).is_aborted());
+    site.finish();
+}
+
+/// A request that does not arrive keeps nobody else out: the oldest is told to come back.
+#[test]
+fn oldest_unfinished_request_gives_way_to_a_new_exchange() {
+    let mut tight = config();
+    tight.limits.exchanges = 3;
+    let mut site = Site::new(tight);
+    let ask = modern(1, "tools/call", json!({"name": "x"}));
+    let slow = [(); 3].map(|()| site.begin(&ask));
+    let (call, request) = site.taken(ask);
+    site.respond(request, json!({"content": []}));
+    assert_eq!(site.status(call), 200);
+    assert_eq!(site.status(slow[0]), 503);
+    assert!(!site.is_over(slow[1]) && !site.is_over(slow[2]));
+    assert_eq!(site.server.stats().displaced, 1);
+    site.finish();
+}
+
+/// What clients do not read has a bound in all. The one for whom most waits pays, and nobody else.
+#[test]
+fn heaviest_unread_answer_is_cut_where_too_much_waits_in_all() {
+    let mut tight = config();
+    tight.limits.queued_bytes = 20_000;
+    tight.limits.all_queued_bytes = 100_000;
+    let mut site = Site::new(tight);
+    let ask = modern(1, "tools/call", json!({"name": "x"}));
+    let answer = |bytes: usize| json!({"content": [{"type": "text", "text": "x".repeat(bytes)}]});
+    let mut deaf = Vec::new();
+    for size in [30_000, 40_000, 20_000, 5_000] {
+        deaf.push(send_deaf(&mut site, &ask));
+        let request = site.newest();
+        site.respond(request, answer(size));
     }
+    assert!(
+        deaf.iter()
+            .all(|stream| !site.exchange(*stream).is_aborted())
+    );
+    // Who has just been answered could not read yet, and does not pay.
+    let reader = site.served(ask.clone(), answer(30_000));
+    assert_eq!(site.status(reader), 200);
+    assert!(!site.exchange(reader).is_aborted());
+    let last = send_deaf(&mut site, &ask);
+    let request = site.newest();
+    site.respond(request, answer(10_000));
+    let cut = deaf.iter().chain([&last]);
+    let cut: Vec<bool> = cut
+        .map(|stream| site.exchange(*stream).is_aborted())
+        .collect();
+    assert_eq!(cut, [false, true, false, false, false]);
+    assert_eq!(site.server.stats().displaced, 1);
     site.finish();
 }
 
@@ -243,12 +292,139 @@ fn a_handshake_that_is_not_finished_takes_no_place_for_long() {
         assert_eq!(site.status(begun), 200);
     }
     let late = site.send(initialize("2025-11-25"));
-    assert_eq!(site.status(late), 503);
+    assert_eq!(site.status(late), 200, "the oldest of them gives way");
+    assert_eq!(site.server.sessions(), 4);
     site.pass(seconds(120));
+    assert_eq!(site.server.sessions(), 0);
     let ann = site.session("2025-11-25");
     site.pass(seconds(25 * 60));
     let ping = site.send(ann.post(1, "ping", json!({})));
     assert_eq!(site.status(ping), 200, "half an hour is promised");
+    site.finish();
+}
+
+/// Rule 19: who used a session least gives way to a newcomer, and never one in which something is under way.
+#[test]
+fn session_that_was_used_least_gives_way_to_a_new_one() {
+    let mut tight = config();
+    tight.limits.sessions = 4;
+    let mut site = Site::new(tight);
+    let busy = site.session("2025-11-25");
+    site.send(busy.get());
+    let used = site.session("2025-11-25");
+    site.send(used.post(1, "ping", json!({})));
+    site.pass(seconds(1));
+    let unused = site.session("2025-11-25");
+    site.pass(seconds(1));
+    site.send(initialize("2025-11-25"));
+    let status = |site: &mut Site, session: &Session| {
+        let ping = site.send(session.post(9, "ping", json!({})));
+        site.status(ping)
+    };
+    // First the handshake that is not finished, then the session in which nothing was asked.
+    let second = site.session("2025-11-25");
+    assert_eq!(site.server.sessions(), 4);
+    let third = site.session("2025-11-25");
+    assert_eq!(status(&mut site, &unused), 404);
+    for session in [&busy, &used, &second, &third] {
+        assert_eq!(status(&mut site, session), 200);
+        site.pass(seconds(1));
+    }
+    // Now all were used: the one that was not for longest, but not one with a stream.
+    let fourth = site.session("2025-11-25");
+    assert_eq!(status(&mut site, &used), 404);
+    for session in [&busy, &second, &third, &fourth] {
+        assert_eq!(status(&mut site, session), 200);
+    }
+    site.finish();
+}
+
+/// Rule 19: what one session has in flight is bounded, and others do not feel it.
+#[test]
+fn session_has_a_share_of_the_requests() {
+    let mut tight = config();
+    tight.limits.requests = 8;
+    tight.limits.requests_each = 3;
+    let mut site = Site::new(tight);
+    let (eve, ann) = (site.session("2025-11-25"), site.session("2025-11-25"));
+    for id in 1..=3 {
+        site.taken(call(&eve, id));
+    }
+    let over = site.send(call(&eve, 4));
+    let refused = site.answer(over)["error"]["message"].to_string();
+    assert!(refused.contains("3 requests of this session"), "{refused}");
+    site.taken(call(&ann, 1));
+    site.finish();
+}
+
+/// Rule 19: calls whose client is gone are the first to go when all places are taken; whoever comes back for one learns it.
+#[test]
+fn call_that_nobody_waits_for_gives_way_to_a_new_one() {
+    let mut tight = config();
+    tight.limits.requests = 3;
+    let mut site = Site::new(tight);
+    let (eve, ann) = (site.session("2025-11-25"), site.session("2025-11-25"));
+    let mut calls = Vec::new();
+    for id in 1..=3 {
+        calls.push(site.taken(call(&eve, id)));
+    }
+    let primer = site.last_event_id(calls[1].0);
+    for (stream, _) in &calls {
+        site.hangs_up(*stream);
+    }
+    assert_eq!(site.cancellations(), [], "she may come back");
+    for id in 1..=2 {
+        site.taken(call(&ann, id));
+    }
+    let gone = [calls[0].1, calls[1].1].map(|request| (request, Cancelled::PeerGone));
+    assert_eq!(site.cancellations(), gone, "the oldest first");
+    let again = site.send(eve.resume(&primer));
+    let told = site.text(again);
+    assert!(told.contains("others needed its place"), "{told}");
+    assert!(site.is_over(again));
+    site.finish();
+}
+
+/// Rule 19: where all places are taken by those who wait, the one with most of them pays.
+#[test]
+fn session_with_most_requests_gives_way_where_all_are_taken() {
+    let mut tight = config();
+    tight.limits.requests = 3;
+    let mut site = Site::new(tight);
+    let (eve, ann) = (site.session("2025-11-25"), site.session("2025-11-25"));
+    let calls = [1, 2, 3].map(|id| site.taken(call(&eve, id)));
+    let over = site.send(call(&eve, 4));
+    assert!(site.text(over).contains("3 requests are not answered yet"));
+    site.taken(call(&ann, 1));
+    let told = site.answer(calls[0].0)["error"]["message"].to_string();
+    assert!(told.contains("others needed its place"), "{told}");
+    site.taken(modern(1, "tools/call", json!({"name": "x"})));
+    let gone = [calls[0].1, calls[1].1].map(|request| (request, Cancelled::PeerGone));
+    assert_eq!(site.cancellations(), gone);
+    // Now each has one: nobody has more than another.
+    assert_eq!(
+        site.refused(modern(2, "tools/call", json!({"name": "x"})))
+            .0,
+        503
+    );
+    site.finish();
+}
+
+/// Rule 17: which arguments of a tool are repeated in fields, one user's list says for that user alone.
+#[test]
+fn argument_headers_of_one_user_are_not_demanded_of_another() {
+    let mut site = Site::new(config());
+    let schema =
+        json!({"type": "object", "properties": {"x": {"type": "string", "x-mcp-header": "X"}}});
+    let list = json!({"tools": [{"name": "pay", "inputSchema": schema}]});
+    site.served(modern(1, "tools/list", json!({})).by(Some("ann")), list);
+    let pay = |user| {
+        let params = json!({"name": "pay", "arguments": {"x": "1"}});
+        modern(2, "tools/call", params).by(Some(user))
+    };
+    let (status, _) = site.refused(pay("ann"));
+    assert_eq!(status, 400, "ann's tool has a header");
+    site.taken(pay("eve"));
     site.finish();
 }
 

@@ -578,11 +578,15 @@ fn sessions_are_bounded_in_time_and_number() {
     let mut few = config();
     few.limits.sessions = 2;
     let mut site = Site::new(few);
-    let (idle, busy) = (site.session("2025-11-25"), site.session("2025-11-25"));
+    let (other, busy) = (site.session("2025-11-25"), site.session("2025-11-25"));
+    let (stream, of_other) = (site.send(busy.get()), site.send(other.get()));
     let refused = site.send(initialize("2025-11-25"));
-    assert_eq!(site.status(refused), 503);
+    assert_eq!(site.status(refused), 503, "something is under way in both");
     assert!(site.field(refused, "retry-after").is_some());
-    let stream = site.send(busy.get());
+    site.hangs_up(of_other);
+    let idle = site.session("2025-11-25");
+    let late = site.send(other.post(1, "ping", Value::Null));
+    assert_eq!(site.status(late), 404, "it gave way");
     site.pass(seconds(31 * 60));
     assert_eq!(site.server.sessions(), 1);
     let late = site.send(idle.post(1, "ping", Value::Null));
@@ -748,9 +752,9 @@ fn what_arrives_is_bounded() {
     assert_eq!(site.status(streams[1]), 503);
     let fourth = site.begin(&ask);
     let fifth = site.begin(&ask);
-    assert_eq!(site.status(fifth), 503);
+    assert_eq!(site.status(streams[0]), 503, "the oldest gives way");
     site.pass(seconds(61));
-    for stream in [streams[0], streams[2], fourth] {
+    for stream in [streams[2], fourth, fifth] {
         assert_eq!(site.status(stream), 408);
     }
     site.finish();

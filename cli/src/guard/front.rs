@@ -74,13 +74,9 @@ impl Door {
 
     /// What is served there.
     pub(super) fn front(&self) -> Served {
-        let hosts = self.hosts.as_ref().map(|hosts| {
-            let ourselves = OURSELVES.map(str::to_owned);
-            hosts.iter().cloned().chain(ourselves).collect()
-        });
         Served {
             path: self.path.clone(),
-            hosts,
+            hosts: with_ourselves(self.hosts.as_deref()),
         }
     }
 
@@ -93,9 +89,19 @@ impl Door {
     }
 }
 
+/// These hosts and this machine itself, if not that alone.
+pub(super) fn with_ourselves(hosts: Option<&[String]>) -> Option<Vec<String>> {
+    let ourselves = OURSELVES.map(str::to_owned);
+    hosts.map(|hosts| hosts.iter().cloned().chain(ourselves).collect())
+}
+
 /// For which hosts requests may be meant at this address, if not for this machine itself alone: a name of a stranger that leads here is not
 /// one of them, or any web page could ask.
-fn hosts(host: &str, ip: IpAddr, allowed: &[String]) -> Result<Option<Vec<String>>, &'static str> {
+pub(super) fn hosts(
+    host: &str,
+    ip: IpAddr,
+    allowed: &[String],
+) -> Result<Option<Vec<String>>, &'static str> {
     let mut hosts = allowed.to_vec();
     if ip.is_unspecified() && hosts.is_empty() {
         return Err(

@@ -28,13 +28,13 @@ const HINT: &str = "a host is to speak here, and this is a terminal: put this co
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
     let window = match args.status {
-        Some(address) => Some(Window::open(address).await?),
+        Some(address) => Some(Window::open(address, &args.allow_host).await?),
         None => None,
     };
     let (guard, door) = match args.listen.as_str() {
-        "stdio" if !args.allow_host.is_empty() => {
+        "stdio" if !args.allow_host.is_empty() && args.status.is_none() => {
             return Err(usage(
-                "--allow-host is for --listen http://…: a host at the standard streams has no name",
+                "--allow-host is for --listen http://… and --status: a host at the standard streams has no name",
             ));
         }
         "stdio" => {

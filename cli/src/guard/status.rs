@@ -3,39 +3,53 @@
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
 
-use everlink::client::{Ended, State};
+use everlink::client::{Cause, Ended, State};
+use everlink::server::Allowed;
 use everlink::{Stats, server};
+use everlink_tokio::http::{Connections, http1};
 use everlink_tokio::{Guard, Status};
-use http::header::CONTENT_TYPE;
-use http::{Method, Response, StatusCode};
-use hyper::server::conn::http1;
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use crate::Failure;
+use super::front;
+use crate::{Failure, usage};
 
-/// How long to wait where the system has no descriptor left for another connection: it would say so again at once.
-const BREATH: Duration = Duration::from_millis(100);
+/// As many look at once. 16: a few pages and scrapers.
+const CONNECTIONS: usize = 16;
 
 /// A listener for those who look.
 pub(super) struct Window {
     listener: TcpListener,
     url: String,
+    /// For which hosts requests may be meant: a web page that makes a name of its own lead here is turned away.
+    hosts: Allowed,
 }
 
 impl Window {
-    pub(super) async fn open(address: SocketAddr) -> Result<Window, Failure> {
+    pub(super) async fn open(address: SocketAddr, allowed: &[String]) -> Result<Window, Failure> {
+        let host = match address {
+            SocketAddr::V4(four) => four.ip().to_string(),
+            SocketAddr::V6(six) => format!("[{}]", six.ip()),
+        };
+        let hosts = front::hosts(&host, address.ip(), allowed)
+            .map_err(|what| usage(format!("--status {address}: {what}")))?;
+        let hosts = front::with_ourselves(hosts.as_deref());
         let listener = TcpListener::bind(address).await;
         let listener = listener
             .map_err(|error| format!("--status {address}: cannot be listened at: {error}"))?;
         let url = format!("http://{}/", listener.local_addr()?);
-        Ok(Window { listener, url })
+        Ok(Window {
+            listener,
+            url,
+            hosts: hosts.map_or(Allowed::Loopback, Allowed::list),
+        })
     }
 
     pub(super) fn url(&self) -> &str {
@@ -44,30 +58,42 @@ impl Window {
 
     /// Shows the guard to all who ask. Dropped, it cuts them off.
     pub(super) async fn show(self, guard: Guard) {
-        let mut connections = JoinSet::new();
+        let (connections, mut tasks) = (Connections::new(CONNECTIONS), JoinSet::new());
+        let hosts = Arc::new(self.hosts);
         loop {
-            let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
+            let (socket, connection) = tokio::select! {
+                accepted = connections.accept(&self.listener) => accepted,
+                Some(_) = tasks.join_next() => continue,
             };
-            let Ok((socket, _)) = accepted else {
-                sleep(BREATH).await;
-                continue;
-            };
-            let guard = guard.clone();
+            let (guard, hosts, own) = (guard.clone(), hosts.clone(), connection.clone());
             let service = service_fn(move |request: http::Request<_>| {
                 let _: &hyper::body::Incoming = request.body();
-                let guard = guard.clone();
+                own.asked();
+                let (guard, hosts) = (guard.clone(), hosts.clone());
                 async move {
+                    if !is_allowed(&hosts, request.headers()) {
+                        let text = "requests are answered that are meant for this machine, or for a name that --allow-host gives\n";
+                        return Ok(refusal(StatusCode::FORBIDDEN, text));
+                    }
                     let (method, path) = (request.method(), request.uri().path());
                     Ok::<_, Infallible>(answer(method, path, &guard).await)
                 }
             });
-            let mut http = http1::Builder::new();
-            let http = http.timer(TokioTimer::new());
-            connections.spawn(http.serve_connection(TokioIo::new(socket), service));
+            let served = http1().serve_connection(TokioIo::new(socket), service);
+            tasks.spawn(connection.serve(served));
         }
     }
+}
+
+/// The same check as where hosts come in: neither a page of a stranger, nor one whose name was made to lead here, reads the status.
+fn is_allowed(hosts: &Allowed, headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value| value.to_str().ok());
+    let is_for_us = hosts.allows_host(text(HOST).flatten());
+    let is_from_us = match text(ORIGIN) {
+        None => true,
+        Some(origin) => origin.is_some_and(|origin| Allowed::Loopback.allows_origin(origin)),
+    };
+    is_for_us && is_from_us
 }
 
 async fn answer(method: &Method, path: &str, guard: &Guard) -> Response<String> {
@@ -122,11 +148,26 @@ fn as_json(status: &Status) -> Value {
     })
 }
 
-/// How a life ended, without what the server wrote to standard error: that is for who reads ours, not for who reaches a port.
+/// How a life ended, in our own words alone. What the server or the system said may hold secrets and paths: it is for who reads standard error,
+/// not for who reaches a port.
 fn told(ended: &Ended) -> String {
-    let mut brief = ended.clone();
-    brief.stderr = "".into();
-    brief.to_string()
+    let cause = match &ended.cause {
+        Cause::AskedTo { .. } => "a reconnect was asked for".to_owned(),
+        Cause::HandshakeRefused { .. } => "the handshake failed".to_owned(),
+        cause => cause.to_string(),
+    };
+    let lived = ended.lived.as_secs_f64();
+    let mut told = format!("{cause} ({}, after {lived:.3} s", ended.epoch);
+    if let Some(exit) = &ended.exit {
+        let _ = write!(told, ", {exit}");
+    }
+    let faults = ended.faults.len() + ended.more_faults as usize;
+    let _ = write!(told, "; {faults} faults");
+    if let Some(first) = ended.faults.first() {
+        let _ = write!(told, ", the first: {:?}", first.kind());
+    }
+    told.push(')');
+    told
 }
 
 fn counted(counters: &[Counter]) -> Value {
@@ -304,7 +345,7 @@ fn upstream(stats: &Stats) -> [Counter; 23] {
     ]
 }
 
-fn downstream(stats: &server::Stats) -> [Counter; 14] {
+fn downstream(stats: &server::Stats) -> [Counter; 15] {
     [
         ("requests", "Requests taken.", stats.requests),
         ("refused", "Requests that cannot be served.", stats.refused),
@@ -329,6 +370,11 @@ fn downstream(stats: &server::Stats) -> [Counter; 14] {
             "news_dropped",
             "News dropped because the client does not read.",
             stats.news_dropped,
+        ),
+        (
+            "displaced",
+            "Sessions, exchanges and calls that gave way because others needed their place.",
+            stats.displaced,
         ),
         (
             "messages_in",

@@ -274,6 +274,138 @@ async fn hosts_share_the_server_and_have_sessions_of_their_own() {
     assert_eq!(guard.terminate().code(), Some(0));
 }
 
+/// A server that asks for one host after it replied to it, while another host has the only call in flight.
+const LATE_SERVER: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+  case "$line" in
+    *'"initialize"'*) say '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"late","version":"1"}}' ;;
+    *'"name":"order"'*) say '{"content":[{"type":"text","text":"ordered"}]}' ;;
+    *'"name":"look"'*)
+      printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Ann, confirm the payment","requestedSchema":{"type":"object","properties":{}}}}\n'
+      read -r answer
+      case "$answer" in
+        *'nobody was asked'*) say '{"content":[{"type":"text","text":"it was refused"}]}' ;;
+        *) say '{"content":[{"type":"text","text":"it was accepted"}]}' ;;
+      esac ;;
+  esac
+done"#;
+
+/// Rule 17: the user of one host is not asked to confirm what another one ordered; whoever runs the guard learns of it.
+#[test]
+fn question_for_one_host_is_not_put_to_another() {
+    let ports = ["--listen", "http://127.0.0.1:0/mcp", "--era", "legacy"];
+    let server = ["sh", "-c", LATE_SERVER].map(PathBuf::from);
+    let mut guard = Running::start(&ports, &server);
+    let url = guard.told("listening");
+    let rest = url.strip_prefix("http://").expect("an address");
+    let (place, _) = rest.split_once('/').expect("a path");
+    let post = |session: Option<&str>, body: Value| {
+        let body = body.to_string();
+        let session = session.map(|id| format!("Mcp-Session-Id: {id}\r\n"));
+        let mut stream = TcpStream::connect(place).expect("it listens");
+        write!(stream, "POST /mcp HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{}Content-Length: {}\r\n\r\n{body}", session.unwrap_or_default(), body.len()).expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        text
+    };
+    let host = |name: &str| {
+        let params = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": name, "version": "1"},
+        });
+        let begun = post(
+            None,
+            json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}),
+        );
+        let mut lines = begun.lines();
+        let id = lines.find_map(|line| line.strip_prefix("mcp-session-id: "));
+        let id = id.expect("a session").to_owned();
+        post(
+            Some(&id),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        );
+        id
+    };
+    let call = |name: &str| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}});
+    let (ann, eve) = (host("ann"), host("eve"));
+    let ordered = post(Some(&ann), call("order"));
+    assert!(ordered.contains("ordered"), "{ordered}");
+    let looked = post(Some(&eve), call("look"));
+    assert!(looked.contains("it was refused"), "{looked}");
+    assert!(!looked.contains("confirm the payment"), "{looked}");
+    assert_eq!(guard.terminate().code(), Some(0));
+    let told = guard.rest();
+    let is_told = |fact: &&Value| {
+        let event = fact["event"].as_str().unwrap_or_default();
+        event.contains("nobody was asked") && fact["method"] == "elicitation/create"
+    };
+    assert_eq!(told.iter().filter(is_told).count(), 1, "{told:?}");
+}
+
+/// A web page of a stranger reads the status neither by its own name for this machine nor from its own origin, and nobody reads there what the
+/// server or the system said.
+#[test]
+fn status_is_for_this_machine_and_shows_no_text_of_the_server() {
+    let script = r#"read -r line; echo "secret of the server" >&2; printf '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"cannot read /home/ann/secret.key"}}\n{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"cannot read /home/ann/secret.key"}}\n'; exit 3"#;
+    let servers = [
+        vec![PathBuf::from("/home/ann/secret/server")],
+        ["sh", "-c", script].map(PathBuf::from).to_vec(),
+    ];
+    for server in servers {
+        let ports = [
+            "--listen",
+            "http://127.0.0.1:0/mcp",
+            "--status",
+            "127.0.0.1:0",
+            "--allow-host",
+            "guard.example",
+        ];
+        let guard = Running::start(&ports, &server);
+        let (status, url) = (guard.told("status"), guard.told("listening"));
+        let place = |url: &str| {
+            let rest = url.strip_prefix("http://").expect("an address");
+            let (place, _) = rest.split_once('/').expect("a path");
+            place.to_owned()
+        };
+        let place_of_hosts = place(&url);
+        let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#;
+        let mut host = TcpStream::connect(&place_of_hosts).expect("it listens");
+        write!(host, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{hello}", hello.len()).expect("it reads");
+        let port = place(&status);
+        let ask = |fields: &str| {
+            let mut stream = TcpStream::connect(&port).expect("somebody listens");
+            write!(stream, "GET / HTTP/1.0\r\n{fields}\r\n").expect("it listens");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).expect("it answers");
+            text
+        };
+        crate::props::until("the server has ended once", || {
+            ask("Host: localhost\r\n").contains("\"last_end\":\"")
+        });
+        let page = ask("Host: localhost:81\r\nOrigin: http://127.0.0.1:82\r\n");
+        assert!(page.contains(" 200 "), "{page}");
+        assert!(
+            !page.contains("secret") && !page.contains("/home"),
+            "{page}"
+        );
+        assert!(ask("Host: guard.example\r\n").contains(" 200 "));
+        for strange in [
+            "Host: evil.example\r\n",
+            "",
+            "Host: localhost\r\nOrigin: http://evil.example\r\n",
+            "Host: localhost\r\nOrigin: null\r\n",
+        ] {
+            let page = ask(strange);
+            assert!(page.contains(" 403 "), "{strange}: {page}");
+            assert!(!page.contains("upstream"), "{page}");
+        }
+        drop(guard);
+    }
+}
+
 /// As text: it must be told to nobody's harm.
 #[test]
 fn a_standard_error_that_nobody_reads_stops_nothing() {

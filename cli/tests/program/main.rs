@@ -5,6 +5,8 @@
 mod call;
 mod demo;
 mod guard;
+#[cfg(target_os = "linux")]
+mod hostile;
 mod inspect;
 mod props;
 mod record;

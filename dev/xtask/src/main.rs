@@ -8,6 +8,7 @@ mod dependencies;
 mod footprint;
 mod fuzz;
 mod growth;
+mod hostile;
 mod hosts;
 mod interop;
 mod msrv;
@@ -118,6 +119,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "check that no step grows faster than the logarithm",
         run: |_| growth::check().map(drop),
+    },
+    Command {
+        name: "hostile",
+        arguments: "[ATTACK...]",
+        about: "attack a guard over HTTP, and see what a good host beside it feels",
+        run: hostile::run,
     },
     Command {
         name: "hosts",

@@ -5,6 +5,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::ladder;
+
 /// How a server end speaks HTTP.
 ///
 /// Whether clients of the legacy era are served follows from the versions that are spoken; how many sessions and exchanges there can
@@ -102,6 +104,18 @@ pub enum Allowed {
 }
 
 impl Allowed {
+    /// Whether a request for this `Host` is allowed. `None`: it names none.
+    #[must_use]
+    pub fn allows_host(&self, host: Option<&str>) -> bool {
+        ladder::allows_host(self, host)
+    }
+
+    /// Whether a request on behalf of a page of this `Origin` is allowed.
+    #[must_use]
+    pub fn allows_origin(&self, origin: &str) -> bool {
+        ladder::allows_origin(self, origin)
+    }
+
     /// These and no others.
     pub fn list<T: Into<Box<str>>>(these: impl IntoIterator<Item = T>) -> Allowed {
         Allowed::List(these.into_iter().map(Into::into).collect())

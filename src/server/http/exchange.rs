@@ -133,6 +133,11 @@ impl Exchanges {
         Some(asked)
     }
 
+    /// The oldest whose body arrives.
+    pub(super) fn oldest_arriving(&self) -> Option<StreamId> {
+        self.reading.keys().next().copied()
+    }
+
     /// The exchanges whose body arrives.
     pub(super) fn arriving(&self) -> Vec<StreamId> {
         self.reading.keys().copied().collect()
@@ -212,6 +217,16 @@ impl Exchanges {
     /// The client of one that is finished is gone. Whether it was one of these.
     pub(super) fn forget(&mut self, stream: StreamId) -> bool {
         self.finished.remove(&stream).is_some()
+    }
+
+    /// The oldest that is finished and not read to its end.
+    pub(super) fn oldest_unread(&self) -> Option<StreamId> {
+        self.finished.keys().next().copied()
+    }
+
+    /// How many bytes of one that is finished are not read.
+    pub(super) fn left(&self, stream: StreamId) -> usize {
+        self.finished.get(&stream).map_or(0, |(left, _)| *left)
     }
 
     /// Those that are being answered.

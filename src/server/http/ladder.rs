@@ -157,7 +157,7 @@ fn check_source(http: &Http, fields: &Fields<'_>) -> Result<(), Refusal> {
     Err(Refusal::new(403, "pages of this origin may not ask here"))
 }
 
-fn allows_host(allowed: &Allowed, host: Option<&str>) -> bool {
+pub(super) fn allows_host(allowed: &Allowed, host: Option<&str>) -> bool {
     match allowed {
         Allowed::Any => true,
         Allowed::List(hosts) => host.is_some_and(|host| {
@@ -172,7 +172,7 @@ fn allows_host(allowed: &Allowed, host: Option<&str>) -> bool {
     }
 }
 
-fn allows_origin(allowed: &Allowed, origin: &str) -> bool {
+pub(super) fn allows_origin(allowed: &Allowed, origin: &str) -> bool {
     match allowed {
         Allowed::Any => true,
         Allowed::List(origins) => {

@@ -3,13 +3,15 @@
 //! This is the machine's part of it, by subject: here the inputs and how an exchange ends, `post` what is posted, `streams` the streams and
 //! sessions of legacy clients, `sse` those of the first version, `writing` how what waits leaves. Its children know neither the machine nor each
 //! other: `config` the numbers, `ladder` what a head must be like, `exchange` what is open, `session` the sessions, `store` where they are
-//! held, `tools` which arguments are repeated in fields.
+//! held, `shares` who gives way to whom (`room` lets them), `tools` which arguments are repeated in fields.
 
 mod config;
 mod exchange;
 mod ladder;
 mod post;
+mod room;
 mod session;
+mod shares;
 mod sse;
 mod store;
 mod streams;
@@ -27,7 +29,8 @@ pub(super) use ladder::mismatch;
 use exchange::{Asked, Exchange, Exchanges, Route, Takes};
 use ladder::Refusal;
 use session::Sessions;
-use tools::Tools;
+use shares::Shares;
+use tools::{Audience, Tools};
 
 use super::event::{Cancelled, State};
 use super::frame::{Answer, Frame, Signal};
@@ -62,6 +65,7 @@ pub(super) struct Endpoint {
     /// Where what was said in them is.
     events: Box<dyn EventStore>,
     tools: Tools,
+    shares: Shares,
     /// Where messages are written before they become events.
     scratch: Vec<u8>,
 }
@@ -78,6 +82,7 @@ impl Endpoint {
             records,
             events,
             tools: Tools::default(),
+            shares: Shares::default(),
             scratch: Vec::new(),
         }
     }
@@ -107,17 +112,21 @@ impl Server {
 
     fn exchange_begun(&mut self, stream: StreamId, head: RequestHead<'_>) -> bool {
         let is_legacy = self.speaks(Era::Legacy);
-        let (Some(http), Some(config)) = (&mut self.http, &self.config.http) else {
+        let Some(http) = self.http.as_ref() else {
             return false;
         };
         if http.exchanges.has(stream) {
             return false;
         }
-        if http.exchanges.len() >= self.config.limits.exchanges {
+        if http.exchanges.len() >= self.config.limits.exchanges && !self.free_exchange() {
             let refusal = Refusal::busy("");
+            self.stats.refused += 1;
             self.respond_empty(stream, refusal.status, refusal.fields);
             return true;
         }
+        let (Some(http), Some(config)) = (&mut self.http, &self.config.http) else {
+            return false;
+        };
         match ladder::look(config, is_legacy, head) {
             Ok(asked) => {
                 let all = http.exchanges.read(stream, asked);
@@ -202,6 +211,7 @@ impl Server {
             let lane = exchange.lane;
             exchange.stuck = 0;
             self.sent(lane, len);
+            self.weigh(stream);
             return true;
         }
         let is_known = http.exchanges.read_out(stream, len);
@@ -209,6 +219,7 @@ impl Server {
             self.timers.disarm(Timer::Pulse(stream));
         }
         if is_known {
+            self.weigh(stream);
             // What is read of the last words counts, whatever exchange they were in.
             self.read_on(len);
         }
@@ -225,6 +236,7 @@ impl Server {
         let Some(http) = &mut self.http else {
             return false;
         };
+        http.shares.unread.set(stream, 0);
         let Some(exchange) = http.exchanges.close(stream) else {
             return http.exchanges.forget(stream);
         };
@@ -241,13 +253,21 @@ impl Server {
             Lane::Stream(born) => http.sessions.of(born).is_some(),
         };
         if is_of_session {
-            self.lanes.detach(lane);
+            self.abandon(lane);
             self.touch(exchange.session);
         } else {
             self.cancel_all(Whose::Stream(stream));
             self.lanes.remove(lane);
         }
         true
+    }
+
+    /// Nobody is at the end of a way of a session any more, and perhaps nobody ever will.
+    fn abandon(&mut self, lane: Lane) {
+        self.lanes.detach(lane);
+        if let (Some(http), Lane::Stream(born)) = (&mut self.http, lane) {
+            http.shares.abandoned.insert(born);
+        }
     }
 
     /// All that was asked under such ids is over.
@@ -273,6 +293,7 @@ impl Server {
         self.carry(stream, exchange);
         if let (Some(http), Some(session)) = (&mut self.http, session) {
             http.sessions.bear(session, stream);
+            self.rank_session(session);
         }
     }
 
@@ -280,7 +301,14 @@ impl Server {
     fn carry(&mut self, stream: StreamId, exchange: Exchange) {
         self.lanes.attach(exchange.lane);
         if let Some(http) = &mut self.http {
+            let session = exchange.session;
+            if let Lane::Stream(born) = exchange.lane {
+                http.shares.abandoned.remove(&born);
+            }
             http.exchanges.open(stream, exchange);
+            if let Some(session) = session {
+                self.rank_session(session);
+            }
         }
         self.arm_pulse(stream);
     }
@@ -341,6 +369,8 @@ impl Server {
         } else {
             self.timers.disarm(Timer::Pulse(stream));
         }
+        // What was not written will not be.
+        self.weigh(stream);
         self.touch(exchange.session);
         Some(exchange)
     }
@@ -353,7 +383,12 @@ impl Server {
         }
         self.lanes.remove(lane);
         if let (Some(http), Lane::Stream(stream)) = (&mut self.http, lane) {
+            let session = http.sessions.of(stream);
             http.sessions.bury(stream);
+            http.shares.abandoned.remove(&stream);
+            if let Some((session, _)) = session {
+                self.rank_session(session);
+            }
         }
     }
 
@@ -403,9 +438,7 @@ impl Server {
             self.lanes.push(lane, Frame::Signal(Signal::Begin(0)));
         }
         if !is_read && self.is_stuck(stream) {
-            let epoch = Epoch::FIRST;
-            self.outbox.push(Output::Abort { epoch, stream });
-            self.client_gone(stream);
+            self.cut(stream);
         } else {
             self.arm_pulse(stream);
         }
@@ -417,9 +450,7 @@ impl Server {
             return;
         };
         match http.exchanges.unread(stream) {
-            Some(times) if times >= PULSES_STUCK => {
-                http.exchanges.forget(stream);
-            }
+            Some(times) if times >= PULSES_STUCK => self.cut(stream),
             Some(_) => self.arm_pulse(stream),
             None => {}
         }
@@ -498,16 +529,17 @@ impl Server {
         }
     }
 
-    pub(super) fn learn_tools(&mut self, result: &Payload) {
+    /// This user is told of these tools.
+    pub(super) fn learn_tools(&mut self, user: Option<Box<str>>, result: &Payload) {
         if let Some(http) = &mut self.http {
-            http.tools.learn(result.json());
+            http.tools.learn(&Audience::User(user), result.json());
         }
     }
 
     pub(super) fn know_tools(&mut self, list: &Payload) {
         if let Some(http) = &mut self.http {
             http.tools = Tools::default();
-            http.tools.learn(list.json());
+            http.tools.learn(&Audience::All, list.json());
         }
     }
 

@@ -196,7 +196,8 @@ impl Server {
             return Ok(());
         };
         let arguments = params.member("arguments");
-        let checked = http.tools.check(&tool, fields, arguments);
+        let user = asked.user.as_deref();
+        let checked = http.tools.check(user, &tool, fields, arguments);
         checked.map_err(mismatch)
     }
 
@@ -224,6 +225,7 @@ impl Server {
                 .map_err(|refusal| refusal.to(Some(&id)))?;
             let session = self.session_of(asked);
             let session = session.map_err(|refusal| refusal.to(Some(&id)))?;
+            self.use_session(session);
             self.open_exchange(stream, asked.takes, Some(session));
             session_origin(stream, session, asked)
         };

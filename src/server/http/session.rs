@@ -21,12 +21,21 @@ pub(super) struct Session {
     pub(super) user: Option<Box<str>>,
     /// Whether it is one of the first version: one stream, which it does not outlive.
     pub(super) is_sse: bool,
+    /// Whether anything was ever asked in it.
+    pub(super) is_used: bool,
     /// The streams of requests that are not answered yet, by their names in the ids of events.
     streams: BTreeMap<u64, StreamId>,
     /// When it ends if nothing happens in it. It is looked at no later than then.
     pub(super) ends: Instant,
     /// The number of the last event that was written to the stream that belongs to no request.
     pub(super) heard: u64,
+}
+
+impl Session {
+    /// Whether requests in it are not answered yet.
+    pub(super) fn has_streams(&self) -> bool {
+        !self.streams.is_empty()
+    }
 }
 
 pub(super) struct Sessions {
@@ -72,6 +81,7 @@ impl Sessions {
             id,
             user,
             is_sse: false,
+            is_used: false,
             streams: BTreeMap::new(),
             ends: Instant::ZERO,
             heard: 0,

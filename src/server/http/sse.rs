@@ -21,13 +21,13 @@ impl Server {
         if !self.is_serving() {
             return Err(Refusal::busy("the server is shutting down"));
         }
+        if self.session_count() >= self.config.limits.sessions && !self.free_session() {
+            return Err(Refusal::busy(FULL));
+        }
         let paths = self.config.http.as_ref().and_then(|http| http.sse.as_ref());
         let (Some(http), Some(paths)) = (&mut self.http, paths) else {
             return Ok(());
         };
-        if http.sessions.len() >= self.config.limits.sessions {
-            return Err(Refusal::busy(FULL));
-        }
         let key = http.sessions.fresh();
         let id = http.sessions.mint(key, 0);
         let endpoint = format!("{}?session={id}", paths.messages);

@@ -94,9 +94,12 @@ impl Server {
         if http.sessions.get(key).is_some() {
             return Ok(());
         }
-        if http.sessions.len() >= self.config.limits.sessions {
+        if http.sessions.len() >= self.config.limits.sessions && !self.free_session() {
             return Err(ErrorObject::new(code::INTERNAL_ERROR, FULL));
         }
+        let Some(http) = &mut self.http else {
+            return Ok(());
+        };
         // Another server with the same secret may have chosen the same id.
         let mut salt = 0;
         let mut id = http.sessions.mint(key, salt);
@@ -140,9 +143,12 @@ impl Server {
         let Some(record) = record else {
             return Ok(None);
         };
-        if http.sessions.len() >= self.config.limits.sessions {
+        if http.sessions.len() >= self.config.limits.sessions && !self.free_session() {
             return Err(Refusal::busy(FULL));
         }
+        let Some(http) = &mut self.http else {
+            return Ok(None);
+        };
         let key = http.sessions.fresh();
         http.sessions.open(key, record.id, record.user);
         // What was said elsewhere was heard there, as far as can be known.
@@ -207,6 +213,14 @@ impl Server {
         records.put(&record);
     }
 
+    /// Something is asked in a session.
+    pub(super) fn use_session(&mut self, key: SessionKey) {
+        let http = self.http.as_mut();
+        if let Some(session) = http.and_then(|http| http.sessions.get_mut(key)) {
+            session.is_used = true;
+        }
+    }
+
     /// Something happens in a session.
     pub(in crate::server) fn touch(&mut self, session: Option<SessionKey>) {
         let (Some(http), Some(config), Some(key)) = (&mut self.http, &self.config.http, session)
@@ -230,6 +244,7 @@ impl Server {
         if armed.is_none_or(|at| at > session.ends) {
             self.timers.arm(Timer::Idle(key), session.ends);
         }
+        self.rank_session(key);
     }
 
     /// Nothing happened in it for long: it is over, unless somebody waits for something (F-036).
@@ -281,6 +296,7 @@ impl Server {
         self.forget_early(Whose::Session(key));
         self.timers.disarm(Timer::Idle(key));
         if let Some(http) = &mut self.http {
+            http.shares.idle.set(key, None);
             let session = http.sessions.close(key);
             if let Some(session) = session.filter(|_| for_good) {
                 if let Some(records) = &mut http.records {
@@ -363,7 +379,7 @@ impl Server {
         http.events.replay(&session.id, name, after, &mut again)
     }
 
-    fn is_shared(&self) -> bool {
+    pub(super) fn is_shared(&self) -> bool {
         let records = self.http.as_ref().and_then(|http| http.records.as_ref());
         records.is_some_and(|records| records.is_shared())
     }

@@ -14,49 +14,88 @@ use crate::wire::Json;
 /// As many bytes are kept: enough for thousands of tools. Those beyond are not checked.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The tools with such arguments, by name.
+/// The tools with such arguments, by whom they are for, and by name. One user's tools say nothing of another's.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    table: BTreeMap<Box<str>, Mirrored>,
+    table: BTreeMap<Key, Mirrored>,
     bytes: usize,
 }
 
+/// Which users a tool is for, and its name.
+type Key = (Audience, Box<str>);
+
+/// For which users a list of tools is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Audience {
+    /// The application gave it for all of them.
+    All,
+    /// This one asked for it; `None` stands for all whose credentials nobody checked.
+    User(Option<Box<str>>),
+}
+
+impl Audience {
+    fn bytes(&self) -> usize {
+        match self {
+            Audience::All | Audience::User(None) => 0,
+            Audience::User(Some(user)) => user.len(),
+        }
+    }
+}
+
 impl Tools {
-    /// Learns from a result of `tools/list`, which may be one page of many.
-    pub(super) fn learn(&mut self, result: Json<'_>) {
+    /// Learns from a result of `tools/list` for these users, which may be one page of many.
+    pub(super) fn learn(&mut self, audience: &Audience, result: Json<'_>) {
         let found = survey(result).tools;
         if found.is_empty() && self.table.is_empty() {
             return;
         }
         for name in named(result) {
-            self.forget(&name);
+            self.forget(&(audience.clone(), name.as_ref().into()));
+            if self
+                .table
+                .contains_key(&(Audience::All, name.as_ref().into()))
+            {
+                // What all are told does not hold for who was told otherwise.
+                self.add(audience, name.into(), Mirrored::default());
+            }
         }
         for (name, mirrored) in found {
-            let bytes = name.len() + mirrored.bytes();
-            if self.bytes + bytes <= MOST_BYTES {
-                self.forget(&name);
-                self.bytes += bytes;
-                self.table.insert(name, mirrored);
-            }
+            self.add(audience, name, mirrored);
         }
     }
 
-    /// Whether the fields of a call say what its arguments say.
+    /// Whether the fields of a call of this user say what its arguments say.
     pub(super) fn check(
         &self,
+        user: Option<&str>,
         tool: &str,
         fields: &Fields<'_>,
         arguments: Option<Json<'_>>,
     ) -> Result<(), Box<str>> {
-        match self.table.get(tool) {
+        if self.table.is_empty() {
+            return Ok(());
+        }
+        let own = (Audience::User(user.map(Into::into)), tool.into());
+        let own = self.table.get(&own);
+        match own.or_else(|| self.table.get(&(Audience::All, tool.into()))) {
             Some(mirrored) => mirrored.check(fields, arguments),
             None => Ok(()),
         }
     }
 
-    fn forget(&mut self, name: &str) {
-        if let Some(mirrored) = self.table.remove(name) {
-            self.bytes -= name.len() + mirrored.bytes();
+    fn add(&mut self, audience: &Audience, name: Box<str>, mirrored: Mirrored) {
+        let bytes = audience.bytes() + name.len() + mirrored.bytes();
+        if self.bytes + bytes <= MOST_BYTES {
+            let key = (audience.clone(), name);
+            self.forget(&key);
+            self.bytes += bytes;
+            self.table.insert(key, mirrored);
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if let Some(mirrored) = self.table.remove(key) {
+            self.bytes -= key.0.bytes() + key.1.len() + mirrored.bytes();
         }
     }
 }
@@ -87,6 +126,8 @@ mod tests {
     const MARKED: &str =
         r#"{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}"#;
 
+    const ANYBODY: Audience = Audience::User(None);
+
     fn list(schema: &str) -> Payload {
         let text = alloc::format!(r#"{{"tools":[{{"name":"a","inputSchema":{schema}}}]}}"#);
         text.parse().unwrap()
@@ -100,11 +141,11 @@ mod tests {
             let text =
                 alloc::format!(r#"{{"tools":[{{"name":"{name}","inputSchema":{MARKED}}}]}}"#);
             let list: Payload = text.parse().unwrap();
-            tools.learn(list.json());
+            tools.learn(&ANYBODY, list.json());
         }
         let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
         let are_checked = names.each_ref().map(|name| {
-            let checked = tools.check(name, &Fields::new(), Some(arguments.json()));
+            let checked = tools.check(None, name, &Fields::new(), Some(arguments.json()));
             checked.is_err()
         });
         assert_eq!(are_checked, [true, true, false]);
@@ -114,12 +155,12 @@ mod tests {
     fn the_newest_word_on_a_tool_counts() {
         let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
         let mut tools = Tools::default();
-        let check = |tools: &Tools| tools.check("a", &Fields::new(), Some(arguments.json()));
+        let check = |tools: &Tools| tools.check(None, "a", &Fields::new(), Some(arguments.json()));
         assert_eq!(check(&tools), Ok(()));
-        tools.learn(list(MARKED).json());
+        tools.learn(&ANYBODY, list(MARKED).json());
         assert!(check(&tools).is_err());
         assert!(tools.bytes > 0);
-        tools.learn(list(r#"{"type":"object"}"#).json());
+        tools.learn(&ANYBODY, list(r#"{"type":"object"}"#).json());
         assert_eq!(check(&tools), Ok(()));
         assert_eq!(tools.bytes, 0);
     }

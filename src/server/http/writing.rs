@@ -70,6 +70,8 @@ impl Server {
         } else {
             self.put_off_pulse(stream);
         }
+        self.weigh(stream);
+        self.cut_unread(stream);
         Some(output)
     }
 
@@ -126,7 +128,7 @@ impl Server {
         } else {
             self.retire(stream);
         }
-        self.lanes.detach(lane);
+        self.abandon(lane);
     }
 
     /// All was said on an exchange (S-HTTP-15).

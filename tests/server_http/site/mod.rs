@@ -21,7 +21,7 @@
 //!
 //! The driver in here does every output in its order and sleeps exactly to `poll_timeout`, so that a deadline that comes late, or a
 //! server that spins, is a failed test. With every output it checks the rules of exchanges: one `Response`, then `Write`s, then one
-//! `Finish` (none after a whole response) or an `Abort`; nothing after that, nothing to a client that is gone; each request answered
+//! `Finish` (none after a whole response) or an `Abort`; nothing after that but an `Abort` of what is not read, nothing to a client that is gone; each request answered
 //! once at most, where it was asked or on the stream that goes on for it; no request of the server on a modern stream. `finish` ends
 //! the service and checks that nothing is left.
 #![allow(

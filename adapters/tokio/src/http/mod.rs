@@ -2,7 +2,7 @@
 //!
 //! Nothing is decided here. There is no retry, no redirect and no limit in time: the machine says which exchange begins, what goes into it and
 //! when it is cut. `line` is a connection with what it carries, `bells` tell which of them to look at, `road` is how a server is reached, `fault` what hyper's
-//! errors are called.
+//! errors are called, `connections` which connection of a server gives way to another.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -10,6 +10,8 @@ mod axum;
 mod bells;
 #[cfg(feature = "http-client")]
 mod client;
+#[cfg(feature = "http-server")]
+mod connections;
 #[cfg(feature = "http-client")]
 mod fault;
 #[cfg(feature = "http-client")]
@@ -23,6 +25,8 @@ mod server;
 pub use self::axum::router;
 #[cfg(feature = "http-client")]
 pub use client::{Connector, Exchanges, connect};
+#[cfg(feature = "http-server")]
+pub use connections::{Connection, Connections, http1};
 #[cfg(feature = "http-server")]
 pub use server::{Front, Gate, Reply, User, serve};
 

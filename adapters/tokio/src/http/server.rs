@@ -20,16 +20,16 @@ use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Frame, SizeHint};
-use hyper::server::conn::http1;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use super::connections::{Connection, Connections, http1};
 use super::{fields, held, known};
 use crate::drive::{self, Handler, Hands};
 
@@ -39,8 +39,12 @@ const PIECES: usize = 64;
 /// There is room for so much at the beginning of an answer: for the whole of most.
 const FIRST: usize = 1 << 9;
 
-/// How long to wait where the system has no descriptor left for another connection: it would say so again at once.
-const BREATH: Duration = Duration::from_millis(100);
+/// As many connections are open at once. 512: half of the descriptors that most systems let a process have.
+const CONNECTIONS: usize = 512;
+
+/// As many bytes of a response are handed to hyper at once: it holds what it is given until the client reads, and the machine counts it as
+/// read.
+const PIECE: usize = 32 << 10;
 
 /// Serves HTTP on this listener, with tasks on the present runtime, until the service is shut down.
 ///
@@ -100,7 +104,16 @@ pub struct Gate {
     /// What is read. It has a bound: who reads waits for who listens.
     arrivals: mpsc::Sender<Arrival>,
     /// What else there is.
-    told: mpsc::UnboundedSender<Input<'static>>,
+    told: mpsc::UnboundedSender<Told>,
+}
+
+/// What else is heard of an exchange.
+enum Told {
+    Input(Input<'static>),
+    /// The same, and it is the last of it.
+    Last(StreamId, Input<'static>),
+    /// Nothing more is heard of it.
+    Over(StreamId),
 }
 
 /// A request, or more of it.
@@ -115,6 +128,7 @@ struct Begun {
     parts: Parts,
     body: Rest,
     answer: oneshot::Sender<Answer>,
+    connection: Option<Connection>,
 }
 
 /// What follows of a request that has begun.
@@ -152,7 +166,8 @@ impl Answer {
 type Piece = Option<Bytes>;
 
 impl Gate {
-    /// Lets all in who come to this listener, until the end; then lets none in, and gives those who are inside so long to leave.
+    /// Lets all in who come to this listener, until the end; then lets none in, and gives those who are inside so long to leave. There are 512
+    /// connections at most; beyond that a new one displaces another, as [`Connections`] says.
     pub async fn listen<T>(
         &self,
         listener: TcpListener,
@@ -160,27 +175,24 @@ impl Gate {
         patience: Duration,
     ) -> T {
         let (graceful, mut end) = (GracefulShutdown::new(), pin!(end));
-        let mut connections = JoinSet::new();
+        let (connections, mut tasks) = (Connections::new(CONNECTIONS), JoinSet::new());
         let ended = loop {
-            let accepted = tokio::select! {
+            let (socket, connection) = tokio::select! {
                 ended = &mut end => break ended,
-                accepted = listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            let Ok((socket, _)) = accepted else {
-                sleep(BREATH).await;
-                continue;
+                accepted = connections.accept(&listener) => accepted,
+                Some(_) = tasks.join_next() => continue,
             };
             // It is slower without, no more.
             let _ = socket.set_nodelay(true);
-            let gate = self.clone();
-            let service = service_fn(move |request| {
+            let (gate, own) = (self.clone(), connection.clone());
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                own.asked();
+                request.extensions_mut().insert(own.clone());
                 let gate = gate.clone();
                 async move { Ok::<_, Infallible>(gate.answer(request).await) }
             });
-            let mut http = http1::Builder::new();
-            let http = http.timer(TokioTimer::new());
-            connections.spawn(graceful.watch(http.serve_connection(TokioIo::new(socket), service)));
+            let served = http1().serve_connection(TokioIo::new(socket), service);
+            tasks.spawn(connection.serve(graceful.watch(served)));
         };
         drop(listener);
         let _ = timeout(patience, graceful.shutdown()).await;
@@ -192,7 +204,8 @@ impl Gate {
     where
         B: Body<Data = Bytes, Error: Display>,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let connection = parts.extensions.remove::<Connection>();
         let mut incoming = pin!(body);
         let body = at_hand(incoming.as_mut()).await;
         let is_all = body.as_ref().is_ok_and(|body| body.is_all);
@@ -200,7 +213,9 @@ impl Gate {
         let presence = Presence {
             stream,
             told: self.told.clone(),
+            connection: connection.clone(),
             heard_all: false,
+            is_told: false,
         };
         // Dropped before the presence, so that nobody hears of a request after its client is known to be gone.
         let (answer, mut answered) = oneshot::channel();
@@ -213,6 +228,7 @@ impl Gate {
             parts,
             body,
             answer,
+            connection,
         };
         // Where nobody listens any more, the channel for the answer is closed, too.
         let _ = self.arrivals.send(Arrival::Begun(Box::new(begun))).await;
@@ -313,8 +329,10 @@ pub struct Front {
     has_waited: bool,
     /// What is heard next of the request that was heard of last.
     ahead: Option<(StreamId, Rest)>,
+    /// The connections of those whose response is not read to its end.
+    connections: ByNumber<StreamId, Connection>,
     arrivals: mpsc::Receiver<Arrival>,
-    tells: mpsc::UnboundedReceiver<Input<'static>>,
+    tells: mpsc::UnboundedReceiver<Told>,
 }
 
 /// How far the answer to a request is.
@@ -353,6 +371,7 @@ impl Front {
             has_turn: false,
             has_waited: false,
             ahead: None,
+            connections: ByNumber::default(),
             arrivals,
             tells,
         };
@@ -366,7 +385,19 @@ impl Front {
         mut room: &'r mut [u8],
     ) -> Poll<Input<'r>> {
         loop {
-            let mut heard = self.tells.poll_recv(cx).map(|it| it.map(Arrival::More));
+            let mut heard = match self.tells.poll_recv(cx) {
+                Poll::Ready(Some(Told::Input(input))) => Poll::Ready(Some(Arrival::More(input))),
+                Poll::Ready(Some(Told::Last(stream, input))) => {
+                    self.connections.remove(&stream);
+                    Poll::Ready(Some(Arrival::More(input)))
+                }
+                Poll::Ready(Some(Told::Over(stream))) => {
+                    self.connections.remove(&stream);
+                    continue;
+                }
+                Poll::Ready(None) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            };
             if heard.is_pending() && reads {
                 if let Some((stream, rest)) = self.ahead.take() {
                     return Poll::Ready(self.more(stream, rest, room));
@@ -381,7 +412,11 @@ impl Front {
                         parts,
                         body,
                         answer,
+                        connection,
                     } = *begun;
+                    if let Some(connection) = connection {
+                        self.connections.insert(stream, connection);
+                    }
                     self.open.insert(stream, Way::Waiting(answer));
                     self.ahead = Some((stream, body)).filter(|(_, body)| body.has_any());
                     let head = Box::new(head(&parts, &mut room));
@@ -392,6 +427,7 @@ impl Front {
             };
             if let Input::WriteFailed { stream, .. } = input {
                 self.open.remove(&stream);
+                self.connections.remove(&stream);
                 self.ahead.take_if(|(of, _)| *of == stream);
             }
             return Poll::Ready(input);
@@ -452,6 +488,9 @@ impl Hands for Front {
                     return;
                 };
                 if is_whole {
+                    if bytes.is_empty() {
+                        self.connections.remove(&stream);
+                    }
                     let (first, rest) = (Bytes::copy_from_slice(bytes), None);
                     let _ = answer.send(Answer { head, first, rest });
                 } else {
@@ -485,9 +524,16 @@ impl Hands for Front {
                 Some(Way::Waiting(_)) | None => {}
             },
             Output::Abort { stream, .. } => {
-                self.open.remove(&stream).into_iter().for_each(Way::cut)
+                self.open.remove(&stream).into_iter().for_each(Way::cut);
+                // What hyper holds for a client that does not read is let go with the connection alone.
+                if let Some(connection) = self.connections.remove(&stream) {
+                    connection.close();
+                }
             }
-            Output::Release { .. } => self.open.drain().for_each(|(_, way)| way.cut()),
+            Output::Release { .. } => {
+                self.connections.clear();
+                self.open.drain().for_each(|(_, way)| way.cut());
+            }
             // The rest is for clients.
             _ => {}
         }
@@ -517,15 +563,25 @@ impl Hands for Front {
 /// A client that is there. Dropped before all was said to it, it tells that the client is gone.
 struct Presence {
     stream: StreamId,
-    told: mpsc::UnboundedSender<Input<'static>>,
+    told: mpsc::UnboundedSender<Told>,
+    connection: Option<Connection>,
     heard_all: bool,
+    /// The front knows already that nothing more is heard of it.
+    is_told: bool,
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
+        let stream = self.stream;
         if !self.heard_all {
-            let (stream, faults) = (self.stream, vec![FaultKind::Closed.into()].into());
-            let _ = self.told.send(Input::WriteFailed { stream, faults });
+            let faults = vec![FaultKind::Closed.into()].into();
+            let failed = Input::WriteFailed { stream, faults };
+            let _ = self.told.send(Told::Input(failed));
+        } else if !self.is_told {
+            let _ = self.told.send(Told::Over(stream));
+        }
+        if let Some(connection) = self.connection.as_ref().filter(|_| self.heard_all) {
+            connection.answered();
         }
     }
 }
@@ -554,6 +610,7 @@ impl Reply {
             presence,
         };
         reply.presence.heard_all = reply.is_end_stream();
+        reply.presence.is_told = reply.is_end_stream();
         let mut response = Response::new(reply);
         *response.status_mut() = StatusCode::from_u16(answer.head.status).expect(said);
         let fields = response.headers_mut();
@@ -570,9 +627,19 @@ impl Reply {
         response
     }
 
-    fn took(&mut self, bytes: Bytes) -> Frame<Bytes> {
-        let (stream, len) = (self.presence.stream, bytes.len());
-        let _ = self.presence.told.send(Input::Sent { stream, len });
+    /// Hands out the next piece of what is there.
+    fn take_piece(&mut self) -> Frame<Bytes> {
+        let len = self.first.len().min(PIECE);
+        let bytes = self.first.split_to(len);
+        let stream = self.presence.stream;
+        let sent = Input::Sent { stream, len };
+        self.presence.is_told = self.is_end_stream();
+        let told = if self.presence.is_told {
+            Told::Last(stream, sent)
+        } else {
+            Told::Input(sent)
+        };
+        let _ = self.presence.told.send(told);
         Frame::data(bytes)
     }
 }
@@ -585,21 +652,21 @@ impl Body for Reply {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let first = mem::take(&mut self.first);
-        let piece = match &mut self.rest {
-            _ if !first.is_empty() => Some(Some(first)),
-            Some(rest) => ready!(rest.poll_recv(cx)),
-            None => Some(None),
-        };
-        let frame = match piece {
-            Some(Some(bytes)) => Some(Ok(self.took(bytes))),
-            Some(None) => {
-                self.rest = None;
-                None
+        let mut frame = None;
+        if self.first.is_empty() {
+            match &mut self.rest {
+                None => {}
+                Some(rest) => match ready!(rest.poll_recv(cx)) {
+                    Some(Some(bytes)) => self.first = bytes,
+                    Some(None) => self.rest = None,
+                    // The machine cut it short, or is gone.
+                    None => frame = Some(Err(io::ErrorKind::ConnectionAborted.into())),
+                },
             }
-            // The machine cut it short, or is gone.
-            None => Some(Err(io::ErrorKind::ConnectionAborted.into())),
-        };
+        }
+        if !self.first.is_empty() {
+            frame = Some(Ok(self.take_piece()));
+        }
         self.presence.heard_all = self.is_end_stream();
         Poll::Ready(frame)
     }

@@ -201,7 +201,12 @@ impl Rules {
         match output {
             Output::Abort { epoch, stream } => {
                 assert_eq!(*epoch, Epoch::FIRST);
-                self.ends(*stream);
+                // What was said to its end is cut where some of it is not read.
+                let exchange = self.exchanges.get(stream);
+                let is_unread = |e: &Exchange| e.end == Some(End::Said) && e.under_way > 0;
+                if !exchange.is_some_and(is_unread) {
+                    self.ends(*stream);
+                }
             }
             Output::Event(event) => self.event(event),
             Output::Finish { epoch, stream } => {

@@ -1,0 +1,373 @@
+//! The connections of a listener: how many there are, and which of them gives way to a new one. Knows nothing of what they carry.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioTimer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+/// How long the head of a request may take to arrive, and a connection may be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes that are buffered of what a client sends, the whole head of a request included, and again of what it does not read.
+const BUFFERED: usize = 64 << 10;
+
+/// How long to wait where the system has no descriptor left for another connection: it would say so again at once.
+const BREATH: Duration = Duration::from_millis(20);
+
+/// How long a connection that is to be closed has for what it has still to write.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// The connections of a listener, up to a limit. Beyond it, a new connection displaces another one of the address that has most of them.
+///
+/// There are three kinds: those that never asked anything, those whose first request is not answered yet, and all others. A quarter, a half and a
+/// quarter of the places are theirs. Of the first kind that has more than that, the connection is closed that was not used for longest. So a
+/// flood of one kind displaces its own, and who has just come has time to ask.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Debug)]
+struct Table {
+    most: usize,
+    next: u64,
+    /// Counts what happens, so that it has an order.
+    clock: u64,
+    open: HashMap<u64, Open>,
+    /// The connections of each address.
+    addresses: HashMap<IpAddr, Kinds>,
+    /// The addresses by how many connections they have.
+    by_count: BTreeSet<(usize, IpAddr)>,
+}
+
+#[derive(Debug)]
+struct Open {
+    address: IpAddr,
+    turn: Turn,
+    switch: Arc<Switch>,
+}
+
+/// What a connection was good for so far, and when it was last used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    standing: Standing,
+    used: u64,
+}
+
+/// What a connection was good for so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// No request arrived on it.
+    Silent,
+    /// One did, and none is answered yet.
+    Asked,
+    /// A response was read to its end.
+    Answered,
+}
+
+/// The connections of one address by their kind, each in the order in which they were last used.
+#[derive(Debug, Default)]
+struct Kinds([BTreeSet<(u64, u64)>; 3]);
+
+impl Kinds {
+    /// Of so many quarters of the places of the address, none of a kind is displaced for another kind.
+    const QUARTERS: [usize; 3] = [1, 2, 1];
+
+    fn insert(&mut self, turn: Turn, number: u64) {
+        self.0[turn.standing as usize].insert((turn.used, number));
+    }
+
+    fn remove(&mut self, turn: Turn, number: u64) {
+        self.0[turn.standing as usize].remove(&(turn.used, number));
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(BTreeSet::len).sum()
+    }
+
+    /// The connection that gives way.
+    fn first(&self) -> Option<u64> {
+        let all = self.len();
+        let mut kinds = self.0.iter().zip(Kinds::QUARTERS);
+        let over = kinds.find(|(kind, quarters)| 4 * kind.len() > quarters * all);
+        // Where each has exactly its part, the first is as good as any.
+        let kind = over.map_or(&self.0[0], |(kind, _)| kind);
+        kind.first().map(|(_, number)| *number)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Switch {
+    off: Notify,
+    has_grace: AtomicBool,
+}
+
+impl Connections {
+    /// So many at most.
+    #[must_use]
+    pub fn new(most: usize) -> Connections {
+        let table = Table {
+            most: most.max(1),
+            next: 0,
+            clock: 0,
+            open: HashMap::new(),
+            addresses: HashMap::new(),
+            by_count: BTreeSet::new(),
+        };
+        Connections {
+            table: Arc::new(Mutex::new(table)),
+        }
+    }
+
+    /// Waits for the next connection. To drop this loses none.
+    pub async fn accept(&self, listener: &TcpListener) -> (TcpStream, Connection) {
+        loop {
+            match listener.accept().await {
+                Ok((socket, from)) => return (socket, self.admit(from.ip())),
+                Err(_) => {
+                    // The system has no descriptor left: what is open must make room. Where that helps nobody, it costs a
+                    // client one connection.
+                    self.table().displace();
+                    sleep(BREATH).await;
+                }
+            }
+        }
+    }
+
+    fn admit(&self, address: IpAddr) -> Connection {
+        let mut table = self.table();
+        if table.open.len() >= table.most {
+            table.displace();
+        }
+        let (number, switch) = table.add(network_of(address));
+        Connection {
+            place: Arc::new(Place {
+                number,
+                connections: self.clone(),
+                switch,
+            }),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whoever has one address of IPv6 has 2^64 of them.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(six) => match six.to_ipv4_mapped() {
+            Some(four) => four.into(),
+            None => Ipv6Addr::from_bits(six.to_bits() >> 64 << 64).into(),
+        },
+    }
+}
+
+impl Table {
+    fn add(&mut self, address: IpAddr) -> (u64, Arc<Switch>) {
+        self.next += 1;
+        self.clock += 1;
+        let (number, switch) = (self.next, Arc::<Switch>::default());
+        let turn = Turn {
+            standing: Standing::Silent,
+            used: self.clock,
+        };
+        self.recount(address, |of| of.insert(turn, number));
+        let open = Open {
+            address,
+            turn,
+            switch: switch.clone(),
+        };
+        self.open.insert(number, open);
+        (number, switch)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<Switch>> {
+        let open = self.open.remove(&number)?;
+        self.recount(open.address, |of| of.remove(open.turn, number));
+        Some(open.switch)
+    }
+
+    /// It is used now, and was good for this.
+    fn use_now(&mut self, number: u64, standing: Standing) {
+        self.clock += 1;
+        let Some(open) = self.open.get_mut(&number) else {
+            return;
+        };
+        if let Some(of) = self.addresses.get_mut(&open.address) {
+            of.remove(open.turn, number);
+            open.turn = Turn {
+                standing: open.turn.standing.max(standing),
+                used: self.clock,
+            };
+            of.insert(open.turn, number);
+        }
+    }
+
+    /// Closes the connection whose turn it is.
+    fn displace(&mut self) {
+        let heaviest = self.by_count.last().map(|(_, address)| *address);
+        let of = heaviest.and_then(|address| self.addresses.get(&address));
+        let first = of.and_then(Kinds::first);
+        if let Some(switch) = first.and_then(|number| self.remove(number)) {
+            switch.off.notify_one();
+        }
+    }
+
+    fn recount(&mut self, address: IpAddr, change: impl FnOnce(&mut Kinds)) {
+        let of = self.addresses.entry(address).or_default();
+        self.by_count.remove(&(of.len(), address));
+        change(of);
+        if of.len() == 0 {
+            self.addresses.remove(&address);
+        } else {
+            self.by_count.insert((of.len(), address));
+        }
+    }
+}
+
+/// A connection that has its place among the others until all clones of this are dropped.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    place: Arc<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    connections: Connections,
+    switch: Arc<Switch>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.table().remove(self.number);
+    }
+}
+
+impl Connection {
+    /// Serves it until that is over, or it has to give way.
+    pub async fn serve<T>(self, served: impl Future<Output = T>) {
+        let (mut served, switch) = (pin!(served), &self.place.switch);
+        tokio::select! {
+            _ = &mut served => return,
+            () = switch.off.notified() => {}
+        }
+        if switch.has_grace.load(Ordering::Acquire) {
+            let _ = timeout(GRACE, served).await;
+        }
+    }
+
+    /// A request arrived on it.
+    pub fn asked(&self) {
+        self.use_now(Standing::Asked);
+    }
+
+    /// A response was read to its end.
+    pub fn answered(&self) {
+        self.use_now(Standing::Answered);
+    }
+
+    fn use_now(&self, standing: Standing) {
+        let place = &self.place;
+        place.connections.table().use_now(place.number, standing);
+    }
+
+    /// Closes it, after what it can still write in a moment.
+    pub fn close(&self) {
+        let switch = &self.place.switch;
+        // Seen by whoever is woken: `notify_one` happens after it.
+        switch.has_grace.store(true, Ordering::Release);
+        switch.off.notify_one();
+    }
+}
+
+/// How HTTP/1.1 is served on a connection, with bounds on what is buffered for it and on how long a head takes.
+#[must_use]
+pub fn http1() -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(BUFFERED);
+    http
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_closed(connection: &Connection) -> bool {
+        let place = &connection.place;
+        !place.connections.table().open.contains_key(&place.number)
+    }
+
+    fn from(address: [u8; 4]) -> IpAddr {
+        address.into()
+    }
+
+    #[test]
+    fn flood_of_one_kind_displaces_its_own() {
+        let here = from([127, 0, 0, 1]);
+        let connections = Connections::new(8);
+        let good = connections.admit(here);
+        good.answered();
+        // Connections that say nothing.
+        let silent: Vec<_> = (0..20).map(|_| connections.admit(here)).collect();
+        assert!(!is_closed(&good));
+        let open: Vec<_> = silent.iter().map(|one| !is_closed(one)).collect();
+        assert_eq!(open.iter().filter(|open| **open).count(), 7);
+        assert!(open[13..].iter().all(|open| *open), "the newest are left");
+        // Requests that are never answered: who has just come has time to ask.
+        let mut asked = Vec::new();
+        for _ in 0..20 {
+            let newcomer = connections.admit(here);
+            let other = connections.admit(here);
+            assert!(!is_closed(&newcomer) && !is_closed(&good));
+            newcomer.asked();
+            asked.extend([newcomer, other]);
+        }
+        // Who is answered and then idle: the one that was not used for longest.
+        drop((silent, asked));
+        let idle: Vec<_> = (0..7).map(|_| connections.admit(here)).collect();
+        idle.iter().for_each(Connection::answered);
+        good.asked();
+        let _last = connections.admit(here);
+        assert!(is_closed(&idle[0]) && !is_closed(&good));
+    }
+
+    #[test]
+    fn address_with_most_connections_pays() {
+        let connections = Connections::new(4);
+        let lone = connections.admit(from([10, 0, 0, 1]));
+        let many: Vec<_> = (0..9)
+            .map(|_| connections.admit(from([10, 0, 0, 2])))
+            .collect();
+        assert!(!is_closed(&lone));
+        let open = many.iter().filter(|one| !is_closed(one)).count();
+        assert_eq!(open, 3);
+        drop((lone, many));
+        let table = connections.table();
+        assert!(table.open.is_empty() && table.addresses.is_empty() && table.by_count.is_empty());
+    }
+
+    #[test]
+    fn addresses_of_one_network_of_ipv6_are_one() {
+        let [one, two, other] = ["2001:db8::1", "2001:db8::2:1", "2001:db8:0:1::1"]
+            .map(|address| network_of(address.parse().expect("an address")));
+        assert_eq!(one, two);
+        assert_ne!(one, other);
+        let mapped = network_of("::ffff:10.0.0.1".parse().expect("an address"));
+        assert_eq!(mapped, from([10, 0, 0, 1]));
+    }
+}

@@ -1,0 +1,77 @@
+//! The guard under attack: a real process, with a real server behind it. Killed where it is left.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+/// A guard that listens.
+#[derive(Debug)]
+pub struct Guard {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Guard {
+    /// Starts this program before the demo server.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started, or does not say where it listens.
+    pub fn start(everlink: &Path) -> io::Result<Guard> {
+        let mut process = Command::new(everlink)
+            .args(["guard", "--log", "json", "--listen"])
+            .args(["http://127.0.0.1:0/mcp", "--"])
+            .arg(everlink)
+            .arg("demo-server")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let stderr = process.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut lines = BufReader::new(stderr).lines();
+        let address = loop {
+            let Some(line) = lines.next() else {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            };
+            let line = line?;
+            let place = line.split_once("http://").map(|(_, rest)| rest);
+            let place = place.and_then(|rest| rest.split_once('/'));
+            if let Some(address) = place.and_then(|(address, _)| address.parse().ok()) {
+                break address;
+            }
+        };
+        // What it tells is read, so that it never waits for that.
+        thread::spawn(move || lines.for_each(drop));
+        Ok(Guard { process, address })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The most memory that it ever had, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone, or the system does not tell.
+    pub fn peak_memory(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|line| line.trim().strip_suffix(" kB"));
+        let peak: Option<u64> = peak.and_then(|kib| kib.trim().parse().ok());
+        peak.map(|kib| kib << 10)
+            .ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,143 @@
+//! Who gives way when a limit that all clients share is reached: which response, which session, which request. Knows no message.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::cmp::Reverse;
+
+use super::super::origin::SessionKey;
+use crate::id::StreamId;
+use crate::time::Instant;
+
+/// A response of which no more than this waits is not weighed. 4 KiB: 4,096 of them are a quarter of what may wait in all, and most responses
+/// never cost a look.
+const LIGHT: usize = 4 << 10;
+
+/// The order in which clients give way to others.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// What waits for clients that do not read.
+    pub(super) unread: Weights,
+    /// The sessions in which nothing is under way.
+    pub(super) idle: IdleSessions,
+    /// The streams of sessions with requests that are not answered yet, and with no client that waits. By their age: a stream has its number
+    /// from the exchange that it began with.
+    pub(super) abandoned: BTreeSet<StreamId>,
+}
+
+/// How many bytes wait for the client of each exchange.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    bytes: BTreeMap<StreamId, usize>,
+    order: BTreeSet<(usize, Reverse<StreamId>)>,
+    total: usize,
+}
+
+impl Weights {
+    /// As many bytes wait there now.
+    pub(super) fn set(&mut self, stream: StreamId, bytes: usize) {
+        let before = if bytes > LIGHT {
+            self.bytes.insert(stream, bytes)
+        } else {
+            self.bytes.remove(&stream)
+        };
+        if let Some(before) = before {
+            self.order.remove(&(before, Reverse(stream)));
+            self.total -= before;
+        }
+        if bytes > LIGHT {
+            self.order.insert((bytes, Reverse(stream)));
+            self.total += bytes;
+        }
+    }
+
+    pub(super) const fn total(&self) -> usize {
+        self.total
+    }
+
+    /// The exchange other than this for which most waits; of equals, the oldest.
+    pub(super) fn heaviest_but(&self, newest: StreamId) -> Option<StreamId> {
+        let streams = self.order.iter().rev().map(|(_, stream)| stream.0);
+        streams.take(2).find(|stream| *stream != newest)
+    }
+}
+
+/// How much a session has been used. Who did less gives way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// Its handshake is not finished.
+    Unfinished,
+    /// Nothing was ever asked in it.
+    Unused,
+    /// Something was.
+    Used,
+}
+
+/// The sessions in which nothing is under way, in the order in which they give way.
+#[derive(Debug, Default)]
+pub(super) struct IdleSessions {
+    places: BTreeMap<SessionKey, (Standing, Instant)>,
+    order: BTreeSet<(Standing, Instant, SessionKey)>,
+}
+
+impl IdleSessions {
+    /// It stands like this since then; `None`: it is busy, or over.
+    pub(super) fn set(&mut self, key: SessionKey, place: Option<(Standing, Instant)>) {
+        let before = match place {
+            Some(place) => self.places.insert(key, place),
+            None => self.places.remove(&key),
+        };
+        if let Some((standing, since)) = before {
+            self.order.remove(&(standing, since, key));
+        }
+        if let Some((standing, since)) = place {
+            self.order.insert((standing, since, key));
+        }
+    }
+
+    /// The one that gives way first.
+    pub(super) fn first(&self) -> Option<SessionKey> {
+        self.order.first().map(|(_, _, key)| *key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heaviest_is_found_and_the_oldest_of_equals() {
+        let mut weights = Weights::default();
+        let [one, two, three] = [1, 2, 3].map(StreamId::new);
+        weights.set(one, LIGHT);
+        assert_eq!((weights.heaviest_but(one), weights.total()), (None, 0));
+        weights.set(two, 3 * LIGHT);
+        weights.set(three, 3 * LIGHT);
+        assert_eq!(weights.heaviest_but(one), Some(two));
+        assert_eq!(weights.heaviest_but(two), Some(three));
+        weights.set(two, 2 * LIGHT);
+        assert_eq!(weights.heaviest_but(one), Some(three));
+        weights.set(three, 0);
+        assert_eq!(weights.heaviest_but(one), Some(two));
+        assert_eq!(weights.heaviest_but(two), None);
+        assert_eq!(weights.total(), 2 * LIGHT);
+        weights.set(two, 0);
+        assert_eq!((weights.heaviest_but(one), weights.total()), (None, 0));
+        assert!(weights.bytes.is_empty() && weights.order.is_empty());
+    }
+
+    #[test]
+    fn who_did_least_gives_way_first_and_then_who_is_idle_for_longest() {
+        let mut idle = IdleSessions::default();
+        let first = SessionKey::DUPLEX.next();
+        let (second, third) = (first.next(), first.next().next());
+        let at = Instant::from_nanos;
+        idle.set(first, Some((Standing::Used, at(1))));
+        idle.set(second, Some((Standing::Used, at(2))));
+        idle.set(third, Some((Standing::Unfinished, at(3))));
+        assert_eq!(idle.first(), Some(third));
+        idle.set(third, None);
+        assert_eq!(idle.first(), Some(first));
+        idle.set(first, Some((Standing::Used, at(4))));
+        assert_eq!(idle.first(), Some(second));
+        assert_eq!(idle.order.len(), 2);
+    }
+}
