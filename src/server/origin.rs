@@ -18,10 +18,6 @@ impl SessionKey {
     /// No session has a greater one.
     pub(super) const LAST: SessionKey = SessionKey(u64::MAX);
 
-    pub(super) const fn from_number(number: u64) -> SessionKey {
-        SessionKey(number)
-    }
-
     /// The one after this.
     pub(super) const fn next(self) -> SessionKey {
         SessionKey(self.0 + 1)
