@@ -10,7 +10,7 @@ use super::early::Early;
 use super::ending::unavailable;
 use super::event::{Caller, Cancelled, Event, Peer, Request, State, Supplied};
 use super::frame::{Answer, Voice};
-use super::origin::{Lane, Origin, Whose, WireId};
+use super::origin::{Origin, Whose, WireId};
 use super::params::Params;
 use super::requests::Arrival;
 use super::seal::PREFIX;
