@@ -175,5 +175,5 @@ pub use relay::Relay;
 pub use server::Server;
 pub use stats::Stats;
 pub use time::{Deadline, Instant, Wake};
-pub use watch::{Change, List, Watch};
+pub use watch::{Change, List, Watch, WatchUpdate};
 pub use wire::{ErrorObject, Payload};

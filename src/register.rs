@@ -100,6 +100,7 @@ impl<K: Copy + Ord, V> Register<K, V> {
         entries.filter_map(|(key, value)| Some((*key, value.as_ref()?)))
     }
 
+    #[allow(dead_code, reason = "for steps that concern all of them")]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut V)> {
         let entries = self.entries.iter_mut();
         entries.filter_map(|(key, value)| Some((*key, value.as_mut()?)))

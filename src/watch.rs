@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use core::fmt;
+use core::ops::Bound;
 
 use crate::protocol::method::names;
 use crate::protocol::{LogLevel, ServerFeature};
@@ -58,6 +59,105 @@ impl Watch {
         self.logs = Some(level);
         self
     }
+}
+
+/// How what is watched differs from what was watched before.
+///
+/// Only the addresses are a difference: there may be many. The rest is said as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WatchUpdate {
+    /// Changes of the list of tools are watched now.
+    pub tools: bool,
+    /// Changes of the list of prompts are watched now.
+    pub prompts: bool,
+    /// Changes of the list of resources are watched now.
+    pub resources: bool,
+    /// Log messages of this level and above are watched now.
+    pub logs: Option<LogLevel>,
+    /// The addresses that are watched now and were not before.
+    pub added: BTreeSet<Box<str>>,
+    /// The addresses that were watched before and are not now.
+    pub removed: BTreeSet<Box<str>>,
+}
+
+impl WatchUpdate {
+    /// Changes `watch` from what was watched before to what is watched now.
+    pub fn apply_to(&self, watch: &mut Watch) {
+        watch.tools = self.tools;
+        watch.prompts = self.prompts;
+        watch.resources = self.resources;
+        watch.logs = self.logs;
+        for uri in &self.removed {
+            watch.uris.remove(uri);
+        }
+        watch.uris.extend(self.added.iter().cloned());
+    }
+
+    /// The addresses of one set become those of another.
+    pub(crate) fn between(before: &BTreeSet<Box<str>>, now: &Watch) -> WatchUpdate {
+        WatchUpdate {
+            tools: now.tools,
+            prompts: now.prompts,
+            resources: now.resources,
+            logs: now.logs,
+            added: &now.uris - before,
+            removed: before - &now.uris,
+        }
+    }
+
+    /// Notes that this address is watched from now on, or is not any more. What came and went in between is no difference.
+    pub(crate) fn note(&mut self, uri: Box<str>, is_watched: bool) {
+        let (to, from) = if is_watched {
+            (&mut self.added, &mut self.removed)
+        } else {
+            (&mut self.removed, &mut self.added)
+        };
+        if !from.remove(&uri) {
+            to.insert(uri);
+        }
+    }
+
+    /// Bytes of the addresses.
+    pub(crate) fn bytes(&self) -> usize {
+        let uris = self.added.iter().chain(&self.removed);
+        uris.map(|uri| uri.len()).sum()
+    }
+}
+
+/// The addresses among many that are `uri`, or that it lies below (S-SUB-17); the longest first. `last` finds among them the last one up to
+/// a bound.
+///
+/// Addresses that begin alike stand side by side: each look goes to the last one up to what is left of `uri`, and leaves no more of that
+/// than the two have in common.
+pub(crate) fn covering<'a>(
+    uri: &'a str,
+    last: impl Fn(Bound<&str>) -> Option<&'a str>,
+) -> impl Iterator<Item = &'a str> {
+    let mut upto = Bound::Included(uri);
+    core::iter::from_fn(move || {
+        loop {
+            let found = last(upto)?;
+            let common = common(found, uri);
+            if common < found.len() {
+                upto = Bound::Included(&uri[..common]);
+                continue;
+            }
+            upto = Bound::Excluded(&uri[..common]);
+            let rest = &uri[common..];
+            if rest.is_empty() || found.ends_with('/') || rest.starts_with('/') {
+                return Some(found);
+            }
+        }
+    })
+}
+
+/// How many bytes two texts begin alike, in whole characters.
+fn common(one: &str, other: &str) -> usize {
+    let alike = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b);
+    let alike = alike.count();
+    let ends = (0..=alike).rev().find(|end| other.is_char_boundary(*end));
+    ends.unwrap_or(0)
 }
 
 /// Something changed at the server.

@@ -30,10 +30,8 @@ fn changes(world: &World) -> Vec<Change> {
 }
 
 fn granted(world: &World) -> Vec<Watch> {
-    world.picked(|event| match event {
-        Event::Watching { granted, .. } => Some(granted.clone()),
-        _ => None,
-    })
+    let told = world.granted().into_iter();
+    told.map(|(_, granted)| granted).collect()
 }
 
 /// The names of the items of a list that was read.
@@ -397,10 +395,7 @@ fn f_092_the_watch_is_repeated_to_every_new_life_and_the_application_hears_of_it
             } else {
                 assert_eq!(times("resources/subscribe"), 2);
             }
-            let told = world.picked(|event| match event {
-                Event::Watching { epoch, granted } => Some((epoch.number(), granted.clone())),
-                _ => None,
-            });
+            let told = world.granted();
             assert_eq!(told.len() as u64, life);
             assert_eq!(told.last(), Some(&(life, wish.clone())));
             world.peer_all(dies(CRASH));

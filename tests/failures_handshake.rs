@@ -592,10 +592,7 @@ fn s_stdio_20_a_new_process_gets_the_calls_that_may_be_repeated_and_the_watch() 
         world.peer_all(dies(ExitStatus::Code(1)));
         world.until_done(reads);
         world.result(reads);
-        let watching = world.picked(|event| match event {
-            Event::Watching { epoch, granted } => Some((epoch.number(), granted.clone())),
-            _ => None,
-        });
+        let watching = world.granted();
         assert_eq!(watching, [(1, Watch::lists()), (2, Watch::lists())]);
         assert!(world.methods_of(2).contains(&"subscriptions/listen"));
         world

@@ -113,11 +113,17 @@ impl Host {
     }
 
     /// What the application was told of all watches together.
-    fn watched(&self) -> Vec<&Watch> {
-        self.picked(|event| match event {
-            Event::Watching(watch) => Some(&**watch),
+    fn watched(&self) -> Vec<Watch> {
+        let updates = self.picked(|event| match event {
+            Event::Watching(update) => Some(update),
             _ => None,
-        })
+        });
+        let mut watch = Watch::none();
+        let told = updates.into_iter().map(|update| {
+            update.apply_to(&mut watch);
+            watch.clone()
+        });
+        told.collect()
     }
 
     /// A notification of the application.
@@ -851,7 +857,7 @@ fn the_application_is_told_what_is_watched() {
     let mut tools = Watch::none();
     tools.tools = true;
     let both = tools.clone().and_uri("file:///a");
-    assert_eq!(host.watched(), [&tools, &both, &tools, &Watch::none()]);
+    assert_eq!(host.watched(), [tools.clone(), both, tools, Watch::none()]);
     host.finish();
 }
 

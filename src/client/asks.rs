@@ -11,8 +11,8 @@ use crate::protocol::question::{self, Unaskable};
 use crate::protocol::{ClientCapabilities, Version, code};
 use crate::wire::{ErrorObject, Id, Json};
 
-/// Where a question came from, and so where its answer goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where a question came from, and so where its answer goes. Requests come before rounds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
     /// A request of a legacy server with this id.
     Request(Id),
@@ -30,7 +30,7 @@ pub(super) struct Open {
 pub(super) struct Asks {
     next: u64,
     open: BTreeMap<AskId, Open>,
-    by_request: BTreeMap<Id, AskId>,
+    by_origin: BTreeMap<Origin, AskId>,
 }
 
 impl Asks {
@@ -38,7 +38,7 @@ impl Asks {
         Asks {
             next: 1,
             open: BTreeMap::new(),
-            by_request: BTreeMap::new(),
+            by_origin: BTreeMap::new(),
         }
     }
 
@@ -49,20 +49,19 @@ impl Asks {
     /// Whether a legacy server waits for any answer. Which of the calls in flight it asks for
     /// cannot be told, so all of them wait.
     pub(super) fn holds_calls(&self) -> bool {
-        !self.by_request.is_empty()
+        let first = self.by_origin.first_key_value();
+        first.is_some_and(|(origin, _)| matches!(origin, Origin::Request(_)))
     }
 
     /// Whether a request with this id is open already.
     pub(super) fn knows(&self, id: &Id) -> bool {
-        self.by_request.contains_key(id)
+        self.by_origin.contains_key(&Origin::Request(id.clone()))
     }
 
     pub(super) fn open(&mut self, origin: Origin, method: &str) -> AskId {
         let ask = AskId::from_number(self.next);
         self.next += 1;
-        if let Origin::Request(id) = &origin {
-            self.by_request.insert(id.clone(), ask);
-        }
+        self.by_origin.insert(origin.clone(), ask);
         let method = method.into();
         self.open.insert(ask, Open { origin, method });
         ask
@@ -74,36 +73,33 @@ impl Asks {
 
     pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
         let open = self.open.remove(&ask)?;
-        if let Origin::Request(id) = &open.origin {
-            self.by_request.remove(id);
-        }
+        self.by_origin.remove(&open.origin);
         Some(open)
     }
 
     /// The server took back the request with this id.
     pub(super) fn withdraw(&mut self, id: &Id) -> Option<AskId> {
-        let ask = self.by_request.remove(id)?;
+        let ask = self.by_origin.remove(&Origin::Request(id.clone()))?;
         self.open.remove(&ask);
         Some(ask)
     }
 
     /// The questions that belong to a call. None is open afterwards.
     pub(super) fn close_of(&mut self, call: CallId) -> Vec<AskId> {
-        let of_call: Vec<AskId> = self
-            .open
-            .iter()
-            .filter(|(_, open)| matches!(&open.origin, Origin::Round(of, _) if *of == call))
-            .map(|(ask, _)| *ask)
-            .collect();
+        let of_call = self.by_origin.range(Origin::Round(call, "".into())..);
+        let of_call =
+            of_call.take_while(|(origin, _)| matches!(origin, Origin::Round(of, _) if *of == call));
+        let mut of_call: Vec<AskId> = of_call.map(|(_, ask)| *ask).collect();
+        of_call.sort_unstable();
         for ask in &of_call {
-            self.open.remove(ask);
+            self.close(*ask);
         }
         of_call
     }
 
     /// All questions. None is open afterwards.
     pub(super) fn close_all(&mut self) -> impl Iterator<Item = AskId> + use<> {
-        self.by_request.clear();
+        self.by_origin = BTreeMap::new();
         core::mem::take(&mut self.open).into_keys()
     }
 }

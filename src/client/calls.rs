@@ -3,7 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::clock::Clock;
@@ -263,6 +263,8 @@ pub(super) struct Calls {
     next: u64,
     table: Register<CallId, Call>,
     waiting: Sorted<CallId, ()>,
+    /// Those of them that were sent before, and are to be sent again with the answers that their server wanted.
+    going_on: BTreeSet<CallId>,
     waiting_bytes: usize,
     in_flight: usize,
     /// A legacy server waits for an answer, so the clocks of what it was sent stand still.
@@ -277,6 +279,7 @@ impl Calls {
             next: 1,
             table: Register::new(),
             waiting: Sorted::new(),
+            going_on: BTreeSet::new(),
             waiting_bytes: 0,
             in_flight: 0,
             held: false,
@@ -356,8 +359,7 @@ impl Calls {
 
     /// The oldest that is to be sent again, with the answers that its server wanted.
     pub(super) fn first_going_on(&self) -> Option<CallId> {
-        let goes_on = |id: &&CallId| self.table.get(**id).is_some_and(Call::goes_on);
-        self.waiting.keys().find(goes_on).copied()
+        self.going_on.first().copied()
     }
 
     /// It is handed to the driver.
@@ -520,6 +522,9 @@ impl Calls {
             Phase::Waiting => {
                 self.waiting.insert(id, ());
                 self.waiting_bytes += call.bytes();
+                if call.goes_on() {
+                    self.going_on.insert(id);
+                }
             }
             Phase::Asking | Phase::Sent(_) => self.in_flight += 1,
             Phase::Listing(_) | Phase::Schema => {}
@@ -534,6 +539,9 @@ impl Calls {
             Phase::Waiting => {
                 self.waiting.remove(&id);
                 self.waiting_bytes -= call.bytes();
+                if self.going_on.remove(&id) && self.going_on.is_empty() {
+                    self.going_on = BTreeSet::new();
+                }
             }
             Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,
             Phase::Listing(_) | Phase::Schema => {}

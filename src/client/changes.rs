@@ -10,18 +10,18 @@ use serde::Deserialize;
 use super::calls::Phase;
 use super::catalog::{Broken, Listing, Step};
 use super::errand::{Errand, wire_of};
-use super::event::{Event, Outcome};
+use super::event::{Event, Outcome, Session};
 use super::failure::FailureKind;
 use super::frame::Frame;
 use super::inbound::{Reply, read};
 use super::lifecycle::State;
-use super::watcher::Chore;
+use super::watcher::{Chore, Watcher};
 use super::{Client, Timer};
 use crate::http::mirror;
 use crate::id::CallId;
 use crate::protocol::{Era, meta, method};
 use crate::time::Instant;
-use crate::watch::{Change, List, Watch};
+use crate::watch::{Change, List, Watch, WatchUpdate};
 use crate::wire::{Id, Json, Payload};
 
 /// As many messages of the link may wait for a server that does not read before a new wish waits, too.
@@ -29,9 +29,10 @@ const FRAMES_KEPT: usize = 256;
 
 impl Client {
     pub(super) fn changed(&mut self, params: Option<Json<'_>>, lists: &[List]) {
-        if !self.is_for_us(params) {
+        let Some(on) = self.watch_of(params) else {
             return self.stray(params, "a change for a watch that never was");
-        }
+        };
+        let tells = on.is_none_or(|wire| self.watcher.tells_of_lists(wire));
         for list in lists {
             self.catalog.changed(*list);
             let wish = self.watcher.wish();
@@ -41,20 +42,23 @@ impl Client {
                 List::Tools => wish.tools,
             };
             // Once is enough until it was heard.
-            if wished && self.announced.insert(*list) {
+            if wished && tells && self.announced.insert(*list) {
                 self.tell(Event::Changed(Change::List(*list)));
             }
         }
     }
 
     pub(super) fn updated(&mut self, params: Option<Json<'_>>) {
-        if !self.is_for_us(params) {
+        let Some(on) = self.watch_of(params) else {
             return self.stray(params, "a change for a watch that never was");
-        }
+        };
         match read::<Updated<'_>>(params) {
             Some(updated) => {
-                let uri = updated.uri.into();
-                self.tell(Event::Changed(Change::Resource { uri }));
+                let uri = updated.uri;
+                if on.is_none_or(|wire| self.watcher.is_wished(wire, &uri)) {
+                    let uri = uri.into();
+                    self.tell(Event::Changed(Change::Resource { uri }));
+                }
             }
             None => self.noise("a change that names no resource", b""),
         }
@@ -69,12 +73,13 @@ impl Client {
         }
     }
 
-    /// S-SUB-08: what names a subscription must name ours.
-    fn is_for_us(&self, params: Option<Json<'_>>) -> bool {
-        match subscription(params) {
-            Some(id) => wire_of(&id).is_some_and(|wire| self.watcher.owns(wire)),
-            None => true,
-        }
+    /// The subscription that a notification names, if it names one. `None` if that is not ours (S-SUB-08).
+    fn watch_of(&self, params: Option<Json<'_>>) -> Option<Option<u64>> {
+        let Some(id) = subscription(params) else {
+            return Some(None);
+        };
+        let ours = wire_of(&id).filter(|wire| self.watcher.owns(*wire))?;
+        Some(Some(ours))
     }
 
     pub(super) fn acknowledged(&mut self, params: Option<Json<'_>>) {
@@ -100,7 +105,7 @@ impl Client {
             let frame = match chore {
                 Chore::Listen(watch) => {
                     let wire = self.errands.issue(Errand::Listen);
-                    self.watcher.listens(wire, watch.clone());
+                    self.watcher.listens(wire, &watch);
                     Frame::Listen(wire, watch)
                 }
                 Chore::SetLevel(level) => {
@@ -127,14 +132,25 @@ impl Client {
     }
 
     /// The application wishes to hear of this.
-    pub(super) fn wish(&mut self, wish: Watch) {
+    pub(super) fn wish(&mut self, wish: &Watch) {
+        self.wish_by(|watcher, session| watcher.wish_for(wish, session));
+    }
+
+    /// What the application wishes to hear of changes in this way.
+    pub(super) fn change_wish(&mut self, update: &WatchUpdate) {
+        self.wish_by(|watcher, session| watcher.change_wish(update, session));
+    }
+
+    fn wish_by(&mut self, change: impl FnOnce(&mut Watcher, Option<&Session>) -> Vec<Chore>) {
         let session = self.session.clone().filter(|_| self.state == State::Ready);
         // A server that does not read is told of the last wish when it reads again, not of all of them.
         let is_read = self.frames.len() < FRAMES_KEPT;
         self.has_unsaid_wish = !is_read;
         let told = session.as_deref().filter(|_| is_read);
-        let chores = self.watcher.wish_for(wish, told);
-        if let Some(session) = session {
+        let logs = self.wanted_logs();
+        let chores = change(&mut self.watcher, told);
+        // How requests are written depends on the wish only by the level of log messages.
+        if let Some(session) = session.filter(|_| self.wanted_logs() != logs) {
             self.speak(session.version);
         }
         self.do_chores(chores);
@@ -143,16 +159,14 @@ impl Client {
     /// What was refused or ended a while ago is asked for again.
     pub(super) fn watch_again(&mut self) {
         if let Some(session) = self.session.clone() {
-            let chores = self.watcher.pursue(&session);
+            let chores = self.watcher.pursue_again(&session);
             self.do_chores(chores);
         }
     }
 
     /// Some answers did not come. They are not waited for any more (S-TIME-02), and asked for again later.
     pub(super) fn stop_waiting_for_watch(&mut self) {
-        let is_waited_for =
-            |errand: &Errand| matches!(errand, Errand::SetLevel | Errand::Subscribe(_));
-        for wire in self.errands.close_where(is_waited_for) {
+        for wire in self.errands.close_setup() {
             self.withdraw_request(wire, None);
         }
         self.watcher.stop_waiting();
@@ -162,7 +176,9 @@ impl Client {
     /// What was wished while the server did not read.
     pub(super) fn say_wish(&mut self) {
         if self.has_unsaid_wish && self.frames.len() < FRAMES_KEPT {
-            self.wish(self.watcher.wish().clone());
+            self.wish_by(|watcher, session| {
+                session.map_or_else(Vec::new, |session| watcher.pursue(session))
+            });
         }
     }
 

@@ -2,6 +2,7 @@
 //! ever issued is its own tombstone: an id below the counter that is not open is late.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::id::CallId;
@@ -43,6 +44,33 @@ pub(super) struct Errands {
     next: u64,
     /// By their ids, which is in the order of issue.
     open: Register<u64, Errand>,
+    /// The ids of those that are looked for by what they are for.
+    sought: BTreeSet<(Sought, u64)>,
+}
+
+/// How a request is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sought {
+    /// By what it is for, of which there is never more than one, or hardly.
+    One,
+    /// Together with all others that set up the watch one by one.
+    Setup,
+}
+
+impl Errand {
+    /// How it is looked for, if it is.
+    const fn sought(&self) -> Option<Sought> {
+        match self {
+            Errand::Discover
+            | Errand::Initialize
+            | Errand::LateDiscover
+            | Errand::Page(_)
+            | Errand::Probe
+            | Errand::Revive => Some(Sought::One),
+            Errand::SetLevel | Errand::Subscribe(_) => Some(Sought::Setup),
+            Errand::Call(_) | Errand::Listen | Errand::Unsubscribe => None,
+        }
+    }
 }
 
 impl Errands {
@@ -50,6 +78,7 @@ impl Errands {
         Errands {
             next: 1,
             open: Register::new(),
+            sought: BTreeSet::new(),
         }
     }
 
@@ -57,6 +86,9 @@ impl Errands {
     pub(super) fn issue(&mut self, errand: Errand) -> u64 {
         let wire = self.next;
         self.next += 1;
+        if let Some(sought) = errand.sought() {
+            self.sought.insert((sought, wire));
+        }
         self.open.add(wire, errand);
         wire
     }
@@ -93,18 +125,25 @@ impl Errands {
 
     /// A reply with this id is not waited for any more.
     pub(super) fn close(&mut self, wire: u64) -> Option<Errand> {
-        self.open.remove(wire)
+        let errand = self.open.remove(wire)?;
+        if let Some(sought) = errand.sought() {
+            self.sought.remove(&(sought, wire));
+        }
+        Some(errand)
     }
 
-    /// The wire id of the first request that is for this.
+    /// The wire id of the first request that is for this, of which there is hardly more than one.
     pub(super) fn wire_for(&self, errand: &Errand) -> Option<u64> {
-        let found = self.open.iter().find(|(_, open)| *open == errand);
-        found.map(|(wire, _)| wire)
+        debug_assert!(errand.sought() == Some(Sought::One));
+        let mut few = self.sought.range(..(Sought::Setup, 0)).copied();
+        let found = few.find(|(_, wire)| self.open.get(*wire) == Some(errand));
+        found.map(|(_, wire)| wire)
     }
 
-    /// What was for the one is now for the other.
+    /// What was for the one is now for the other, of which there is hardly more than one each.
     pub(super) fn rename(&mut self, from: &Errand, to: Errand) {
-        if let Some((_, errand)) = self.open.iter_mut().find(|(_, errand)| *errand == from) {
+        let wire = self.wire_for(from);
+        if let Some(errand) = wire.and_then(|wire| self.open.get_mut(wire)) {
             *errand = to;
         }
     }
@@ -112,18 +151,23 @@ impl Errands {
     /// Only these are still waited for.
     pub(super) fn keep(&mut self, mut is_wanted: impl FnMut(&Errand) -> bool) {
         self.open.retain(|_, errand| is_wanted(errand));
+        self.sought
+            .retain(|(_, wire)| self.open.get(*wire).is_some());
     }
 
-    /// These are not waited for any more: their wire ids.
-    pub(super) fn close_where(&mut self, is_over: impl Fn(&Errand) -> bool) -> Vec<u64> {
-        let closed = self.open.iter().filter(|(_, errand)| is_over(errand));
-        let closed = closed.map(|(wire, _)| wire).collect();
-        self.open.retain(|_, errand| !is_over(errand));
-        closed
+    /// What sets up the watch one by one is not waited for any more: the wire ids.
+    pub(super) fn close_setup(&mut self) -> Vec<u64> {
+        let setup = self.sought.split_off(&(Sought::Setup, 0)).into_iter();
+        let setup: Vec<u64> = setup.map(|(_, wire)| wire).collect();
+        for wire in &setup {
+            self.open.forget(*wire);
+        }
+        setup
     }
 
     /// Every request that was waited for, in the order of sending. None is any more.
     pub(super) fn close_all(&mut self) -> Register<u64, Errand> {
+        self.sought = BTreeSet::new();
         core::mem::replace(&mut self.open, Register::new())
     }
 }

@@ -15,7 +15,7 @@ use crate::noise::Noise;
 use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version};
 use crate::queue::Weigh;
 use crate::time::Instant;
-use crate::watch::{Change, Watch};
+use crate::watch::{Change, WatchUpdate};
 use crate::wire::{ErrorObject, Payload};
 
 /// Something that the application may want to know.
@@ -130,8 +130,9 @@ pub enum Event {
     Watching {
         /// Which life.
         epoch: Epoch,
-        /// What of the wish the server grants.
-        granted: Watch,
+        /// What of the wish the server grants: how that differs from what was told before in this life. See
+        /// [`Client::granted`](super::Client::granted) for all of it.
+        granted: Box<WatchUpdate>,
     },
     /// The server logs.
     Log {

@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -195,6 +195,12 @@ impl Frames {
             | Frame::Subscribe(..)
             | Frame::Unsubscribe(..) => false,
         });
+    }
+
+    /// The wire ids of the requests that were not written yet.
+    pub(super) fn requests(&self) -> BTreeSet<u64> {
+        let waiting = self.waiting.iter();
+        waiting.filter_map(|(frame, _)| frame.wire()).collect()
     }
 
     /// Takes back a request that was not written yet. Whether there was one.

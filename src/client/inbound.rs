@@ -193,17 +193,21 @@ impl Client {
     /// Some servers answer a request that they cannot read with an error to nobody. During the handshake
     /// it is meant for the oldest request that is out.
     fn nameless_error(&mut self, outcome: Reply<'_>) {
+        // Afterwards it could be for anything.
+        if self.state != State::Handshaking {
+            return self.noise("an error that names no request", b"");
+        }
         let asked = [Errand::LateDiscover, Errand::Discover, Errand::Initialize];
         let open = asked.into_iter().find_map(|errand| {
             let wire = self.errands.wire_for(&errand)?;
             Some((wire, errand))
         });
         match open {
-            Some((wire, errand)) if self.state == State::Handshaking => {
+            Some((wire, errand)) => {
                 self.errands.close(wire);
                 self.replied(wire, errand, outcome);
             }
-            Some(_) | None => self.noise("an error that names no request", b""),
+            None => self.noise("an error that names no request", b""),
         }
     }
 

@@ -376,7 +376,8 @@ impl Client {
         self.watcher.end();
         self.withdraw_all_asks();
         let mut sent = self.errands.close_all();
-        sent.retain(|wire, _| !self.frames.retract(wire));
+        let unsent = self.frames.requests();
+        sent.retain(|wire, _| !unsent.contains(&wire));
         self.frames.clear();
         self.settle_lost(sent);
         self.catalog.new_life();

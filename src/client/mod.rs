@@ -83,7 +83,7 @@ use crate::queue::Outbox;
 use crate::stats::Stats;
 use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
-use crate::watch::{Change, List, Watch};
+use crate::watch::{Change, List, Watch, WatchUpdate};
 use crate::wire::{ErrorObject, Payload};
 
 /// The client end of a link to one server.
@@ -556,7 +556,18 @@ impl Client {
 
     /// What the application wants to hear of, from now on and from every later server.
     pub fn watch(&mut self, now: Instant, wish: Watch) {
-        self.act(now, |link| link.wish(wish));
+        self.act(now, |link| link.wish(&wish));
+    }
+
+    /// The same as a difference: to say it costs no more than there is to say.
+    pub fn change_watch(&mut self, now: Instant, update: &WatchUpdate) {
+        self.act(now, |link| link.change_wish(update));
+    }
+
+    /// What of the watch the server grants, as far as it has answered.
+    #[must_use]
+    pub fn granted(&self) -> &Watch {
+        self.watcher.granted()
     }
 
     /// Tells the server something that has no answer, such as `notifications/roots/list_changed`.

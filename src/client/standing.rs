@@ -84,7 +84,8 @@ impl Client {
 
     /// The session of a life before is over, or of no use.
     pub(super) fn not_revived(&mut self, is_over: bool) {
-        for wire in self.errands.close_where(|errand| *errand == Errand::Revive) {
+        while let Some(wire) = self.errands.wire_for(&Errand::Revive) {
+            self.errands.close(wire);
             self.drop_request(wire);
         }
         let Some(web) = &mut self.web else {

@@ -2,15 +2,16 @@
 //! Says what to send; sends nothing itself.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Bound;
 use core::time::Duration;
 
 use super::event::Session;
 use crate::filter;
 use crate::protocol::{Era, LogLevel, ServerFeature, code};
 use crate::time::Instant;
-use crate::watch::Watch;
+use crate::watch::{Watch, WatchUpdate, covering};
 use crate::wire::Json;
 
 /// The longest pause before a watch is set up again; a watch that lasted as long was a good one.
@@ -31,42 +32,94 @@ pub(super) enum Chore {
     Unsubscribe(Box<str>),
 }
 
+/// What is watched for the application, and by which means.
+///
+/// A modern server takes all of it in one `subscriptions/listen`, which cannot be changed. To ask for all again with each address would cost as
+/// much as there is, so beyond a few addresses a new one gets a request of its own, in which it is together with those of requests that are
+/// not much larger: each address is asked for again about as often as their number has doubled.
 #[derive(Debug)]
 pub(super) struct Watcher {
     wish: Watch,
     granted: Watch,
-    /// What was granted when the application was last told of it, in this life and for this wish.
-    told: Option<Watch>,
+    /// How the granted addresses differ from what the application was last told.
+    news: WatchUpdate,
+    /// What else was granted when the application was last told, in this life and for this wish.
+    told: Option<Flags>,
     /// Something happened since; it saves a look at every input.
     has_moved: bool,
+    /// The era of the server, if there is one.
+    era: Option<Era>,
+    /// Whether it takes addresses.
+    takes_uris: bool,
+    /// Addresses that are wished and were not asked for yet, or are to be asked for again.
+    unasked: BTreeSet<Box<str>>,
+    /// Addresses that were refused and may be had later.
+    refused: BTreeSet<Box<str>>,
+    /// Legacy: addresses that were asked for and are not wished any more.
+    unwanted: BTreeSet<Box<str>>,
     /// Legacy: what was asked for one by one and is not answered yet.
     asked: BTreeSet<Box<str>>,
     asked_level: Option<LogLevel>,
-    /// Modern: the listen requests that are open, the newest last.
-    listening: Vec<Listening>,
+    /// Modern: the listen requests that are open, by their wire ids.
+    listening: BTreeMap<u64, Listening>,
+    /// Modern: those of which all was asked for again by another that is not acknowledged yet.
+    replaced: BTreeSet<u64>,
+    /// Modern: those that the next listen request replaces.
+    replacing: Vec<u64>,
+    /// Modern: which request each address is in.
+    held_by: BTreeMap<Box<str>, u64>,
+    /// Modern: the request that watches the lists, and which lists.
+    lists: Option<(u64, [bool; 3])>,
+    /// Modern: this server takes one request at a time.
+    takes_one: bool,
+    /// What was wished since may be asked for in the place of all, where that takes time.
+    may_replace: bool,
     /// Something of the wish was refused or ended, and may be had later.
     is_unmet: bool,
     /// How often in a row that was so.
     setbacks: u32,
 }
 
+/// A `subscriptions/listen` that is open.
 #[derive(Debug)]
 struct Listening {
-    wire: u64,
-    filter: Watch,
+    /// Those of its addresses that are still wished.
+    uris: BTreeSet<Box<str>>,
+    /// How many addresses it has.
+    size: usize,
     acknowledged: Option<Instant>,
+    /// The requests that it replaces, once it is acknowledged.
+    replaces: Vec<u64>,
 }
+
+/// Whether lists of tools, prompts and resources are watched, and from which level on log messages.
+type Flags = ([bool; 3], Option<LogLevel>);
+
+/// Requests for so many addresses are always replaced rather than added to.
+const FEW: usize = 8;
 
 impl Watcher {
     pub(super) fn new(wish: Watch) -> Watcher {
         Watcher {
             wish,
             granted: Watch::none(),
+            news: WatchUpdate::default(),
             told: None,
             has_moved: true,
+            era: None,
+            takes_uris: false,
+            unasked: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            unwanted: BTreeSet::new(),
             asked: BTreeSet::new(),
             asked_level: None,
-            listening: Vec::new(),
+            listening: BTreeMap::new(),
+            replaced: BTreeSet::new(),
+            replacing: Vec::new(),
+            held_by: BTreeMap::new(),
+            lists: None,
+            takes_one: false,
+            may_replace: true,
             is_unmet: false,
             setbacks: 0,
         }
@@ -76,18 +129,38 @@ impl Watcher {
         &self.wish
     }
 
-    /// What is granted, if the application has not been told so yet.
-    pub(super) fn news(&mut self) -> Option<Watch> {
-        let is_news = core::mem::take(&mut self.has_moved)
-            && self.wish != Watch::none()
-            && self.told.as_ref() != Some(&self.granted);
-        is_news.then(|| self.told.insert(self.granted.clone()).clone())
+    /// What is granted.
+    pub(super) const fn granted(&self) -> &Watch {
+        &self.granted
+    }
+
+    /// How what is granted differs from what the application was last told, if it has not been told so yet.
+    pub(super) fn news(&mut self) -> Option<Box<WatchUpdate>> {
+        if !core::mem::take(&mut self.has_moved) || self.wish == Watch::none() {
+            return None;
+        }
+        let flags = (lists_of(&self.granted), self.granted.logs);
+        let differs = !self.news.added.is_empty() || !self.news.removed.is_empty();
+        if !differs && self.told == Some(flags) {
+            return None;
+        }
+        self.told = Some(flags);
+        let WatchUpdate { added, removed, .. } = core::mem::take(&mut self.news);
+        let ([tools, prompts, resources], logs) = flags;
+        Some(Box::new(WatchUpdate {
+            tools,
+            prompts,
+            resources,
+            logs,
+            added,
+            removed,
+        }))
     }
 
     /// Whether every answer is there.
     pub(super) fn is_complete(&self) -> bool {
         let heard = |listening: &Listening| listening.acknowledged.is_some();
-        self.asked.is_empty() && self.asked_level.is_none() && self.listening.iter().all(heard)
+        self.asked.is_empty() && self.asked_level.is_none() && self.listening.values().all(heard)
     }
 
     /// How long to wait before what is not met is asked for again: the longer, the more often in a row it was in vain.
@@ -101,17 +174,91 @@ impl Watcher {
         self.is_unmet
     }
 
-    /// Another wish. What to send to the server of this session to get it.
-    pub(super) fn wish_for(&mut self, wish: Watch, session: Option<&Session>) -> Vec<Chore> {
-        self.wish = wish;
+    /// Another wish. What to send to the server of this session to get it; what was refused before is asked for again.
+    pub(super) fn wish_for(&mut self, wish: &Watch, session: Option<&Session>) -> Vec<Chore> {
+        let update = WatchUpdate::between(&self.wish.uris, wish);
+        if self.takes_uris {
+            for uri in wish.uris.difference(&update.added) {
+                if !self.is_asked(uri) {
+                    self.unasked.insert(uri.clone());
+                }
+            }
+        }
+        self.may_replace = true;
+        self.change_wish(&update, session)
+    }
+
+    /// The wish changes in this way. What to send to the server of this session to get it.
+    pub(super) fn change_wish(
+        &mut self,
+        update: &WatchUpdate,
+        session: Option<&Session>,
+    ) -> Vec<Chore> {
+        update.apply_to(&mut self.wish);
         self.told = None;
         self.setbacks = 0;
+        for uri in &update.removed {
+            self.forget(uri);
+        }
+        if self.takes_uris {
+            for uri in &update.added {
+                self.unwanted.remove(uri);
+                if !self.is_asked(uri) {
+                    self.unasked.insert(uri.clone());
+                }
+            }
+        }
         session.map_or_else(Vec::new, |session| self.pursue(session))
+    }
+
+    /// Whether an address was asked for and not refused.
+    fn is_asked(&self, uri: &str) -> bool {
+        self.held_by.contains_key(uri)
+            || self.asked.contains(uri)
+            || self.granted.uris.contains(uri)
+    }
+
+    /// An address is not wished any more.
+    fn forget(&mut self, uri: &str) {
+        self.unasked.remove(uri);
+        self.refused.remove(uri);
+        if let Some(wire) = self.held_by.remove(uri) {
+            if let Some(listening) = self.listening.get_mut(&wire) {
+                listening.uris.remove(uri);
+            }
+        }
+        let was_asked = self.asked.remove(uri);
+        let was_granted = self.lose(uri);
+        if self.era == Some(Era::Legacy) && (was_asked || was_granted) {
+            self.unwanted.insert(uri.into());
+        }
+    }
+
+    /// An address is granted.
+    fn win(&mut self, uri: &str) {
+        if self.granted.uris.insert(uri.into()) {
+            self.news.note(uri.into(), true);
+        }
+    }
+
+    /// An address is not granted any more. Whether it was.
+    fn lose(&mut self, uri: &str) -> bool {
+        let was_granted = self.granted.uris.remove(uri);
+        if was_granted {
+            self.news.note(uri.into(), false);
+        }
+        was_granted
     }
 
     /// A new life: nothing is granted any more, and everything is to be asked for again.
     pub(super) fn begin(&mut self, session: &Session) -> Vec<Chore> {
         self.end();
+        self.era = Some(session.version.era());
+        let subscribe = ServerFeature::ResourcesSubscribe;
+        self.takes_uris = session.capabilities.offers(subscribe);
+        if self.takes_uris {
+            self.unasked = self.wish.uris.clone();
+        }
         self.pursue(session)
     }
 
@@ -120,14 +267,21 @@ impl Watcher {
         *self = Watcher::new(core::mem::take(&mut self.wish));
     }
 
-    /// What is not met is asked for again, now or with another wish.
+    /// What was refused or ended a while ago is asked for again.
+    pub(super) fn pursue_again(&mut self, session: &Session) -> Vec<Chore> {
+        self.may_replace = true;
+        self.pursue(session)
+    }
+
+    /// What is not met is asked for.
     pub(super) fn pursue(&mut self, session: &Session) -> Vec<Chore> {
         self.has_moved = true;
         self.is_unmet = false;
-        let possible = self.possible(session);
+        self.unasked.append(&mut self.refused);
+        let (lists, logs) = self.possible(session);
         match session.version.era() {
-            Era::Legacy => self.subscribe(possible),
-            Era::Modern => self.listen(possible),
+            Era::Legacy => self.subscribe(lists, logs),
+            Era::Modern => self.listen(lists, logs),
         }
     }
 
@@ -135,105 +289,215 @@ impl Watcher {
     pub(super) fn stop_waiting(&mut self) {
         self.has_moved = true;
         self.is_unmet |= !self.asked.is_empty() || self.asked_level.is_some();
-        self.asked.clear();
+        self.refused.append(&mut self.asked);
         self.asked_level = None;
     }
 
-    /// What of the wish this server can grant at all.
-    fn possible(&self, session: &Session) -> Watch {
+    /// What of the wish this server can grant at all, but for the addresses.
+    fn possible(&self, session: &Session) -> Flags {
         let offers = |feature| session.capabilities.offers(feature);
         let log = match session.version.era() {
             Era::Legacy => offers(ServerFeature::Logging),
             Era::Modern => true,
         };
-        Watch {
-            tools: self.wish.tools && offers(ServerFeature::ToolsListChanged),
-            prompts: self.wish.prompts && offers(ServerFeature::PromptsListChanged),
-            resources: self.wish.resources && offers(ServerFeature::ResourcesListChanged),
-            uris: if offers(ServerFeature::ResourcesSubscribe) {
-                self.wish.uris.clone()
-            } else {
-                BTreeSet::new()
-            },
-            logs: self.wish.logs.filter(|_| log),
-        }
+        let lists = [
+            self.wish.tools && offers(ServerFeature::ToolsListChanged),
+            self.wish.prompts && offers(ServerFeature::PromptsListChanged),
+            self.wish.resources && offers(ServerFeature::ResourcesListChanged),
+        ];
+        (lists, self.wish.logs.filter(|_| log))
+    }
+
+    fn grant_lists(&mut self, lists: [bool; 3]) {
+        [
+            self.granted.tools,
+            self.granted.prompts,
+            self.granted.resources,
+        ] = lists;
     }
 
     /// Legacy: changes of lists come unasked; the rest is asked for one by one.
-    fn subscribe(&mut self, possible: Watch) -> Vec<Chore> {
+    fn subscribe(&mut self, lists: [bool; 3], logs: Option<LogLevel>) -> Vec<Chore> {
         let mut chores = Vec::new();
         let level = self.asked_level.or(self.granted.logs);
-        if possible.logs != level {
-            self.asked_level = possible.logs;
+        if logs != level {
+            self.asked_level = logs;
             self.granted.logs = None;
-            chores.extend(possible.logs.map(Chore::SetLevel));
+            chores.extend(logs.map(Chore::SetLevel));
         }
-        let held = &self.granted.uris | &self.asked;
-        let added = &possible.uris - &held;
-        let removed = &held - &possible.uris;
-        self.asked = lean(&(&self.asked | &added) - &removed);
-        chores.extend(added.into_iter().map(Chore::Subscribe));
-        self.granted = Watch {
-            logs: self.granted.logs,
-            uris: lean(&self.granted.uris - &removed),
-            ..possible
-        };
-        chores.extend(removed.into_iter().map(Chore::Unsubscribe));
+        self.grant_lists(lists);
+        for uri in core::mem::take(&mut self.unasked) {
+            self.asked.insert(uri.clone());
+            chores.push(Chore::Subscribe(uri));
+        }
+        let unwanted = core::mem::take(&mut self.unwanted).into_iter();
+        chores.extend(unwanted.map(Chore::Unsubscribe));
         chores
     }
 
-    /// Modern: one request for all of it, in the place of the one before.
-    fn listen(&mut self, possible: Watch) -> Vec<Chore> {
-        self.granted.logs = possible.logs;
-        let filter = Watch {
-            logs: None,
-            ..possible
-        };
-        if filter == Watch::none() {
-            self.nothing_granted();
-            let open = self.listening.drain(..);
-            return open
-                .map(|listening| Chore::Unlisten(listening.wire))
-                .collect();
+    /// Modern: one request for what is new, together with all that it is to replace.
+    fn listen(&mut self, lists: [bool; 3], logs: Option<LogLevel>) -> Vec<Chore> {
+        self.granted.logs = logs;
+        let granted = lists_of(&self.granted);
+        self.grant_lists([0, 1, 2].map(|list| granted[list] && lists[list]));
+        let watches_lists = lists != [false; 3];
+        if !watches_lists && self.held_by.is_empty() && self.unasked.is_empty() {
+            return self.listen_no_more();
         }
-        let newest = self.listening.last();
-        if newest.is_some_and(|listening| listening.filter == filter) {
+        let mut lists_before = self.lists.map_or([false; 3], |(_, lists)| lists);
+        let is_new = lists != lists_before || !self.unasked.is_empty();
+        let wasteful = self.listening.iter().filter(|(_, open)| open.is_wasteful());
+        let mut gone: Vec<u64> = wasteful.map(|(wire, _)| *wire).collect();
+        if !is_new && gone.is_empty() {
             return Vec::new();
         }
-        alloc::vec![Chore::Listen(filter)]
+        let mut chores = Vec::new();
+        if self.takes_one && !self.listening.is_empty() {
+            if !self.may_replace {
+                // All of it is asked for again, but not for each change of the wish.
+                self.is_unmet = true;
+                return Vec::new();
+            }
+            chores = self.listen_no_more();
+            gone.clear();
+            lists_before = [false; 3];
+        }
+        let mut uris = core::mem::take(&mut self.unasked);
+        for wire in gone {
+            self.replace(wire, &mut uris);
+        }
+        while let Some(wire) = self.listening.iter().find_map(|(wire, open)| {
+            let is_small = open.uris.len() <= FEW.max(2 * uris.len());
+            is_small.then_some(*wire)
+        }) {
+            self.replace(wire, &mut uris);
+        }
+        let has_lists = self.lists.is_some_and(|(wire, _)| {
+            // Of lists that are not wished any more nothing is told, so a request that watches them may go on.
+            self.listening.contains_key(&wire) && (lists == lists_before || !watches_lists)
+        });
+        let lists = if has_lists { [false; 3] } else { lists };
+        let [tools, prompts, resources] = lists;
+        if uris.is_empty() && lists == [false; 3] {
+            self.lists = self.lists.filter(|_| watches_lists);
+            let replaced = core::mem::take(&mut self.replacing);
+            chores.extend(self.end_replaced(replaced));
+            return chores;
+        }
+        if !has_lists {
+            // Whose wire id is still to come.
+            self.lists = Some((0, lists));
+        }
+        self.may_replace = false;
+        chores.push(Chore::Listen(Watch {
+            tools,
+            prompts,
+            resources,
+            uris,
+            logs: None,
+        }));
+        chores
+    }
+
+    /// The next listen request is for all that this one is for.
+    fn replace(&mut self, wire: u64, uris: &mut BTreeSet<Box<str>>) {
+        if let Some(mut listening) = self.listening.remove(&wire) {
+            // The smaller set goes into the larger.
+            if listening.uris.len() > uris.len() {
+                core::mem::swap(&mut listening.uris, uris);
+            }
+            uris.extend(listening.uris);
+            self.replacing.append(&mut listening.replaces);
+            self.replacing.push(wire);
+            self.replaced.insert(wire);
+        }
+    }
+
+    /// Modern: nothing is to be had by listening.
+    fn listen_no_more(&mut self) -> Vec<Chore> {
+        self.nothing_granted();
+        self.lists = None;
+        self.replacing.clear();
+        let held = core::mem::take(&mut self.held_by);
+        self.unasked.extend(held.into_keys());
+        let mut open = core::mem::take(&mut self.replaced);
+        open.extend(core::mem::take(&mut self.listening).into_keys());
+        open.into_iter().map(Chore::Unlisten).collect()
     }
 
     /// The listen request with this filter has this wire id.
-    pub(super) fn listens(&mut self, wire: u64, filter: Watch) {
-        self.listening.push(Listening {
-            wire,
-            filter,
+    pub(super) fn listens(&mut self, wire: u64, filter: &Watch) {
+        for uri in &filter.uris {
+            self.held_by.insert(uri.clone(), wire);
+        }
+        if let Some((of @ 0, _)) = &mut self.lists {
+            *of = wire;
+        }
+        let listening = Listening {
+            uris: filter.uris.clone(),
+            size: filter.uris.len(),
             acknowledged: None,
-        });
+            replaces: core::mem::take(&mut self.replacing),
+        };
+        self.listening.insert(wire, listening);
     }
 
     /// Whether a notification that names this subscription is ours.
     pub(super) fn owns(&self, wire: u64) -> bool {
-        self.listening
-            .iter()
-            .any(|listening| listening.wire == wire)
+        self.listening.contains_key(&wire) || self.replaced.contains(&wire)
+    }
+
+    /// Whether word of a change of a list on this subscription is news. Once another watches the lists, it is that one's to tell.
+    pub(super) fn tells_of_lists(&self, wire: u64) -> bool {
+        let other = self.lists.filter(|(of, _)| *of != wire);
+        let other = other.and_then(|(of, _)| self.listening.get(&of));
+        other.is_none_or(|other| other.acknowledged.is_none())
+    }
+
+    /// Whether word of a change of this resource on this subscription is wished. Of some that are not wished any more a server may still tell.
+    pub(super) fn is_wished(&self, wire: u64, uri: &str) -> bool {
+        let listening = self.listening.get(&wire);
+        if listening.is_none_or(|listening| listening.uris.len() == listening.size) {
+            return true;
+        }
+        let last = |upto: Bound<&str>| {
+            let mut uris = self.wish.uris.range::<str, _>((Bound::Unbounded, upto));
+            uris.next_back().map(|uri| &**uri)
+        };
+        covering(uri, last).next().is_some()
     }
 
     /// The server granted this much of a listen request. The older ones have served.
     pub(super) fn acknowledged(&mut self, wire: u64, params: Json<'_>, now: Instant) -> Vec<Chore> {
-        let Some(at) = self.listening.iter().position(|l| l.wire == wire) else {
+        self.has_moved = true;
+        let Some(listening) = self.listening.get_mut(&wire) else {
             return Vec::new();
         };
-        self.has_moved = true;
-        self.listening[at].acknowledged = Some(now);
-        self.granted = Watch {
-            logs: self.granted.logs,
-            ..granted(params)
-        };
-        let older = self.listening.drain(..at);
-        older
-            .map(|listening| Chore::Unlisten(listening.wire))
-            .collect()
+        listening.acknowledged = Some(now);
+        let replaced = core::mem::take(&mut listening.replaces);
+        let asked = core::mem::take(&mut listening.uris);
+        let granted = granted(params);
+        for uri in &asked {
+            if granted.uris.contains(uri) {
+                self.win(uri);
+            } else {
+                self.lose(uri);
+            }
+        }
+        if let Some(listening) = self.listening.get_mut(&wire) {
+            listening.uris = asked;
+        }
+        if self.lists.is_some_and(|(of, _)| of == wire) {
+            self.grant_lists(lists_of(&granted));
+        }
+        self.end_replaced(replaced)
+    }
+
+    /// Those of these listen requests that are still open are not needed any more.
+    fn end_replaced(&mut self, replaced: Vec<u64>) -> Vec<Chore> {
+        let replaced = replaced.into_iter();
+        let open = replaced.filter(|wire| self.replaced.remove(wire));
+        open.map(Chore::Unlisten).collect()
     }
 
     /// The server ended a listen request, or refused it with this error. One that refuses it beside another may take it in
@@ -245,28 +509,41 @@ impl Watcher {
         refusal: Option<i64>,
     ) -> Vec<Chore> {
         self.has_moved = true;
-        let newest = self.listening.last().filter(|l| l.wire == wire);
-        let is_refused = newest.is_some_and(|newest| newest.acknowledged.is_none());
-        if let Some(newest) = newest {
-            let lasted = newest.acknowledged.map(|at| now.since(at));
+        self.replaced.remove(&wire);
+        let mut chores = Vec::new();
+        if let Some(mut ended) = self.listening.remove(&wire) {
+            let lasted = ended.acknowledged.map(|at| now.since(at));
             if lasted.is_some_and(|lasted| lasted >= RETRY_CAP) {
                 self.setbacks = 0;
             }
             // One that does not know how to watch will not learn it in this life.
             self.is_unmet = refusal != Some(code::METHOD_NOT_FOUND);
+            self.may_replace = true;
+            for uri in core::mem::take(&mut ended.uris) {
+                self.held_by.remove(&uri);
+                if lasted.is_some() {
+                    self.lose(&uri);
+                }
+                self.unasked.insert(uri);
+            }
+            // What it was to replace goes on until something else does.
+            self.replacing.append(&mut ended.replaces);
+            if self.lists.is_some_and(|(of, _)| of == wire) {
+                self.lists = None;
+                if lasted.is_some() {
+                    self.grant_lists([false; 3]);
+                }
+            }
+            let has_others = !self.listening.is_empty() || !self.replaced.is_empty();
+            if lasted.is_none() && refusal.is_some() && self.is_unmet && has_others {
+                self.takes_one = true;
+                chores = self.listen_no_more();
+            }
         }
-        self.listening.retain(|listening| listening.wire != wire);
-        let gives_way = is_refused && refusal.is_some() && self.is_unmet;
-        let gone = if gives_way {
-            core::mem::take(&mut self.listening)
-        } else {
-            Vec::new()
-        };
-        if self.listening.is_empty() {
+        if self.listening.is_empty() && self.replaced.is_empty() {
             self.nothing_granted();
         }
-        let unlisten = |listening: Listening| Chore::Unlisten(listening.wire);
-        gone.into_iter().map(unlisten).collect()
+        chores
     }
 
     /// The server answered `resources/subscribe`, if with an error then with this one.
@@ -276,10 +553,12 @@ impl Watcher {
             return;
         }
         match refusal {
-            None => {
-                self.granted.uris.insert(uri.into());
+            None => self.win(uri),
+            Some(code) if is_final(code) => {}
+            Some(_) => {
+                self.is_unmet = true;
+                self.refused.insert(uri.into());
             }
-            Some(code) => self.is_unmet |= !is_final(code),
         }
     }
 
@@ -294,11 +573,23 @@ impl Watcher {
     }
 
     fn nothing_granted(&mut self) {
-        self.granted = Watch {
-            logs: self.granted.logs,
-            ..Watch::none()
-        };
+        for uri in core::mem::take(&mut self.granted.uris) {
+            self.news.note(uri, false);
+        }
+        self.grant_lists([false; 3]);
     }
+}
+
+impl Listening {
+    /// Whether too many of its addresses are not wished any more.
+    fn is_wasteful(&self) -> bool {
+        let wished = self.uris.len();
+        wished < self.size && (self.size <= FEW || 2 * wished < self.size)
+    }
+}
+
+const fn lists_of(watch: &Watch) -> [bool; 3] {
+    [watch.tools, watch.prompts, watch.resources]
 }
 
 /// Whether asking again will not help.
@@ -311,7 +602,178 @@ fn granted(params: Json<'_>) -> Watch {
     filter::read(params).unwrap_or_default().into()
 }
 
-/// What two sets have between them takes memory even where that is nothing.
-fn lean(set: BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
-    if set.is_empty() { BTreeSet::new() } else { set }
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+    use crate::id::Epoch;
+    use crate::protocol::{ServerCapabilities, Version};
+    use crate::wire::Payload;
+
+    fn session() -> Session {
+        Session {
+            epoch: Epoch::FIRST,
+            version: Version::LATEST_MODERN,
+            server: None,
+            capabilities: ServerCapabilities::default().with_resources(true, true),
+            instructions: None,
+        }
+    }
+
+    /// A modern server that takes whatever it is asked for.
+    struct Far {
+        watcher: Watcher,
+        session: Session,
+        next: u64,
+        /// What each request that is open is for.
+        open: BTreeMap<u64, Watch>,
+        /// How many addresses it was asked for, counted each time.
+        asked: usize,
+    }
+
+    impl Far {
+        fn new() -> Far {
+            let mut far = Far {
+                watcher: Watcher::new(Watch::lists()),
+                session: session(),
+                next: 1,
+                open: BTreeMap::new(),
+                asked: 0,
+            };
+            let chores = far.watcher.begin(&far.session);
+            far.carry_out(chores);
+            far
+        }
+
+        fn change(&mut self, uri: usize, is_watched: bool) {
+            let mut update = WatchUpdate::default();
+            (update.tools, update.prompts, update.resources) = (true, true, true);
+            update.note(format!("file:///{uri}").into(), is_watched);
+            let chores = self.watcher.change_wish(&update, Some(&self.session));
+            self.carry_out(chores);
+        }
+
+        fn carry_out(&mut self, chores: Vec<Chore>) {
+            for chore in chores {
+                match chore {
+                    Chore::Listen(filter) => {
+                        let wire = self.next;
+                        self.next += 1;
+                        self.asked += filter.uris.len();
+                        self.watcher.listens(wire, &filter);
+                        let uris: Vec<_> = filter.uris.iter().map(|u| format!("{u:?}")).collect();
+                        let granted = format!(
+                            r#"{{"notifications":{{"resourcesListChanged":{},"resourceSubscriptions":[{}]}}}}"#,
+                            filter.resources,
+                            uris.join(",")
+                        );
+                        let granted: Payload = granted.parse().unwrap();
+                        self.open.insert(wire, filter);
+                        let json = granted.json();
+                        let chores = self.watcher.acknowledged(wire, json, Instant::ZERO);
+                        self.carry_out(chores);
+                    }
+                    Chore::Unlisten(wire) => assert!(self.open.remove(&wire).is_some()),
+                    other @ (Chore::SetLevel(_) | Chore::Subscribe(_) | Chore::Unsubscribe(_)) => {
+                        panic!("{other:?}")
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_address_is_asked_for_about_as_often_as_their_number_doubles() {
+        const MANY: usize = 20_000;
+        let mut far = Far::new();
+        for uri in 0..MANY {
+            far.change(uri, true);
+        }
+        assert_eq!(far.watcher.granted.uris.len(), MANY);
+        let doublings = MANY.ilog2() as usize;
+        assert!(far.asked <= MANY * doublings, "{} in all", far.asked);
+        assert!(far.open.len() <= doublings, "{} requests", far.open.len());
+        let lists = far.open.values().filter(|filter| filter.resources);
+        assert_eq!(lists.count(), 1, "one watches the lists");
+
+        far.asked = 0;
+        for uri in 0..MANY {
+            far.change(uri, false);
+            assert!(far.open.len() <= doublings);
+        }
+        assert!(far.asked <= 3 * MANY, "{} in all", far.asked);
+        assert_eq!(far.watcher.granted.uris.len(), 0);
+        let held: usize = far.open.values().map(|filter| filter.uris.len()).sum();
+        assert_eq!(
+            (far.open.len(), held),
+            (1, 0),
+            "the lists are watched still"
+        );
+    }
+
+    #[test]
+    fn few_addresses_are_asked_for_in_one_request() {
+        let mut far = Far::new();
+        for uri in 0..FEW {
+            far.change(uri, true);
+            assert_eq!(far.open.len(), 1);
+            let only = far.open.values().next().unwrap();
+            assert_eq!(only.uris.len(), uri + 1);
+            assert!(only.resources);
+        }
+        far.change(3, false);
+        let only = far.open.values().next().unwrap();
+        assert_eq!((far.open.len(), only.uris.len()), (1, FEW - 1));
+    }
+
+    #[test]
+    fn what_is_not_wished_any_more_is_not_told() {
+        let mut far = Far::new();
+        for uri in 0..100 {
+            far.change(uri, true);
+        }
+        far.change(0, false);
+        let of = |uri: &str| {
+            let mut open = far.open.iter();
+            let found = open.find(|(_, filter)| filter.uris.contains(uri));
+            *found.unwrap().0
+        };
+        let (gone, kept) = (of("file:///0"), of("file:///1"));
+        assert!(!far.watcher.is_wished(gone, "file:///0"));
+        assert!(far.watcher.is_wished(kept, "file:///1"));
+        assert!(far.watcher.is_wished(kept, "file:///1/below"));
+    }
+
+    #[test]
+    fn a_server_that_takes_one_request_is_asked_for_all_in_one() {
+        let mut far = Far::new();
+        for uri in 0..20 {
+            far.change(uri, true);
+        }
+        assert!(far.open.len() > 1);
+        // The next one is refused.
+        let mut update = WatchUpdate::default();
+        (update.tools, update.prompts, update.resources) = (true, true, true);
+        update.note("file:///more".into(), true);
+        let chores = far.watcher.change_wish(&update, Some(&far.session));
+        let [Chore::Listen(filter)] = &chores[..] else {
+            panic!("{chores:?}");
+        };
+        far.watcher.listens(99, filter);
+        let refusal = Some(code::INTERNAL_ERROR);
+        let chores = far.watcher.listening_ended(99, Instant::ZERO, refusal);
+        far.carry_out(chores);
+        assert_eq!((far.open.len(), far.watcher.granted.uris.len()), (0, 0));
+        assert!(far.watcher.is_unmet());
+        let chores = far.watcher.pursue_again(&far.session);
+        far.carry_out(chores);
+        assert_eq!((far.open.len(), far.watcher.granted.uris.len()), (1, 21));
+        // From now on what is wished is collected for a while.
+        far.change(50, true);
+        assert!(far.watcher.is_unmet() && far.open.len() == 1);
+        let chores = far.watcher.pursue_again(&far.session);
+        far.carry_out(chores);
+        assert_eq!((far.open.len(), far.watcher.granted.uris.len()), (1, 22));
+    }
 }

@@ -12,7 +12,7 @@ use crate::id::{CallId, RequestId};
 use crate::protocol::method::names;
 use crate::protocol::{Era, code, round};
 use crate::server::{self, Caller, Peer, Progress};
-use crate::watch::{Change, List, Watch};
+use crate::watch::{Change, List, WatchUpdate};
 use crate::wire::{Json, Payload, object};
 
 /// What a call to the server behind is for.
@@ -59,7 +59,7 @@ impl Relay {
             server::Event::Request(request) => self.request(request),
             server::Event::Cancelled { request, why } => self.cancelled(request, &why),
             server::Event::Answered { ask, outcome, .. } => return self.answered(ask, outcome),
-            server::Event::Watching(watch) => self.watch(watch),
+            server::Event::Watching(update) => self.watch(*update),
             server::Event::Notified {
                 method,
                 params,
@@ -166,15 +166,12 @@ impl Relay {
     }
 
     /// The lists are watched for the client in front, asked for or not: it cannot see what happens behind.
-    fn watch(&mut self, watch: Arc<Watch>) {
-        let wish = Watch {
-            uris: watch.uris.clone(),
-            logs: watch.logs,
-            ..Watch::lists()
-        };
-        self.watched = watch;
-        self.unheard.retain(|uri| self.watched.uris.contains(uri));
-        self.client.watch(self.now, wish);
+    fn watch(&mut self, mut update: WatchUpdate) {
+        for uri in &update.removed {
+            self.unheard.remove(uri);
+        }
+        (update.tools, update.prompts, update.resources) = (true, true, true);
+        self.client.change_watch(self.now, &update);
     }
 }
 
@@ -231,7 +228,7 @@ impl Relay {
                 return Some(Event::Upstream(event));
             }
             client::Event::Watching { ref granted, .. } => {
-                for uri in &granted.uris {
+                for uri in &granted.added {
                     if let Some(uri) = self.unheard.take(uri) {
                         self.announce(Change::Resource { uri });
                     }

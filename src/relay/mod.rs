@@ -15,7 +15,6 @@ mod words;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -32,7 +31,6 @@ use crate::io::{Input, Output};
 use crate::protocol::ClientCapabilities;
 use crate::server::{self, Server};
 use crate::time::{Deadline, Instant, Wake};
-use crate::watch::Watch;
 
 /// Which of the two transports of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,9 +85,7 @@ pub struct Relay {
     calls: BTreeMap<RequestId, CallId>,
     asks: Asks,
     lists: Lists,
-    /// What the client in front watches.
-    watched: Arc<Watch>,
-    /// What of it was watched before the present life of the server behind, and not granted by that yet: what changed between the
+    /// What the client in front watched before the present life of the server behind, and not granted by that yet: what changed between the
     /// two was not heard.
     unheard: BTreeSet<Box<str>>,
     /// All that the client in front ever declared.
@@ -112,7 +108,6 @@ impl Relay {
             calls: BTreeMap::new(),
             asks: Asks::default(),
             lists: Lists::default(),
-            watched: Arc::default(),
             unheard: BTreeSet::new(),
             declared: ClientCapabilities::default(),
             config,

@@ -54,7 +54,7 @@ impl Relay {
         }
         self.offer(offer.with_capabilities(capabilities), false);
         if session.epoch > Epoch::FIRST {
-            self.unheard = self.watched.uris.clone();
+            self.unheard = self.server.watched().uris;
         }
         if was_guess {
             for list in [List::Tools, List::Prompts, List::Resources] {

@@ -10,7 +10,7 @@ use super::early::Early;
 use super::ending::unavailable;
 use super::event::{Caller, Cancelled, Event, Peer, Request, State, Supplied};
 use super::frame::{Answer, Voice};
-use super::origin::{Origin, WireId};
+use super::origin::{Origin, Whose, WireId};
 use super::params::Params;
 use super::requests::Arrival;
 use super::seal::PREFIX;
@@ -18,7 +18,7 @@ use super::service::no_such_level;
 use super::terms::Terms;
 use super::{Server, missing_capability, quoting};
 use crate::protocol::method::{self, names};
-use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, code};
+use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, ServerFeature, code};
 use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {
@@ -156,14 +156,14 @@ impl Server {
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         self.check_room(from)?;
-        let held = self.early.iter().map(Early::bytes).sum::<usize>();
+        let held = self.early.bytes();
         let bytes = params.whole().map_or(0, |params| params.as_str().len());
         if held + name.len() + bytes > self.config.limits.queued_bytes {
             let text = "too much waits to be served already; ask again when some of it is";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
         self.lanes.owe(from.lane);
-        self.early.push_back(Early::Request {
+        self.early.push(Early::Request {
             from: from.clone(),
             id: wire.id.clone(),
             method: name.into(),
@@ -193,12 +193,20 @@ impl Server {
     pub(super) fn offers(&mut self, offer: Offer) {
         self.voice = Voice::new(Some(&offer), &self.config);
         // A session that was begun elsewhere was offered the same there.
-        for scope in self.scopes.values_mut().filter(|scope| !scope.is_offered) {
-            scope.is_offered = true;
-            scope.offered = offer.capabilities.clone();
+        for session in core::mem::take(&mut self.unoffered) {
+            if let Some(scope) = self.scopes.get_mut(&session) {
+                scope.offered = offer.capabilities.clone();
+                if scope.is_initialized {
+                    self.watchers.hears_lists(session, &scope.offered);
+                }
+                if scope.offered.offers(ServerFeature::Logging) {
+                    self.watchers.hears_logs(session, self.config.log_level);
+                }
+            }
         }
         self.config.offer = Some(offer);
-        for early in core::mem::take(&mut self.early) {
+        // Nothing is added meanwhile: what is offered is known.
+        while let Some(early) = self.early.pop() {
             match early {
                 Early::Initialized(session) => self.initialized(session),
                 Early::Request {
@@ -241,22 +249,16 @@ impl Server {
         self.take(from, wire, name, peer, params)
     }
 
-    /// What waits for the offer and is like this does not wait any more, nor is it answered.
-    pub(super) fn forget_early(&mut self, is_meant: impl Fn(&Early) -> bool) {
-        let lanes = &mut self.lanes;
-        self.early.retain(|early| {
-            let is_meant = is_meant(early);
-            if let Some(lane) = early.lane().filter(|_| is_meant) {
-                lanes.settle(lane);
-            }
-            !is_meant
-        });
+    /// What waits for the offer and comes from there does not wait any more, nor is it answered.
+    pub(super) fn forget_early(&mut self, whose: Whose) {
+        for lane in self.early.cancel_all(whose) {
+            self.lanes.settle(lane);
+        }
     }
 
     /// Whether the legacy client that this comes from has introduced itself and waits to hear what is offered.
     pub(super) fn awaits_agreement(&self, from: &Origin) -> bool {
-        let mut early = self.early.iter();
-        let introduces = |session| early.any(|early| early.introduces(session));
+        let introduces = |session| self.early.introduces(session);
         from.session.is_some_and(introduces)
     }
 
@@ -264,7 +266,7 @@ impl Server {
     pub(super) fn is_in_flight(&self, wire: &WireId) -> bool {
         self.requests.find(wire).is_some()
             || self.watchers.is_listening(wire)
-            || self.early.iter().any(|early| early.is(wire))
+            || self.early.has(wire)
     }
 
     /// Whether the version has this request and the server offers what it needs (S-ERR-10).

@@ -1,6 +1,7 @@
 //! How requests end. Every way out of a request leads through here, once.
 
 use alloc::borrow::Cow;
+use alloc::collections::BTreeSet;
 
 use super::asks::Place;
 use super::event::{Cancelled, Event, Peer, Unanswered};
@@ -69,10 +70,10 @@ impl Server {
         if input.state.as_ref().is_some_and(|s| s.starts_with(PREFIX)) {
             return Err(Misuse::ReservedState { prefix: PREFIX });
         }
-        for (index, question) in input.questions.iter().enumerate() {
+        let mut keys = BTreeSet::new();
+        for question in &input.questions {
             check_question(entry, &question.method, question.params.as_ref())?;
-            let earlier = &input.questions[..index];
-            if earlier.iter().any(|earlier| earlier.key == question.key) {
+            if !keys.insert(&question.key) {
                 let key = question.key.clone();
                 return Err(Misuse::DuplicateKey { key });
             }
@@ -91,12 +92,9 @@ impl Server {
         } else {
             self.settle_asks_of(request);
         }
-        if let Some(entry) = self.requests.get_mut(request) {
-            if let Phase::Away(held) = &mut entry.phase {
-                *held = Some(verdict);
-                return Ok(());
-            }
-            entry.phase = Phase::Answered(verdict);
+        if self.is_away(request) {
+            self.requests.enter(request, Phase::Away(Some(verdict)));
+        } else if let Some(entry) = self.requests.enter(request, Phase::Answered(verdict)) {
             let lane = entry.arrival.lane;
             self.lanes.push(lane, Frame::Reply(request, bytes));
             self.weigh_answer(lane);

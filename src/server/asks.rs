@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -40,6 +40,10 @@ pub(super) enum Place {
 pub(super) struct Asks {
     next: u64,
     open: BTreeMap<AskId, Open>,
+    /// Those to each legacy client.
+    by_session: BTreeMap<SessionKey, BTreeSet<AskId>>,
+    /// Those that have keys, by request and key.
+    by_key: BTreeMap<RequestId, BTreeMap<Box<str>, AskId>>,
     bytes: usize,
 }
 
@@ -59,6 +63,8 @@ impl Asks {
         Asks {
             next: 1,
             open: BTreeMap::new(),
+            by_session: BTreeMap::new(),
+            by_key: BTreeMap::new(),
             bytes: 0,
         }
     }
@@ -71,6 +77,13 @@ impl Asks {
         let ask = AskId::from_number(self.next);
         self.next += 1;
         self.bytes += open.bytes();
+        if let Some(session) = open.session {
+            self.by_session.entry(session).or_default().insert(ask);
+        }
+        if let (Some(request), Some(key)) = (open.request, &open.key) {
+            let keys = self.by_key.entry(request).or_default();
+            keys.insert(key.clone(), ask);
+        }
         self.open.insert(ask, open);
         ask
     }
@@ -85,15 +98,18 @@ impl Asks {
         given.map_or_else(|| Cow::Owned(ask.number().to_string()), Cow::Borrowed)
     }
 
-    /// The one of these questions that has this key.
-    pub(super) fn by_key(&self, asked: &[AskId], key: &str) -> Option<AskId> {
-        // A client can send many keys: none costs more than to look at it.
+    /// The question of this request that has this key.
+    pub(super) fn by_key(&self, request: RequestId, key: &str) -> Option<AskId> {
+        let given = self.by_key.get(&request).and_then(|keys| keys.get(key));
+        if given.is_some() {
+            return given.copied();
+        }
+        // One that was given none is called by its number.
         let number = is_number(key).then(|| key.parse().ok()).flatten();
-        let number = number.filter(|_| !key.starts_with('0'));
-        asked.iter().copied().find(|ask| {
-            let given = self.open.get(ask).and_then(|open| open.key.as_deref());
-            given.map_or(number == Some(ask.number()), |given| given == key)
-        })
+        let ask = number.filter(|_| !key.starts_with('0'));
+        let ask = AskId::from_number(ask?);
+        let open = self.open.get(&ask)?;
+        (open.request == Some(request) && open.key.is_none()).then_some(ask)
     }
 
     pub(super) fn get_mut(&mut self, ask: AskId) -> Option<&mut Open> {
@@ -103,6 +119,22 @@ impl Asks {
     pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
         let open = self.open.remove(&ask)?;
         self.bytes -= open.bytes();
+        if let Some(session) = open.session {
+            if let Some(asks) = self.by_session.get_mut(&session) {
+                asks.remove(&ask);
+                if asks.is_empty() {
+                    self.by_session.remove(&session);
+                }
+            }
+        }
+        if let (Some(request), Some(key)) = (open.request, &open.key) {
+            if let Some(keys) = self.by_key.get_mut(&request) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.by_key.remove(&request);
+                }
+            }
+        }
         Some(open)
     }
 
@@ -112,19 +144,22 @@ impl Asks {
     }
 
     /// Those to this legacy client.
-    pub(super) fn to_legacy(&self, session: SessionKey) -> Vec<AskId> {
-        let open = self.open.iter();
-        open.filter(|(_, open)| open.session == Some(session))
-            .map(|(ask, _)| *ask)
-            .collect()
+    pub(super) fn to_legacy(&self, session: SessionKey) -> impl Iterator<Item = AskId> {
+        let asks = self.by_session.get(&session);
+        asks.into_iter().flatten().copied()
+    }
+
+    /// How many there are to this legacy client.
+    pub(super) fn count_to(&self, session: SessionKey) -> usize {
+        self.by_session.get(&session).map_or(0, BTreeSet::len)
     }
 
     /// Those to this legacy client that were not written yet, and the ways that they take.
     pub(super) fn unwritten(&self, session: SessionKey) -> Vec<(AskId, Lane)> {
-        let open = self.open.iter();
-        open.filter(|(_, open)| open.session == Some(session))
+        let asks = self.to_legacy(session);
+        asks.filter_map(|ask| Some((ask, self.open.get(&ask)?)))
             .filter(|(_, open)| open.place == Place::Wire(false))
-            .map(|(ask, open)| (*ask, open.lane))
+            .map(|(ask, open)| (ask, open.lane))
             .collect()
     }
 
@@ -180,12 +215,14 @@ mod tests {
     use super::*;
     use crate::id::StreamId;
 
+    const ONE: RequestId = RequestId::from_number(1);
+
     #[test]
     fn a_question_is_found_by_the_name_that_it_was_given_or_by_its_number() {
         let mut asks = Asks::new();
         let mut open = |key: Option<&str>| {
             asks.open(Open {
-                request: None,
+                request: Some(ONE),
                 session: None,
                 lane: Lane::Stream(StreamId::DUPLEX),
                 key: key.map(Into::into),
@@ -196,7 +233,7 @@ mod tests {
         };
         let asked = [open(None), open(Some("name")), open(None)];
         for ask in asked {
-            assert_eq!(asks.by_key(&asked, &asks.key(ask)), Some(ask));
+            assert_eq!(asks.by_key(ONE, &asks.key(ask)), Some(ask));
         }
         for key in [
             "",
@@ -209,8 +246,13 @@ mod tests {
             "Name",
             "99999999999999999999",
         ] {
-            assert_eq!(asks.by_key(&asked, key), None, "{key}");
+            assert_eq!(asks.by_key(ONE, key), None, "{key}");
         }
-        assert_eq!(asks.by_key(&asked[1..], "1"), None, "not one of these");
+        let other = RequestId::from_number(2);
+        assert_eq!(asks.by_key(other, "1"), None, "that of another request");
+        for ask in asked {
+            asks.close(ask);
+        }
+        assert!(asks.by_key.is_empty() && asks.by_session.is_empty());
     }
 }

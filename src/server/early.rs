@@ -1,6 +1,8 @@
 //! What waits until the server knows what it offers. Knows not who asks, nor what becomes of it.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use super::origin::{Lane, Origin, SessionKey, Whose, WireId};
 use crate::protocol::method::names;
@@ -25,17 +27,6 @@ impl Early {
         matches!(self, Early::Request { method, .. } if **method == *names::INITIALIZE)
     }
 
-    /// Whether it is the beginning of a handshake in this session.
-    pub(super) fn introduces(&self, session: SessionKey) -> bool {
-        self.is_introduction()
-            && matches!(self, Early::Request { from, .. } if from.session == Some(session))
-    }
-
-    /// Whether it is the end of the handshake in this session.
-    pub(super) fn ends_handshake(&self, session: SessionKey) -> bool {
-        matches!(self, Early::Initialized(of) if *of == session)
-    }
-
     pub(super) fn bytes(&self) -> usize {
         match self {
             Early::Initialized(_) => 0,
@@ -52,17 +43,135 @@ impl Early {
             Early::Request { from, .. } => Some(from.lane),
         }
     }
+}
 
-    /// Whether it comes from where ids are of this kind.
-    pub(super) fn is_of(&self, whose: Whose) -> bool {
-        match self {
-            Early::Initialized(session) => Whose::Session(*session) == whose,
-            Early::Request { from, .. } => from.whose == whose,
-        }
+/// All that waits for the offer, in order.
+#[derive(Debug, Default)]
+pub(super) struct Deferred {
+    entries: BTreeMap<u64, Early>,
+    next: u64,
+    /// The requests, by their ids.
+    by_wire: BTreeMap<WireId, u64>,
+    /// How many handshakes begin in each session.
+    introductions: BTreeMap<SessionKey, usize>,
+    /// The ends of handshakes, by the session.
+    initialized: BTreeMap<SessionKey, u64>,
+    /// How many answers are to come on each way.
+    lanes: BTreeMap<Lane, usize>,
+    bytes: usize,
+}
+
+impl Deferred {
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
-    /// Whether it is the request with this id.
-    pub(super) fn is(&self, other: &WireId) -> bool {
-        matches!(self, Early::Request { from, id, .. } if from.whose == other.whose && *id == other.id)
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn push(&mut self, early: Early) {
+        let number = self.next;
+        self.next += 1;
+        self.bytes += early.bytes();
+        match &early {
+            Early::Initialized(session) => {
+                self.initialized.insert(*session, number);
+            }
+            Early::Request { from, id, .. } => {
+                self.by_wire.insert(from.wire(id.clone()), number);
+                *self.lanes.entry(from.lane).or_default() += 1;
+                if let Some(session) = from.session.filter(|_| early.is_introduction()) {
+                    *self.introductions.entry(session).or_default() += 1;
+                }
+            }
+        }
+        self.entries.insert(number, early);
+    }
+
+    /// The oldest does not wait any more.
+    pub(super) fn pop(&mut self) -> Option<Early> {
+        let (number, _) = self.entries.first_key_value()?;
+        self.remove(*number)
+    }
+
+    /// The request with this id does not wait any more, unless it begins a handshake (S-CANC-10).
+    pub(super) fn cancel(&mut self, wire: &WireId) -> Option<Early> {
+        let number = *self.by_wire.get(wire)?;
+        let early = self.entries.get(&number)?;
+        if early.is_introduction() {
+            return None;
+        }
+        self.remove(number)
+    }
+
+    /// Nothing waits any more that comes from where ids are of this kind. The ways on which answers were to come.
+    pub(super) fn cancel_all(&mut self, whose: Whose) -> Vec<Lane> {
+        let mut lanes = Vec::new();
+        let first = WireId::first(whose);
+        while let Some((wire, number)) = self.by_wire.range(&first..).next() {
+            if wire.whose != whose {
+                break;
+            }
+            let number = *number;
+            lanes.extend(self.remove(number).and_then(|early| early.lane()));
+        }
+        if let Whose::Session(session) = whose {
+            if let Some(number) = self.initialized.get(&session) {
+                self.remove(*number);
+            }
+        }
+        lanes
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Early> {
+        let early = self.entries.remove(&number)?;
+        self.bytes -= early.bytes();
+        match &early {
+            Early::Initialized(session) => {
+                self.initialized.remove(session);
+            }
+            Early::Request { from, id, .. } => {
+                self.by_wire.remove(&from.wire(id.clone()));
+                one_less(&mut self.lanes, from.lane);
+                if let Some(session) = from.session.filter(|_| early.is_introduction()) {
+                    one_less(&mut self.introductions, session);
+                }
+            }
+        }
+        Some(early)
+    }
+
+    /// Whether a handshake that begins in this session waits.
+    pub(super) fn introduces(&self, session: SessionKey) -> bool {
+        self.introductions.contains_key(&session)
+    }
+
+    /// Whether the end of the handshake in this session waits.
+    pub(super) fn ends_handshake(&self, session: SessionKey) -> bool {
+        self.initialized.contains_key(&session)
+    }
+
+    /// Whether the request with this id waits.
+    pub(super) fn has(&self, wire: &WireId) -> bool {
+        self.by_wire.contains_key(wire)
+    }
+
+    /// Whether an answer on this way is to come.
+    pub(super) fn is_on(&self, lane: Lane) -> bool {
+        self.lanes.contains_key(&lane)
+    }
+}
+
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! How the service ends: nothing new, what is in flight, last words, the end.
 
 use super::config::ListenEnd;
-use super::early::Early;
+use super::early::{Deferred, Early};
 use super::event::{Cancelled, EndOfService, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
 use super::origin::{Lane, WireId};
@@ -61,7 +61,7 @@ impl Server {
         if why == EndOfService::Shutdown {
             self.refuse_early();
         }
-        for (wire, lane) in self.watchers.unlisten_all() {
+        while let Some((wire, lane)) = self.watchers.unlisten_first() {
             self.end_listen(wire, lane);
         }
         self.end_streams();
@@ -69,7 +69,7 @@ impl Server {
     }
 
     fn refuse_early(&mut self) {
-        for early in core::mem::take(&mut self.early) {
+        while let Some(early) = self.early.pop() {
             if let Early::Request { from, id, .. } = early {
                 self.lanes.settle(from.lane);
                 self.refuse(from.lane, id, unavailable());
@@ -141,8 +141,8 @@ impl Server {
         if self.state == State::Closed {
             return;
         }
-        self.early.clear();
-        self.watchers.unlisten_all();
+        self.early = Deferred::default();
+        while self.watchers.unlisten_first().is_some() {}
         while let Some(ask) = self.asks.first() {
             self.settle_ask(ask, Err(Unanswered::PeerGone));
         }

@@ -13,7 +13,7 @@ use crate::noise::Noise;
 use crate::protocol::question::Unaskable;
 use crate::protocol::{ClientCapabilities, Implementation, LogLevel, Version};
 use crate::queue::Weigh;
-use crate::watch::Watch;
+use crate::watch::WatchUpdate;
 use crate::wire::{ErrorObject, Payload};
 
 /// Something that the application may want to know.
@@ -54,8 +54,9 @@ pub enum Event {
         outcome: Result<Payload, Unanswered>,
     },
 
-    /// What clients want to hear of has changed; this is all of it, together.
-    Watching(Arc<Watch>),
+    /// What clients want to hear of has changed: how what all of them watch together differs from what it was. See
+    /// [`Server::watched`](super::Server::watched) for all of it.
+    Watching(Box<WatchUpdate>),
     /// Another notification of a client, as it came.
     Notified {
         /// Its method.
@@ -315,7 +316,7 @@ impl Weigh for Event {
                     + request.user.as_ref().map_or(0, |user| user.len())
                     + state.map_or(0, |state| state.len())
             }
-            Event::Watching(watch) => watch.uris.iter().map(|uri| uri.len()).sum(),
+            Event::Watching(update) => update.bytes(),
             Event::Closed { .. } | Event::Draining { .. } | Event::Initialized | Event::Met(_) => 0,
         };
         size_of::<Event>() + held

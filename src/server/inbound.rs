@@ -201,8 +201,8 @@ impl Server {
     fn handshake_done(&mut self, from: &Origin, session: SessionKey) {
         if !self.awaits_agreement(from) {
             self.initialized(session);
-        } else if !self.early.iter().any(|early| early.ends_handshake(session)) {
-            self.early.push_back(Early::Initialized(session));
+        } else if !self.early.ends_handshake(session) {
+            self.early.push(Early::Initialized(session));
         }
     }
 
@@ -229,7 +229,9 @@ impl Server {
             self.cancel(request, Cancelled::ByPeer { reason });
         } else {
             // S-CANC-10
-            self.forget_early(|early| early.is(&wire) && !early.is_introduction());
+            if let Some(lane) = self.early.cancel(&wire).and_then(|early| early.lane()) {
+                self.lanes.settle(lane);
+            }
             self.lanes.retract_answer(from.lane, &wire.id);
             self.lanes.retract_listen(from.lane, &wire.id);
         }

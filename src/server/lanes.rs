@@ -3,16 +3,15 @@
 //! A way is **attached** while somebody at its end takes what is written. One that is not and has something to write is **loose**.
 //! One that has nothing to write and owes no answer is **done**, if it is of the kind that ends so.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::frame::{Answer, Frame};
+use super::frame::Frame;
 use super::origin::Lane;
+use super::waiting::{Subject, Waiting};
 use crate::id::{AskId, RequestId};
 use crate::pipe::Window;
-use crate::queue::{add, let_go};
 use crate::sorted::Sorted;
-use crate::watch::Change;
 use crate::wire::Id;
 
 #[derive(Debug)]
@@ -24,6 +23,8 @@ pub(super) struct Lanes {
     loose: Sorted<Lane, ()>,
     /// Those that have nothing to write, owe nothing and end so.
     done: Sorted<Lane, ()>,
+    /// Those of sessions that are attached, and of which something is not written or not read.
+    unread: Sorted<Lane, ()>,
     /// The one that wrote last: the others come before it again.
     last: Lane,
     /// Bytes in all queues together.
@@ -43,14 +44,11 @@ pub(super) enum Kind {
     Patient,
 }
 
-/// The messages that wait for one way, in order, and how much they weigh.
+/// One way, and what waits for it.
 #[derive(Debug)]
 struct Queue {
     kind: Kind,
-    waiting: VecDeque<Frame>,
-    bytes: usize,
-    /// The changes among them: saying one of them twice in a row would be no news.
-    changes: BTreeSet<(Option<Id>, Change)>,
+    waiting: Waiting,
     window: Window,
     is_attached: bool,
     /// Answers that are still to come.
@@ -64,6 +62,7 @@ impl Lanes {
             ready: Sorted::new(),
             loose: Sorted::new(),
             done: Sorted::new(),
+            unread: Sorted::new(),
             last: Lane::DUPLEX,
             bytes: 0,
             window,
@@ -74,9 +73,7 @@ impl Lanes {
     pub(super) fn add(&mut self, lane: Lane, kind: Kind) {
         let queue = Queue {
             kind,
-            waiting: VecDeque::new(),
-            bytes: 0,
-            changes: BTreeSet::new(),
+            waiting: Waiting::new(),
             window: Window::new(self.window),
             is_attached: false,
             owed: 0,
@@ -96,7 +93,7 @@ impl Lanes {
 
     /// Nobody is at its end any more: what was for whoever was there alone is not said.
     pub(super) fn detach(&mut self, lane: Lane) {
-        self.retain(lane, |frame| !matches!(frame, Frame::Signal(_)));
+        self.take_back(lane, &Subject::Signal);
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.is_attached = false;
             self.sort(lane);
@@ -106,7 +103,7 @@ impl Lanes {
     /// There is no such way any more, nor what waits for it.
     pub(super) fn remove(&mut self, lane: Lane) {
         if let Some(queue) = self.table.remove(&lane) {
-            self.bytes -= queue.bytes;
+            self.bytes -= queue.waiting.bytes();
         }
         self.sort(lane);
     }
@@ -120,16 +117,11 @@ impl Lanes {
         let Some(queue) = self.table.get_mut(&lane) else {
             return;
         };
-        if let Frame::Changed(to, change) = &frame {
-            if !queue.changes.insert((to.clone(), change.clone())) {
-                return;
-            }
-        }
-        let bytes = frame.bytes();
-        queue.bytes += bytes;
-        self.bytes += bytes;
-        add(&mut queue.waiting, frame);
-        if queue.waiting.len() == 1 {
+        let before = queue.waiting.bytes();
+        let was_empty = queue.waiting.is_empty();
+        queue.waiting.push(frame);
+        self.bytes += queue.waiting.bytes() - before;
+        if was_empty {
             self.sort(lane);
         }
     }
@@ -139,25 +131,19 @@ impl Lanes {
         let Some(queue) = self.table.get_mut(&lane) else {
             return;
         };
+        let before = queue.waiting.bytes();
         for frame in frames.into_iter().rev() {
-            let bytes = frame.bytes();
-            queue.bytes += bytes;
-            self.bytes += bytes;
             queue.waiting.push_front(frame);
         }
+        self.bytes += queue.waiting.bytes() - before;
         self.sort(lane);
     }
 
     pub(super) fn pop(&mut self, lane: Lane) -> Option<Frame> {
         let queue = self.table.get_mut(&lane)?;
-        let frame = queue.waiting.pop_front()?;
-        let_go(&mut queue.waiting);
-        let bytes = frame.bytes();
-        queue.bytes -= bytes;
-        self.bytes -= bytes;
-        if let Frame::Changed(to, change) = &frame {
-            queue.changes.remove(&(to.clone(), change.clone()));
-        }
+        let before = queue.waiting.bytes();
+        let frame = queue.waiting.pop()?;
+        self.bytes -= before - queue.waiting.bytes();
         if queue.waiting.is_empty() {
             self.sort(lane);
         }
@@ -221,7 +207,9 @@ impl Lanes {
     pub(super) fn wrote(&mut self, lane: Lane, len: usize) {
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.window.wrote(len);
-            if !queue.window.is_open() {
+            if let Lane::Session(_) = lane {
+                self.sort(lane);
+            } else if !queue.window.is_open() {
                 self.ready.remove(&lane);
             }
         }
@@ -232,7 +220,7 @@ impl Lanes {
         if let Some(queue) = self.table.get_mut(&lane) {
             let was_open = queue.window.is_open();
             queue.window.sent(len);
-            if !was_open {
+            if !was_open || matches!(lane, Lane::Session(_)) {
                 self.sort(lane);
             }
         }
@@ -250,9 +238,15 @@ impl Lanes {
         queue.is_none_or(|queue| queue.waiting.is_empty())
     }
 
+    /// Whether something for a session, on a way with somebody at its end, is not written or not read.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
     /// Bytes that wait on this one.
     pub(super) fn bytes_on(&self, lane: Lane) -> usize {
-        self.table.get(&lane).map_or(0, |queue| queue.bytes)
+        let queue = self.table.get(&lane);
+        queue.map_or(0, |queue| queue.waiting.bytes())
     }
 
     /// Bytes that wait on all of them.
@@ -265,69 +259,37 @@ impl Lanes {
 impl Lanes {
     /// Nothing more is said about this request.
     pub(super) fn retract(&mut self, lane: Lane, request: RequestId) {
-        self.retain(lane, |frame| {
-            !matches!(
-                frame,
-                Frame::Log(Some(of), ..)
-                    | Frame::Progress(of)
-                    | Frame::Questions(of)
-                    | Frame::Reply(of, _)
-                    if *of == request
-            )
-        });
+        self.take_back(lane, &Subject::Request(request));
+        self.take_back(lane, &Subject::Questions(request));
     }
 
     /// Nothing more is said on the watch with this id.
     pub(super) fn retract_listen(&mut self, lane: Lane, id: &Id) {
-        self.retain(lane, |frame| {
-            !matches!(
-                frame,
-                Frame::Acknowledged(of, _)
-                    | Frame::Changed(Some(of), _)
-                    | Frame::ListenCancelled(of)
-                    | Frame::ListenEnd(of)
-                    if of == id
-            )
-        });
-        if let Some(queue) = self.table.get_mut(&lane) {
-            queue.changes.retain(|(to, _)| to.as_ref() != Some(id));
-        }
+        self.take_back(lane, &Subject::Listen(id.clone()));
     }
 
     /// The server says nothing itself to the request with this id, unless it is a handshake (S-CANC-10).
     pub(super) fn retract_answer(&mut self, lane: Lane, id: &Id) {
-        self.retain(lane, |frame| {
-            let is_handshake = matches!(frame, Frame::Answer(_, Answer::Initialize(_)));
-            is_handshake || !matches!(frame, Frame::Answer(Some(of), _) if of == id)
-        });
+        self.take_back(lane, &Subject::Answer(id.clone()));
     }
 
     /// The questions of a request are not put in the place of its answer.
     pub(super) fn retract_questions(&mut self, lane: Lane, request: RequestId) {
-        self.retain(
-            lane,
-            |frame| !matches!(frame, Frame::Questions(of) if *of == request),
-        );
+        self.take_back(lane, &Subject::Questions(request));
     }
 
     /// A question that was not put yet is not put any more.
     pub(super) fn retract_ask(&mut self, lane: Lane, ask: AskId) {
-        self.retain(lane, |frame| !matches!(frame, Frame::Ask(of) if *of == ask));
+        self.take_back(lane, &Subject::Ask(ask));
     }
 
-    fn retain(&mut self, lane: Lane, mut is_wanted: impl FnMut(&Frame) -> bool) {
+    fn take_back(&mut self, lane: Lane, subject: &Subject) {
         let Some(queue) = self.table.get_mut(&lane) else {
             return;
         };
-        let before = queue.bytes;
-        queue.waiting.retain(|frame| {
-            let keep = is_wanted(frame);
-            if !keep {
-                queue.bytes -= frame.bytes();
-            }
-            keep
-        });
-        self.bytes -= before - queue.bytes;
+        let before = queue.waiting.bytes();
+        queue.waiting.remove(subject);
+        self.bytes -= before - queue.waiting.bytes();
         if queue.waiting.is_empty() {
             self.sort(lane);
         }
@@ -336,16 +298,20 @@ impl Lanes {
     /// Puts it among those that it belongs to now.
     fn sort(&mut self, lane: Lane) {
         let (mut is_ready, mut is_loose, mut is_done) = (false, false, false);
+        let mut is_unread = false;
         if let Some(queue) = self.table.get(&lane) {
             let is_empty = queue.waiting.is_empty();
             is_ready = !is_empty && queue.is_attached && queue.window.is_open();
             is_loose = !is_empty && !queue.is_attached && queue.kind != Kind::Patient;
             is_done = is_empty && queue.owed == 0 && queue.kind == Kind::Answering;
+            let is_read = is_empty && queue.window.under_way() == 0;
+            is_unread = matches!(lane, Lane::Session(_)) && queue.is_attached && !is_read;
         }
         for (is_member, set) in [
             (is_ready, &mut self.ready),
             (is_loose, &mut self.loose),
             (is_done, &mut self.done),
+            (is_unread, &mut self.unread),
         ] {
             if is_member {
                 set.insert(lane, ());
@@ -360,7 +326,7 @@ impl Lanes {
 mod tests {
     use super::*;
     use crate::id::StreamId;
-    use crate::watch::List;
+    use crate::watch::{Change, List};
 
     const ONE: Lane = Lane::Stream(StreamId::new(1));
     const TWO: Lane = Lane::Stream(StreamId::new(2));

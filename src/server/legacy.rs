@@ -2,12 +2,13 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 
 use serde::Deserialize;
 
 use super::event::Peer;
+use super::origin::SessionKey;
 use crate::protocol::method::names;
 use crate::protocol::{
     ClientCapabilities, Era, Implementation, ServerCapabilities, Version, Versions,
@@ -20,34 +21,58 @@ pub(super) struct Scope {
     pub(super) peer: Arc<Peer>,
     /// Whether the client said that it has the answer to `initialize`.
     pub(super) is_initialized: bool,
-    /// What it was offered.
+    /// What it was offered, as far as that is known.
     pub(super) offered: ServerCapabilities,
-    /// Whether that is known.
-    pub(super) is_offered: bool,
-    /// The last visits that it was asked to make, by what these are called.
-    pub(super) visits: VecDeque<Box<str>>,
 }
 
 /// As many visits of one client are remembered: people make one at a time.
 const VISITS_KNOWN: usize = 64;
 
-impl Scope {
-    /// It is asked this: if that is a visit somewhere, its end concerns nobody else (S-S2C-05).
-    pub(super) fn asked(&mut self, method: &str, params: Option<&Payload>) {
+/// The last visits that each legacy client was asked to make, by what these are called.
+#[derive(Debug, Default)]
+pub(super) struct Visits {
+    /// Of each client, the oldest first.
+    of: BTreeMap<SessionKey, VecDeque<Box<str>>>,
+    by_name: BTreeSet<(Box<str>, SessionKey)>,
+}
+
+impl Visits {
+    /// A client is asked this: if that is a visit somewhere, its end concerns nobody else (S-S2C-05).
+    pub(super) fn asked(&mut self, session: SessionKey, method: &str, params: Option<&Payload>) {
         if method != names::ELICITATION_CREATE {
             return;
         }
-        if let Some(visit) = visit(params) {
-            if self.visits.len() >= VISITS_KNOWN {
-                self.visits.pop_front();
+        let Some(visit) = visit(params) else {
+            return;
+        };
+        // One that is asked for again is the newest.
+        let visits = self.of.entry(session).or_default();
+        if !self.by_name.insert((visit.clone(), session)) {
+            visits.retain(|known| *known != visit);
+        }
+        visits.push_back(visit);
+        if visits.len() > VISITS_KNOWN {
+            if let Some(oldest) = visits.pop_front() {
+                self.by_name.remove(&(oldest, session));
             }
-            self.visits.push_back(visit);
         }
     }
 
-    /// Whether it was asked to make the visit that this is about.
-    pub(super) fn made(&self, params: Option<&Payload>) -> bool {
-        visit(params).is_some_and(|visit| self.visits.contains(&visit))
+    /// The clients that were asked to make the visit that this is about.
+    pub(super) fn made_by(&self, params: Option<&Payload>) -> impl Iterator<Item = SessionKey> {
+        let visit = visit(params);
+        let made = visit.map(|visit| {
+            let all = (visit.clone(), SessionKey::DUPLEX)..=(visit, SessionKey::LAST);
+            self.by_name.range(all).map(|(_, session)| *session)
+        });
+        made.into_iter().flatten()
+    }
+
+    /// A client is gone.
+    pub(super) fn end(&mut self, session: SessionKey) {
+        for visit in self.of.remove(&session).unwrap_or_default() {
+            self.by_name.remove(&(visit, session));
+        }
     }
 }
 
@@ -100,6 +125,8 @@ pub(super) fn meet(params: Option<Json<'_>>, spoken: Versions) -> Result<Peer, U
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     fn meet_with(version: &str, spoken: Versions) -> Result<Version, Unmet> {
@@ -110,29 +137,31 @@ mod tests {
 
     #[test]
     fn the_last_visits_are_remembered() {
-        let json = r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#;
-        let params: Json<'_> = serde_json::from_str(json).unwrap();
-        let mut scope = Scope {
-            peer: Arc::new(meet(Some(params), Versions::ALL).unwrap()),
-            is_initialized: true,
-            offered: ServerCapabilities::default(),
-            is_offered: true,
-            visits: VecDeque::new(),
-        };
+        let mut visits = Visits::default();
         let about = |number: usize| -> Option<Payload> {
             let text = alloc::format!(r#"{{"elicitationId":"visit {number}"}}"#);
             Some(text.parse().unwrap())
         };
+        let (one, two) = (SessionKey::DUPLEX.next(), SessionKey::DUPLEX.next().next());
+        let made = |visits: &Visits, number| -> Vec<SessionKey> {
+            visits.made_by(about(number).as_ref()).collect()
+        };
         for number in 0..=VISITS_KNOWN {
-            scope.asked(names::ELICITATION_CREATE, about(number).as_ref());
+            visits.asked(one, names::ELICITATION_CREATE, about(number).as_ref());
         }
-        scope.asked(names::ROOTS_LIST, about(1_000).as_ref());
-        assert!(!scope.made(about(0).as_ref()), "it is too long ago");
-        for number in 1..=VISITS_KNOWN {
-            assert!(scope.made(about(number).as_ref()), "{number}");
+        visits.asked(one, names::ROOTS_LIST, about(1_000).as_ref());
+        visits.asked(two, names::ELICITATION_CREATE, about(7).as_ref());
+        assert_eq!(made(&visits, 0), [], "it is too long ago");
+        assert_eq!(made(&visits, 7), [one, two]);
+        for number in 8..=VISITS_KNOWN {
+            assert_eq!(made(&visits, number), [one], "{number}");
         }
-        assert!(!scope.made(about(1_000).as_ref()), "that is no visit");
-        assert!(!scope.made(None));
+        assert_eq!(made(&visits, 1_000), [], "that is no visit");
+        assert_eq!(visits.made_by(None).count(), 0);
+        visits.end(one);
+        assert_eq!(made(&visits, 7), [two]);
+        visits.end(two);
+        assert!(visits.of.is_empty() && visits.by_name.is_empty());
     }
 
     #[test]

@@ -32,11 +32,12 @@ mod service;
 mod stats;
 mod telling;
 mod terms;
+mod waiting;
 mod watchers;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -57,11 +58,11 @@ pub use stats::Stats;
 pub use crate::noise::Noise;
 
 use asks::Asks;
-use early::Early;
+use early::Deferred;
 use frame::Voice;
 use http::Endpoint;
 use lanes::{Kind, Lanes};
-use legacy::Scope;
+use legacy::{Scope, Visits};
 use origin::{Lane, SessionKey};
 use reply::Verdict;
 use requests::Requests;
@@ -77,7 +78,7 @@ use crate::protocol::{ClientFeature, LogLevel, code};
 use crate::queue::Outbox;
 use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
-use crate::watch::Change;
+use crate::watch::{Change, Watch};
 use crate::wire::{ErrorObject, LineReader, Payload};
 
 /// The server end of a link: for one duplex byte stream, or over HTTP for many clients with many exchanges.
@@ -133,12 +134,15 @@ pub struct Server {
     voice: Voice,
     /// The clients that introduced themselves with `initialize`: on a byte stream, one at most.
     scopes: BTreeMap<SessionKey, Scope>,
+    /// Those of them that were begun elsewhere and are still to be told what is offered.
+    unoffered: BTreeSet<SessionKey>,
+    visits: Visits,
     /// The client as the last modern request described it, with the words of that description.
     known: Option<Known>,
     /// The client that the application was last told of.
     met: Option<Arc<Peer>>,
     /// Requests that wait for the offer.
-    early: VecDeque<Early>,
+    early: Deferred,
     requests: Requests,
     asks: Asks,
     watchers: Watchers,
@@ -175,9 +179,8 @@ impl Server {
     #[must_use]
     pub fn new(config: Config) -> Server {
         let http = config.http.as_ref().map(|http| {
-            let sessions = MemorySessions::new(config.limits.sessions);
             let events = MemoryEvents::new(http.replay);
-            Endpoint::new(config.secret, Box::new(sessions), Box::new(events))
+            Endpoint::new(config.secret, None, Box::new(events))
         });
         Server::with_endpoint(config, http)
     }
@@ -191,7 +194,7 @@ impl Server {
         events: Box<dyn EventStore>,
     ) -> Server {
         let http = config.http.is_some();
-        let http = http.then(|| Endpoint::new(config.secret, sessions, events));
+        let http = http.then(|| Endpoint::new(config.secret, Some(sessions), events));
         Server::with_endpoint(config, http)
     }
 
@@ -212,9 +215,11 @@ impl Server {
             seal: Seal::new(config.secret),
             voice: Voice::new(config.offer.as_ref(), &config),
             scopes: BTreeMap::new(),
+            unoffered: BTreeSet::new(),
+            visits: Visits::default(),
             known: None,
             met: None,
-            early: VecDeque::new(),
+            early: Deferred::default(),
             requests: Requests::new(),
             asks: Asks::new(),
             watchers: Watchers::default(),
@@ -605,6 +610,18 @@ impl Server {
         self.requests.in_flight() + self.requests.away() + self.early.len()
     }
 
+    /// Whether anybody is to hear of a change of the resource at `uri`.
+    #[must_use]
+    pub fn is_watched(&self, uri: &str) -> bool {
+        self.watchers.is_watched(uri)
+    }
+
+    /// What all clients watch together, with a copy of each address; see [`Event::Watching`] for what changes of it.
+    #[must_use]
+    pub fn watched(&self) -> Watch {
+        self.watchers.all()
+    }
+
     /// How many legacy clients are here over HTTP.
     #[must_use]
     pub fn sessions(&self) -> usize {
@@ -639,8 +656,8 @@ impl Server {
         self.now = self.now.max(now);
         let done = what(self);
         self.settle_lanes();
-        if let Some(watch) = self.watchers.news() {
-            self.tell(Event::Watching(watch));
+        if let Some(update) = self.watchers.news() {
+            self.tell(Event::Watching(update));
         }
         self.close_if_drained();
         done

@@ -12,7 +12,7 @@ use super::misuse::Misuse;
 use super::origin::{Lane, SessionKey};
 use super::reply::Progress;
 use super::requests::Phase;
-use super::watchers::Heard;
+use super::watchers::{Heard, Hearing, To};
 use crate::id::RequestId;
 use crate::protocol::method::{self, names};
 use crate::protocol::{Kind, LogLevel, Method, Owner, ServerFeature};
@@ -64,18 +64,18 @@ impl Server {
         if let Change::Resource { uri } = change {
             self.check_size(uri.len())?;
         }
-        let legacy = self.scopes.iter();
-        let legacy = legacy.filter(|(_, s)| s.is_initialized && s.offered.offers(feature));
-        let legacy = legacy.filter_map(|(session, _)| {
-            let heard = self.watchers.legacy_hears(*session, change)?;
-            Some((session.lane(), None, heard))
-        });
-        let modern = self.watchers.listening_to(change);
-        let modern = modern.map(|(id, lane, heard)| (lane, Some(id.clone()), heard));
+        let can_hear = |session| {
+            let scope: Option<&Scope> = self.scopes.get(&session);
+            scope.is_some_and(|scope| scope.is_initialized && scope.offered.offers(feature))
+        };
         // A change that waits already is no news, so these are as many as there are addresses: none is dropped.
-        let hearing: Vec<(Lane, Frame)> = legacy
-            .chain(modern)
-            .map(|(lane, to, heard)| {
+        let hearing = self.watchers.hearing(change).into_iter();
+        let hearing: Vec<(Lane, Frame)> = hearing
+            .filter_map(|Hearing { lane, to, heard }| {
+                let to = match to {
+                    To::Legacy(session) => can_hear(session).then_some(None)?,
+                    To::Listen(id) => Some(id.clone()),
+                };
                 let told = match heard {
                     Heard::Below(watched) if !self.has_room_on(lane) => {
                         let uri = watched.into();
@@ -83,7 +83,7 @@ impl Server {
                     }
                     Heard::AsItIs | Heard::Below(_) => change.clone(),
                 };
-                (lane, Frame::Changed(to, told))
+                Some((lane, Frame::Changed(to, told)))
             })
             .collect();
         for (lane, frame) in hearing {
@@ -125,9 +125,8 @@ impl Server {
 
     /// The ways to those who want to hear a log message that is for no request.
     fn listening_to_logs(&self, level: LogLevel) -> Vec<Lane> {
-        let sessions = self.scopes.keys();
-        let wanting = sessions.filter(|session| self.legacy_wants(**session, level));
-        let mut lanes: Vec<Lane> = wanting.map(|session| session.lane()).collect();
+        let sessions = self.watchers.hearing_logs(level);
+        let mut lanes: Vec<Lane> = sessions.map(SessionKey::lane).collect();
         // One message reaches everybody on a byte stream, so it is enough that somebody wants it.
         if lanes.is_empty() && self.a_request_wants(level) {
             lanes.push(Lane::DUPLEX);
@@ -145,11 +144,8 @@ impl Server {
 
     /// S-CAP-06
     fn a_request_wants(&self, level: LogLevel) -> bool {
-        let mut levels = self
-            .requests
-            .open()
-            .filter_map(|entry| entry.arrival.log_level);
-        levels.any(|least| level >= least)
+        let least = self.requests.least_level();
+        least.is_some_and(|least| level >= least)
     }
 
     pub(super) fn notified(
@@ -166,42 +162,53 @@ impl Server {
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
         self.check_size(method.len() + bytes)?;
-        let mut hearing: Vec<Lane> = Vec::new();
-        if let Some(facts) = method::find(&method) {
+        let facts = method::find(&method);
+        if let Some(facts) = facts {
             if facts.owner == Owner::Link || facts.kind == Kind::Request {
                 return Err(misuse_of(facts));
             }
-            let is_end_of_visit = method == names::NOTIFICATIONS_ELICITATION_COMPLETE;
-            let is_of_one = self.http.is_some() && is_end_of_visit;
-            for (session, scope) in &self.scopes {
-                let concerns = !is_of_one || scope.made(params.as_ref());
-                if concerns && self.is_for_legacy(scope, facts)? {
-                    hearing.push(session.lane());
-                }
-            }
+        }
+        let only = only.map(|only| self.session_of_caller(only)).transpose()?;
+        let is_end_of_visit = method == names::NOTIFICATIONS_ELICITATION_COMPLETE;
+        // The end of a visit concerns those who were asked to make it, where there are many.
+        let mut concerned: Vec<SessionKey> = if self.http.is_some() && is_end_of_visit {
+            self.visits.made_by(params.as_ref()).collect()
         } else {
-            hearing.extend(self.scopes.keys().map(|session| session.lane()));
-            // A modern client on a byte stream hears it, too; where nobody came there is nobody to tell.
-            if hearing.is_empty() && self.met.is_some() {
-                hearing.push(Lane::DUPLEX);
+            match only {
+                Some(only) => Vec::from([only]),
+                None => self.scopes.keys().copied().collect(),
+            }
+        };
+        concerned.retain(|session| only.is_none_or(|only| only == *session));
+        let mut hearing: Vec<Lane> = Vec::new();
+        for session in concerned {
+            let scope = self.scopes.get(&session);
+            let hears = match (scope, facts) {
+                (Some(scope), Some(facts)) => self.is_for_legacy(scope, facts)?,
+                (Some(_), None) => true,
+                (None, _) => false,
+            };
+            if hears {
+                hearing.push(session.lane());
             }
         }
-        if let Some(lane) = only.map(|only| self.lane_of(only)).transpose()? {
-            hearing.retain(|of| *of == lane);
+        // A modern client on a byte stream hears what is not of the protocol, too; where nobody came there is nobody to tell.
+        if facts.is_none() && hearing.is_empty() && self.met.is_some() && self.http.is_none() {
+            hearing.push(Lane::DUPLEX);
         }
         self.push_to_all(hearing, Frame::Notify(method, params));
         Ok(())
     }
 
-    /// The way to a client for what belongs to no request of it.
-    fn lane_of(&self, caller: &Caller) -> Result<Lane, Misuse> {
-        let mut sessions = self.scopes.keys();
+    /// The session of a client, for what belongs to no request of it.
+    fn session_of_caller(&self, caller: &Caller) -> Result<SessionKey, Misuse> {
         match caller.session_number() {
-            None if *caller == Caller::LINK && self.http.is_none() => Ok(Lane::DUPLEX),
-            Some(number) => sessions
-                .find(|session| session.number() == number)
-                .map(|session| session.lane())
-                .ok_or(Misuse::NoLegacyPeer),
+            None if *caller == Caller::LINK && self.http.is_none() => Ok(SessionKey::DUPLEX),
+            Some(number) => {
+                let session = SessionKey::from_number(number);
+                let is_here = self.scopes.contains_key(&session);
+                is_here.then_some(session).ok_or(Misuse::NoLegacyPeer)
+            }
             None => Err(Misuse::NoLegacyPeer),
         }
     }

@@ -15,6 +15,9 @@ impl SessionKey {
     /// That of a byte stream, which has one client.
     pub(super) const DUPLEX: SessionKey = SessionKey(0);
 
+    /// No session has a greater one.
+    pub(super) const LAST: SessionKey = SessionKey(u64::MAX);
+
     /// The one after this.
     pub(super) const fn next(self) -> SessionKey {
         SessionKey(self.0 + 1)

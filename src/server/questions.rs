@@ -3,6 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::answers::{check_question, may_ask, may_be_asked};
@@ -30,7 +31,7 @@ impl Server {
         check_question(entry, &method, params.as_ref())?;
         // Each has one of its own.
         let key =
-            key.filter(|key| !asks::is_number(key) && self.asks.by_key(&entry.asks, key).is_none());
+            key.filter(|key| !asks::is_number(key) && self.asks.by_key(request, key).is_none());
         let era = entry.arrival.peer.version.era();
         let session = entry.arrival.session;
         let lane = self.lane_for_more(&entry.arrival);
@@ -57,7 +58,7 @@ impl Server {
             place,
         });
         if let Some(entry) = self.requests.get_mut(request) {
-            entry.asks.push(ask);
+            entry.asks.insert(ask);
         }
         if era == Era::Modern && is_here {
             self.put_questions(request);
@@ -106,7 +107,7 @@ impl Server {
             (Era::Legacy, false) => (self.asks.len(), limits.asks),
             (Era::Modern, false) => (self.asks.len().max(self.requests.away()), limits.asks),
             (Era::Legacy, true) => (
-                session.map_or(0, |s| self.asks.to_legacy(s).len()),
+                session.map_or(0, |session| self.asks.count_to(session)),
                 limits.asks,
             ),
             (Era::Modern, true) => (self.requests.away(), limits.requests),
@@ -126,8 +127,9 @@ impl Server {
     fn open_ask(&mut self, open: Open) -> AskId {
         self.stats.asks += 1;
         let (session, lane, place) = (open.session, open.lane, open.place);
-        if let Some(scope) = session.and_then(|session| self.scopes.get_mut(&session)) {
-            scope.asked(&open.method, open.params.as_ref());
+        if let Some(session) = session.filter(|session| self.scopes.contains_key(session)) {
+            self.visits
+                .asked(session, &open.method, open.params.as_ref());
         }
         let ask = self.asks.open(open);
         self.arm_in(Timer::Ask(ask), self.config.ask_timeout);
@@ -147,6 +149,7 @@ impl Server {
             return;
         };
         scope.is_initialized = true;
+        self.watchers.hears_lists(session, &scope.offered);
         self.tell(Event::Initialized);
         for (ask, lane) in self.asks.unwritten(session) {
             self.lanes.push(lane, Frame::Ask(ask));
@@ -158,9 +161,9 @@ impl Server {
 
     /// The questions of a request are to be written in the place of its answer, all that there are by then.
     fn put_questions(&mut self, request: RequestId) {
-        if let Some(entry) = self.requests.get_mut(request) {
-            if let Phase::Open = entry.phase {
-                entry.phase = Phase::Asking;
+        let entry = self.requests.get(request);
+        if let Some(Phase::Open) = entry.map(|entry| &entry.phase) {
+            if let Some(entry) = self.requests.enter(request, Phase::Asking) {
                 let lane = entry.arrival.lane;
                 self.lanes.push(lane, Frame::Questions(request));
             }
@@ -232,15 +235,15 @@ impl Server {
         request: RequestId,
         answers: Option<Json<'_>>,
     ) -> Option<Vec<(AskId, Payload)>> {
-        let asked = &self.requests.get(request)?.asks;
         let mut given: Vec<(AskId, Payload)> = Vec::new();
+        let mut earlier = BTreeSet::new();
         let mut is_readable = true;
         object::members(answers.unwrap_or(Json::EMPTY), |key, value| {
-            let Some(ask) = self.asks.by_key(asked, &key) else {
+            let Some(ask) = self.asks.by_key(request, &key) else {
                 return;
             };
             let answer = Payload::from(value);
-            is_readable &= answer.is_object() && given.iter().all(|(earlier, _)| *earlier != ask);
+            is_readable &= answer.is_object() && earlier.insert(ask);
             given.push((ask, answer));
         })
         .ok()?;
@@ -248,13 +251,13 @@ impl Server {
     }
 
     fn reply_held(&mut self, request: RequestId, mut verdict: Verdict) {
-        if let Some(entry) = self.requests.get_mut(request) {
-            // S-META-08: what was declared with an earlier round counts no more.
-            if let Some(feature) = entry.lacks(&verdict) {
-                verdict = Verdict::Error(missing_capability(feature));
-            }
-            let bytes = verdict.bytes();
-            entry.phase = Phase::Answered(verdict);
+        // S-META-08: what was declared with an earlier round counts no more.
+        let entry = self.requests.get(request);
+        if let Some(feature) = entry.and_then(|entry| entry.lacks(&verdict)) {
+            verdict = Verdict::Error(missing_capability(feature));
+        }
+        let bytes = verdict.bytes();
+        if let Some(entry) = self.requests.enter(request, Phase::Answered(verdict)) {
             let lane = entry.arrival.lane;
             self.lanes.push(lane, Frame::Reply(request, bytes));
         }
@@ -332,11 +335,12 @@ impl Server {
         let Some(entry) = self.requests.get_mut(request) else {
             return;
         };
-        entry.asks.retain(|of| *of != ask);
+        entry.asks.remove(&ask);
         if entry.asks.is_empty() && matches!(entry.phase, Phase::Asking) {
-            entry.phase = Phase::Open;
-            let lane = entry.arrival.lane;
-            self.lanes.retract_questions(lane, request);
+            if let Some(entry) = self.requests.enter(request, Phase::Open) {
+                let lane = entry.arrival.lane;
+                self.lanes.retract_questions(lane, request);
+            }
         }
     }
 

@@ -23,11 +23,12 @@ pub(super) struct Entry {
     pub(super) facts: Option<&'static Method>,
     /// What it is about, as the seal sees it.
     pub(super) subject: u64,
+    /// Read by all, written here alone: it is counted.
     pub(super) phase: Phase,
     /// How often its client was asked for input in the place of a result.
     pub(super) round: u32,
     /// The questions that are open for it.
-    pub(super) asks: Vec<AskId>,
+    pub(super) asks: BTreeSet<AskId>,
     /// How it arrived, the last time that it did.
     pub(super) arrival: Arrival,
 }
@@ -110,12 +111,36 @@ pub(super) enum Phase {
     Open,
 }
 
+/// What of a phase is counted.
+#[derive(Clone, Copy)]
+enum Standing {
+    Answered,
+    Open,
+    Other,
+}
+
+impl Standing {
+    const fn of(phase: &Phase) -> Standing {
+        match phase {
+            Phase::Answered(_) => Standing::Answered,
+            Phase::Asking | Phase::Away(_) => Standing::Other,
+            Phase::Open => Standing::Open,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Requests {
     next: u64,
     table: Register<RequestId, Entry>,
     /// Those that their client waits for.
     by_id: Sorted<WireId, RequestId>,
+    /// Those of legacy clients.
+    by_session: Sorted<(SessionKey, RequestId), ()>,
+    /// How many have their answer.
+    answered: usize,
+    /// How many that the application is at work on, while their client waits, want log messages from each level on.
+    levels: Sorted<LogLevel, usize>,
     /// How many of these are in each session over HTTP.
     in_sessions: BTreeMap<SessionKey, usize>,
     /// The same by number.
@@ -128,6 +153,9 @@ impl Requests {
             next: 1,
             table: Register::new(),
             by_id: Sorted::new(),
+            by_session: Sorted::new(),
+            answered: 0,
+            levels: Sorted::new(),
             in_sessions: BTreeMap::new(),
             by_count: BTreeSet::new(),
         }
@@ -198,16 +226,51 @@ impl Requests {
         entry.is_some_and(|entry| matches!(entry.phase, Phase::Away(_)))
     }
 
-    /// Whether every one has its answer, written or not.
-    pub(super) fn are_answered(&self) -> bool {
-        let mut all = self.table.values();
-        all.all(|entry| matches!(entry.phase, Phase::Answered(_)))
+    /// Those of a legacy client.
+    pub(super) fn of_session(&self, session: SessionKey) -> Vec<RequestId> {
+        let first = (session, RequestId::from_number(0));
+        let all = self.by_session.from(&first);
+        all.take_while(|((of, _), ())| *of == session)
+            .map(|((_, request), ())| *request)
+            .collect()
     }
 
-    /// Those that the application is at work on while their client waits.
-    pub(super) fn open(&self) -> impl Iterator<Item = &Entry> {
-        let all = self.table.values();
-        all.filter(|entry| matches!(entry.phase, Phase::Open))
+    /// Whether every one has its answer, written or not.
+    pub(super) const fn are_answered(&self) -> bool {
+        self.answered == self.table.len()
+    }
+
+    /// The least grave level of log messages that is wanted for one that the application is at work on while its client waits.
+    pub(super) fn least_level(&self) -> Option<LogLevel> {
+        self.levels.first().map(|(level, _)| *level)
+    }
+
+    /// A request stands here from now on.
+    pub(super) fn enter(&mut self, request: RequestId, phase: Phase) -> Option<&Entry> {
+        let entry = self.table.get_mut(request)?;
+        let level = entry.arrival.log_level;
+        let before = core::mem::replace(&mut entry.phase, phase);
+        let (was, is) = (Standing::of(&before), Standing::of(&entry.phase));
+        self.count(was, level, false);
+        self.count(is, level, true);
+        self.table.get(request)
+    }
+
+    fn count(&mut self, standing: Standing, level: Option<LogLevel>, comes: bool) {
+        match (standing, level) {
+            (Standing::Answered, _) if comes => self.answered += 1,
+            (Standing::Answered, _) => self.answered -= 1,
+            (Standing::Open, Some(level)) => {
+                let before = self.levels.get(&level).copied().unwrap_or(0);
+                let now = if comes { before + 1 } else { before - 1 };
+                if now == 0 {
+                    self.levels.remove(&level);
+                } else {
+                    self.levels.insert(level, now);
+                }
+            }
+            (Standing::Open, None) | (Standing::Other, _) => {}
+        }
     }
 
     pub(super) fn accept(
@@ -220,6 +283,10 @@ impl Requests {
         let request = RequestId::from_number(self.next);
         self.next += 1;
         self.by_id.insert(arrival.wire.clone(), request);
+        if let Some(session) = arrival.session {
+            self.by_session.insert((session, request), ());
+        }
+        self.count(Standing::Open, arrival.log_level, true);
         self.recount(arrival.wire.whose, true);
         let entry = Entry {
             method,
@@ -227,7 +294,7 @@ impl Requests {
             subject,
             phase: Phase::Open,
             round: 0,
-            asks: Vec::new(),
+            asks: BTreeSet::new(),
             arrival,
         };
         self.table.add(request, entry);
@@ -236,8 +303,8 @@ impl Requests {
 
     /// Its client has its questions instead of an answer; under the old id nothing more can be said.
     pub(super) fn send_away(&mut self, request: RequestId) {
+        self.enter(request, Phase::Away(None));
         if let Some(entry) = self.table.get_mut(request) {
-            entry.phase = Phase::Away(None);
             entry.round += 1;
             self.by_id.remove(&entry.arrival.wire);
         }
@@ -247,8 +314,12 @@ impl Requests {
     pub(super) fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
         let entry = self.table.get_mut(request)?;
         self.by_id.insert(arrival.wire.clone(), request);
+        let level = arrival.log_level;
         entry.arrival = arrival;
-        match core::mem::replace(&mut entry.phase, Phase::Open) {
+        // It was away, which counts nowhere.
+        let before = core::mem::replace(&mut entry.phase, Phase::Open);
+        self.count(Standing::Open, level, true);
+        match before {
             Phase::Away(verdict) => verdict,
             Phase::Answered(_) | Phase::Asking | Phase::Open => None,
         }
@@ -256,11 +327,19 @@ impl Requests {
 
     /// It is over.
     pub(super) fn forget(&mut self, request: RequestId) {
-        let entry = self.table.get(request);
-        if let Some(entry) = entry.filter(|entry| !matches!(entry.phase, Phase::Away(_))) {
+        let Some(entry) = self.table.get(request) else {
+            return;
+        };
+        let (standing, level) = (Standing::of(&entry.phase), entry.arrival.log_level);
+        let (whose, session) = (entry.arrival.wire.whose, entry.arrival.session);
+        if !matches!(entry.phase, Phase::Away(_)) {
             self.by_id.remove(&entry.arrival.wire);
-            self.recount(entry.arrival.wire.whose, false);
+            self.recount(whose, false);
         }
+        if let Some(session) = session {
+            self.by_session.remove(&(session, request));
+        }
+        self.count(standing, level, false);
         self.table.forget(request);
     }
 }

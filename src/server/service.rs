@@ -104,7 +104,7 @@ impl Server {
         self.lanes.owe(from.lane);
         let wire = from.wire(id.clone());
         if self.state == State::Serving {
-            self.watchers.listen(wire, from.lane, granted);
+            self.watchers.listen(wire, from.lane, &granted);
         } else {
             self.end_listen(wire, from.lane);
         }

@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -13,11 +13,12 @@ use super::http::mismatch;
 use super::legacy::{self, Scope, Unmet};
 use super::origin::{Origin, SessionKey};
 use super::params::Params;
-use super::watchers::Choice;
 use super::{Server, quoting};
 use crate::noise::excerpt;
 use crate::protocol::method::{self, names};
-use crate::protocol::{ClientCapabilities, Era, Implementation, ServerCapabilities, Version, code};
+use crate::protocol::{
+    ClientCapabilities, Era, Implementation, ServerCapabilities, ServerFeature, Version, code,
+};
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Id, Json, Payload};
 
@@ -191,17 +192,17 @@ impl Server {
         if self.scopes.remove(&session).is_none() {
             return;
         }
+        self.unoffered.remove(&session);
+        self.visits.end(session);
         self.met = None;
         self.watchers.end(session);
         // A new one knows of no question to the old one, so none is taken back.
-        for ask in self.asks.to_legacy(session) {
+        let asked: Vec<_> = self.asks.to_legacy(session).collect();
+        for ask in asked {
             self.settle_ask(ask, Err(Unanswered::PeerGone));
         }
-        for request in self.requests.ids() {
-            let entry = self.requests.get(request);
-            if entry.is_some_and(|entry| entry.arrival.session == Some(session)) {
-                self.cancel(request, why.clone());
-            }
+        for request in self.requests.of_session(session) {
+            self.cancel(request, why.clone());
         }
     }
 
@@ -210,19 +211,20 @@ impl Server {
         let Some(session) = from.session else {
             return;
         };
-        self.watchers.begin(session, Choice::default());
+        self.watchers.begin(session, &BTreeSet::new(), None);
         let mut offered = ServerCapabilities::default();
         if let Some(offer) = &self.config.offer {
             offered = offer.capabilities.clone();
             let agreement = self.voice.agreement(offer, peer.version);
             self.answer(from.lane, id.clone(), agreement);
         }
+        if offered.offers(ServerFeature::Logging) {
+            self.watchers.hears_logs(session, self.config.log_level);
+        }
         let scope = Scope {
             peer,
             is_initialized: false,
-            is_offered: true,
             offered,
-            visits: VecDeque::new(),
         };
         self.scopes.insert(session, scope);
         self.save_session(session);

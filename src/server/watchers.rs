@@ -1,74 +1,141 @@
 //! Who wants to hear of which changes: every legacy client, and every open `subscriptions/listen`.
 //! Sends nothing itself.
+//!
+//! Watchers are indexed by what they watch, so that no step looks at a watcher that it does not concern.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use super::config::Limits;
 use super::origin::{Lane, SessionKey, Whose, WireId};
 use crate::protocol::{LogLevel, ServerCapabilities, ServerFeature};
-use crate::watch::{Change, List, Watch};
+use crate::sorted::Sorted;
+use crate::watch::{Change, List, Watch, WatchUpdate, covering};
 use crate::wire::Id;
+
+/// The lists that can be watched. Their watchers stand in this order.
+const LISTS: [List; 3] = [List::Prompts, List::Resources, List::Tools];
 
 /// How often all addresses that may be watched can be held.
 const COPIES: usize = 16;
+
+/// Somebody who watches: a legacy client, or one modern watch by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Watcher {
+    Legacy(SessionKey),
+    Listen(u64),
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     /// What the legacy clients chose.
     legacy: BTreeMap<SessionKey, Choice>,
-    /// The modern watches by the id of their request, as they were granted, and the ways to tell of it.
-    listens: BTreeMap<WireId, (Lane, Watch)>,
+    /// The modern watches, as they were granted, by a number that none before had.
+    listens: BTreeMap<u64, Listen>,
+    /// Their numbers by the ids of their requests.
+    by_wire: BTreeMap<WireId, u64>,
+    last: u64,
+    /// Who watches each address.
+    topics: BTreeMap<Arc<str>, Sorted<Watcher, ()>>,
+    /// Bytes of the addresses that are watched, each once.
+    bytes: usize,
+    /// The same, each as often as it is watched.
+    copies: usize,
+    /// Who watches the lists of prompts, resources and tools.
+    lists: BTreeSet<(u8, Watcher)>,
+    /// How many of these are modern watches. Legacy clients hear of lists unasked, which is no wish.
+    wished: [u32; 3],
+    /// How many legacy clients chose each level, by the level.
+    levels: BTreeMap<LogLevel, usize>,
+    /// The legacy clients that hear log messages, with the level from which on they do.
+    loggers: BTreeSet<(LogLevel, SessionKey)>,
     /// The least grave level that a modern request ever asked for.
     asked_level: Option<LogLevel>,
-    /// What the application was last told.
-    told: Arc<Watch>,
+    /// What the application was last told, but for the addresses; of these, what has changed since.
+    told: WatchUpdate,
     /// Something happened since; it saves a look at every input.
     has_moved: bool,
+}
+
+/// A modern watch.
+#[derive(Debug)]
+struct Listen {
+    wire: WireId,
+    lane: Lane,
+    lists: [bool; 3],
+    uris: Vec<Arc<str>>,
 }
 
 /// What a legacy client wants to hear of.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     /// What it subscribed to.
-    pub(super) uris: BTreeSet<Box<str>>,
+    pub(super) uris: BTreeSet<Arc<str>>,
     /// From which level on log messages, if it said so.
     pub(super) level: Option<LogLevel>,
+    /// From which level on if it did not, where it was offered log messages.
+    unchosen: Option<LogLevel>,
 }
 
+impl Choice {
+    /// From which level on it hears log messages, if it does.
+    fn hears_from(&self) -> Option<LogLevel> {
+        let unchosen = self.unchosen?;
+        Some(self.level.unwrap_or(unchosen))
+    }
+}
+
+/// # What is watched by all together
 impl Watchers {
-    /// What is watched by all together, if the application has not been told so yet.
-    pub(super) fn news(&mut self) -> Option<Arc<Watch>> {
+    /// How that differs from what the application was last told, if it does.
+    pub(super) fn news(&mut self) -> Option<Box<WatchUpdate>> {
         if !core::mem::take(&mut self.has_moved) {
             return None;
         }
-        let all = self.all();
-        (all != *self.told).then(|| {
-            self.told = Arc::new(all);
-            self.told.clone()
-        })
+        let [prompts, resources, tools] = self.wished.map(|watchers| watchers > 0);
+        let now = WatchUpdate {
+            tools,
+            prompts,
+            resources,
+            logs: self.least_level(),
+            ..WatchUpdate::default()
+        };
+        let differs = !self.told.added.is_empty() || !self.told.removed.is_empty();
+        let before = WatchUpdate {
+            added: BTreeSet::new(),
+            removed: BTreeSet::new(),
+            ..self.told
+        };
+        if !differs && before == now {
+            return None;
+        }
+        let update = core::mem::replace(&mut self.told, now);
+        let WatchUpdate { added, removed, .. } = update;
+        Some(Box::new(WatchUpdate {
+            added,
+            removed,
+            ..self.told
+        }))
     }
 
-    fn all(&self) -> Watch {
-        let start = Watch {
-            logs: self.asked_level,
-            ..Watch::none()
-        };
-        let legacy = self.legacy.values().fold(start, |all, choice| Watch {
-            uris: &all.uris | &choice.uris,
-            logs: least(all.logs, choice.level),
-            ..all
-        });
-        let modern = self.listens.values().map(|(_, watch)| watch);
-        modern.fold(legacy, |all, watch| Watch {
-            tools: all.tools || watch.tools,
-            prompts: all.prompts || watch.prompts,
-            resources: all.resources || watch.resources,
-            uris: &all.uris | &watch.uris,
-            logs: all.logs,
-        })
+    /// All of it, with a copy of each address.
+    pub(super) fn all(&self) -> Watch {
+        let [prompts, resources, tools] = self.wished.map(|watchers| watchers > 0);
+        Watch {
+            tools,
+            prompts,
+            resources,
+            uris: self.topics.keys().map(|uri| Box::from(&**uri)).collect(),
+            logs: self.least_level(),
+        }
+    }
+
+    fn least_level(&self) -> Option<LogLevel> {
+        let chosen = self.levels.keys().next().copied();
+        least(self.asked_level, chosen)
     }
 
     pub(super) fn listens(&self) -> usize {
@@ -78,20 +145,14 @@ impl Watchers {
     /// Leaves of these addresses those that there is room for beside all that are watched. One that somebody watches already takes
     /// none.
     pub(super) fn fit(&self, uris: &mut BTreeSet<Box<str>>, limits: &Limits) {
-        let modern = self.listens.values().flat_map(|(_, watch)| &watch.uris);
-        let legacy = self.legacy.values().flat_map(|choice| &choice.uris);
-        let mut copies = 0_usize;
-        let held = legacy.chain(modern).map(|uri| &**uri);
-        let all: BTreeSet<&str> = held.inspect(|uri| copies += uri.len()).collect();
-        let mut bytes: usize = all.iter().map(|uri| uri.len()).sum();
-        let mut count = all.len();
+        let (mut count, mut bytes, mut copies) = (self.topics.len(), self.bytes, self.copies);
         uris.retain(|uri| {
-            // Each watch has its own copy, which is small as long as they are few.
+            // Each watch counts, so that watches of one address are not without end.
             copies += uri.len();
             if copies > limits.watched_bytes.saturating_mul(COPIES) {
                 return false;
             }
-            if all.contains(&**uri) {
+            if self.topics.contains_key(&**uri) {
                 return true;
             }
             let fits = count < limits.watched_uris && bytes + uri.len() <= limits.watched_bytes;
@@ -101,15 +162,83 @@ impl Watchers {
         });
     }
 
-    /// A legacy client is here that has chosen this so far.
-    pub(super) fn begin(&mut self, session: SessionKey, choice: Choice) {
+    /// Somebody watches an address. The address as it is held.
+    fn watch(&mut self, uri: &str, watcher: Watcher) -> Arc<str> {
+        self.copies += uri.len();
+        if let Some((held, _)) = self.topics.get_key_value(uri) {
+            let held = held.clone();
+            if let Some(watchers) = self.topics.get_mut(uri) {
+                watchers.insert(watcher, ());
+            }
+            return held;
+        }
+        let held: Arc<str> = uri.into();
+        let mut watchers = Sorted::new();
+        watchers.insert(watcher, ());
+        self.topics.insert(held.clone(), watchers);
+        self.bytes += uri.len();
+        self.told.note(uri.into(), true);
         self.has_moved = true;
+        held
+    }
+
+    /// Somebody does not watch an address any more.
+    fn unwatch(&mut self, uri: &str, watcher: Watcher) {
+        let Some(watchers) = self.topics.get_mut(uri) else {
+            return;
+        };
+        if watchers.remove(&watcher).is_none() {
+            return;
+        }
+        self.copies -= uri.len();
+        if watchers.is_empty() {
+            self.topics.remove(uri);
+            self.bytes -= uri.len();
+            self.told.note(uri.into(), false);
+            self.has_moved = true;
+        }
+    }
+}
+
+/// # Legacy clients
+impl Watchers {
+    /// A legacy client is here that has chosen this so far.
+    pub(super) fn begin(
+        &mut self,
+        session: SessionKey,
+        uris: &BTreeSet<Box<str>>,
+        level: Option<LogLevel>,
+    ) {
+        self.end(session);
+        let watcher = Watcher::Legacy(session);
+        let uris = uris.iter().map(|uri| self.watch(uri, watcher)).collect();
+        let choice = Choice {
+            uris,
+            level: None,
+            unchosen: None,
+        };
         self.legacy.insert(session, choice);
+        if let Some(level) = level {
+            self.set_level(session, level);
+        }
     }
 
     /// A legacy client is gone.
     pub(super) fn end(&mut self, session: SessionKey) {
-        self.has_moved |= self.legacy.remove(&session).is_some();
+        let Some(choice) = self.legacy.remove(&session) else {
+            return;
+        };
+        let watcher = Watcher::Legacy(session);
+        for uri in &choice.uris {
+            self.unwatch(uri, watcher);
+        }
+        for list in LISTS {
+            self.lists.remove(&(place(list), watcher));
+        }
+        if let Some(level) = choice.hears_from() {
+            self.loggers.remove(&(level, session));
+        }
+        self.forget_level(choice.level);
     }
 
     pub(super) fn choice(&self, session: SessionKey) -> Option<&Choice> {
@@ -117,51 +246,48 @@ impl Watchers {
     }
 
     pub(super) fn subscribe(&mut self, session: SessionKey, uri: &str) {
-        if let Some(choice) = self.legacy.get_mut(&session) {
-            self.has_moved |= choice.uris.insert(uri.into());
+        let choice = self.legacy.get(&session);
+        if choice.is_some_and(|choice| !choice.uris.contains(uri)) {
+            let uri = self.watch(uri, Watcher::Legacy(session));
+            if let Some(choice) = self.legacy.get_mut(&session) {
+                choice.uris.insert(uri);
+            }
         }
     }
 
     pub(super) fn unsubscribe(&mut self, session: SessionKey, uri: &str) {
         if let Some(choice) = self.legacy.get_mut(&session) {
-            self.has_moved |= choice.uris.remove(uri);
+            if choice.uris.remove(uri) {
+                self.unwatch(uri, Watcher::Legacy(session));
+            }
         }
     }
 
     pub(super) fn set_level(&mut self, session: SessionKey, level: LogLevel) {
         if let Some(choice) = self.legacy.get_mut(&session) {
+            let heard_from = choice.hears_from();
+            let before = choice.level.replace(level);
+            if let Some(heard_from) = heard_from {
+                self.loggers.remove(&(heard_from, session));
+                self.loggers.insert((level, session));
+            }
+            *self.levels.entry(level).or_default() += 1;
             self.has_moved = true;
-            choice.level = Some(level);
+            self.forget_level(before);
         }
     }
 
-    /// A modern request wants to hear of log messages from this level on.
-    pub(super) fn wants_level(&mut self, level: LogLevel) {
-        let asked = least(self.asked_level, Some(level));
-        self.has_moved |= asked != self.asked_level;
-        self.asked_level = asked;
-    }
-
-    /// A modern watch begins.
-    pub(super) fn listen(&mut self, wire: WireId, lane: Lane, granted: Watch) {
-        self.has_moved = true;
-        self.listens.insert(wire, (lane, granted));
-    }
-
-    pub(super) fn is_listening(&self, wire: &WireId) -> bool {
-        self.listens.contains_key(wire)
-    }
-
-    /// A modern watch ends.
-    pub(super) fn unlisten(&mut self, wire: &WireId) {
-        self.has_moved |= self.listens.remove(wire).is_some();
-    }
-
-    /// The watches of requests with ids of this kind.
-    pub(super) fn of(&self, whose: Whose) -> Vec<WireId> {
-        let all = self.listens.range(WireId::first(whose)..);
-        let all = all.take_while(|(wire, _)| wire.whose == whose);
-        all.map(|(wire, _)| wire.clone()).collect()
+    fn forget_level(&mut self, level: Option<LogLevel>) {
+        let Some(level) = level else {
+            return;
+        };
+        if let Some(choosing) = self.levels.get_mut(&level) {
+            *choosing -= 1;
+            if *choosing == 0 {
+                self.levels.remove(&level);
+                self.has_moved = true;
+            }
+        }
     }
 
     /// Whether a legacy client subscribed to anything.
@@ -170,42 +296,191 @@ impl Watchers {
         choice.is_some_and(|choice| !choice.uris.is_empty())
     }
 
-    /// All modern watches end, the oldest id first.
-    pub(super) fn unlisten_all(&mut self) -> Vec<(WireId, Lane)> {
-        self.has_moved |= !self.listens.is_empty();
-        let listens = core::mem::take(&mut self.listens).into_iter();
-        listens.map(|(wire, (lane, _))| (wire, lane)).collect()
-    }
-
-    /// Whether a legacy client is to hear of this. List changes it hears unasked.
-    pub(super) fn legacy_hears<'c>(
-        &'c self,
-        session: SessionKey,
-        change: &'c Change,
-    ) -> Option<Heard<'c>> {
-        match change {
-            Change::List(_) => Some(Heard::AsItIs),
-            Change::Resource { uri } => heard(&self.legacy.get(&session)?.uris, uri),
+    /// A legacy client was offered log messages: it hears those from this level on, as long as it chooses no other.
+    pub(super) fn hears_logs(&mut self, session: SessionKey, unchosen: LogLevel) {
+        if let Some(choice) = self.legacy.get_mut(&session) {
+            choice.unchosen = Some(unchosen);
+            let level = choice.level.unwrap_or(unchosen);
+            self.loggers.insert((level, session));
         }
     }
 
-    /// The watches that are to hear of this (S-SUB-02), and as what.
-    pub(super) fn listening_to<'c>(
-        &'c self,
-        change: &'c Change,
-    ) -> impl Iterator<Item = (&'c Id, Lane, Heard<'c>)> {
-        let hears = move |watch: &'c Watch| {
-            let is_heard = match change {
-                Change::List(List::Prompts) => watch.prompts,
-                Change::List(List::ResourceTemplates | List::Resources) => watch.resources,
-                Change::List(List::Tools) => watch.tools,
-                Change::Resource { uri } => return heard(&watch.uris, uri),
-            };
-            is_heard.then_some(Heard::AsItIs)
-        };
-        let listens = self.listens.iter();
-        listens.filter_map(move |(wire, (lane, watch))| Some((&wire.id, *lane, hears(watch)?)))
+    /// The legacy clients that hear log messages of this level.
+    pub(super) fn hearing_logs(&self, level: LogLevel) -> impl Iterator<Item = SessionKey> {
+        let heard = self.loggers.range(..=(level, SessionKey::LAST));
+        heard.map(|(_, session)| *session)
     }
+
+    /// A legacy client that has finished its handshake hears unasked of the lists whose changes it was offered word of.
+    pub(super) fn hears_lists(&mut self, session: SessionKey, offered: &ServerCapabilities) {
+        if !self.legacy.contains_key(&session) {
+            return;
+        }
+        for list in LISTS {
+            if offered.offers(list.announcement()) {
+                self.lists.insert((place(list), Watcher::Legacy(session)));
+            }
+        }
+    }
+}
+
+/// # Modern requests
+impl Watchers {
+    /// A modern request wants to hear of log messages from this level on.
+    pub(super) fn wants_level(&mut self, level: LogLevel) {
+        let asked = least(self.asked_level, Some(level));
+        self.has_moved |= asked != self.asked_level;
+        self.asked_level = asked;
+    }
+
+    /// A modern watch begins.
+    pub(super) fn listen(&mut self, wire: WireId, lane: Lane, granted: &Watch) {
+        self.unlisten(&wire);
+        self.last += 1;
+        let number = self.last;
+        let watcher = Watcher::Listen(number);
+        let lists = [granted.prompts, granted.resources, granted.tools];
+        for list in LISTS.into_iter().map(place) {
+            if lists[usize::from(list)] {
+                self.lists.insert((list, watcher));
+                self.wished[usize::from(list)] += 1;
+            }
+        }
+        let uris = granted.uris.iter();
+        let uris = uris.map(|uri| self.watch(uri, watcher)).collect();
+        self.has_moved = true;
+        self.by_wire.insert(wire.clone(), number);
+        let listen = Listen {
+            wire,
+            lane,
+            lists,
+            uris,
+        };
+        self.listens.insert(number, listen);
+    }
+
+    pub(super) fn is_listening(&self, wire: &WireId) -> bool {
+        self.by_wire.contains_key(wire)
+    }
+
+    /// A modern watch ends.
+    pub(super) fn unlisten(&mut self, wire: &WireId) {
+        if let Some(number) = self.by_wire.get(wire) {
+            self.end_listen(*number);
+        }
+    }
+
+    fn end_listen(&mut self, number: u64) -> Option<(WireId, Lane)> {
+        let listen = self.listens.remove(&number)?;
+        self.by_wire.remove(&listen.wire);
+        let watcher = Watcher::Listen(number);
+        for list in LISTS.into_iter().map(place) {
+            if listen.lists[usize::from(list)] {
+                self.lists.remove(&(list, watcher));
+                self.wished[usize::from(list)] -= 1;
+            }
+        }
+        for uri in &listen.uris {
+            self.unwatch(uri, watcher);
+        }
+        self.has_moved = true;
+        Some((listen.wire, listen.lane))
+    }
+
+    /// The watches of requests with ids of this kind.
+    pub(super) fn of(&self, whose: Whose) -> Vec<WireId> {
+        let all = self.by_wire.range(WireId::first(whose)..);
+        let all = all.take_while(|(wire, _)| wire.whose == whose);
+        all.map(|(wire, _)| wire.clone()).collect()
+    }
+
+    /// One of the modern watches ends, if there is one: the oldest.
+    pub(super) fn unlisten_first(&mut self) -> Option<(WireId, Lane)> {
+        let (number, _) = self.listens.first_key_value()?;
+        self.end_listen(*number)
+    }
+}
+
+/// # Who hears of a change
+impl Watchers {
+    /// Whether anybody is to hear of a change of this resource.
+    pub(super) fn is_watched(&self, uri: &str) -> bool {
+        self.covering(uri).next().is_some()
+    }
+
+    /// Those who are to hear of this (S-SUB-02), each once.
+    pub(super) fn hearing<'w>(&'w self, change: &'w Change) -> Vec<Hearing<'w>> {
+        let hearing = match change {
+            Change::List(list) => {
+                let list = place(*list);
+                let first = (list, Watcher::Legacy(SessionKey::DUPLEX));
+                let watchers = self.lists.range(first..);
+                watchers
+                    .take_while(|(of, _)| *of == list)
+                    .map(|(_, watcher)| (*watcher, Heard::AsItIs))
+                    .collect::<BTreeMap<_, _>>()
+            }
+            Change::Resource { uri } => {
+                let mut hearing = BTreeMap::new();
+                for (watched, watchers) in self.covering(uri) {
+                    let heard = if *watched == **uri {
+                        Heard::AsItIs
+                    } else {
+                        Heard::Below(watched)
+                    };
+                    for watcher in watchers.keys() {
+                        // Of several addresses that it lies below, the shortest. They come longest first.
+                        let known = hearing.entry(*watcher).or_insert(heard);
+                        if *known != Heard::AsItIs {
+                            *known = heard;
+                        }
+                    }
+                }
+                hearing
+            }
+        };
+        let hearing = hearing.into_iter().filter_map(|(watcher, heard)| {
+            let (lane, to) = match watcher {
+                Watcher::Legacy(session) => (session.lane(), To::Legacy(session)),
+                Watcher::Listen(number) => {
+                    let listen = self.listens.get(&number)?;
+                    (listen.lane, To::Listen(&listen.wire.id))
+                }
+            };
+            Some(Hearing { lane, to, heard })
+        });
+        hearing.collect()
+    }
+
+    /// The watched addresses that are this one, or that it lies below, with who watches them; the longest first.
+    fn covering<'w>(
+        &'w self,
+        uri: &'w str,
+    ) -> impl Iterator<Item = (&'w str, &'w Sorted<Watcher, ()>)> {
+        let last = |upto: Bound<&str>| {
+            let mut topics = self.topics.range::<str, _>((Bound::Unbounded, upto));
+            topics.next_back().map(|(watched, _)| &**watched)
+        };
+        let found = covering(uri, last);
+        found.filter_map(|watched| Some((watched, self.topics.get(watched)?)))
+    }
+}
+
+/// Somebody who is to hear of a change.
+pub(super) struct Hearing<'w> {
+    /// On which way.
+    pub(super) lane: Lane,
+    pub(super) to: To<'w>,
+    pub(super) heard: Heard<'w>,
+}
+
+/// Who is to hear of a change.
+#[derive(Clone, Copy)]
+pub(super) enum To<'w> {
+    /// This legacy client.
+    Legacy(SessionKey),
+    /// The modern watch whose request has this id.
+    Listen(&'w Id),
 }
 
 /// As what a change is heard.
@@ -233,17 +508,13 @@ pub(super) fn grant(wish: Watch, offered: &ServerCapabilities) -> Watch {
     }
 }
 
-/// Whether one of these addresses is `uri`, or one that it lies below (S-SUB-17).
-fn heard<'a>(watched: &'a BTreeSet<Box<str>>, uri: &str) -> Option<Heard<'a>> {
-    if watched.contains(uri) {
-        return Some(Heard::AsItIs);
+/// Where the watchers of a list are. The protocol has one word for both lists of resources.
+const fn place(list: List) -> u8 {
+    match list {
+        List::Prompts => 0,
+        List::ResourceTemplates | List::Resources => 1,
+        List::Tools => 2,
     }
-    let is_below = |above: &str| {
-        let rest = uri.strip_prefix(above);
-        rest.is_some_and(|rest| above.ends_with('/') || rest.starts_with('/'))
-    };
-    let above = watched.iter().find(|above| is_below(above));
-    above.map(|above| Heard::Below(above))
 }
 
 fn least(one: Option<LogLevel>, other: Option<LogLevel>) -> Option<LogLevel> {
@@ -256,10 +527,30 @@ fn least(one: Option<LogLevel>, other: Option<LogLevel>) -> Option<LogLevel> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::StreamId;
+
+    /// Whether one of these addresses is `uri`, or one that it lies below, found by looking at each.
+    fn covered_by(watched: &str, uri: &str) -> bool {
+        let rest = uri.strip_prefix(watched);
+        rest.is_some_and(|rest| rest.is_empty() || watched.ends_with('/') || rest.starts_with('/'))
+    }
+
+    fn watching<'a>(uris: impl IntoIterator<Item = &'a str>) -> Watchers {
+        let mut watchers = Watchers::default();
+        for (number, uri) in (1..).zip(uris) {
+            let lane = Lane::Stream(StreamId::new(number));
+            let wire = WireId {
+                whose: Whose::Stream(StreamId::new(number)),
+                id: Id::from(7),
+            };
+            watchers.listen(wire, lane, &Watch::none().and_uri(uri));
+        }
+        watchers
+    }
 
     #[test]
     fn an_address_covers_itself_and_what_lies_below() {
-        let watched: BTreeSet<Box<str>> = ["file:///a", "file:///d/"].map(Into::into).into();
+        let watchers = watching(["file:///a", "file:///d/"]);
         let (a, d) = (Heard::Below("file:///a"), Heard::Below("file:///d/"));
         for (uri, as_what) in [
             ("file:///a", Some(Heard::AsItIs)),
@@ -273,8 +564,47 @@ mod tests {
             ("file:///d/e", Some(d)),
             ("", None),
         ] {
-            assert_eq!(heard(&watched, uri), as_what, "{uri}");
+            let change = Change::Resource { uri: uri.into() };
+            let hearing = watchers.hearing(&change);
+            let heard = hearing.first().map(|hearing| hearing.heard);
+            assert_eq!(heard, as_what, "{uri}");
+            assert_eq!(watchers.is_watched(uri), as_what.is_some(), "{uri}");
         }
+    }
+
+    #[test]
+    fn addresses_that_cover_one_are_found_wherever_they_stand() {
+        let texts: Vec<alloc::string::String> = (0..3_u32.pow(5))
+            .map(|number| {
+                let letter = |place| ['a', '/', '\u{e9}'][(number / 3_u32.pow(place) % 3) as usize];
+                (0..number % 6).map(letter).collect()
+            })
+            .collect();
+        let watchers = watching(texts.iter().map(|text| &**text).step_by(2));
+        for uri in &texts {
+            let found: Vec<&str> = watchers.covering(uri).map(|(watched, _)| watched).collect();
+            let all = watchers.topics.keys().rev().map(|watched| &**watched);
+            let expected: Vec<&str> = all.filter(|watched| covered_by(watched, uri)).collect();
+            assert_eq!(found, expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn what_all_watch_is_told_as_a_difference() {
+        let mut watchers = watching(["a:", "b:", "a:"]);
+        let mut all = Watch::none();
+        watchers.news().unwrap().apply_to(&mut all);
+        assert_eq!(all, Watch::none().and_uri("a:").and_uri("b:"));
+        assert_eq!(watchers.all(), all);
+        watchers.unlisten_first();
+        assert_eq!(watchers.news(), None, "somebody else watches it");
+        watchers.unlisten_first();
+        watchers.unlisten_first();
+        let gone = watchers.news().unwrap();
+        assert_eq!((gone.added.len(), gone.removed.len()), (0, 2));
+        gone.apply_to(&mut all);
+        assert_eq!(all, Watch::none());
+        assert_eq!((watchers.bytes, watchers.copies), (0, 0));
     }
 
     #[test]
@@ -285,5 +615,13 @@ mod tests {
             least(Some(LogLevel::Error), Some(LogLevel::Info)),
             Some(LogLevel::Info)
         );
+        let mut watchers = Watchers::default();
+        for (number, level) in [(1, LogLevel::Error), (2, LogLevel::Info)] {
+            let session = (0..number).fold(SessionKey::DUPLEX, |key, _| key.next());
+            watchers.begin(session, &BTreeSet::new(), Some(level));
+        }
+        assert_eq!(watchers.all().logs, Some(LogLevel::Info));
+        watchers.end(SessionKey::DUPLEX.next().next());
+        assert_eq!(watchers.all().logs, Some(LogLevel::Error));
     }
 }

@@ -191,7 +191,10 @@ impl Service {
                 let params = params.as_ref().map_or("", |params| params.as_str());
                 self.heard.push(format!("{method} {params}").trim().into());
             }
-            Event::Watching(watch) => self.heard.push(format!("watching {watch:?}")),
+            Event::Watching(_) => {
+                let watch = server.watched();
+                self.heard.push(format!("watching {watch:?}"));
+            }
             Event::Met(peer) => self.heard.push(format!("met {:?}", peer.capabilities)),
             _ => {}
         }

@@ -110,7 +110,7 @@ fn s_life_12_the_next_session_knows_nothing_of_the_last_one() {
         }
     };
     agree_on_watch(&mut web, "s-1");
-    assert_eq!(web.granted(), Some(&wish));
+    assert_eq!(web.granted(), Some(wish));
     web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
     web.status(post.stream, 404);

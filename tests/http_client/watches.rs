@@ -65,7 +65,7 @@ fn s_sub_06_what_is_granted_is_told() {
         acknowledge(&mut web, &listen, &json!({"toolsListChanged": true}));
         let mut tools = Watch::none();
         tools.tools = true;
-        assert_eq!(web.granted(), Some(&tools));
+        assert_eq!(web.granted(), Some(tools));
         web.event(
             listen.stream,
             None,
@@ -154,7 +154,7 @@ fn s_sub_14_a_watch_that_ends_is_set_up_again() {
         assert_eq!(web.client.state(), State::Ready);
         assert_eq!(
             web.granted(),
-            Some(&Watch::none()),
+            Some(Watch::none()),
             "nothing is heard meanwhile"
         );
         web.pass(seconds(10));
@@ -162,7 +162,7 @@ fn s_sub_14_a_watch_that_ends_is_set_up_again() {
         assert_ne!(again.body["id"], listen.body["id"]);
         assert_eq!(again.field("last-event-id"), None);
         acknowledge(&mut web, &again, &listen.body["params"]["notifications"]);
-        assert_eq!(web.granted(), Some(&Watch::lists()));
+        assert_eq!(web.granted(), Some(Watch::lists()));
     }
 }
 
@@ -185,7 +185,7 @@ fn s_sub_18_a_watch_does_not_run_out_of_time() {
     // One that is never confirmed is not waited for.
     let (mut web, _) = watching(Watch::lists());
     web.pass(seconds(11));
-    assert_eq!(web.granted(), Some(&Watch::none()));
+    assert_eq!(web.granted(), Some(Watch::none()));
 }
 
 /// S-SUB-19, S-CAP-03: a server that knows no watches works without.
@@ -195,7 +195,7 @@ fn s_sub_19_a_watch_that_is_refused_ends_nothing_else() {
         let (mut web, listen) = watching(Watch::lists());
         web.json(listen.stream, status, &error(&listen, code));
         assert_eq!(web.client.state(), State::Ready);
-        assert_eq!(web.granted(), Some(&Watch::none()));
+        assert_eq!(web.granted(), Some(Watch::none()));
     }
 }
 

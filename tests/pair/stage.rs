@@ -140,6 +140,10 @@ pub(crate) struct Stage {
     pub(crate) pair: Pair,
     client_events: Vec<client::Event>,
     server_events: Vec<server::Event>,
+    /// What the client was told of what is granted, put together.
+    granted: Watch,
+    /// What the server was told of what is watched, put together.
+    watched: Watch,
 }
 
 impl Stage {
@@ -149,6 +153,8 @@ impl Stage {
             pair,
             client_events: Vec::new(),
             server_events: Vec::new(),
+            granted: Watch::none(),
+            watched: Watch::none(),
         }
     }
 
@@ -204,13 +210,32 @@ impl Stage {
     /// What the client said, in words, if nobody asked about it yet.
     pub(crate) fn client_said(&mut self) -> Vec<String> {
         self.settle();
-        self.client_events.drain(..).map(client_words).collect()
+        let granted = &mut self.granted;
+        let said = self.client_events.drain(..).map(|event| {
+            if let client::Event::Watching {
+                granted: update, ..
+            } = event
+            {
+                update.apply_to(granted);
+                return format!("watching {granted:?}");
+            }
+            client_words(event)
+        });
+        said.collect()
     }
 
     /// What the server said, in words, if nobody asked about it yet.
     pub(crate) fn server_said(&mut self) -> Vec<String> {
         self.settle();
-        self.server_events.drain(..).map(server_words).collect()
+        let watched = &mut self.watched;
+        let said = self.server_events.drain(..).map(|event| {
+            if let server::Event::Watching(update) = event {
+                update.apply_to(watched);
+                return format!("Watching({watched:?})");
+            }
+            server_words(event)
+        });
+        said.collect()
     }
 
     /// The messages that one side wrote (`>` the client, `<` the server), whole.
@@ -446,7 +471,6 @@ fn client_words(event: client::Event) -> String {
         ),
         Event::AskWithdrawn { ask, why } => format!("{ask} is withdrawn: {why:?}"),
         Event::Changed(change) => format!("changed {change:?}"),
-        Event::Watching { granted, .. } => format!("watching {granted:?}"),
         Event::Log {
             level,
             logger,

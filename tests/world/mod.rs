@@ -437,6 +437,20 @@ impl World {
             .collect()
     }
 
+    /// What was told of what is granted, each time all of it, and in which life.
+    pub(crate) fn granted(&self) -> Vec<(u64, Watch)> {
+        let mut all: Vec<(u64, Watch)> = Vec::new();
+        for (_, event) in &self.events {
+            if let Event::Watching { epoch, granted } = event {
+                let last = all.last().filter(|(life, _)| *life == epoch.number());
+                let mut watch = last.map_or_else(Watch::none, |(_, watch)| watch.clone());
+                granted.apply_to(&mut watch);
+                all.push((epoch.number(), watch));
+            }
+        }
+        all
+    }
+
     /// The commands about whole transports, with their times.
     pub(crate) fn timed_commands(&self) -> &[(Instant, Command)] {
         &self.commands

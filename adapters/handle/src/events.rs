@@ -24,7 +24,7 @@ const KEPT: usize = 1024;
 /// - a question of the server ([`Ask`](client::Event::Ask)) while it is open, and that a question which was delivered was withdrawn;
 /// - a demand for credentials ([`AuthRequired`](client::Event::AuthRequired)) while it is not answered;
 /// - the newest change of the machine's state, and with it the end;
-/// - the newest [`Watching`](client::Event::Watching).
+/// - the newest [`Watching`](client::Event::Watching), which says how it differs from the one before: that one may be among those missed.
 ///
 /// Nothing else is kept for certain. A program that reads changes of lists and resources looks at all of them again when `missed` has grown.
 pub struct Events<E> {

@@ -7,6 +7,7 @@ mod coverage;
 mod dependencies;
 mod footprint;
 mod fuzz;
+mod growth;
 mod hostile;
 mod hosts;
 mod interop;
@@ -106,6 +107,18 @@ const COMMANDS: &[Command] = &[
         arguments: "N [TARGET...]",
         about: "let the fuzzers run, one after the other, for so long in all",
         run: fuzz::run,
+    },
+    Command {
+        name: "growth",
+        arguments: "",
+        about: "count what a step costs beside 1,000, 10,000 and 100,000 others, and write down what it is",
+        run: |_| growth::run(),
+    },
+    Command {
+        name: "growth --check",
+        arguments: "",
+        about: "check that no step grows faster than the logarithm",
+        run: |_| growth::check().map(drop),
     },
     Command {
         name: "hostile",

@@ -5,6 +5,7 @@ use crate::conformance;
 use crate::coverage;
 use crate::dependencies;
 use crate::footprint;
+use crate::growth;
 use crate::interop;
 use crate::picture;
 use crate::promises;
@@ -37,6 +38,7 @@ const STEPS: &[Step] = &[
     ("the core without an operating system", bare),
     ("the footprint of a small program", footprint::check),
     ("what the work of a link costs", bench::check),
+    ("that no step grows", growth::check),
     ("packages by themselves", by_themselves),
     ("judged by the public conformance suite", conformance::check),
     ("among real peers", interop::check),

@@ -1,6 +1,6 @@
 //! The exchanges that are under way or will be, by name and by the request that each brings the reply to. Knows no response.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::exchange::{Body, Exchange, Purpose};
@@ -11,8 +11,11 @@ pub(in crate::client) struct Table {
     next: u64,
     all: BTreeMap<StreamId, Exchange>,
     by_wire: BTreeMap<u64, StreamId>,
-    /// Exchanges without a message whose time has come.
-    due: VecDeque<StreamId>,
+    /// Exchanges without a message whose time has come, in the order in which it did.
+    due: BTreeMap<u64, StreamId>,
+    /// Where each of them stands in that order.
+    due_at: BTreeMap<StreamId, u64>,
+    next_due: u64,
     /// Bytes of responses that have not all arrived.
     buffered: usize,
     /// Bytes of requests that the server may not have read yet.
@@ -25,7 +28,9 @@ impl Table {
             next: 1,
             all: BTreeMap::new(),
             by_wire: BTreeMap::new(),
-            due: VecDeque::new(),
+            due: BTreeMap::new(),
+            due_at: BTreeMap::new(),
+            next_due: 0,
             buffered: 0,
             under_way: 0,
         }
@@ -56,7 +61,16 @@ impl Table {
 
     /// The time of an exchange without a message has come.
     pub(in crate::client) fn begin_soon(&mut self, stream: StreamId) {
-        self.due.push_back(stream);
+        self.no_longer_due(stream);
+        self.due.insert(self.next_due, stream);
+        self.due_at.insert(stream, self.next_due);
+        self.next_due += 1;
+    }
+
+    fn no_longer_due(&mut self, stream: StreamId) {
+        if let Some(at) = self.due_at.remove(&stream) {
+            self.due.remove(&at);
+        }
     }
 
     pub(in crate::client) fn has_due(&self) -> bool {
@@ -64,7 +78,9 @@ impl Table {
     }
 
     pub(in crate::client) fn next_due(&mut self) -> Option<StreamId> {
-        self.due.pop_front()
+        let (_, stream) = self.due.pop_first()?;
+        self.due_at.remove(&stream);
+        Some(stream)
     }
 
     pub(in crate::client) fn len(&self) -> usize {
@@ -101,7 +117,7 @@ impl Table {
 
     pub(in crate::client) fn take(&mut self, stream: StreamId) -> Option<Exchange> {
         let taken = self.all.remove(&stream)?;
-        self.due.retain(|due| *due != stream);
+        self.no_longer_due(stream);
         self.forget(stream, &taken);
         Some(taken)
     }

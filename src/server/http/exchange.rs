@@ -81,6 +81,11 @@ impl Exchange {
             stuck: 0,
         }
     }
+
+    /// Whether it answers requests. Others are open as long as anybody is.
+    const fn is_for_requests(&self) -> bool {
+        matches!(self.lane, Lane::Stream(_))
+    }
 }
 
 #[derive(Default)]
@@ -89,6 +94,8 @@ pub(super) struct Exchanges {
     open: BTreeMap<StreamId, Exchange>,
     /// The exchange at the end of each way that has one.
     carriers: BTreeMap<Lane, StreamId>,
+    /// How many of those that are open answer requests, and end with that.
+    requests: usize,
     /// Those that are finished, of which so many bytes are still under way, and how often in a row nothing of these was read.
     finished: BTreeMap<StreamId, (usize, u32)>,
     /// Bytes of the bodies that arrive.
@@ -141,7 +148,10 @@ impl Exchanges {
 impl Exchanges {
     pub(super) fn open(&mut self, stream: StreamId, exchange: Exchange) {
         self.carriers.insert(exchange.lane, stream);
-        self.open.insert(stream, exchange);
+        self.requests += usize::from(exchange.is_for_requests());
+        if let Some(before) = self.open.insert(stream, exchange) {
+            self.requests -= usize::from(before.is_for_requests());
+        }
     }
 
     pub(super) fn get(&self, stream: StreamId) -> Option<&Exchange> {
@@ -160,6 +170,7 @@ impl Exchanges {
     /// It is over, for its client is gone.
     pub(super) fn close(&mut self, stream: StreamId) -> Option<Exchange> {
         let exchange = self.open.remove(&stream)?;
+        self.requests -= usize::from(exchange.is_for_requests());
         if self.carriers.get(&exchange.lane) == Some(&stream) {
             self.carriers.remove(&exchange.lane);
         }
@@ -222,6 +233,11 @@ impl Exchanges {
     pub(super) fn answering(&self) -> impl Iterator<Item = (StreamId, &Exchange)> {
         let open = self.open.iter();
         open.map(|(stream, exchange)| (*stream, exchange))
+    }
+
+    /// Whether any of those that are being answered is to end by itself.
+    pub(super) const fn has_requests(&self) -> bool {
+        self.requests > 0
     }
 
     /// Whether all that was finished was read to its end.

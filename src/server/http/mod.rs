@@ -60,8 +60,8 @@ fn is_orderly(fault: &Fault) -> bool {
 pub(super) struct Endpoint {
     exchanges: Exchanges,
     sessions: Sessions,
-    /// Where sessions are held.
-    records: Box<dyn SessionStore>,
+    /// Where sessions are held for others. `None`: those that are here are all that there are.
+    records: Option<Box<dyn SessionStore>>,
     /// Where what was said in them is.
     events: Box<dyn EventStore>,
     tools: Tools,
@@ -73,7 +73,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn new(
         secret: [u8; 16],
-        records: Box<dyn SessionStore>,
+        records: Option<Box<dyn SessionStore>>,
         events: Box<dyn EventStore>,
     ) -> Endpoint {
         Endpoint {
@@ -278,7 +278,7 @@ impl Server {
         for request in self.requests.of(whose) {
             self.cancel(request, Cancelled::PeerGone);
         }
-        self.forget_early(|early| early.is_of(whose));
+        self.forget_early(whose);
     }
 }
 
@@ -431,7 +431,7 @@ impl Server {
         let is_read = self.lanes.under_way(lane) == 0;
         let is_quiet = self.lanes.is_empty(lane) && is_read;
         // What waits for the offer has its status, and its session, still to come.
-        let is_early = self.early.iter().any(|early| early.lane() == Some(lane));
+        let is_early = self.early.is_on(lane);
         if is_quiet && exchange.has_begun {
             self.lanes.push(lane, Frame::Signal(Signal::Comment));
         } else if is_quiet && exchange.takes.sse && !is_early {
@@ -506,13 +506,7 @@ impl Server {
         let Some(http) = &self.http else {
             return true;
         };
-        let mut answering = http.exchanges.answering();
-        let are_quiet = answering.all(|(_, exchange)| {
-            let lane = exchange.lane;
-            let is_endless = matches!(lane, Lane::Session(_));
-            is_endless && self.lanes.is_empty(lane) && self.lanes.under_way(lane) == 0
-        });
-        are_quiet && http.exchanges.are_read_out()
+        !http.exchanges.has_requests() && !self.lanes.has_unread() && http.exchanges.are_read_out()
     }
 
     /// What is still open ends here, well or badly.

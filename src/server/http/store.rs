@@ -4,6 +4,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use core::fmt;
 
 use super::config::Replay;
@@ -160,7 +161,9 @@ impl SessionStore for MemorySessions {
 
 /// What was said in sessions, in memory: the newest of each session, up to a number and a size.
 pub struct MemoryEvents {
-    sessions: BTreeMap<Box<str>, Said>,
+    sessions: BTreeMap<Arc<str>, Said>,
+    /// Those of which something is held, by how many bytes.
+    by_weight: BTreeSet<(usize, Arc<str>)>,
     replay: Replay,
     /// Bytes of all that is held.
     bytes: usize,
@@ -170,30 +173,45 @@ pub struct MemoryEvents {
 #[derive(Default)]
 struct Said {
     last: u64,
-    held: VecDeque<Event>,
-    /// How many of these belong to no request.
-    standalone: usize,
+    /// What is held of each stream, with the numbers.
+    streams: BTreeMap<u64, VecDeque<(u64, Box<str>)>>,
+    /// The streams of requests of which it is, by the numbers.
+    of_requests: BTreeMap<u64, u64>,
+    /// How many are held.
+    held: usize,
     bytes: usize,
     /// The last message of each stream that is not held (any more); of the last few streams of which there is one.
     gone: VecDeque<(u64, u64)>,
 }
 
 impl Said {
+    fn hold(&mut self, stream: u64, number: u64, message: &str) {
+        self.bytes += message.len();
+        self.held += 1;
+        if stream != STANDALONE {
+            self.of_requests.insert(number, stream);
+        }
+        let held = self.streams.entry(stream).or_default();
+        held.push_back((number, message.into()));
+    }
+
     /// The one that is missed least is not held any more. How long it was.
     fn drop_one(&mut self) -> Option<usize> {
         // What belongs to no request is rather missed than an answer.
-        let lost = if self.standalone > 0 {
-            let mut held = self.held.iter();
-            let at = held.position(|event| event.stream == STANDALONE)?;
-            self.standalone -= 1;
-            self.held.remove(at)?
+        let stream = if self.streams.contains_key(&STANDALONE) {
+            STANDALONE
         } else {
-            self.held.pop_front()?
+            self.of_requests.pop_first()?.1
         };
-        let bytes = lost.message.len();
-        self.bytes -= bytes;
-        self.lose(lost.stream, lost.number);
-        Some(bytes)
+        let held = self.streams.get_mut(&stream)?;
+        let (number, message) = held.pop_front()?;
+        if held.is_empty() {
+            self.streams.remove(&stream);
+        }
+        self.held -= 1;
+        self.bytes -= message.len();
+        self.lose(stream, number);
+        Some(message.len())
     }
 
     fn lose(&mut self, stream: u64, number: u64) {
@@ -210,58 +228,60 @@ impl Said {
 /// Of so many streams of a session it is known that something of them is not held.
 const GAPS_KNOWN: usize = 64;
 
-struct Event {
-    number: u64,
-    stream: u64,
-    message: Box<str>,
-}
-
 impl MemoryEvents {
     /// Nothing yet, and never more than this of one session.
     #[must_use]
     pub const fn new(replay: Replay) -> MemoryEvents {
         MemoryEvents {
             sessions: BTreeMap::new(),
+            by_weight: BTreeSet::new(),
             replay,
             bytes: 0,
+        }
+    }
+
+    /// As many bytes of a session were held, and as many are now.
+    fn weigh(&mut self, session: Arc<str>, before: usize, now: usize) {
+        self.bytes = self.bytes - before + now;
+        let entry = (before, session);
+        self.by_weight.remove(&entry);
+        if now > 0 {
+            self.by_weight.insert((now, entry.1));
         }
     }
 }
 
 impl EventStore for MemoryEvents {
     fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
-        let said = match self.sessions.get_mut(session) {
-            Some(said) => said,
-            None => self.sessions.entry(session.into()).or_default(),
-        };
+        let known = self.sessions.get_key_value(session);
+        let session: Arc<str> = known.map_or_else(|| session.into(), |(known, _)| known.clone());
+        let said = self.sessions.entry(session.clone()).or_default();
+        let before = said.bytes;
         said.last += 1;
+        let number = said.last;
         // Were it held, nothing else would be.
         if message.len() <= self.replay.bytes {
-            said.bytes += message.len();
-            self.bytes += message.len();
-            said.standalone += usize::from(stream == STANDALONE);
-            said.held.push_back(Event {
-                number: said.last,
-                stream,
-                message: message.into(),
-            });
+            said.hold(stream, number, message);
         } else {
-            said.lose(stream, said.last);
+            said.lose(stream, number);
         }
-        while said.held.len() > self.replay.events || said.bytes > self.replay.bytes {
-            let Some(lost) = said.drop_one() else {
+        while said.held > self.replay.events || said.bytes > self.replay.bytes {
+            if said.drop_one().is_none() {
                 break;
-            };
-            self.bytes -= lost;
+            }
         }
-        let number = said.last;
+        let now = said.bytes;
+        self.weigh(session, before, now);
         // Where there is too much in all, it is that of whoever has most.
         while self.bytes > self.replay.all_bytes {
-            let most = self.sessions.values_mut().max_by_key(|said| said.bytes);
-            let Some(lost) = most.and_then(Said::drop_one) else {
+            let Some((before, most)) = self.by_weight.last().cloned() else {
                 break;
             };
-            self.bytes -= lost;
+            let said = self.sessions.get_mut(&most);
+            let Some(lost) = said.and_then(Said::drop_one) else {
+                break;
+            };
+            self.weigh(most, before, before - lost);
         }
         number
     }
@@ -278,20 +298,20 @@ impl EventStore for MemoryEvents {
         };
         let mut gone = said.gone.iter();
         let has_gap = gone.any(|(of, number)| *of == stream && *number > after);
-        let mut is_known = false;
-        for event in said.held.iter().filter(|event| event.stream == stream) {
-            is_known = true;
-            if event.number > after {
-                show(event.number, &event.message);
-            }
+        let Some(held) = said.streams.get(&stream) else {
+            return false;
+        };
+        let start = held.partition_point(|(number, _)| *number <= after);
+        for (number, message) in held.range(start..) {
+            show(*number, message);
         }
         // Of a stream that has an end, a part is nothing to go on with.
-        is_known && (stream == STANDALONE || !has_gap)
+        stream == STANDALONE || !has_gap
     }
 
     fn forget(&mut self, session: &str) {
-        if let Some(said) = self.sessions.remove(session) {
-            self.bytes -= said.bytes;
+        if let Some((session, said)) = self.sessions.remove_entry(session) {
+            self.weigh(session, said.bytes, 0);
         }
     }
 }

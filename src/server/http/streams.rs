@@ -1,6 +1,7 @@
 //! The sessions and streams of legacy clients: who gets into a session, how a stream is had, resumed and lost, and when a session ends.
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,7 +10,6 @@ use super::super::frame::{Frame, Signal};
 use super::super::lanes::Kind;
 use super::super::legacy::Scope;
 use super::super::origin::{Lane, Origin, SessionKey, Whose};
-use super::super::watchers::Choice;
 use super::super::{Server, Timer};
 use super::FULL;
 use super::exchange::{Asked, Exchange};
@@ -19,7 +19,7 @@ use super::session_field;
 use super::store::SessionRecord;
 use crate::http::{Fields, names};
 use crate::id::StreamId;
-use crate::protocol::{Era, Version, code};
+use crate::protocol::{Era, ServerFeature, Version, code};
 use crate::time::TICK;
 use crate::wire::ErrorObject;
 
@@ -58,7 +58,8 @@ impl Server {
         let Some(http) = &mut self.http else {
             return false;
         };
-        let is_held = !http.records.is_shared() || http.records.get(id).is_some();
+        let records = http.records.as_mut().filter(|records| records.is_shared());
+        let is_held = records.is_none_or(|records| records.get(id).is_some());
         if !is_held {
             self.end_session(key, false);
         }
@@ -102,7 +103,11 @@ impl Server {
         // Another server with the same secret may have chosen the same id.
         let mut salt = 0;
         let mut id = http.sessions.mint(key, salt);
-        while http.records.get(&id).is_some() {
+        while http
+            .records
+            .as_mut()
+            .is_some_and(|records| records.get(&id).is_some())
+        {
             salt += 1;
             id = http.sessions.mint(key, salt);
         }
@@ -131,7 +136,8 @@ impl Server {
         let Some(http) = &mut self.http else {
             return Ok(None);
         };
-        let record = http.records.get(id).filter(|record| {
+        let record = http.records.as_mut().and_then(|records| records.get(id));
+        let record = record.filter(|record| {
             record.user == asked.user && self.config.versions.contains(record.version)
         });
         let Some(record) = record else {
@@ -161,20 +167,25 @@ impl Server {
                 capabilities: record.capabilities,
             }),
             is_initialized: record.is_initialized,
-            visits: VecDeque::new(),
-            is_offered: offer.is_some(),
             offered: offer.map(|o| o.capabilities.clone()).unwrap_or_default(),
         };
+        if offer.is_none() {
+            self.unoffered.insert(key);
+        }
         self.met = None;
         self.meet(&scope.peer);
         self.scopes.insert(key, scope);
         let mut uris = record.uris;
         self.watchers.fit(&mut uris, &self.config.limits);
-        let choice = Choice {
-            uris,
-            level: record.log_level,
-        };
-        self.watchers.begin(key, choice);
+        self.watchers.begin(key, &uris, record.log_level);
+        if let Some(scope) = self.scopes.get(&key) {
+            if scope.is_initialized {
+                self.watchers.hears_lists(key, &scope.offered);
+            }
+            if scope.offered.offers(ServerFeature::Logging) {
+                self.watchers.hears_logs(key, self.config.log_level);
+            }
+        }
         Ok(Some(key))
     }
 
@@ -184,7 +195,7 @@ impl Server {
             return;
         };
         let session = http.sessions.get(key).filter(|session| !session.is_sse);
-        let Some(session) = session else {
+        let (Some(session), Some(records)) = (session, &mut http.records) else {
             return;
         };
         let choice = self.watchers.choice(key);
@@ -193,11 +204,13 @@ impl Server {
             capabilities: scope.peer.capabilities.clone(),
             user: session.user.clone(),
             log_level: choice.and_then(|choice| choice.level),
-            uris: choice.map(|c| c.uris.clone()).unwrap_or_default(),
+            uris: choice.map_or_else(BTreeSet::new, |choice| {
+                choice.uris.iter().map(|uri| Box::from(&**uri)).collect()
+            }),
             is_initialized: scope.is_initialized,
             ..SessionRecord::new(session.id.clone(), scope.peer.version)
         };
-        http.records.put(&record);
+        records.put(&record);
     }
 
     /// Something is asked in a session.
@@ -247,7 +260,7 @@ impl Server {
         if is_waited || http.exchanges.carrier(key.lane()).is_some() {
             self.touch(Some(key));
         } else {
-            let is_shared = http.records.is_shared();
+            let is_shared = self.is_shared();
             self.end_session(key, !is_shared);
         }
     }
@@ -280,13 +293,15 @@ impl Server {
         }
         self.lanes.remove(key.lane());
         self.end_legacy(key, &Cancelled::PeerGone);
-        self.forget_early(|early| early.is_of(Whose::Session(key)));
+        self.forget_early(Whose::Session(key));
         self.timers.disarm(Timer::Idle(key));
         if let Some(http) = &mut self.http {
             http.shares.idle.set(key, None);
             let session = http.sessions.close(key);
             if let Some(session) = session.filter(|_| for_good) {
-                http.records.remove(&session.id);
+                if let Some(records) = &mut http.records {
+                    records.remove(&session.id);
+                }
                 http.events.forget(&session.id);
             }
         }
@@ -313,8 +328,8 @@ impl Server {
                 return Err(Refusal::new(400, "there was no such event"));
             }
         };
-        let (is_known, mut frames) = self.replay(key, name, after);
-        frames.insert(0, Frame::Signal(Signal::Begin(after)));
+        let mut frames = Vec::from([Frame::Signal(Signal::Begin(after))]);
+        let is_known = self.replay(key, name, after, &mut frames);
         let http = self.http.as_ref();
         let born = http.and_then(|http| http.sessions.stream(key, name));
         let lane = match born {
@@ -349,27 +364,24 @@ impl Server {
     }
 
     /// What was said on a stream after an event, to be said again (S-RES-04, S-RES-05).
-    fn replay(&mut self, key: SessionKey, name: u64, after: u64) -> (bool, Vec<Frame>) {
-        let mut frames = Vec::new();
+    fn replay(&mut self, key: SessionKey, name: u64, after: u64, frames: &mut Vec<Frame>) -> bool {
         let has_replay = self.has_replay();
         let Some(http) = self.http.as_mut().filter(|_| has_replay) else {
-            return (false, frames);
+            return false;
         };
         let Some(session) = http.sessions.get(key) else {
-            return (false, frames);
+            return false;
         };
-        let is_known = http
-            .events
-            .replay(&session.id, name, after, &mut |number, message| {
-                let again = Signal::Replayed(number, message.into());
-                frames.push(Frame::Signal(again));
-            });
-        (is_known, frames)
+        let mut again = |number, message: &str| {
+            let again = Signal::Replayed(number, message.into());
+            frames.push(Frame::Signal(again));
+        };
+        http.events.replay(&session.id, name, after, &mut again)
     }
 
     pub(super) fn is_shared(&self) -> bool {
-        let http = self.http.as_ref();
-        http.is_some_and(|http| http.records.is_shared())
+        let records = self.http.as_ref().and_then(|http| http.records.as_ref());
+        records.is_some_and(|records| records.is_shared())
     }
 
     /// Whether what is said in sessions is held for those who lose their stream.

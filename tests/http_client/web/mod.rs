@@ -338,12 +338,17 @@ impl Web {
     }
 
     /// What the server was last told to grant.
-    pub(crate) fn granted(&self) -> Option<&Watch> {
-        let mut told = self.events.iter().rev();
-        told.find_map(|event| match event {
-            Event::Watching { granted, .. } => Some(granted),
-            _ => None,
-        })
+    pub(crate) fn granted(&self) -> Option<Watch> {
+        let (mut life, mut all) = (None, None);
+        for event in &self.events {
+            if let Event::Watching { epoch, granted } = event {
+                if life.replace(*epoch) != Some(*epoch) {
+                    all = None;
+                }
+                granted.apply_to(all.get_or_insert_default());
+            }
+        }
+        all
     }
 
     /// How far a call has come, as it was told.

@@ -193,7 +193,7 @@ impl Meeting {
         let mut events = self.link.events();
         self.link.watch(Watch::lists().and_uri(*watched));
         let granted = |event: &Event| match event {
-            Event::Watching { granted, .. } => granted.uris.contains(*watched).then_some(()),
+            Event::Watching { granted, .. } => granted.added.contains(*watched).then_some(()),
             _ => None,
         };
         hear(&mut events, granted).await?;

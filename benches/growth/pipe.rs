@@ -1,0 +1,180 @@
+//! A server on a byte stream.
+#![allow(dead_code, reason = "each program that measures uses its own part")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a driver that measures passes over what it has no use for"
+)]
+
+use everlink::server::{Config, Event, Limits, Server};
+use everlink::{AskId, Input, Output, RequestId};
+
+use crate::meter::{Meter, REPEAT};
+use crate::site::{META, MORE, NOW, offer, result, unlimited};
+
+pub(crate) struct Pipe {
+    pub(crate) server: Server,
+    buf: Vec<u8>,
+    /// Whether the client reads.
+    pub(crate) is_read: bool,
+    request: Option<RequestId>,
+}
+
+impl Pipe {
+    pub(crate) fn new(limits: Limits) -> Pipe {
+        let mut config = Config::new(offer(), [7; 16]);
+        config.limits = limits;
+        Pipe {
+            server: Server::new(config),
+            buf: Vec::new(),
+            is_read: true,
+            request: None,
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        self.server.handle(NOW, Input::bytes(line.as_bytes()));
+        self.turn();
+    }
+
+    fn turn(&mut self) {
+        while let Some(output) = self.server.poll_output(&mut self.buf) {
+            match output {
+                Output::Event(Event::Request(request)) => self.request = Some(request.request),
+                Output::Write { len, .. } if self.is_read => {
+                    self.server.handle(NOW, Input::sent(len));
+                }
+                _ => {}
+            }
+            self.buf.clear();
+        }
+    }
+
+    fn call(&mut self, number: usize) -> RequestId {
+        self.say(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"tools/call\",\"params\":{{\"name\":\"echo\",{META}}}}}\n"
+        ));
+        self.request.take().expect("it is asked")
+    }
+
+    pub(crate) fn cancel(&mut self, number: usize) {
+        self.say(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{number}}}}}\n"
+        ));
+    }
+
+    pub(crate) fn ping(&mut self, number: usize) {
+        self.say(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"ping\"}}\n"
+        ));
+    }
+
+    pub(crate) fn introduce(&mut self) {
+        self.say(concat!(
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+            r#""capabilities":{"roots":{}},"clientInfo":{"name":"a","version":"1"}}}"#,
+            "\n",
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            "\n"
+        ));
+    }
+}
+
+/// Calls that the application is at work on.
+pub(crate) fn calls(meter: &mut Meter) {
+    let mut pipe = Pipe::new(unlimited());
+    for number in 0..meter.n {
+        pipe.call(number);
+    }
+    let mut calls = Vec::with_capacity(REPEAT);
+    meter.round(|meter| {
+        meter.step("server.pipe.call", |time| {
+            calls.push(pipe.call(MORE + time))
+        });
+        meter.step("server.pipe.reply", |_| {
+            let request = calls.pop().expect("there is one");
+            let done = pipe.server.respond(NOW, request, result());
+            done.expect("it is open");
+            pipe.turn();
+        });
+        for time in 0..REPEAT {
+            pipe.call(MORE + time);
+        }
+        meter.step("server.pipe.cancel-of-a-call", |time| {
+            pipe.cancel(MORE + time)
+        });
+        meter.step("server.pipe.cancel-of-an-unknown-id", |time| {
+            pipe.cancel(2 * MORE + time);
+        });
+    });
+}
+
+/// Answers that the client does not read.
+pub(crate) fn queue(meter: &mut Meter) {
+    let mut pipe = Pipe::new(unlimited());
+    pipe.introduce();
+    pipe.is_read = false;
+    for number in 0..meter.n + 10_000 {
+        pipe.ping(number);
+    }
+    meter.round(|meter| {
+        meter.step("server.pipe.answer-is-queued", |time| {
+            pipe.ping(MORE + time)
+        });
+        meter.step("server.pipe.cancel-of-a-queued-answer", |time| {
+            pipe.cancel(MORE + time);
+        });
+        meter.step(
+            "server.pipe.cancel-of-an-unknown-id-beside-a-queue",
+            |time| {
+                pipe.cancel(2 * MORE + time);
+            },
+        );
+        let mut calls = Vec::with_capacity(REPEAT);
+        for time in 0..REPEAT {
+            let request = pipe.call(MORE + time);
+            let done = pipe.server.respond(NOW, request, result());
+            done.expect("it is open");
+            calls.push(request);
+        }
+        meter.step("server.pipe.cancel-of-a-queued-reply", |time| {
+            pipe.cancel(MORE + time);
+        });
+    });
+}
+
+/// Questions that are open.
+pub(crate) fn asks(meter: &mut Meter) {
+    let mut pipe = Pipe::new(unlimited());
+    pipe.introduce();
+    for _ in 0..meter.n {
+        pipe.server
+            .ask_unbidden(NOW, "roots/list", None)
+            .expect("it can be asked");
+        pipe.turn();
+    }
+    let mut asks: Vec<AskId> = Vec::with_capacity(REPEAT);
+    meter.round(|meter| {
+        meter.step("server.pipe.question", |_| {
+            let asked = pipe.server.ask_unbidden(NOW, "roots/list", None);
+            asks.push(asked.expect("it can be asked"));
+            pipe.turn();
+        });
+        meter.step("server.pipe.answer", |_| {
+            let number = asks.pop().expect("there is one").number();
+            pipe.say(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{number},\"result\":{{\"roots\":[]}}}}\n"
+            ));
+        });
+        for _ in 0..REPEAT {
+            let asked = pipe.server.ask_unbidden(NOW, "roots/list", None);
+            asks.push(asked.expect("it can be asked"));
+            pipe.turn();
+        }
+        meter.step("server.pipe.question-is-withdrawn", |_| {
+            let ask = asks.pop().expect("there is one");
+            let done = pipe.server.withdraw(NOW, ask, None);
+            done.expect("it is open");
+            pipe.turn();
+        });
+    });
+}

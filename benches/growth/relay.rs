@@ -1,0 +1,200 @@
+//! A relay with many clients in front, over HTTP, and a server behind.
+#![allow(dead_code, reason = "each program that measures uses its own part")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a driver that measures passes over what it has no use for"
+)]
+
+use everlink::protocol::Era;
+use everlink::relay::{self, Relay, Side};
+use everlink::server::{self, Http, Limits, Server};
+use everlink::{Epoch, Input, Output, RequestId};
+
+use crate::client;
+use crate::meter::{Meter, REPEAT};
+use crate::site::{Front, MORE, NOW, Site, change, result, unlimited};
+
+/// A relay and the server behind it, joined in memory.
+pub(crate) struct Chain {
+    pub(crate) relay: Relay,
+    server: Server,
+    epoch: Epoch,
+    to_server: Vec<u8>,
+    to_relay: Vec<u8>,
+    /// What the server behind was asked last.
+    request: Option<RequestId>,
+}
+
+impl Chain {
+    /// The clients of a relay with these limits in front.
+    pub(crate) fn site(era: Era, limits: Limits) -> Site<Chain> {
+        let mut config = relay::Config::new(client::config(era), [7; 16]);
+        config.downstream = config.downstream.with_http(Http::new());
+        config.downstream.limits = limits;
+        let mut relay = Relay::new(config);
+        relay.connect(NOW);
+        let epoch = relay.upstream().epoch();
+        relay.handle_upstream(NOW, epoch, Input::Opened);
+        let chain = Chain {
+            relay,
+            server: client::server(),
+            epoch,
+            to_server: Vec::new(),
+            to_relay: Vec::new(),
+            request: None,
+        };
+        let mut site = Site::new(chain);
+        site.turn();
+        site
+    }
+
+    /// Whether the server behind moved the relay.
+    fn behind(&mut self) -> bool {
+        if !self.to_server.is_empty() {
+            self.server.handle(NOW, Input::bytes(&*self.to_server));
+            self.to_server.clear();
+        }
+        while let Some(output) = self.server.poll_output(&mut self.to_relay) {
+            match output {
+                Output::Event(server::Event::Request(request)) => {
+                    self.request = Some(request.request);
+                }
+                Output::Write { len, .. } => self.server.handle(NOW, Input::sent(len)),
+                _ => {}
+            }
+        }
+        if self.to_relay.is_empty() {
+            return false;
+        }
+        let input = Input::bytes(&*self.to_relay);
+        self.relay.handle_upstream(NOW, self.epoch, input);
+        self.to_relay.clear();
+        true
+    }
+}
+
+impl Front for Chain {
+    fn feed(&mut self, input: Input<'_>) {
+        self.relay.handle_downstream(NOW, input);
+    }
+
+    fn poll(&mut self, buf: &mut Vec<u8>) -> Option<(Output<()>, Option<RequestId>)> {
+        loop {
+            let start = buf.len();
+            match self.relay.poll_output(buf) {
+                Some((Side::Downstream, output)) => {
+                    if let Some(output) = output.and_then_event(|_| None) {
+                        return Some((output, None));
+                    }
+                }
+                Some((Side::Upstream, Output::Write { len, .. })) => {
+                    self.to_server.extend(buf.drain(start..));
+                    let sent = Input::sent(len);
+                    self.relay.handle_upstream(NOW, self.epoch, sent);
+                }
+                Some(_) => {}
+                None if self.behind() => {}
+                None => return None,
+            }
+        }
+    }
+}
+
+fn listens(meter: &mut Meter, era: Era) {
+    let name = |what: &str| match era {
+        Era::Legacy => format!("relay.before-legacy.{what}"),
+        _ => format!("relay.before-modern.{what}"),
+    };
+    let mut site = Chain::site(era, unlimited());
+    // A modern server is asked for few addresses again with each. To spare that, one client has them all.
+    if era == Era::Modern {
+        site.listen_to(0..=meter.n - 1);
+    } else {
+        for number in 0..meter.n {
+            site.listen(number);
+        }
+    }
+    let granted = site.front.relay.upstream().granted().uris.len();
+    assert_eq!(granted, meter.n, "all is granted");
+    let mut streams = Vec::with_capacity(REPEAT);
+    meter.round(|meter| {
+        meter.step(&name("listen-begins"), |time| {
+            streams.push(site.listen(MORE + time));
+        });
+        meter.step(&name("publish-to-one-listen"), |time| {
+            let told = site.front.server.publish(NOW, change(MORE + time));
+            told.expect("it is offered");
+            site.turn();
+        });
+        meter.step(&name("listen-ends"), |_| {
+            let stream = streams.pop().expect("there is one");
+            site.leave(stream);
+        });
+    });
+}
+
+/// Modern watches of one resource each, before a legacy server.
+pub(crate) fn listens_before_legacy(meter: &mut Meter) {
+    listens(meter, Era::Legacy);
+}
+
+/// The same before a modern one.
+pub(crate) fn listens_before_modern(meter: &mut Meter) {
+    listens(meter, Era::Modern);
+}
+
+/// Legacy clients.
+pub(crate) fn sessions(meter: &mut Meter) {
+    let mut site = Chain::site(Era::Legacy, unlimited());
+    for _ in 0..meter.n {
+        site.introduce();
+    }
+    let mut sessions = Vec::with_capacity(REPEAT);
+    meter.round(|meter| {
+        meter.step("relay.session-begins", |_| {
+            let id = site.begin();
+            sessions.push(site.stream(id));
+        });
+        meter.step("relay.subscribe", |time| {
+            site.subscribe(&sessions[time].id, "subscribe", MORE + time);
+        });
+        meter.step("relay.publish-to-one-session", |time| {
+            let told = site.front.server.publish(NOW, change(MORE + time));
+            told.expect("it is offered");
+            site.turn();
+        });
+        meter.step("relay.session-ends", |_| {
+            let session = sessions.pop().expect("there is one");
+            site.end(&session);
+        });
+    });
+}
+
+/// Modern calls that the server behind is at work on.
+pub(crate) fn calls(meter: &mut Meter) {
+    let mut site = Chain::site(Era::Modern, unlimited());
+    for _ in 0..meter.n {
+        site.call();
+    }
+    let mut calls = Vec::with_capacity(REPEAT);
+    meter.round(|meter| {
+        meter.step("relay.call", |_| {
+            let stream = site.call();
+            calls.push((stream, site.front.request.take().expect("it is asked")));
+        });
+        meter.step("relay.reply", |_| {
+            let (_, request) = calls.pop().expect("there is one");
+            let done = site.front.server.respond(NOW, request, result());
+            done.expect("it is open");
+            site.turn();
+        });
+        for _ in 0..REPEAT {
+            let stream = site.call();
+            calls.push((stream, site.front.request.take().expect("it is asked")));
+        }
+        meter.step("relay.client-of-a-call-leaves", |_| {
+            let (stream, _) = calls.pop().expect("there is one");
+            site.leave(stream);
+        });
+    });
+}

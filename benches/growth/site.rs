@@ -1,0 +1,390 @@
+//! A server over HTTP with many clients.
+#![allow(dead_code, reason = "each program that measures uses its own part")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a driver that measures passes over what it has no use for"
+)]
+
+use core::ops::RangeInclusive;
+
+use everlink::http::{Fields, RequestHead, Verb};
+use everlink::protocol::{LogLevel, ServerCapabilities};
+use everlink::server::{Config, Event, Http, Limits, Offer, Server};
+use everlink::{Change, Input, Instant, Output, Payload, RequestId, StreamId};
+
+use crate::meter::{Meter, REPEAT, UNLIMITED};
+
+pub(crate) const NOW: Instant = Instant::ZERO;
+
+pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+/// Whatever has a server over HTTP in front.
+pub(crate) trait Front {
+    fn feed(&mut self, input: Input<'_>);
+
+    /// The next output of the front, with the request if that is what it tells.
+    fn poll(&mut self, buf: &mut Vec<u8>) -> Option<(Output<()>, Option<RequestId>)>;
+}
+
+impl Front for Server {
+    fn feed(&mut self, input: Input<'_>) {
+        self.handle(NOW, input);
+    }
+
+    fn poll(&mut self, buf: &mut Vec<u8>) -> Option<(Output<()>, Option<RequestId>)> {
+        let mut request = None;
+        let output = self.poll_output(buf)?;
+        let output = output.and_then_event(|event| {
+            if let Event::Request(asked) = event {
+                request = Some(asked.request);
+            }
+            Some(())
+        });
+        Some((output?, request))
+    }
+}
+
+/// Everything that can be offered.
+pub(crate) fn offer() -> Offer {
+    let all = ServerCapabilities::default()
+        .with_tools(true)
+        .with_prompts(true)
+        .with_resources(true, true)
+        .with_logging();
+    Offer::new("measured", "1.0").with_capabilities(all)
+}
+
+/// No limit but those of a single message.
+pub(crate) fn unlimited() -> Limits {
+    let mut limits = Limits::default();
+    limits.requests = UNLIMITED;
+    limits.queued_bytes = UNLIMITED;
+    limits.all_queued_bytes = UNLIMITED;
+    limits.undelivered_bytes = UNLIMITED;
+    limits.asks = UNLIMITED;
+    limits.listens = UNLIMITED;
+    limits.watched_uris = UNLIMITED;
+    limits.watched_bytes = UNLIMITED;
+    limits.sessions = UNLIMITED;
+    limits.exchanges = UNLIMITED;
+    limits.body_bytes = UNLIMITED;
+    limits
+}
+
+/// The clients of such a front.
+pub(crate) struct Site<F> {
+    pub(crate) front: F,
+    last: u64,
+    buf: Vec<u8>,
+    /// The session that was opened last.
+    session: Option<String>,
+    /// What the application was asked last.
+    pub(crate) request: Option<RequestId>,
+}
+
+/// A session with a stream.
+pub(crate) struct Session {
+    pub(crate) id: String,
+}
+
+impl<F: Front> Site<F> {
+    pub(crate) fn new(front: F) -> Site<F> {
+        Site {
+            front,
+            last: 0,
+            buf: Vec::new(),
+            session: None,
+            request: None,
+        }
+    }
+
+    fn exchange(&mut self, verb: Verb, fields: &[(&str, &str)], body: &str) -> StreamId {
+        self.last += 1;
+        let stream = StreamId::new(self.last);
+        let mut all = Fields::new().and("host", "localhost");
+        for (name, value) in fields {
+            all.push(*name, *value);
+        }
+        let head = Box::new(RequestHead::new(verb, "/mcp").with_fields(all));
+        self.front.feed(Input::Request { stream, head });
+        if !body.is_empty() {
+            let bytes = body.as_bytes().into();
+            self.front.feed(Input::Bytes { stream, bytes });
+        }
+        let faults = Vec::new().into();
+        self.front.feed(Input::End { stream, faults });
+        self.turn();
+        stream
+    }
+
+    pub(crate) fn turn(&mut self) {
+        while let Some((output, request)) = self.front.poll(&mut self.buf) {
+            self.request = request.or(self.request);
+            match output {
+                Output::Response {
+                    stream, head, len, ..
+                } => {
+                    if let Some(id) = head.fields.get("mcp-session-id") {
+                        self.session = Some(id.to_owned());
+                    }
+                    self.front.feed(Input::Sent { stream, len });
+                }
+                Output::Write { stream, len, .. } => {
+                    self.front.feed(Input::Sent { stream, len });
+                }
+                _ => {}
+            }
+            self.buf.clear();
+        }
+    }
+
+    /// A client is gone.
+    pub(crate) fn leave(&mut self, stream: StreamId) {
+        let faults = Vec::new().into();
+        self.front.feed(Input::WriteFailed { stream, faults });
+        self.turn();
+    }
+
+    fn post_modern(&mut self, method: &str, name: &str, params: &str) -> StreamId {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params},{META}}}}}"#
+        );
+        let fields = [
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+            ("mcp-name", name),
+        ];
+        let fields = &fields[..fields.len() - usize::from(name.is_empty())];
+        self.exchange(Verb::Post, fields, &body)
+    }
+
+    /// A modern watch of one resource.
+    pub(crate) fn listen(&mut self, number: usize) -> StreamId {
+        self.listen_to(number..=number)
+    }
+
+    /// A modern watch of several resources.
+    pub(crate) fn listen_to(&mut self, numbers: RangeInclusive<usize>) -> StreamId {
+        let uris: Vec<String> = numbers.map(|number| format!("{:?}", uri(number))).collect();
+        let uris = uris.join(",");
+        let params = format!(r#""notifications":{{"resourceSubscriptions":[{uris}]}}"#);
+        self.post_modern("subscriptions/listen", "", &params)
+    }
+
+    /// A modern call.
+    pub(crate) fn call(&mut self) -> StreamId {
+        self.post_modern("tools/call", "echo", r#""name":"echo","arguments":{}"#)
+    }
+
+    fn post_in(&mut self, session: &str, body: &str) -> StreamId {
+        let fields = [
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-session-id", session),
+        ];
+        self.exchange(Verb::Post, &fields, body)
+    }
+
+    /// A legacy client begins to shake hands. The id of its session.
+    pub(crate) fn introduce(&mut self) -> String {
+        let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
+        let fields = [
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        self.exchange(Verb::Post, &fields, body);
+        self.session.take().expect("a session begins")
+    }
+
+    /// A legacy client shakes hands. The id of its session.
+    pub(crate) fn begin(&mut self) -> String {
+        let id = self.introduce();
+        self.post_in(
+            &id,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        );
+        id
+    }
+
+    /// The stream of a session.
+    pub(crate) fn stream(&mut self, id: String) -> Session {
+        let fields = [
+            ("accept", "text/event-stream"),
+            ("mcp-session-id", id.as_str()),
+        ];
+        self.exchange(Verb::Get, &fields, "");
+        Session { id }
+    }
+
+    /// A legacy client subscribes to a resource, or ends that.
+    pub(crate) fn subscribe(&mut self, session: &str, verb: &str, number: usize) {
+        let uri = uri(number);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"resources/{verb}","params":{{"uri":"{uri}"}}}}"#
+        );
+        self.post_in(session, &body);
+    }
+
+    pub(crate) fn call_in(&mut self, session: &Session) -> StreamId {
+        self.post_in(
+            &session.id,
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}"#,
+        )
+    }
+
+    fn set_level(&mut self, session: &Session, level: &str) {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#
+        );
+        self.post_in(&session.id, &body);
+    }
+
+    /// A legacy client ends its session.
+    pub(crate) fn end(&mut self, session: &Session) {
+        let fields = [("mcp-session-id", session.id.as_str())];
+        self.exchange(Verb::Delete, &fields, "");
+    }
+}
+
+pub(crate) fn uri(number: usize) -> String {
+    format!("file:///project/src/module/file{number:07}.rs")
+}
+
+pub(crate) fn change(number: usize) -> Change {
+    Change::Resource {
+        uri: uri(number).into(),
+    }
+}
+
+pub(crate) fn result() -> Payload {
+    r#"{"content":[]}"#.parse().expect("this is JSON")
+}
+
+/// A server with these limits.
+pub(crate) fn site(limits: Limits) -> Site<Server> {
+    let mut config = Config::new(offer(), [7; 16]).with_http(Http::new());
+    config.limits = limits;
+    Site::new(Server::new(config))
+}
+
+/// The number of something beyond all that were there before.
+pub(crate) const MORE: usize = 1_000_000;
+
+/// Modern watches, of one resource each.
+pub(crate) fn listens(meter: &mut Meter) {
+    let mut site = site(unlimited());
+    for number in 0..meter.n {
+        site.listen(number);
+    }
+    let mut streams = Vec::with_capacity(REPEAT);
+    meter.round(|meter| {
+        meter.step("server.http.listen-begins", |time| {
+            streams.push(site.listen(MORE + time));
+        });
+        meter.step("server.http.publish-to-one-listen", |time| {
+            let told = site.front.publish(NOW, change(MORE + time));
+            told.expect("it is offered");
+            site.turn();
+        });
+        meter.step("server.http.listen-ends", |_| {
+            let stream = streams.pop().expect("there is one");
+            site.leave(stream);
+        });
+    });
+}
+
+/// Legacy clients, each with one subscription.
+pub(crate) fn sessions(meter: &mut Meter) {
+    let mut site = site(unlimited());
+    for number in 0..meter.n {
+        let id = site.introduce();
+        site.subscribe(&id, "subscribe", number);
+    }
+    let mut ids = Vec::with_capacity(REPEAT);
+    let mut sessions = Vec::with_capacity(REPEAT);
+    meter.round(|meter| {
+        meter.step("server.http.session-begins", |_| ids.push(site.begin()));
+        meter.step("server.http.session-stream-begins", |_| {
+            let id = ids.pop().expect("there is one");
+            sessions.push(site.stream(id));
+        });
+        meter.step("server.http.subscribe", |time| {
+            site.subscribe(&sessions[time].id, "subscribe", MORE + time);
+        });
+        meter.step("server.http.publish-to-one-session", |time| {
+            let told = site.front.publish(NOW, change(MORE + time));
+            told.expect("it is offered");
+            site.turn();
+        });
+        site.set_level(&sessions[0], "debug");
+        meter.step("server.http.log-to-one-session", |_| {
+            let data = r#""words""#.parse().expect("this is JSON");
+            let told = site.front.log(NOW, None, LogLevel::Debug, None, data);
+            told.expect("it is offered");
+            site.turn();
+        });
+        site.call_in(&sessions[0]);
+        let request = site.request.take().expect("it is asked");
+        meter.step("server.http.log-for-a-request-in-a-session", |_| {
+            let data = r#""words""#.parse().expect("this is JSON");
+            let told = site
+                .front
+                .log(NOW, Some(request), LogLevel::Debug, None, data);
+            told.expect("it is offered");
+            site.turn();
+        });
+        let done = site.front.respond(NOW, request, result());
+        done.expect("it is open");
+        site.turn();
+        let mut requests = Vec::with_capacity(REPEAT);
+        meter.step("server.http.call-in-a-session", |time| {
+            site.call_in(&sessions[time]);
+            requests.extend(site.request.take());
+        });
+        meter.step("server.http.reply-in-a-session", |time| {
+            let done = site.front.respond(NOW, requests[time], result());
+            done.expect("it is open");
+            site.turn();
+        });
+        meter.step("server.http.set-level", |time| {
+            site.set_level(&sessions[time], "error");
+        });
+        meter.step("server.http.unsubscribe", |time| {
+            site.subscribe(&sessions[time].id, "unsubscribe", MORE + time);
+        });
+        meter.step("server.http.session-ends", |_| {
+            let session = sessions.pop().expect("there is one");
+            site.end(&session);
+        });
+    });
+}
+
+/// Modern calls that the application is at work on.
+pub(crate) fn calls(meter: &mut Meter) {
+    let mut site = site(unlimited());
+    for _ in 0..meter.n {
+        site.call();
+    }
+    let mut calls = Vec::with_capacity(2 * REPEAT);
+    meter.round(|meter| {
+        meter.step("server.http.call", |_| {
+            let stream = site.call();
+            calls.push((stream, site.request.take().expect("it is asked")));
+        });
+        meter.step("server.http.reply", |_| {
+            let (_, request) = calls.pop().expect("there is one");
+            let done = site.front.respond(NOW, request, result());
+            done.expect("it is open");
+            site.turn();
+        });
+        for _ in 0..REPEAT {
+            calls.push((site.call(), site.request.take().expect("it is asked")));
+        }
+        meter.step("server.http.client-of-a-call-leaves", |_| {
+            let (stream, _) = calls.pop().expect("there is one");
+            site.leave(stream);
+        });
+    });
+}
