@@ -303,6 +303,7 @@ impl Policy {
                 first: millis(500),
                 cap: seconds(30),
                 floor: millis(250),
+                start_for: seconds(3),
                 stable_after: seconds(60),
                 when_spent: WhenSpent::Park {
                     probe: seconds(60),
@@ -328,6 +329,7 @@ impl Policy {
                 first: seconds(1),
                 cap: seconds(300),
                 floor: seconds(1),
+                start_for: seconds(60),
                 stable_after: seconds(300),
                 when_spent: WhenSpent::Park {
                     probe: seconds(600),
@@ -401,6 +403,10 @@ pub struct Retry {
     pub cap: Duration,
     /// The least time between two opens, whatever their reason. Holds always.
     pub floor: Duration,
+    /// For how long a process that ends by itself is started again while the link was never ready. 3 s: a process that ends at once
+    /// does so for a reason that somebody must see, and hosts wait 5 s at the least. What waiting cannot mend, such as a command
+    /// that does not exist, is not tried again at all before the link was ready.
+    pub start_for: Duration,
     /// How long a life must have been good to wipe out the failures before it. A handshake
     /// alone proves nothing: some servers open and die, again and again.
     pub stable_after: Duration,

@@ -70,6 +70,8 @@ pub enum FaultKind {
     Closed,
     /// The address could not be found by its name.
     NameNotFound,
+    /// The file to start is no program that the system can run (`ENOEXEC`).
+    NotExecutable,
     /// The program or the socket to open does not exist.
     NotFound,
     /// Something that none of the other kinds says; the detail tells.
@@ -104,6 +106,7 @@ impl FaultKind {
                 true
             }
             FaultKind::NameNotFound
+            | FaultKind::NotExecutable
             | FaultKind::NotFound
             | FaultKind::Other
             | FaultKind::PermissionDenied
@@ -117,12 +120,64 @@ impl FaultKind {
         }
     }
 
+    /// Whether waiting does not mend it: what was said about the server is wrong, and stays wrong until somebody changes it.
+    #[must_use]
+    pub const fn is_lasting(self) -> bool {
+        match self {
+            FaultKind::NameNotFound
+            | FaultKind::NotExecutable
+            | FaultKind::NotFound
+            | FaultKind::PermissionDenied
+            | FaultKind::Tls => true,
+            FaultKind::Aborted
+            | FaultKind::BrokenPipe
+            | FaultKind::Closed
+            | FaultKind::Other
+            | FaultKind::Read
+            | FaultKind::Refused
+            | FaultKind::Reset
+            | FaultKind::ResourcesExhausted
+            | FaultKind::TimedOut
+            | FaultKind::Unreachable
+            | FaultKind::Write => false,
+        }
+    }
+
+    /// What to do about it, where that can be said.
+    pub(crate) const fn advice(self) -> Option<&'static str> {
+        Some(match self {
+            FaultKind::NameNotFound => {
+                "check the host name in the URL, and whether there is a network"
+            }
+            FaultKind::NotExecutable => "check that the file is a program for this system",
+            FaultKind::NotFound => {
+                "check the command: its name, its path, and the PATH of whoever starts it"
+            }
+            FaultKind::PermissionDenied => "check that whoever starts it may execute it",
+            FaultKind::Refused => "check the address, and whether the server runs",
+            FaultKind::Tls => {
+                "check the certificate of the server, and whether the URL should begin with https"
+            }
+            FaultKind::Aborted
+            | FaultKind::BrokenPipe
+            | FaultKind::Closed
+            | FaultKind::Other
+            | FaultKind::Read
+            | FaultKind::Reset
+            | FaultKind::ResourcesExhausted
+            | FaultKind::TimedOut
+            | FaultKind::Unreachable
+            | FaultKind::Write => return None,
+        })
+    }
+
     const fn describe(self) -> &'static str {
         match self {
             FaultKind::Aborted => "the transport was told to stop",
             FaultKind::BrokenPipe => "the server no longer reads",
             FaultKind::Closed => "the server closed the stream",
             FaultKind::NameNotFound => "the server's name could not be resolved",
+            FaultKind::NotExecutable => "the server is no program that can be run",
             FaultKind::NotFound => "the server was not found",
             FaultKind::Other => "the transport failed",
             FaultKind::PermissionDenied => "permission was denied",
@@ -196,13 +251,15 @@ mod convenience {
                 _ if cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24)) => {
                     FaultKind::ResourcesExhausted
                 }
+                // A file in a format that the system does not execute.
+                _ if cfg!(unix) && error.raw_os_error() == Some(8) => FaultKind::NotExecutable,
                 ErrorKind::BrokenPipe => FaultKind::BrokenPipe,
                 ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => FaultKind::Reset,
                 ErrorKind::ConnectionRefused => FaultKind::Refused,
                 ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
                     FaultKind::Unreachable
                 }
-                ErrorKind::NotFound => FaultKind::NotFound,
+                ErrorKind::NotADirectory | ErrorKind::NotFound => FaultKind::NotFound,
                 ErrorKind::OutOfMemory => FaultKind::ResourcesExhausted,
                 ErrorKind::PermissionDenied => FaultKind::PermissionDenied,
                 ErrorKind::TimedOut => FaultKind::TimedOut,

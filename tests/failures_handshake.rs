@@ -214,7 +214,10 @@ fn f_055_a_server_that_dies_after_the_probe_is_ready_within_three_seconds() {
 #[test]
 fn f_055_a_server_that_always_dies_is_not_probed_for_free_for_ever() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| {
+        let mut config = config();
+        // As long as there is something left of the budget.
+        config.policy.retry.start_for = Duration::MAX;
+        let mut world = world(config.clone(), chunking, |_| {
             Peer::silent()
                 .dies_of(DISCOVER, ExitStatus::Code(1))
                 .dies_of(INITIALIZE, ExitStatus::Code(1))
@@ -225,8 +228,25 @@ fn f_055_a_server_that_always_dies_is_not_probed_for_free_for_ever() {
         assert_eq!(free, 1, "one life for the probe, and no more");
         assert_eq!(
             world.life(),
-            u64::from(config().policy.retry.budget) + 1 + free
+            u64::from(config.policy.retry.budget) + 1 + free
         );
+        world
+    });
+}
+
+/// A process that ends at once does so for a reason, and somebody is to hear of it while he still waits.
+#[test]
+fn f_055_a_server_that_always_dies_is_given_up_within_three_seconds() {
+    every_chunking(|chunking| {
+        let mut world = world(config(), chunking, |_| {
+            Peer::silent()
+                .dies_of(DISCOVER, ExitStatus::Code(1))
+                .dies_of(INITIALIZE, ExitStatus::Code(1))
+        });
+        world.connect();
+        world.until_state(State::Parked);
+        assert!(world.now().as_nanos() <= 3_000_000_000, "{:?}", world.now());
+        assert!(world.life() > 2, "once is no proof");
         world
     });
 }
@@ -502,7 +522,7 @@ fn f_059_a_version_that_nobody_knows_is_refused() {
                 Peer::legacy(odd).ignores(DISCOVER)
             });
             let call = world.tool("add");
-            assert_eq!(world.state(), State::Waiting);
+            assert_eq!(world.state(), State::Parked, "it has said no");
             assert!(refusal(&world).contains("version"), "{}", refusal(&world));
             let close = [
                 Command::Open(1),
@@ -745,7 +765,7 @@ fn s_ver_09_a_modern_error_is_never_answered_with_initialize() {
                     })
                 });
                 world.connect();
-                assert_eq!(world.state(), State::Waiting);
+                assert_eq!(world.state(), State::Parked, "it has said no");
                 assert!(!refusal(&world).is_empty());
                 assert!(!world.methods_of(1).contains(&INITIALIZE));
                 assert_eq!(world.link().failures(), 1);

@@ -23,9 +23,9 @@ use world::{
 
 const CRASH: ExitStatus = ExitStatus::Code(1);
 
-/// It cannot be opened.
+/// It cannot be opened now.
 fn missing() -> Peer {
-    let fault = Fault::with_detail(FaultKind::NotFound, "no such file");
+    let fault = Fault::with_detail(FaultKind::ResourcesExhausted, "no more processes");
     Peer::silent().opens_with(vec![Act::OpenFailed(vec![fault])])
 }
 
@@ -396,7 +396,10 @@ fn f_078_a_call_right_after_a_look_is_told_why_instead() {
     let failure = world.failure(call);
     assert_eq!(failure.kind, FailureKind::Down);
     assert_eq!(failure.delivery, Delivery::NotSent);
-    assert!(failure.to_string().contains("no such file"), "{failure}");
+    assert!(
+        failure.to_string().contains("no more processes"),
+        "{failure}"
+    );
     assert_eq!(world.life(), 6);
     world.finish();
 }

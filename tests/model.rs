@@ -58,6 +58,8 @@ fn config(binding: Binding, when_spent: WhenSpent) -> Config {
     policy.retry.first = CAP / 2;
     policy.retry.cap = CAP;
     policy.retry.floor = FLOOR;
+    // How long a process that ends by itself is tried at the start depends on chance, which the model does not have.
+    policy.retry.start_for = Duration::MAX;
     policy.retry.stable_after = STABLE;
     policy.retry.when_spent = when_spent;
     config

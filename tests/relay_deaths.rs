@@ -11,7 +11,7 @@ use chain::{
     Behind, Chain, Chunking, Death, Deed, Eras, Order, host_config, relay_config, seconds,
 };
 use everlink::CallId;
-use everlink::client::{FailureKind, Outcome};
+use everlink::client::{FailureKind, Outcome, State};
 use everlink::protocol::{Era, Repeat, method};
 use serde_json::{Value, json};
 
@@ -82,6 +82,10 @@ fn a_server_that_never_comes_back_is_told_at_every_step_of_every_exchange() {
         }
         chain.settle();
         let is_gone = !chain.has_server();
+        if chain.host_state() != Some(State::Ready) {
+            assert!(is_gone, "only who was never ready refuses a host");
+            return;
+        }
         let later = chain.tool("echo");
         chain.until_done(later);
         assert_eq!(loss(chain, later).is_some(), is_gone);
@@ -362,6 +366,10 @@ fn loss(chain: &Chain, call: CallId) -> Option<String> {
             (error.message.to_string(), delivery.to_owned())
         }
         Outcome::Failed(failure) => {
+            if failure.kind == FailureKind::Down && chain.host_state() != Some(State::Ready) {
+                // The handshake of the host was refused, and its link says why.
+                return Some(failure.to_string());
+            }
             let is_expected = match failure.kind {
                 FailureKind::Cancelled { .. } => true,
                 FailureKind::NotOffered { .. } => chain.was_offered_a_guess(),

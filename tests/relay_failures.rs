@@ -99,7 +99,7 @@ fn f_052_a_handshake_that_is_never_answered_holds_no_host() {
     for host in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::new(Eras::new(host, Era::Legacy)).served_by(|_| Behind::Mute);
         chain.host(|host, now| host.connect(now));
-        chain.pass(seconds(10));
+        chain.pass(seconds(55));
         assert_eq!(chain.host_state(), Some(State::Ready));
         chain.finish();
     }
@@ -125,7 +125,7 @@ fn f_078_a_call_wakes_a_relay_that_is_parked() {
             1..=6 => Behind::Absent,
             _ => Behind::of(eras.server),
         });
-        chain.host(|host, now| host.connect(now));
+        chain.relay(|relay, now| relay.connect(now));
         chain.until("it is parked", |chain| {
             chain.link().upstream().state() == State::Parked
         });
@@ -291,7 +291,10 @@ fn f_100_ids_towards_the_server_only_grow() {
 #[test]
 fn f_102_calls_in_flight_end_before_the_relay_does() {
     for eras in Eras::ALL {
-        let mut chain = ready(eras);
+        let mut config = relay_config();
+        config.drain = Some(seconds(5));
+        let mut chain = Chain::relayed_by(config, eras);
+        works(&mut chain, 1);
         let nap = chain.tool_with("nap", json!({"seconds": 3}));
         chain.settle();
         chain.perform(Deed::Shutdown);

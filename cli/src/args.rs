@@ -82,6 +82,7 @@ Examples:
   everlink guard -- npx -y @modelcontextprotocol/server-everything
   everlink guard --url https://example.com/mcp --bearer-env TOKEN
   everlink guard --listen http://127.0.0.1:8080/mcp --status 127.0.0.1:9090 -- my-server
+  everlink guard --drain 60 -- my-server < requests.jsonl > answers.jsonl
 
 In the configuration of a host:
   {\"mcpServers\": {\"mine\": {\"command\": \"everlink\", \"args\": [\"guard\", \"--\", \"my-server\", \"--its-own-option\"]}}}";
@@ -148,6 +149,10 @@ pub(crate) enum Command {
     /// is started when a host begins to speak; with --listen http://…, all hosts share it: up to 512 connections, 1,024 sessions and 64 MiB each of
     /// what arrives and of what hosts do not read. docs/LIMITS.md has every limit and the memory that follows. What the server asks
     /// without saying for which request is then put to a host only if no other host has used this very process.
+    ///
+    /// A server that cannot be started or reached is told to the host at once, as the error of `initialize`. While a server is starting, the host waits for up
+    /// to 55 seconds, and for 3 if it is remembered what the server offered before. When the host has gone, the server and all that it started end within 2 seconds; with
+    /// --drain, after that time.
     ///
     /// Exit status: 0 when the host has gone or it was asked to end, 2 usage, 4 it could not begin, or was asked to end twice.
     #[command(override_usage = GUARD_USAGE, after_help = GUARD_EXAMPLES)]
@@ -223,9 +228,17 @@ pub(crate) struct Guard {
     /// A name by which clients reach --listen or --status, beside the address: what they send as `Host`; can be given more than once
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
+    /// How long calls in flight may take when the host has gone or the guard is asked to end; more for scripts that pipe requests in and
+    /// read the answers [default: 1; with --listen http://…, 15]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) drain: Option<Duration>,
     /// How the life of the link is told on standard error
     #[arg(long, default_value = "text")]
     pub(crate) log: Log,
+    /// The directory in which to remember what a server offers, for hosts that cannot wait until it has started again; `off`: nowhere
+    /// [default: everlink in $XDG_CACHE_HOME or ~/.cache]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) remember: Option<PathBuf>,
     /// Serve the state and the counters at this address: JSON at /, Prometheus at /metrics
     ///
     /// Requests must be meant for this machine, or for a name that --allow-host gives. Texts of the server and paths are not shown.

@@ -1,11 +1,13 @@
 //! The program `everlink`: an unbreakable link between an MCP host and a flaky server, and a tool to look at servers from a shell.
 //!
 //! `args` is what can be asked of it, `target` how a server is reached, `attend` what is seen to meanwhile, `tape` how what happens is recorded
-//! and told again, `shown` how things look on a terminal; the rest is a command each, and `shell` two small ones.
+//! and told again, `shown` how things look on a terminal, `cleaner` what ends servers if this process is killed; the rest is a command each, and
+//! `shell` two small ones.
 
 mod args;
 mod attend;
 mod call;
+mod cleaner;
 mod demo;
 mod guard;
 mod inspect;
@@ -16,6 +18,7 @@ mod tape;
 mod target;
 mod watch;
 
+use std::future::pending;
 use std::process::ExitCode;
 use std::{fmt, io};
 
@@ -43,6 +46,9 @@ fn usage(text: impl Into<String>) -> Failure {
 }
 
 fn main() -> ExitCode {
+    if cleaner::is_wanted() {
+        return cleaner::run();
+    }
     let args = Args::read();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -82,10 +88,13 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The wishes of others that the program end: somebody interrupts it, or asks in the polite way. What comes while nobody waits for it is not lost.
+/// The wishes of others that the program end: somebody interrupts it, asks in the polite way, or closes its terminal. What comes while nobody waits for
+/// it is not lost.
 struct Endings {
     interrupt: Signal,
     terminate: Signal,
+    /// Nothing where the program was started with `nohup`: it is to outlive its terminal.
+    hangup: Option<Signal>,
 }
 
 impl Endings {
@@ -94,14 +103,34 @@ impl Endings {
         Ok(Endings {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: match ignores_hangup() {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
         })
     }
 
     /// Waits for the next one.
     async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = hangup => {}
         }
     }
+}
+
+/// Whether whoever started this process chose that `SIGHUP` does not end it. Only Linux says so.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit is signal 1.
+    ignored.is_some_and(|mask| mask & 1 == 1)
 }

@@ -54,6 +54,24 @@ impl Client {
         Ok(id)
     }
 
+    /// Somebody wants the link: an idle one begins, and a parked one looks for its server, no more often than calls make it. Whether it is ready, or
+    /// may come to be.
+    pub(super) fn wanted(&mut self) -> bool {
+        match self.state {
+            State::Idle => self.attempt(),
+            State::Parked if self.budget.allows_call_to_wake(self.now) => self.attempt(),
+            State::Parked => return self.is_about_to_look(),
+            State::Closed => return false,
+            State::Opening
+            | State::Handshaking
+            | State::Ready
+            | State::Draining
+            | State::Closing
+            | State::Waiting => {}
+        }
+        true
+    }
+
     /// A notification of the application is to be sent.
     pub(super) fn announce(
         &mut self,

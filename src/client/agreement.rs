@@ -78,6 +78,7 @@ impl Client {
             life.ready_at = Some(self.now);
         }
         self.stats.readies += 1;
+        self.budget.ready();
         self.session = Some(session.clone());
         self.tell(Event::Ready(session.clone()));
         self.arm_in(Timer::Stable, self.config.policy.retry.stable_after);

@@ -11,11 +11,11 @@ use super::event::Event;
 use super::failure::{Cause, Ended, FailureKind};
 use super::lifecycle::{Cue, Next, State, next};
 use super::results::Preamble;
-use super::retry::Verdict;
+use super::retry::{Outlook, Verdict};
 use super::stderr::Tail;
 use super::{Client, Timer};
 use crate::config::{Binding, Dialect, Limits};
-use crate::fault::{ExitStatus, Fault};
+use crate::fault::{ExitStatus, Fault, FaultKind};
 use crate::id::Epoch;
 use crate::io::{LAST_WORDS, Output};
 use crate::pipe::Pipe;
@@ -32,6 +32,8 @@ pub(super) struct Life {
     stderr: Tail,
     /// The server does not take any more; what it still says is heard.
     pub(super) is_unwritable: bool,
+    /// When its input was closed, if that was done before it was taken down.
+    input_closed_at: Option<Instant>,
     pub(super) rung: Rung,
     began: Instant,
     pub(super) opened_at: Option<Instant>,
@@ -57,6 +59,7 @@ impl Life {
             pipe: Pipe::new(limits.message_bytes, limits.write_window),
             stderr: Tail::new(limits.stderr_tail),
             is_unwritable: false,
+            input_closed_at: None,
             rung: Rung::CloseWrite,
             began: now,
             opened_at: None,
@@ -288,6 +291,25 @@ impl Client {
         self.arm_in(Timer::Drain, grace);
     }
 
+    /// Whether the input of the server may be closed: the link is ready, all that was asked of the server is written, and it asks nothing itself.
+    pub(super) fn is_all_written(&self) -> bool {
+        let is_idle = self.frames.len() == 0 && self.calls.first_waiting().is_none();
+        self.state == State::Ready && self.web.is_none() && is_idle && self.asks.len() == 0
+    }
+
+    /// Closes the input of the server. The calls in flight have a while to be answered; then the link closes.
+    pub(super) fn close_input(&mut self, grace: Duration) {
+        self.is_shutting_down = true;
+        self.wind_down(Cause::Shutdown, grace);
+        let is_draining = self.state == State::Draining;
+        if let Some(life) = self.life.as_mut().filter(|_| is_draining) {
+            life.is_unwritable = true;
+            life.input_closed_at = Some(self.now);
+            let epoch = life.epoch;
+            self.outbox.push(Output::CloseWrite { epoch });
+        }
+    }
+
     /// Takes the transport down, whatever state it is in. Does nothing if that is happening. The first cause
     /// is the cause.
     pub(super) fn down(&mut self, cause: Cause) {
@@ -352,7 +374,7 @@ impl Client {
             return;
         };
         life.rung = rung;
-        let epoch = life.epoch;
+        let (epoch, closed_at) = (life.epoch, life.input_closed_at);
         self.part();
         match rung {
             // Over HTTP nothing is left but a farewell that nobody heard.
@@ -360,11 +382,27 @@ impl Client {
             // What is gone needs no telling.
             _ if self.is_gone() => return,
             _ if self.web.is_some() => {}
-            Rung::CloseWrite => self.outbox.push(Output::CloseWrite { epoch }),
+            Rung::CloseWrite => {
+                if let Some(closed_at) = closed_at {
+                    // It has known for a while. What it was just answering may have kept it from ending.
+                    let at = closed_at + self.grace_of(rung);
+                    return self.arm_at(Timer::Ladder, at.max(self.now + LAST_WORDS));
+                }
+                self.outbox.push(Output::CloseWrite { epoch });
+            }
             Rung::Terminate => self.outbox.push(Output::Terminate { epoch }),
             Rung::Kill => self.outbox.push(Output::Kill { epoch }),
         }
-        self.arm_in(Timer::Ladder, rung.grace(&self.config.policy));
+        self.arm_in(Timer::Ladder, self.grace_of(rung));
+    }
+
+    /// How long the end is waited for on this rung. Where the end has a deadline, half of what is left is for the rungs after it.
+    fn grace_of(&self, rung: Rung) -> Duration {
+        let grace = rung.grace(&self.config.policy);
+        match self.ends_by {
+            Some(by) => grace.min(by.since(self.now) / 2),
+            None => grace,
+        }
     }
 
     /// Nothing more is hoped for from this life. What it was asked for is settled or goes
@@ -411,6 +449,7 @@ impl Client {
         let ended = Arc::new(life.story(self.now, abandoned));
         let counted = ended.counted;
         let is_shut_out = ended.cause == Cause::Unauthorized;
+        let outlook = outlook(&ended, self.config.binding);
         self.stats.abandoned += u64::from(abandoned);
         self.stats.failures += u64::from(counted);
         self.stats.free_ends += u64::from(!counted);
@@ -421,7 +460,7 @@ impl Client {
             _ if self.is_shutting_down => Verdict::Close,
             // Only other credentials help, and those come with a wish.
             _ if is_shut_out => self.budget.rest(self.now),
-            true => self.budget.failed(self.now),
+            true => self.budget.failed(self.now, outlook),
             false => Verdict::Wait(self.budget.free(self.now)),
         };
         self.follow(verdict);
@@ -475,6 +514,34 @@ impl Client {
             }
             None => false,
         }
+    }
+}
+
+/// What the end of a life says of the next attempt.
+fn outlook(ended: &Ended, binding: Binding) -> Outlook {
+    // A socket comes to be when its server starts.
+    let is_to_come = |kind| binding == Binding::Socket && kind == FaultKind::NotFound;
+    let is_lasting = |fault: &Fault| fault.kind().is_lasting() && !is_to_come(fault.kind());
+    match ended.cause {
+        Cause::OpenFailed | Cause::Unreachable if ended.faults.iter().any(is_lasting) => {
+            Outlook::Hopeless
+        }
+        // The server has been heard, and says no.
+        Cause::HandshakeRefused { .. } => Outlook::Hopeless,
+        Cause::Died if binding == Binding::Child => Outlook::Poor,
+        Cause::AskedTo { .. }
+        | Cause::Died
+        | Cause::EraProbe
+        | Cause::HandshakeTimedOut
+        | Cause::Noise
+        | Cause::OpenFailed
+        | Cause::OpenTimedOut
+        | Cause::SessionLost
+        | Cause::Shutdown
+        | Cause::Unauthorized
+        | Cause::Unavailable { .. }
+        | Cause::Unreachable
+        | Cause::Unresponsive => Outlook::Fair,
     }
 }
 

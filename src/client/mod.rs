@@ -110,6 +110,8 @@ pub struct Client {
     session: Option<Arc<Session>>,
     last_end: Option<Arc<Ended>>,
     is_shutting_down: bool,
+    /// When the transport is to be gone at the latest, once the link is not wanted any more.
+    ends_by: Option<Instant>,
     /// Whoever is behind the application cannot take more.
     holds_back: bool,
     /// What the next server is told that this client can be asked, if that is another thing than now.
@@ -232,6 +234,7 @@ impl Client {
             preamble: Preamble::default(),
             last_end: None,
             is_shutting_down: false,
+            ends_by: None,
             holds_back: false,
             to_declare: None,
             budget: Budget::new(config.policy.retry, config.seed),
@@ -394,6 +397,11 @@ impl Client {
         });
     }
 
+    /// The same, but a parked link looks no more often than calls make it. Whether the link is ready, or may come to be.
+    pub(crate) fn look(&mut self, now: Instant) -> bool {
+        self.act(now, Client::wanted)
+    }
+
     /// The transport `seen` is to be replaced, for the reason given. Free of charge.
     ///
     /// Calls in flight are given a while to end. `seen` is the one that the caller means: when it is not the present
@@ -417,6 +425,21 @@ impl Client {
             link.down(Cause::Shutdown);
             link.close(Cue::Shutdown);
         });
+    }
+
+    /// The same, once all that was asked of the server is written: its input is closed, and the calls in flight have this long to be answered.
+    pub(crate) fn finish(&mut self, now: Instant, grace: Duration) {
+        self.act(now, |link| link.close_input(grace));
+    }
+
+    /// Whether all that was asked of the server is written, and its input is open.
+    pub(crate) fn can_finish(&self) -> bool {
+        !self.is_shutting_down && self.is_all_written()
+    }
+
+    /// When the link is shut down, nothing is to be left of the transport by then.
+    pub(crate) fn end_by(&mut self, by: Instant) {
+        self.ends_by.get_or_insert(by);
     }
 
     /// The network is back, the laptop is awake: try now. A link that waits or is parked begins an attempt; a ready one is

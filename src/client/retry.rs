@@ -14,10 +14,24 @@ pub(super) enum Verdict {
     Wait(Instant),
 }
 
+/// What the end of a life says of the next attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outlook {
+    /// Another attempt may well succeed.
+    Fair,
+    /// Waiting mends nothing.
+    Hopeless,
+    /// The process ended by itself before it was ready, and may do so again.
+    Poor,
+}
+
 #[derive(Debug)]
 pub(super) struct Budget {
     policy: Retry,
     failures: u32,
+    /// The link was ready at some time: what is wrong now was right then, and may be again.
+    was_ready: bool,
+    first_open: Option<Instant>,
     last_open: Option<Instant>,
     /// The server wants to be left alone until then.
     rests_until: Option<Instant>,
@@ -29,6 +43,8 @@ impl Budget {
         Budget {
             policy,
             failures: 0,
+            was_ready: false,
+            first_open: None,
             last_open: None,
             rests_until: None,
             random: SplitMix(seed),
@@ -46,7 +62,13 @@ impl Budget {
 
     /// A transport was asked for.
     pub(super) fn opened(&mut self, now: Instant) {
+        self.first_open.get_or_insert(now);
         self.last_open = Some(now);
+    }
+
+    /// The link is ready.
+    pub(super) fn ready(&mut self) {
+        self.was_ready = true;
     }
 
     /// The life has been good for long enough: what was before is forgiven, backoff included.
@@ -55,13 +77,27 @@ impl Budget {
     }
 
     /// A life ended, and it counts.
-    pub(super) fn failed(&mut self, now: Instant) -> Verdict {
+    pub(super) fn failed(&mut self, now: Instant, outlook: Outlook) -> Verdict {
         self.failures = self.failures.saturating_add(1);
-        if self.failures <= self.policy.budget {
-            let pause = self.backoff();
-            return Verdict::Wait(self.no_earlier(now + pause));
+        if self.failures > self.policy.budget {
+            return self.rest(now);
         }
-        self.rest(now)
+        let pause = self.backoff();
+        let until = self.no_earlier(now + pause);
+        let is_tried_again = self.was_ready
+            || match outlook {
+                Outlook::Fair => true,
+                Outlook::Hopeless => false,
+                Outlook::Poor => {
+                    let start = self.first_open.unwrap_or(now);
+                    until <= start + self.policy.start_for
+                }
+            };
+        if is_tried_again {
+            Verdict::Wait(until)
+        } else {
+            self.rest(now)
+        }
     }
 
     /// Nothing is tried again quickly.
@@ -157,7 +193,7 @@ mod tests {
                 .first
                 .saturating_mul(1_u32.checked_shl(failure).unwrap_or(u32::MAX))
                 .min(policy.cap);
-            let pause = wait(budget.failed(now)).since(now);
+            let pause = wait(budget.failed(now, Outlook::Fair)).since(now);
             assert!(pause >= full / 2 && pause <= full, "{failure}: {pause:?}");
         }
     }
@@ -166,17 +202,39 @@ mod tests {
     fn a_spent_budget_parks_and_a_good_life_restores_it_and_its_backoff() {
         let mut budget = budget(1);
         let now = Instant::ZERO;
-        let first = wait(budget.failed(now));
+        let first = wait(budget.failed(now, Outlook::Fair));
         for _ in 1..5 {
-            wait(budget.failed(now));
+            wait(budget.failed(now, Outlook::Fair));
         }
-        assert!(matches!(budget.failed(now), Verdict::Park(_)));
-        assert!(matches!(budget.failed(now), Verdict::Park(_)));
+        assert!(matches!(
+            budget.failed(now, Outlook::Fair),
+            Verdict::Park(_)
+        ));
+        assert!(matches!(
+            budget.failed(now, Outlook::Fair),
+            Verdict::Park(_)
+        ));
         budget.forgive();
         assert_eq!(budget.failures(), 0);
-        let fresh = wait(budget.failed(now));
+        let fresh = wait(budget.failed(now, Outlook::Fair));
         assert!(fresh.since(now) <= Policy::interactive().retry.first);
         assert!(first.since(now) <= Policy::interactive().retry.first);
+    }
+
+    #[test]
+    fn before_the_link_was_ready_only_what_may_succeed_is_tried_again() {
+        let now = Instant::from_nanos(1 << 40);
+        let mut budget = budget(1);
+        budget.opened(now);
+        let parks = |verdict| matches!(verdict, Verdict::Park(_));
+        assert!(parks(budget.failed(now, Outlook::Hopeless)));
+        let late = now + Policy::interactive().retry.start_for;
+        assert!(parks(budget.failed(late, Outlook::Poor)));
+        assert!(!parks(budget.failed(late, Outlook::Fair)));
+        budget.forgive();
+        budget.ready();
+        assert!(!parks(budget.failed(late, Outlook::Hopeless)));
+        assert!(!parks(budget.failed(late, Outlook::Poor)));
     }
 
     #[test]
@@ -195,7 +253,10 @@ mod tests {
     #[test]
     fn links_with_other_seeds_do_not_come_back_in_step() {
         let (mut one, mut other) = (budget(1), budget(2));
-        assert_ne!(one.failed(Instant::ZERO), other.failed(Instant::ZERO));
+        assert_ne!(
+            one.failed(Instant::ZERO, Outlook::Fair),
+            other.failed(Instant::ZERO, Outlook::Fair)
+        );
     }
 
     #[test]

@@ -5,13 +5,14 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::{Event, Relay, lists, words};
 use crate::client::{self, Behalf, Delivery, FailureKind, Outcome};
 use crate::id::{CallId, RequestId};
 use crate::protocol::method::names;
 use crate::protocol::{Era, code, round};
-use crate::server::{self, Caller, Peer, Progress};
+use crate::server::{self, Caller, EndOfService, Peer, Progress};
 use crate::watch::{Change, List, WatchUpdate};
 use crate::wire::{Json, Payload, object};
 
@@ -73,12 +74,14 @@ impl Relay {
                 self.met(peer);
                 return Some(Event::Downstream(event));
             }
-            server::Event::Draining { .. } => {
-                self.cutoff = Some(self.now + self.config.drain);
+            server::Event::Draining { why } => {
+                self.has_input_ended = why == EndOfService::EndOfInput;
+                self.end_within(self.config.drain());
                 return Some(Event::Downstream(event));
             }
             server::Event::Closed { .. } => {
                 self.patience = None;
+                self.end_within(Duration::ZERO);
                 self.cutoff = None;
                 self.client.shutdown(self.now);
                 return Some(Event::Downstream(event));
@@ -154,9 +157,31 @@ impl Relay {
         let _ = self.client.cancel(self.now, call, reason);
     }
 
+    /// The end has come: what is under way has this long. With the one host in front, the server behind is to be gone soon after.
+    fn end_within(&mut self, drain: Duration) {
+        self.cutoff = Some(self.now + drain);
+        if self.config.has_one_host() {
+            self.client.end_by(self.now + drain + self.config.close);
+        }
+    }
+
+    /// Whether the input of the server behind is to be closed: the one host in front has closed its own, and all that it said is passed on.
+    pub(super) fn has_end_to_pass_on(&self) -> bool {
+        // While it can still answer questions, the server is not told.
+        let is_over = self.has_input_ended && self.cutoff.is_some() && self.config.has_one_host();
+        is_over && !self.server.is_deferring() && self.client.can_finish()
+    }
+
+    pub(super) fn pass_end_on(&mut self) {
+        // A bit longer than the relay, which knows better what became of a call.
+        let grace = self.config.drain() + Duration::from_secs(1);
+        self.client.finish(self.now, grace);
+    }
+
     /// The end has come and gone: what is still under way is answered with what can be said of it.
     pub(super) fn cut_off(&mut self) {
         self.cutoff = None;
+        self.decline("the relay is closing, and the server was not ready yet");
         let calls: Vec<CallId> = self.calls.values().copied().collect();
         for call in calls {
             let _ = self
@@ -236,10 +261,11 @@ impl Relay {
                 return Some(Event::Upstream(event));
             }
             client::Event::Parked { .. } => {
-                self.offer_everything();
+                self.decline_as_down();
                 return Some(Event::Upstream(event));
             }
             client::Event::Closed => {
+                self.decline_as_down();
                 self.server.shutdown(self.now);
                 return Some(Event::Upstream(event));
             }
@@ -325,7 +351,7 @@ impl Relay {
         }
     }
 
-    fn cut(&self, text: &str) -> String {
+    pub(super) fn cut(&self, text: &str) -> String {
         words::cut(text, self.config.downstream.limits.message_bytes)
     }
 

@@ -15,11 +15,14 @@ pub struct Config {
     pub upstream: Upstream,
     /// The end that serves the client in front. What it offers is what the server behind offers; how long it drains is said below.
     pub downstream: server::Config,
-    /// What is offered to a client in front that has waited for so long for the server behind to be ready: everything,
-    /// since nothing is known. What the server turns out not to have is refused then.
-    pub fallback: Offer,
-    /// How long a client in front waits to hear what is offered. 10 s: less than clients wait for a handshake.
+    /// What an earlier relay was told by this same server, if that is known: see [`Event::offer`](super::Event::offer). It is offered to a client in
+    /// front that has waited for [`short_patience`](Config::short_patience).
+    pub remembered: Option<Offer>,
+    /// How long a client in front waits for a server that is starting when nothing is remembered of it. 55 s: most hosts wait 60 s for
+    /// `initialize`, and a packaged server that is downloaded first may take most of that. Then it is offered empty lists, and told when there is more.
     pub patience: Duration,
+    /// The same when something is remembered. 3 s: the least patient hosts in use wait for 5 s.
+    pub short_patience: Duration,
     /// How long a call may take: 5 min without a sign of progress, one hour in all. The client in front has patience of its own and says when
     /// it is over; this is for one that never does. Progress is asked for always, since it is a sign of life.
     pub calls: CallOptions,
@@ -31,9 +34,12 @@ pub struct Config {
     /// Whether log messages and other notifications of the server behind, of which nobody can tell for whom they were made, go to all clients
     /// in front where these are many, over HTTP. No: they may be of different people.
     pub shares_news: bool,
-    /// How long the requests in flight may take when the client in front says no more, or the relay is shut down. 15 s: enough
-    /// for a server that is just starting.
-    pub drain: Duration,
+    /// How long the requests in flight may take when the client in front says no more, or the relay is shut down. `None`: 1 s in front of a byte
+    /// stream, since nobody waits for the answers of a host that is gone; 15 s over HTTP, where others do.
+    pub drain: Option<Duration>,
+    /// How long the server behind may take to end after that, in front of a byte stream. 1 s: hosts in use send `SIGTERM` 2 s after they closed the
+    /// stream, and kill after 2 s more. Over HTTP it has the time that [`upstream`](Config::upstream) gives it.
+    pub close: Duration,
 }
 
 impl Config {
@@ -41,15 +47,7 @@ impl Config {
     /// with: random bytes where there is randomness, of this process alone.
     #[must_use]
     pub fn new(upstream: Upstream, secret: [u8; 16]) -> Config {
-        let everything = ServerCapabilities::default()
-            .with_tools(true)
-            .with_prompts(true)
-            .with_resources(true, true)
-            .with_completions()
-            .with_logging();
-        let (name, version) = (upstream.client.name(), upstream.client.version());
         Config {
-            fallback: Offer::new(name, version).with_capabilities(everything),
             upstream,
             downstream: server::Config {
                 unknown_methods: UnknownMethods::Delivered,
@@ -60,21 +58,35 @@ impl Config {
                 },
                 ..server::Config::deferred(secret)
             },
-            patience: Duration::from_secs(10),
+            remembered: None,
+            patience: Duration::from_secs(55),
+            short_patience: Duration::from_secs(3),
             calls: CallOptions::new()
                 .with_idle(Limit::After(Duration::from_secs(300)))
                 .with_total(Limit::After(Duration::from_secs(3_600))),
             lost_calls: LostCalls::AsResult,
             tells_stderr: false,
             shares_news: false,
-            drain: Duration::from_secs(15),
+            drain: None,
+            close: Duration::from_secs(1),
         }
+    }
+
+    /// How long the requests in flight may take at the end.
+    pub(super) fn drain(&self) -> Duration {
+        let default = if self.has_one_host() { 1 } else { 15 };
+        self.drain.unwrap_or(Duration::from_secs(default))
+    }
+
+    /// Whether there is one client in front, at a byte stream, and all is over with it.
+    pub(super) const fn has_one_host(&self) -> bool {
+        self.downstream.http.is_none()
     }
 
     /// The end that serves the client in front. It has a bit longer than the relay, which knows better what became of a call.
     pub(super) fn server(&self) -> server::Config {
         server::Config {
-            drain: self.drain + Duration::from_secs(1),
+            drain: self.drain() + Duration::from_secs(1),
             ..self.downstream.clone()
         }
     }
@@ -89,6 +101,22 @@ impl Config {
             limits.asks = limits.asks.max(self.downstream.limits.requests);
         }
         upstream
+    }
+
+    /// What is offered while nothing is known of the server behind: lists, so that it can be told later that they changed, and nothing else. What a
+    /// client in front asks for all the same waits for the server.
+    pub(super) fn empty_offer(&self) -> Offer {
+        let lists = ServerCapabilities::default()
+            .with_tools(true)
+            .with_prompts(true)
+            .with_resources(true, false);
+        self.nameless_offer().with_capabilities(lists)
+    }
+
+    /// An offer of nothing, in the name of the relay.
+    pub(super) fn nameless_offer(&self) -> Offer {
+        let client = &self.upstream.client;
+        Offer::new(client.name(), client.version())
     }
 
     pub(super) fn answers_with_result(&self, is_tool_call: bool) -> bool {

@@ -77,6 +77,10 @@ pub struct Relay {
     patience: Option<Instant>,
     /// When what is still under way is cut off, once the end has come.
     cutoff: Option<Instant>,
+    /// The one host in front says no more.
+    has_input_ended: bool,
+    /// Why there are no credentials for the server behind, in the words of whoever was asked for them.
+    denial: Option<Box<str>>,
     /// What the client in front was last offered.
     offered: Option<Offered>,
     /// What each call is for.
@@ -103,6 +107,8 @@ impl Relay {
             client: Client::new(config.client()),
             patience: None,
             cutoff: None,
+            has_input_ended: false,
+            denial: None,
             offered: None,
             errands: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -132,7 +138,7 @@ impl Relay {
         self.server.handle_timeout(self.now);
         self.client.handle_timeout(self.now);
         if self.patience.is_some_and(|until| until <= self.now) {
-            self.offer_everything();
+            self.offer_in_advance();
         }
         if self.cutoff.is_some_and(|at| at <= self.now) {
             self.cut_off();
@@ -163,6 +169,10 @@ impl Relay {
         self.client.hold_back(self.now, !self.server.has_room());
         let (side, output) = match self.client.write(buf) {
             Some(output) => (Side::Upstream, output.and_then_event(|_| None)),
+            None if self.has_end_to_pass_on() => {
+                self.pass_end_on();
+                return self.poll_output(buf);
+            }
             None => {
                 let output = self.server.write(buf)?;
                 (Side::Downstream, output.and_then_event(|_| None))
@@ -179,6 +189,7 @@ impl Relay {
         let due = [
             self.server.poll_timeout(),
             self.client.poll_timeout(),
+            own(self.has_end_to_pass_on().then_some(self.now), Wake::Output),
             own(self.patience, Wake::Handshake),
             own(self.cutoff, Wake::Close),
         ];
@@ -219,12 +230,14 @@ impl Relay {
     /// There are other credentials for the server behind; see [`Client::authorized`].
     pub fn authorized(&mut self, now: Instant) {
         self.now = self.now.max(now);
+        self.denial = None;
         self.client.authorized(self.now);
     }
 
     /// There are no credentials for the server behind; see [`Client::denied`].
     pub fn denied(&mut self, now: Instant, why: &str) {
         self.now = self.now.max(now);
+        self.denial = Some(why.into());
         self.client.denied(self.now, why);
     }
 

@@ -1,10 +1,10 @@
 //! What the client in front is offered: what the server behind offers, life by life, and what of it has changed.
 
-use super::Relay;
 use super::bridge::Errand;
-use crate::client::{self, CallOptions, FailureKind, Outcome, Session};
+use super::{Event, Relay, words};
+use crate::client::{self, CallOptions, Delivery, FailureKind, Outcome, Session};
 use crate::id::Epoch;
-use crate::protocol::{ServerCapabilities, ServerFeature, Version};
+use crate::protocol::{ServerCapabilities, ServerFeature, Version, code};
 use crate::server::{Offer, Peer};
 use crate::watch::{Change, List};
 use crate::wire::Payload;
@@ -27,11 +27,16 @@ impl Relay {
             self.declared = all;
         }
         self.client.declare(self.now, self.declared.clone());
-        if self.client.state() == client::State::Idle {
-            self.client.connect(self.now);
-        }
-        if self.offered.is_none() && self.patience.is_none() {
-            self.patience = Some(self.now + self.config.patience);
+        let may_come = self.client.look(self.now);
+        if self.offered.is_none() {
+            if !may_come {
+                return self.decline_as_down();
+            }
+            let patience = match self.config.remembered {
+                Some(_) => self.config.short_patience,
+                None => self.config.patience,
+            };
+            self.patience.get_or_insert(self.now + patience);
         }
     }
 
@@ -42,7 +47,7 @@ impl Relay {
             self.asks.begin_life(errands.filter_map(Errand::caller));
         }
         let was_guess = self.offered.as_ref().is_some_and(|o| o.is_guess);
-        let mut offer = self.config.fallback.clone();
+        let mut offer = self.config.nameless_offer();
         if let Some(server) = &session.server {
             offer.server = server.clone();
         }
@@ -57,8 +62,11 @@ impl Relay {
             self.unheard = self.server.watched().uris;
         }
         if was_guess {
-            for list in [List::Tools, List::Prompts, List::Resources] {
-                self.announce(Change::List(list));
+            // Whatever the client in front knows of the lists was not said by this server.
+            for (list, family) in LISTS {
+                if session.capabilities.offers(family) {
+                    self.announce(Change::List(list));
+                }
             }
         }
         for list in self.lists.begin_comparing() {
@@ -71,10 +79,36 @@ impl Relay {
         }
     }
 
-    /// The client in front has waited for long enough.
-    pub(super) fn offer_everything(&mut self) {
+    /// The client in front has waited for long enough, and the server behind is still starting.
+    pub(super) fn offer_in_advance(&mut self) {
         if self.offered.is_none() {
-            self.offer(self.config.fallback.clone(), true);
+            let remembered = self.config.remembered.clone();
+            let offer = remembered.unwrap_or_else(|| self.config.empty_offer());
+            self.offer(offer.in_advance(), true);
+        }
+    }
+
+    /// There is no server behind, and none is tried for now. Nothing is offered that no server has said: who waits to know is told why there is none.
+    pub(super) fn decline_as_down(&mut self) {
+        if self.offered.is_some() {
+            return;
+        }
+        let with_stderr = self.config.tells_stderr || self.config.has_one_host();
+        let upstream = self.client.config();
+        let url = upstream.http.as_ref().map(|http| &http.url);
+        let ended = self.client.last_end();
+        let denial = self.denial.as_deref();
+        let text = words::no_server(ended.map(|ended| &**ended), url, denial, with_stderr);
+        self.decline(&text);
+    }
+
+    /// Who waits to know what is offered is told this instead.
+    pub(super) fn decline(&mut self, why: &str) {
+        self.patience = None;
+        if self.server.is_deferring() {
+            let text = self.cut(why);
+            let error = words::error(code::INTERNAL_ERROR, text, Delivery::NotSent);
+            self.server.decline(self.now, &error);
         }
     }
 
@@ -120,6 +154,30 @@ impl Relay {
         let _ = self.server.publish(self.now, change);
     }
 }
+
+/// What to remember of the server for [`Config::remembered`](super::Config::remembered).
+impl Event {
+    /// What the server behind offers, if this event says so: it is ready.
+    #[must_use]
+    pub fn offer(&self) -> Option<Offer> {
+        let Event::Upstream(client::Event::Ready(session)) = self else {
+            return None;
+        };
+        // Who does not say who it is would be remembered under a made-up name.
+        let server = session.server.clone()?;
+        Some(Offer {
+            instructions: session.instructions.clone(),
+            ..Offer::of(server).with_capabilities(session.capabilities.clone())
+        })
+    }
+}
+
+/// The lists that a client in front is told of, and what has them.
+const LISTS: [(List, ServerFeature); 3] = [
+    (List::Tools, ServerFeature::Tools),
+    (List::Prompts, ServerFeature::Prompts),
+    (List::Resources, ServerFeature::Resources),
+];
 
 /// What has a list, and how word of its changes is offered.
 const FAMILIES: [(ServerFeature, ServerFeature); 3] = [

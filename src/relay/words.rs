@@ -1,11 +1,13 @@
 //! How it is told to the client in front that there is no reply. Decides nothing.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::client::{Delivery, Failure};
+use crate::client::{Cause, Delivery, Ended, Failure};
+use crate::http::Url;
 use crate::time::Span;
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Payload};
@@ -28,6 +30,37 @@ pub(super) fn story(failure: &Failure, with_stderr: bool) -> String {
         .map(|exit| format!(", {exit}"))
         .unwrap_or_default();
     format!("{brief}. What happened to the server: {cause} (after {lived}{exit})")
+}
+
+/// Why there is no server to speak to, and what can be done about it. Of the address only the origin is told, since the rest may be a secret.
+pub(super) fn no_server(
+    ended: Option<&Ended>,
+    url: Option<&Url>,
+    denial: Option<&str>,
+    with_stderr: bool,
+) -> String {
+    let mut text = String::from("there is no MCP server to speak to");
+    if let Some(url) = url {
+        text.push_str(&format!(" at {}", url.origin()));
+    }
+    let Some(ended) = ended else {
+        return text;
+    };
+    let mut ended = ended.clone();
+    if !with_stderr {
+        ended.stderr = Box::default();
+    }
+    text.push_str(&format!(": {ended}"));
+    let denial = denial.filter(|_| ended.cause == Cause::Unauthorized);
+    let by_faults = || ended.faults.iter().find_map(|fault| fault.kind().advice());
+    let is_refused = url.is_some() && matches!(ended.cause, Cause::HandshakeRefused { .. });
+    let by_cause = || is_refused.then_some("check the URL, and that an MCP server is there");
+    if let Some(advice) = denial.or_else(by_faults).or_else(by_cause) {
+        let is_line = text.ends_with('\n') || !ended.stderr.is_empty();
+        text.push_str(if is_line { "\n" } else { "; " });
+        text.push_str(advice);
+    }
+    text
 }
 
 /// As much of a text as leaves room for the rest of a message.

@@ -305,7 +305,9 @@ impl Server {
         let has_subscriptions = |session| self.watchers.has_subscriptions(session);
         let ends_something =
             name == names::RESOURCES_UNSUBSCRIBE && from.session.is_some_and(has_subscriptions);
-        if !is_offered && !ends_something {
+        let offer = self.config.offer.as_ref();
+        let is_in_advance = offer.is_some_and(|offer| offer.is_in_advance);
+        if !is_offered && !ends_something && !is_in_advance {
             return Err(unknown());
         }
         // S-TASKX-04

@@ -112,17 +112,33 @@ pub struct Offer {
     pub capabilities: ServerCapabilities,
     /// How it wants to be used.
     pub instructions: Option<Box<str>>,
+    /// It is made before it is known what there is: a request for something else is not refused, but goes to the application.
+    pub is_in_advance: bool,
 }
 
 impl Offer {
     /// A server of this name and version that offers nothing yet.
     #[must_use]
     pub fn new(name: &str, version: &str) -> Offer {
+        Offer::of(Implementation::new(name, version))
+    }
+
+    /// A server that says this of itself, and offers nothing yet.
+    #[must_use]
+    pub fn of(server: Implementation) -> Offer {
         Offer {
-            server: Implementation::new(name, version),
+            server,
             capabilities: ServerCapabilities::default(),
             instructions: None,
+            is_in_advance: false,
         }
+    }
+
+    /// Before it is known what there is.
+    #[must_use]
+    pub const fn in_advance(mut self) -> Offer {
+        self.is_in_advance = true;
+        self
     }
 
     /// With these capabilities.

@@ -1,5 +1,7 @@
 //! How the service ends: nothing new, what is in flight, last words, the end.
 
+use alloc::vec::Vec;
+
 use super::config::ListenEnd;
 use super::early::{Deferred, Early};
 use super::event::{Cancelled, EndOfService, Event, State, Unanswered};
@@ -59,7 +61,7 @@ impl Server {
         self.tell(Event::Draining { why });
         self.arm_in(Timer::Drain, self.config.drain);
         if why == EndOfService::Shutdown {
-            self.refuse_early();
+            self.refuse_early(&unavailable());
         }
         while let Some((wire, lane)) = self.watchers.unlisten_first() {
             self.end_listen(wire, lane);
@@ -68,18 +70,28 @@ impl Server {
         self.refuse_arriving();
     }
 
-    fn refuse_early(&mut self) {
+    fn refuse_early(&mut self, error: &ErrorObject) {
         while let Some(early) = self.early.pop() {
             if let Early::Request { from, id, .. } = early {
                 self.lanes.settle(from.lane);
-                self.refuse(from.lane, id, unavailable());
+                self.refuse(from.lane, id, error.clone());
             }
         }
     }
 
+    /// Nobody waits any more to know what is offered. A client that asks again is met again.
+    pub(super) fn declined(&mut self, error: &ErrorObject) {
+        let lanes: Vec<Lane> = self.early.iter().filter_map(Early::lane).collect();
+        for lane in lanes {
+            self.answer_in_good_order(lane);
+        }
+        self.refuse_early(error);
+        self.met = None;
+    }
+
     /// The requests in flight have had their while: their clients are told, and it is left off.
     pub(super) fn out_of_time(&mut self) {
-        self.refuse_early();
+        self.refuse_early(&unavailable());
         for request in self.requests.ids() {
             let waits = self
                 .requests

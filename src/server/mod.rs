@@ -578,6 +578,18 @@ impl Server {
         self.act(now, |server| server.offers(offer));
     }
 
+    /// There is nothing to offer for now. All who wait to know are told this error; a client that asks again waits again, and is told of with
+    /// [`Event::Met`] once more.
+    pub fn decline(&mut self, now: Instant, error: &ErrorObject) {
+        self.act(now, |server| server.declined(error));
+    }
+
+    /// Whether a client waits to know what is offered.
+    #[must_use]
+    pub fn is_deferring(&self) -> bool {
+        !self.early.is_empty()
+    }
+
     /// These are the tools, as in a result of `tools/list`, and no others. Over HTTP the fields of a modern call that repeat arguments are
     /// compared with them (S-XHDR-13, S-XHDR-14). What the application answers to `tools/list` is learnt from, too: this is for calls
     /// that come before anybody asked for the list.

@@ -301,7 +301,17 @@ impl Chain {
         let opened = match behind {
             Behind::Absent => {
                 life.is_running = false;
-                Input::open_failed(vec![Fault::new(FaultKind::NotFound)])
+                Input::open_failed(vec![Fault::new(FaultKind::ResourcesExhausted)])
+            }
+            Behind::Missing => {
+                life.is_running = false;
+                let detail = "`serve` cannot be started: no such file";
+                let fault = Fault::with_detail(FaultKind::NotFound, detail);
+                Input::open_failed(vec![fault])
+            }
+            Behind::Dying => {
+                life.end(ExitStatus::Code(127));
+                Input::Opened
             }
             Behind::Mute => Input::Opened,
             Behind::Serving(serving) => {
@@ -311,8 +321,13 @@ impl Chain {
                 Input::Opened
             }
         };
+        let is_dying = life.exit.is_some();
         self.life = Some(life);
         self.relay.handle_upstream(self.now, epoch, opened);
+        if is_dying {
+            let words = Input::stderr(b"cannot find the module");
+            self.relay.handle_upstream(self.now, epoch, words);
+        }
     }
 
     fn server_reads(&mut self) {

@@ -510,6 +510,11 @@ impl Chain {
         self.host.client.as_ref().map(Client::state)
     }
 
+    /// Whether the server behind has been told that nothing more is said to it.
+    pub(crate) fn has_server_input_ended(&self) -> bool {
+        self.life.as_ref().is_none_or(|life| life.input.is_closed())
+    }
+
     /// Whether the host was offered something before the server behind was heard.
     pub(crate) fn was_offered_a_guess(&self) -> bool {
         let host = self.host.client.as_ref();

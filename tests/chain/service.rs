@@ -14,8 +14,12 @@ use super::{payload, seconds};
 
 /// How one life of the server behind is.
 pub(crate) enum Behind {
-    /// It cannot be opened.
+    /// It cannot be opened now.
     Absent,
+    /// It is a process that ends as soon as it is started.
+    Dying,
+    /// It cannot be opened, since what is to be started does not exist.
+    Missing,
     /// It opens, and never says a word.
     Mute,
     /// It serves.

@@ -134,7 +134,7 @@ fn ends_without_a_common_version_say_so() {
             let mut stage = setup.idle(cut);
             let (client, now) = stage.pair.client();
             client.connect(now);
-            stage.until(State::Waiting);
+            stage.until(State::Parked);
             let said = stage.client_said();
             let why = said.iter().find(|line| line.starts_with("ended:"));
             let why = why.expect("the attempt ended");

@@ -22,8 +22,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A server process leads a process group of its own, and all of the group is ended with it. On Linux it also dies with this process,
-//! whatever happens to that.
+//! A server process leads a process group of its own, and all of the group is ended with it; on Linux it leads a session, and all of that is. On
+//! Linux it also dies with this process, whatever happens to that. What it started does, too, if the program has a [`cleaner`].
 //!
 //! On Windows it is in a job of its own, and all of the job is ended with it, or with this process; its creation flags are set here, and
 //! nobody asks it to end there before it is ended, save by the end of its input. A name such as `npx` means `npx.exe` there: what is a
@@ -60,6 +60,8 @@ pub use everlink_handle::{
     Progress, Response, Service, Task, ToolResult, secret, wait,
 };
 pub use serve::serve;
+#[cfg(unix)]
+pub use system::cleaner;
 pub use system::{own, tree};
 
 /// Runs the examples of the README, and of the project's own, which shows this crate.

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use everlink::{Config, Epoch, Fault, FaultKind, Input, LAST_WORDS, Output};
 use everlink_handle::Link;
+pub use everlink_stdio::cleaner;
 use everlink_stdio::own::OwnStream;
 use everlink_stdio::tree::{Pipes, Seed, Tree};
 use tokio::sync::oneshot;

@@ -1,24 +1,29 @@
 //! `everlink guard`: a relay between a host and a server.
 //!
-//! `front` is where the host is if not at the standard streams, `status` what is shown to whoever looks after it, `telling` how it is told what
-//! happens.
+//! `front` is where the host is if not at the standard streams, `memory` what is known of the server from an earlier time, `status` what is shown to
+//! whoever looks after it, `telling` how it is told what happens.
 
 mod front;
+mod memory;
 mod status;
 mod telling;
 
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
+use everlink::relay::Event;
+use everlink_tokio::Events;
 use everlink_tokio::stdio::Streams;
 
 use crate::args::{Guard, Log};
 use crate::attend::attend_relay;
+use crate::cleaner::Cleaner;
 use crate::shown::warn;
 use crate::tape::Role;
 use crate::{Endings, Failure, usage};
 
 use front::Door;
+use memory::Memory;
 use status::Window;
 use telling::Notice;
 
@@ -27,9 +32,16 @@ const HINT: &str = "a host is to speak here, and this is a terminal: put this co
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
+    let cleaner = Cleaner::start();
     let window = match args.status {
         Some(address) => Some(Window::open(address, &args.allow_host).await?),
         None => None,
+    };
+    let memory = Memory::of(args.remember.as_deref(), &args.target);
+    let role = |front| Role::Guard {
+        front,
+        drain: args.drain,
+        remembered: memory.as_ref().and_then(Memory::read),
     };
     let (guard, door) = match args.listen.as_str() {
         "stdio" if !args.allow_host.is_empty() && args.status.is_none() => {
@@ -41,13 +53,11 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
             if stdin().is_terminal() && args.log == Log::Text {
                 warn(&HINT);
             }
-            let role = Role::Guard { front: None };
-            (args.target.relay(role, Streams::take()?)?, None)
+            (args.target.relay(role(None), Streams::take()?)?, None)
         }
         url => {
             let (door, hands) = Door::open(url, &args.allow_host).await?;
-            let front = Some(door.front());
-            let guard = args.target.relay(Role::Guard { front }, hands)?;
+            let guard = args.target.relay(role(Some(door.front())), hands)?;
             (guard, Some(door))
         }
     };
@@ -61,6 +71,9 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let notices = notices.into_iter().flatten().collect();
     let told = telling::start(args.log, notices, guard.events())?;
     tokio::spawn(attend_relay(guard.events(), guard.clone()));
+    if let Some(memory) = memory {
+        tokio::spawn(keep(memory, guard.events()));
+    }
     if let Some(window) = window {
         tokio::spawn(window.show(guard.clone()));
     }
@@ -77,5 +90,19 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         listening.await?;
     }
     told.end().await;
+    if let Some(cleaner) = cleaner {
+        cleaner.stop();
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps what the server offers, whenever it says so. On another thread: the disk may be slow.
+async fn keep(memory: Memory, mut events: Events<Event>) {
+    while let Some(event) = events.recv().await {
+        if let Some(offer) = event.offer() {
+            let memory = memory.clone();
+            // What cannot be kept is not remembered, and that is all.
+            tokio::task::spawn_blocking(move || drop(memory.keep(&offer)));
+        }
+    }
 }

@@ -139,11 +139,12 @@ pub(super) struct FaultLine {
 }
 
 /// All of them, to be found by their names.
-const FAULTS: [FaultKind; 15] = [
+const FAULTS: [FaultKind; 16] = [
     FaultKind::Aborted,
     FaultKind::BrokenPipe,
     FaultKind::Closed,
     FaultKind::NameNotFound,
+    FaultKind::NotExecutable,
     FaultKind::NotFound,
     FaultKind::Other,
     FaultKind::PermissionDenied,

@@ -13,7 +13,7 @@ mod veil;
 use std::fmt::{self, Debug, Write};
 
 pub(crate) use player::{Played, Player};
-pub(crate) use recipe::{Front, Role};
+pub(crate) use recipe::{Front, Remembered, Role};
 
 /// What stands before the number of a session that the machine itself has given out.
 const OURS: &str = "session-";

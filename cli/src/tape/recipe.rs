@@ -5,8 +5,10 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-use everlink::protocol::{ClientCapabilities, ClientFeature, LogLevel};
-use everlink::server::{Allowed, Http};
+use everlink::protocol::{
+    ClientCapabilities, ClientFeature, Implementation, LogLevel, ServerCapabilities,
+};
+use everlink::server::{Allowed, Http, Offer};
 use everlink::{Config, Limit, Watch, relay};
 use serde::{Deserialize, Serialize};
 
@@ -63,9 +65,57 @@ pub(crate) enum Role {
     Guard {
         /// Where hosts come in, if not at the standard streams.
         front: Option<Front>,
+        /// How long calls in flight may take at the end, if that was said.
+        #[serde(default)]
+        drain: Option<Duration>,
+        /// What is known of the server from an earlier time.
+        #[serde(default)]
+        remembered: Option<Remembered>,
     },
     Inspect,
     Watch,
+}
+
+/// What a server offered at an earlier time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    server: Implementation,
+    capabilities: ServerCapabilities,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    instructions: Option<Box<str>>,
+}
+
+impl Remembered {
+    /// The same without what the server said, and as long as that.
+    fn redacted(self) -> Remembered {
+        let hide = |text: &str| "x".repeat(text.len());
+        let (name, version) = (hide(self.server.name()), hide(self.server.version()));
+        Remembered {
+            server: Implementation::new(&name, &version),
+            instructions: self.instructions.map(|text| hide(&text).into()),
+            ..self
+        }
+    }
+}
+
+impl From<&Offer> for Remembered {
+    fn from(offer: &Offer) -> Remembered {
+        Remembered {
+            server: offer.server.clone(),
+            capabilities: offer.capabilities.clone(),
+            instructions: offer.instructions.clone(),
+        }
+    }
+}
+
+impl From<Remembered> for Offer {
+    fn from(remembered: Remembered) -> Offer {
+        let offer = Offer::of(remembered.server).with_capabilities(remembered.capabilities);
+        match remembered.instructions {
+            Some(instructions) => offer.with_instructions(instructions),
+            None => offer,
+        }
+    }
 }
 
 /// What is served over HTTP, in front of a guard.
@@ -120,8 +170,17 @@ impl Role {
         if let Some(limit) = manner.total_timeout {
             config.calls = config.calls.with_total(Limit::After(limit));
         }
-        if let Role::Guard { front: Some(front) } = self {
-            config.downstream = config.downstream.with_http(front.http());
+        if let Role::Guard {
+            front,
+            drain,
+            remembered,
+        } = self
+        {
+            if let Some(front) = front {
+                config.downstream = config.downstream.with_http(front.http());
+            }
+            config.drain = *drain;
+            config.remembered = remembered.clone().map(Offer::from);
         }
         config
     }
@@ -138,12 +197,17 @@ impl Role {
         let Some(path) = &recording.record else {
             return Ok(None);
         };
-        let served = match &mut self {
-            Role::Guard { front: Some(front) } => {
-                Some(std::mem::replace(&mut front.path, SERVED.to_owned()))
+        let mut served = None;
+        if let Role::Guard {
+            front, remembered, ..
+        } = &mut self
+        {
+            let path = front.as_mut().map(|front| &mut front.path);
+            served = path.map(|path| std::mem::replace(path, SERVED.to_owned()));
+            if recording.redact {
+                *remembered = remembered.take().map(Remembered::redacted);
             }
-            _ => None,
-        };
+        }
         let recipe = Recipe {
             everlink: env!("CARGO_PKG_VERSION").to_owned(),
             format: FORMAT,

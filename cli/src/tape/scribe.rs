@@ -766,7 +766,11 @@ mod tests {
             path: "/mcp".to_owned(),
             hosts: None,
         };
-        let role = Role::Guard { front: Some(front) };
+        let role = Role::Guard {
+            front: Some(front),
+            drain: None,
+            remembered: None,
+        };
         let scribe = role.record(None, &Manner::default(), 1, None, &recording);
         (scribe.ok().flatten().expect("it is wanted"), path)
     }

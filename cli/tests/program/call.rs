@@ -1,11 +1,9 @@
 //! `everlink call`: what its exit status says, what a person sees and answers, which options reach whom.
 
-use std::process::Command;
-
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::props::{Bouncer, EVERLINK, Note, SERVER, Terminal, everlink, is_there, text, until};
+use crate::props::{Bouncer, Note, SERVER, Terminal, everlink, is_there, program, text, until};
 
 #[test]
 fn the_exit_status_says_what_came_of_it() {
@@ -54,7 +52,7 @@ fn with_json_the_last_line_is_for_programs() {
 
 #[test]
 fn a_person_sees_how_far_it_is_and_can_answer() {
-    let mut command = Command::new(EVERLINK);
+    let mut command = program();
     command.args(["call", "ask", "--"]).args(SERVER);
     let mut terminal = Terminal::start(&mut command);
     terminal.shows("The server asks: What is your name?");
@@ -69,7 +67,7 @@ fn a_person_sees_how_far_it_is_and_can_answer() {
     assert_eq!(answer["action"], "accept", "{answer}");
     assert_eq!(answer["content"]["name"], "Ada", "{answer}");
 
-    let mut command = Command::new(EVERLINK);
+    let mut command = program();
     command.args(["call", "progress", r#"{"steps":4}"#, "--"]);
     let (screen, output) = Terminal::start(command.args(SERVER)).end();
     assert_eq!(text(&output.stdout), "4 steps\n");
@@ -88,7 +86,7 @@ fn nobody_sees_a_bar_where_there_is_no_terminal() {
 #[test]
 fn an_interrupted_call_is_cancelled_and_says_that_it_may_have_run() {
     let note = Note::new("call-interrupted.pid");
-    let mut command = Command::new(EVERLINK);
+    let mut command = program();
     command.args(["call", "ask", "--"]).args(note.server());
     let mut terminal = Terminal::start(&mut command);
     terminal.shows("name (text) [none]: ");
@@ -148,7 +146,7 @@ fn the_server_runs_where_and_with_what_it_is_told() {
 #[test]
 fn secrets_reach_the_server_and_nobody_else() {
     let bouncer = Bouncer::start();
-    let mut command = Command::new(EVERLINK);
+    let mut command = program();
     command.args(["call", "echo", "--url", &bouncer.url]);
     command.args(["--header", "X-Key: sesame-1", "--bearer-env", "THE_TOKEN"]);
     let output = command.env("THE_TOKEN", "sesame-2").output();
@@ -167,7 +165,7 @@ fn a_result_that_cannot_be_printed_is_not_known() {
     let Ok(full) = std::fs::File::create("/dev/full") else {
         return;
     };
-    let mut command = Command::new(EVERLINK);
+    let mut command = program();
     command
         .args(["call", "pid", "--"])
         .args(SERVER)

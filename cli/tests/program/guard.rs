@@ -17,12 +17,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::props::{Bouncer, EVERLINK, PATIENCE, SERVER, Terminal, everlink, is_there, text};
+use crate::props::{
+    Bouncer, EVERLINK, PATIENCE, SERVER, Terminal, everlink, is_there, program, text,
+};
 
 #[tokio::test]
 async fn a_host_at_the_standard_streams_keeps_its_connection() {
     let diary = Diary::new("stdio");
-    let mut guard = Command::new(EVERLINK);
+    let mut guard = program();
     guard.args(["guard", "--log", "off", "--"]);
     guard.args(diary.server());
     let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
@@ -123,24 +125,16 @@ async fn outlive_the_server(host: &Link, diary: &Diary) {
     assert_eq!(host.epoch(), Epoch::FIRST);
 }
 
+/// A host that is a link of ours sees its handshake refused, and says why to whoever calls.
 #[tokio::test]
-async fn a_server_that_cannot_be_started_is_no_reason_to_end() {
-    let mut guard = Command::new(EVERLINK);
-    guard.args(["guard", "--log", "off", "--retries", "1", "--"]);
-    guard.arg("/no/such/server");
+async fn a_server_that_cannot_be_started_is_told_to_a_link() {
+    let mut guard = program();
+    guard.args(["guard", "--log", "off", "--", "/no/such/server"]);
     let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
-    for _ in 0..2 {
-        let answer = host.call_tool("echo", json!({})).await;
-        let answer = answer.expect("an answer of the guard");
-        assert!(answer.is_error());
-        let text = answer.text();
-        assert!(text.contains("did not run"), "{text}");
-        assert!(
-            text.contains("`/no/such/server` cannot be started"),
-            "{text}"
-        );
-    }
-    assert_eq!(host.epoch(), Epoch::FIRST);
+    let failed = host.call_tool("echo", json!({})).await;
+    let text = failed.expect_err("there is no server").to_string();
+    let words = "`/no/such/server` cannot be started";
+    assert!(text.contains(words), "{text}");
     host.shutdown().await.expect("it is driven");
 }
 
@@ -166,7 +160,7 @@ fn where_it_listens_it_must_know_for_whom() {
         ("https://127.0.0.1:0/mcp", "http://"),
         ("nowhere", "http://"),
     ] {
-        let mut guard = Command::new(EVERLINK);
+        let mut guard = program();
         let output = guard.args(["guard", "--listen", listen, "--", "true"]);
         let output = output.output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -196,7 +190,7 @@ fn what_cannot_be_begun_is_said_at_once() {
 
 #[test]
 fn a_person_who_tries_it_out_is_told_what_it_is_for() {
-    let mut command = Command::new(EVERLINK);
+    let mut command = program();
     command.args(["guard", "--"]).args(SERVER);
     let mut terminal = Terminal::start(&mut command);
     terminal.shows("the configuration of a host");
@@ -213,7 +207,7 @@ async fn calls_through_a_guard_have_the_time_that_is_said() {
         ("--total-timeout", "longer than it may in all"),
     ];
     for (option, words) in cases {
-        let mut guard = Command::new(EVERLINK);
+        let mut guard = program();
         guard.args(["guard", "--log", "off", option, "0.3", "--"]);
         guard.args(SERVER);
         let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
@@ -427,6 +421,7 @@ fn a_standard_error_that_nobody_reads_stops_nothing() {
     let script = r#"exec "$0" guard -- "$0" demo-server 2>&-"#;
     let mut closed = Command::new("sh");
     closed.args(["-c", script, EVERLINK]);
+    closed.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     let mut host = Host::of(closed.stderr(Stdio::null()));
     host.meets_and_calls();
     assert_eq!(host.leaves().code(), Some(0));
@@ -482,25 +477,26 @@ fn what_is_in_flight_has_a_while() {
 fn nobody_behind_waits_for_credentials_that_will_not_come() {
     let bouncer = Bouncer::start();
     let mut host = Host::start(Stdio::null(), &["--url", &bouncer.url], &[] as &[&str]);
-    host.meets();
-    host.calls(2, "echo", &json!({}));
-    let reply = host.hears(2);
-    assert_eq!(reply["result"]["isError"], true, "{reply}");
-    let text = reply["result"]["content"][0]["text"].to_string();
-    assert!(text.contains("wants credentials"), "{text}");
+    let why = host.is_refused();
+    assert!(why.contains("wants credentials"), "{why}");
+    assert!(why.contains("--bearer-env"), "{why}");
     assert_eq!(host.leaves().code(), Some(0));
 }
 
 /// A host of few words at the standard streams of a guard, which is killed where it is left.
-struct Host {
-    process: Child,
-    says: Option<ChildStdin>,
-    hears: Option<BufReader<ChildStdout>>,
+pub(crate) struct Host {
+    pub(crate) process: Child,
+    pub(crate) says: Option<ChildStdin>,
+    pub(crate) hears: Option<BufReader<ChildStdout>>,
 }
 
 impl Host {
-    fn start(stderr: Stdio, options: &[&str], server: &[impl AsRef<std::ffi::OsStr>]) -> Host {
-        let mut guard = Command::new(EVERLINK);
+    pub(crate) fn start(
+        stderr: Stdio,
+        options: &[&str],
+        server: &[impl AsRef<std::ffi::OsStr>],
+    ) -> Host {
+        let mut guard = program();
         guard.arg("guard").args(options).stderr(stderr);
         if !server.is_empty() {
             guard.arg("--").args(server);
@@ -508,7 +504,7 @@ impl Host {
         Host::of(&mut guard)
     }
 
-    fn of(guard: &mut Command) -> Host {
+    pub(crate) fn of(guard: &mut Command) -> Host {
         guard.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = guard.spawn().expect("it can be started");
         let (says, hears) = (process.stdin.take(), process.stdout.take());
@@ -519,13 +515,13 @@ impl Host {
         }
     }
 
-    fn says(&mut self, line: &str) {
+    pub(crate) fn says(&mut self, line: &str) {
         let mut stdin = self.says.as_ref().expect("it speaks");
         writeln!(stdin, "{line}").expect("it is heard");
     }
 
     /// The answer to this request; whatever else is said is of no interest.
-    fn hears(&mut self, id: u64) -> Value {
+    pub(crate) fn hears(&mut self, id: u64) -> Value {
         let stdout = self.hears.as_mut().expect("it listens");
         loop {
             let mut line = String::new();
@@ -537,13 +533,14 @@ impl Host {
         }
     }
 
-    fn calls(&mut self, id: u64, tool: &str, arguments: &Value) {
+    pub(crate) fn calls(&mut self, id: u64, tool: &str, arguments: &Value) {
         let params = json!({"name": tool, "arguments": arguments});
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
         self.says(&call.to_string());
     }
 
-    fn meets(&mut self) {
+    /// Introduces itself, and hears what comes of it.
+    pub(crate) fn introduces_itself(&mut self) -> Value {
         let params = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {},
@@ -551,24 +548,35 @@ impl Host {
         });
         let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
         self.says(&hello.to_string());
-        let reply = self.hears(1);
+        self.hears(1)
+    }
+
+    /// Introduces itself, and is told why there is no server.
+    pub(crate) fn is_refused(&mut self) -> String {
+        let reply = self.introduces_itself();
+        let why = reply["error"]["message"].as_str();
+        why.unwrap_or_else(|| panic!("{reply}")).to_owned()
+    }
+
+    pub(crate) fn meets(&mut self) {
+        let reply = self.introduces_itself();
         assert!(reply["result"]["serverInfo"].is_object(), "{reply}");
         self.says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     }
 
-    fn meets_and_calls(&mut self) {
+    pub(crate) fn meets_and_calls(&mut self) {
         self.meets();
         self.calls(2, "echo", &json!({"message": "hello"}));
         let reply = self.hears(2);
         assert_eq!(reply["result"]["content"][0]["text"], "hello", "{reply}");
     }
 
-    fn leaves(&mut self) -> ExitStatus {
+    pub(crate) fn leaves(&mut self) -> ExitStatus {
         drop(self.says.take());
         self.ended()
     }
 
-    fn ended(&mut self) -> ExitStatus {
+    pub(crate) fn ended(&mut self) -> ExitStatus {
         ended(&mut self.process)
     }
 }
@@ -592,14 +600,14 @@ fn ended(process: &mut Child) -> ExitStatus {
 }
 
 /// A guard that tells in JSON what happens. Killed where it is left.
-struct Running {
+pub(crate) struct Running {
     process: Child,
     told: Receiver<Value>,
 }
 
 impl Running {
-    fn start(options: &[&str], server: &[PathBuf]) -> Running {
-        let mut process = Command::new(EVERLINK)
+    pub(crate) fn start(options: &[&str], server: &[PathBuf]) -> Running {
+        let mut process = program()
             .args(["guard", "--log", "json"])
             .args(options)
             .arg("--")
@@ -620,12 +628,12 @@ impl Running {
     }
 
     /// The next thing that is told must be this.
-    fn told(&self, what: &str) -> String {
+    pub(crate) fn told(&self, what: &str) -> String {
         let fact = self.told.recv_timeout(PATIENCE).expect("it is told");
         fact[what].as_str().expect("an address").to_owned()
     }
 
-    fn terminate(&mut self) -> ExitStatus {
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
         let pid = Pid::from_child(&self.process);
         kill_process(pid, Signal::TERM).expect("it is there");
         self.ended()

@@ -4,6 +4,7 @@
 
 mod call;
 mod demo;
+mod ends;
 mod guard;
 #[cfg(target_os = "linux")]
 mod hostile;
@@ -11,4 +12,5 @@ mod inspect;
 mod props;
 mod record;
 mod shell;
+mod starts;
 mod watch;

@@ -21,9 +21,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A server with plain tools.
 pub(crate) const SERVER: [&str; 2] = [EVERLINK, "demo-server"];
 
+/// The program, which remembers what it learns where no other test looks.
+pub(crate) fn program() -> Command {
+    let mut program = Command::new(EVERLINK);
+    program.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    program
+}
+
 /// What the program says to these arguments, all of it, and how it ends.
 pub(crate) fn everlink(arguments: &[&str], server: &[&str]) -> Output {
-    let mut command = Command::new(EVERLINK);
+    let mut command = program();
     command.args(arguments);
     if !server.is_empty() {
         command.arg("--").args(server);
@@ -89,6 +96,12 @@ pub(crate) fn is_there(pid: Pid) -> bool {
     test_kill_process(pid).is_ok()
 }
 
+/// Whether a process does something still: one that is dead and not reaped does not.
+pub(crate) fn is_alive(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
 /// The program at work, line by line. Killed where it is left.
 pub(crate) struct Working {
     pub(crate) process: Child,
@@ -98,7 +111,7 @@ pub(crate) struct Working {
 impl Working {
     /// Starts it and listens to its standard output.
     pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(arguments: &[&str], server: &[S]) -> Working {
-        let mut process = Command::new(EVERLINK)
+        let mut process = program()
             .args(arguments)
             .arg("--")
             .args(server)

@@ -17,6 +17,8 @@ use everlink_tokio::{Link, child, http};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::props::program;
+
 const EVERLINK: &str = env!("CARGO_BIN_EXE_everlink");
 
 /// Nothing takes so long, not even on a busy machine.
@@ -42,7 +44,7 @@ fn what_is_watched_is_told_again_to_the_byte() {
     for (era, _) in ERAS {
         for json in [&["--json"][..], &[]] {
             let tape = Tape::new(&format!("watch-{era}-{}", json.len()));
-            let mut watch = Command::new(EVERLINK);
+            let mut watch = program();
             watch.args(["watch", "--era", era]).args(json);
             watch
                 .args(tape.record())
@@ -121,7 +123,7 @@ fn the_other_commands_can_be_recorded_too() {
     for redact in [false, true] {
         for (name, arguments, codes) in commands {
             let tape = Tape::new(&format!("command-{name}-{redact}"));
-            let mut command = Command::new(EVERLINK);
+            let mut command = program();
             command.args(arguments).args(tape.record());
             command.args(redact.then_some("--redact"));
             let is_demo = name == "demo";
@@ -149,7 +151,7 @@ fn what_is_a_secret_over_http_is_in_no_recording() {
     ] {
         let tape = Tape::new(&format!("secrets-{manner:?}"));
         let url = format!("{}/swordfish?swordfish=1", serve(manner));
-        let mut watch = Command::new(EVERLINK);
+        let mut watch = program();
         watch.args(["watch", "--url", &url, "--era", "legacy"]);
         watch.args(["--header", "X-Key: swordfish", "--bearer-env", "TOKEN"]);
         watch.args(tape.record()).env("TOKEN", "swordfish");
@@ -169,7 +171,7 @@ fn what_is_a_secret_over_http_is_in_no_recording() {
 fn an_address_with_a_password_is_not_recorded() {
     let tape = Tape::new("password");
     let url = serve(Manner::Session).replace("http://", "http://me:swordfish@");
-    let mut call = Command::new(EVERLINK);
+    let mut call = program();
     call.args(["call", "echo", "{}", "--url", &url, "--retries", "0"]);
     let _ = call.args(tape.record()).output().expect("it runs");
     let tape = fs::read_to_string(&tape.0).unwrap_or_default();
@@ -179,7 +181,7 @@ fn an_address_with_a_password_is_not_recorded() {
 #[test]
 fn what_is_a_secret_of_hosts_and_processes_is_in_no_recording() {
     let tape = Tape::new("front");
-    let mut guard = Command::new(EVERLINK);
+    let mut guard = program();
     guard.args(["guard", "--listen", "http://127.0.0.1:0/swordfish"]);
     guard.args(tape.record()).args(["--env", "TOKEN=swordfish"]);
     guard
@@ -300,7 +302,7 @@ fn where_nothing_can_be_written_no_server_is_started() {
     let tape = Tape::new("unwritable");
     let started = tape.log();
     for command in [&["watch"][..], &["inspect"], &["call", "echo"], &["guard"]] {
-        let mut program = Command::new(EVERLINK);
+        let mut program = program();
         program
             .args(command)
             .args(["--record", "/no/such/directory/tape"]);
@@ -321,7 +323,7 @@ fn where_nothing_can_be_written_no_server_is_started() {
 
 #[test]
 fn where_the_disk_is_full_the_link_goes_on() {
-    let mut call = Command::new(EVERLINK);
+    let mut call = program();
     call.args([
         "call",
         "echo",
@@ -555,6 +557,7 @@ fn host_over(tape: &Tape, dialect: Dialect, url: &str, options: &[&str], redact:
 fn host_before(guard: Command, tape: &Tape, dialect: Dialect) -> Link {
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"exec "$@" 2>"$0""#]);
+    shell.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     shell
         .arg(tape.log())
         .arg(guard.get_program())
@@ -612,7 +615,7 @@ impl Tape {
 
     /// Makes a recording that is short and simple.
     fn record_a_call(&self) {
-        let mut call = Command::new(EVERLINK);
+        let mut call = program();
         call.args(["call", "echo", "{}"]).args(self.record());
         call.args(["--", EVERLINK, "demo-server"]);
         call.output().expect("it runs");
@@ -627,7 +630,7 @@ impl Tape {
     }
 
     fn guard_of(&self, options: &[&str], redact: bool, target: &[&str]) -> Command {
-        let mut guard = Command::new(EVERLINK);
+        let mut guard = program();
         guard.arg("guard").args(self.record()).args(options);
         guard.args(["--retries", "100", "--stable-after", "0"]);
         guard.args(redact.then_some("--redact")).args(target);
@@ -658,7 +661,7 @@ impl Tape {
     }
 
     fn replay(&self, options: &[&str]) -> Output {
-        let mut replay = Command::new(EVERLINK);
+        let mut replay = program();
         replay.arg("replay").arg(&self.0).args(options);
         replay.output().expect("it runs")
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::props::{EVERLINK, Note, SERVER, Terminal, everlink, text};
+use crate::props::{Note, SERVER, Terminal, everlink, program, text};
 
 /// All that people are to find.
 const COMMANDS: [&str; 8] = [
@@ -140,7 +140,7 @@ fn whoever_stops_reading_has_read_enough() {
         &["watch"],
     ];
     for arguments in commands {
-        let mut command = Command::new(EVERLINK);
+        let mut command = program();
         command.args(arguments);
         if matches!(arguments[0], "inspect" | "call" | "watch") {
             command.arg("--").args(SERVER);
@@ -158,7 +158,7 @@ fn whoever_stops_reading_has_read_enough() {
 #[test]
 fn colours_are_for_terminals_that_want_them() {
     for (variable, is_coloured) in [("", true), ("1", false)] {
-        let mut command = Command::new(EVERLINK);
+        let mut command = program();
         command
             .args(["demo", "--seconds", "0"])
             .env("NO_COLOR", variable);

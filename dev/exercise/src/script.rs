@@ -561,7 +561,7 @@ impl Reply {
     }
 }
 
-const FAULTS: [FaultKind; 15] = [
+const FAULTS: [FaultKind; 16] = [
     FaultKind::Closed,
     FaultKind::Aborted,
     FaultKind::BrokenPipe,
@@ -577,6 +577,7 @@ const FAULTS: [FaultKind; 15] = [
     FaultKind::Tls,
     FaultKind::Unreachable,
     FaultKind::Write,
+    FaultKind::NotExecutable,
 ];
 
 pub(crate) fn faults(tape: &mut Tape<'_>) -> Vec<FaultKind> {

@@ -330,6 +330,18 @@ impl Server {
         self.lanes.push(Lane::Stream(stream), frame);
     }
 
+    /// The answer on this way is one of the application, be it an error: clients in use do not read the text of a response with another status.
+    pub(in crate::server) fn answer_in_good_order(&mut self, lane: Lane) {
+        let http = self.http.as_mut();
+        let exchange = http.and_then(|http| {
+            let stream = http.exchanges.carrier(lane)?;
+            http.exchanges.get_mut(stream)
+        });
+        if let Some(exchange) = exchange {
+            exchange.status.get_or_insert(200);
+        }
+    }
+
     /// It is answered without a body.
     fn respond_empty(&mut self, stream: StreamId, status: u16, fields: Fields<'static>) {
         let head = ResponseHead::new(status).with_fields(fields);

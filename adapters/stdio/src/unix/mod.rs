@@ -1,11 +1,13 @@
-//! Processes and pipes as Unix has them. `child` and `streams` are the hands of the two ends; `tree` starts and ends processes, `own` keeps
-//! the streams of this one, `pen` writes, `poll` and `wake` are how the thread sleeps.
+//! Processes and pipes as Unix has them. `child` and `streams` are the hands of the two ends; `tree` starts and ends processes, `session` finds all of
+//! one, `cleaner` ends those whose owner was killed, `own` keeps the streams of this one, `pen` writes, `poll` and `wake` are how the thread sleeps.
 
 mod child;
+pub mod cleaner;
 mod nursery;
 pub mod own;
 mod pen;
 mod poll;
+mod session;
 mod streams;
 pub mod tree;
 mod wake;

@@ -1,7 +1,7 @@
 //! A process and all that it starts, owned from the first moment: started, signalled as one, seen to end, reaped. Decides nothing.
 //!
-//! The process leads a group of its own, and stays a zombie until its owner lets go: so the number of the group is nobody else's, and a
-//! signal to it can hit no stranger.
+//! The process leads a process group of its own, on Linux also a session, and stays a zombie until its owner lets go. So the number of both is nobody
+//! else's, and a signal to them cannot hit a stranger.
 
 use std::cell::Cell;
 use std::io;
@@ -13,11 +13,9 @@ use std::thread;
 
 use everlink::{ExitStatus, Fault, FaultKind};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
-use super::nursery;
+use super::{cleaner, nursery, session};
 
 pub use crate::pipes::Pipes;
 
@@ -32,7 +30,6 @@ impl Seed {
         command.stdin(Stdio::piped());
         command.stdout(Stdio::piped());
         command.stderr(Stdio::piped());
-        command.process_group(0);
         lifeline::tie(&mut command);
         Seed(Arc::new(Mutex::new(command)))
     }
@@ -69,8 +66,9 @@ fn start(command: &mut Command) -> Result<(Tree, Pipes), Fault> {
     })
 }
 
-/// A process and all that it started and that did not leave its group. Dropped, all of it is killed and the process is reaped; what it started
-/// may take the system a moment to die, for which nobody but its parent can wait.
+/// A process and all that it started, as far as it can be found. On Linux that is all that did not call `setsid`; elsewhere, all that did not leave
+/// its process group. Dropped, all of it is killed and the process is reaped. What it started may take the system a moment to die, for which nobody
+/// but its parent can wait.
 #[derive(Debug)]
 pub struct Tree {
     child: Child,
@@ -83,6 +81,7 @@ pub struct Tree {
 impl Tree {
     fn of(mut child: Child) -> io::Result<(Tree, Pipes)> {
         let pid = Pid::from_child(&child);
+        cleaner::started(pid);
         let pipes = Pipes::of(&mut child);
         match exit::watch(pid) {
             Ok(exit) => {
@@ -95,7 +94,7 @@ impl Tree {
                 Ok((tree, pipes))
             }
             Err(error) => {
-                signal(pid, Signal::KILL);
+                session::signal(pid, Signal::KILL);
                 reap(&mut child, pid);
                 Err(error)
             }
@@ -114,7 +113,7 @@ impl Tree {
 
     fn signal(&self, with: Signal) {
         if !self.is_lost.get() {
-            signal(self.pid, with);
+            session::signal(self.pid, with);
         }
     }
 
@@ -186,6 +185,7 @@ impl Drop for Tree {
 
 /// What was just killed may take a moment to die, and what is stuck in the kernel may take for ever.
 fn reap(child: &mut Child, pid: Pid) {
+    cleaner::ended(pid);
     if child.try_wait().is_ok_and(|status| status.is_none()) {
         let reap = move || {
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
@@ -194,12 +194,6 @@ fn reap(child: &mut Child, pid: Pid) {
         // Without a thread, the zombie stays.
         let _ = reaper.spawn(reap);
     }
-}
-
-/// Signals the whole group, and its leader, who may have left it. Where nobody is left to be signalled, that is as well.
-fn signal(pid: Pid, signal: Signal) {
-    let _ = kill_process_group(pid, signal);
-    let _ = kill_process(pid, signal);
 }
 
 /// How the end of a process is seen without reaping it.
@@ -240,12 +234,12 @@ mod exit {
     }
 }
 
-/// A child that dies when its parent does.
+/// A child that leads a session of its own, and dies when its parent does.
 #[cfg(target_os = "linux")]
 mod lifeline {
     use std::sync::atomic::{AtomicI32, Ordering};
 
-    use rustix::process::{getpid, getppid, set_parent_process_death_signal};
+    use rustix::process::{getpid, getppid, set_parent_process_death_signal, setsid};
 
     use super::{Command, CommandExt, Pid, Signal, io};
 
@@ -262,13 +256,15 @@ mod lifeline {
     )]
     pub(super) fn tie(command: &mut Command) {
         let tie = || {
+            // Fails only for a process that leads a group already, by the caller's own doing.
+            let _ = setsid();
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // It may have died before.
             let parent = Pid::as_raw(getppid());
             let is_alive = parent == PARENT.load(Ordering::Relaxed);
             is_alive.then_some(()).ok_or(io::ErrorKind::Other.into())
         };
-        // SAFETY: between fork and exec it makes two system calls and nothing else: no memory is allocated, no lock is taken.
+        // SAFETY: between fork and exec it makes three system calls and nothing else: no memory is allocated, no lock is taken.
         unsafe { command.pre_exec(tie) };
     }
 }
@@ -276,9 +272,11 @@ mod lifeline {
 /// Where the system has no such thing, a child learns of its parent's death from the end of its input.
 #[cfg(not(target_os = "linux"))]
 mod lifeline {
-    use super::Command;
+    use super::{Command, CommandExt};
 
     pub(super) fn hold() {}
 
-    pub(super) fn tie(_: &mut Command) {}
+    pub(super) fn tie(command: &mut Command) {
+        command.process_group(0);
+    }
 }

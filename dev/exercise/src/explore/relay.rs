@@ -52,7 +52,7 @@ fn setup() -> &'static Setup {
         config.downstream.ask_timeout = downstream.ask_timeout;
         config.downstream.limits = downstream.limits;
         config.patience = Duration::from_secs(5);
-        config.drain = Duration::from_secs(10);
+        config.drain = Some(Duration::from_secs(10));
         Setup::prompt(config, vec![server::small()])
     })
 }

@@ -67,7 +67,7 @@ impl Setup {
         };
         if has(3) {
             config.patience = Duration::from_millis(20);
-            config.drain = Duration::from_millis(300);
+            config.drain = Some(Duration::from_millis(300));
             config.downstream.ask_timeout = Duration::from_millis(300);
         }
         if has(4) {

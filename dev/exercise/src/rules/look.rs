@@ -11,6 +11,10 @@ impl Rules {
         let retry = &self.config.policy.retry;
         sight.since(now, self.opened_at, retry.floor);
         sight.since(now, self.ready_at, retry.stable_after);
+        // Before it is ready for the first time, a link gives up sooner.
+        sight.plain(self.ready_at.is_some());
+        let first = self.first_opened_at.filter(|_| self.ready_at.is_none());
+        sight.since(now, first, retry.start_for);
         sight.plain(self.shut_down);
         sight.plain(self.cause == Some(Cause::Unauthorized));
         let newest = self.lives.last_key_value();

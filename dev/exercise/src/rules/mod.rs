@@ -15,8 +15,8 @@ use everlink::client::{
 };
 use everlink::protocol::{Era, Repeat, method};
 use everlink::{
-    Binding, CallId, Client, Config, Epoch, ExitStatus, Fault, Input, Instant, Limit, List, Output,
-    Stats, StreamId, Wake, WhenSpent,
+    Binding, CallId, Client, Config, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, Limit,
+    List, Output, Stats, StreamId, Wake, WhenSpent,
 };
 use serde_json::Value;
 
@@ -142,6 +142,10 @@ pub(crate) struct Rules {
     timed_at: Option<Instant>,
     /// Why the present life is being taken down, or the last one was.
     cause: Option<Cause>,
+    /// When a transport was first asked for.
+    first_opened_at: Option<Instant>,
+    /// Whether the last life ended in a way that waiting does not mend.
+    is_hopeless: bool,
     shut_down: bool,
     /// Bytes of what was polled since nothing waited.
     heard: usize,
@@ -186,6 +190,8 @@ impl Rules {
             ready_at: None,
             timed_at: None,
             cause: None,
+            first_opened_at: None,
+            is_hopeless: false,
             shut_down: false,
             heard: 0,
             fed: 0,
@@ -420,6 +426,7 @@ impl Rules {
                     );
                 }
                 self.opened_at = Some(now);
+                self.first_opened_at.get_or_insert(now);
                 self.lives.entry(client.epoch()).or_default();
             }
             opens => panic!("(5) {opens} opens in one step"),
@@ -697,6 +704,11 @@ impl Rules {
                     *until <= now + retry.cap.max(longest),
                     "(5) waits beyond the cap"
                 );
+                let was_ready = client.stats().readies > 0;
+                assert!(
+                    was_ready || !self.is_hopeless,
+                    "(20) tries again what waiting does not mend"
+                );
             }
             Event::Parked { until } => {
                 self.enter(State::Parked);
@@ -714,7 +726,9 @@ impl Rules {
                 self.enter(State::Closed);
                 let is_shut_out = self.cause == Some(Cause::Unauthorized);
                 let spent = retry.when_spent == WhenSpent::Close
-                    && (client.failures() > retry.budget || is_shut_out);
+                    && (client.failures() > retry.budget
+                        || is_shut_out
+                        || self.gives_up_early(client));
                 assert!(self.shut_down || spent, "closed by itself");
                 assert!(
                     self.calls.values().all(|call| call.done),
@@ -835,8 +849,23 @@ impl Rules {
         assert!(!is_busy, "(12) killed at work on {id}");
     }
 
+    /// Whether a link that was never ready may give up before its budget is spent.
+    fn gives_up_early(&self, client: &Client) -> bool {
+        let died = self.cause == Some(Cause::Died) && self.config.binding == Binding::Child;
+        client.stats().readies == 0 && (self.is_hopeless || died)
+    }
+
     fn ended(&mut self, ended: &Ended) {
         let binding = self.config.binding;
+        let is_to_come = |kind| binding == Binding::Socket && kind == FaultKind::NotFound;
+        let mut kinds = ended.faults.iter().map(Fault::kind);
+        let is_lasting = kinds.any(|kind| kind.is_lasting() && !is_to_come(kind));
+        self.is_hopeless = ended.counted
+            && match ended.cause {
+                Cause::HandshakeRefused { .. } => true,
+                Cause::OpenFailed | Cause::Unreachable => is_lasting,
+                _ => false,
+            };
         let life = self.life(ended.epoch);
         assert!(!life.told, "{} ends twice", ended.epoch);
         life.told = true;

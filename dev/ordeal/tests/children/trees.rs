@@ -67,6 +67,26 @@ fn f_012_kin_that_hold_nothing_end_with_the_link() {
     });
 }
 
+/// A process that moves to another process group stays in the session of the server, whoever its parent becomes.
+#[test]
+fn f_012_descendants_in_other_process_groups_end_with_the_link() {
+    for manner in ["kin-apart", "kin-orphan"] {
+        ordeal(|stage| {
+            let link = stage.link(&[manner], patient());
+            link.is_well();
+            let is_apart = || {
+                let apart = stage.family.members().into_iter();
+                let mut apart = apart.filter(|it| it.has("loiter") && it.has("kin-apart"));
+                apart.any(|it| it.group == it.pid)
+            };
+            assert!(settles(is_apart));
+            let ended = link.ends();
+            assert_eq!(ended.exit, Some(ExitStatus::Code(0)), "{ended}");
+            stage.everybody_leaves();
+        });
+    }
+}
+
 #[test]
 fn f_012_kin_that_ignore_sigterm_end_with_each_life() {
     ordeal(|stage| {
@@ -97,7 +117,7 @@ fn a_child_that_forks_and_exits_is_dead_and_its_successor_is_ended() {
     });
 }
 
-/// The known hole: who leaves the group, and holds nothing, is not seen. Nothing waits for it, and it goes on.
+/// The known hole: who leaves the session, and holds nothing, is not seen. Nothing waits for it, and it goes on.
 #[test]
 fn a_daemon_that_holds_nothing_goes_on_unseen() {
     ordeal(|stage| {

@@ -49,7 +49,7 @@ pub(super) fn relay(setup: &Setup) -> relay::Config {
         let after = |span| Limit::After(millis(span));
         let calls = CallOptions::new().with_idle(after(1_500));
         config.calls = calls.with_total(after(4_000));
-        (config.patience, config.drain) = (millis(1_000), millis(500));
+        (config.patience, config.drain) = (millis(1_000), Some(millis(500)));
     }
     config
 }

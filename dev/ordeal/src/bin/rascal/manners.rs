@@ -15,6 +15,8 @@
 //! | `ignore-term` | is not ended by `SIGTERM` |
 //! | `kin` | starts a process in its group that holds nothing |
 //! | `loud` | writes to standard error for ever, and reads nothing before the first eight megabytes |
+//! | `kin-apart` | starts a process that moves to a process group of its own and holds nothing |
+//! | `kin-orphan` | the same, and the parent of that process exits |
 //! | `mutter` | writes to standard error what could be taken for replies |
 //! | `words=TEXT` | writes this to standard error |
 
@@ -26,7 +28,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio, exit};
 use std::thread;
 
-use rustix::process::setsid;
+use rustix::process::{setpgid, setsid};
 use serde_json::Value;
 
 use crate::linger;
@@ -125,7 +127,14 @@ impl Manners {
     }
 
     fn have_company(&self) {
-        for word in ["daemon", "daemon-heir", "heir", "kin"] {
+        for word in [
+            "daemon",
+            "daemon-heir",
+            "heir",
+            "kin",
+            "kin-apart",
+            "kin-orphan",
+        ] {
             if self.has(word) {
                 let mut other = Command::new(myself());
                 other.args([LOITER, word]);
@@ -142,6 +151,13 @@ impl Manners {
     fn loiter(&self) -> ! {
         if self.has("daemon") || self.has("daemon-heir") {
             setsid().expect("it leads no group yet");
+        }
+        if self.has("kin-orphan") {
+            start(Command::new(myself()).args([LOITER, "kin-apart"]));
+            exit(0);
+        }
+        if self.has("kin-apart") {
+            setpgid(None, None).expect("it leads no session");
         }
         linger();
     }

@@ -1,0 +1,89 @@
+//! Keeps on disk what a server offered, so that a later host need not wait while the server starts. A failure here never hurts: it only means waiting.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use everlink::server::Offer;
+
+use crate::args::Target;
+use crate::tape::Remembered;
+
+/// The file with the offer of one server.
+#[derive(Clone, Debug)]
+pub(super) struct Memory(PathBuf);
+
+impl Memory {
+    /// The memory of this server: in `place`, or where the user's caches are. Nothing if `place` is `off`, or there is no place.
+    pub(super) fn of(place: Option<&Path>, target: &Target) -> Option<Memory> {
+        let directory = match place {
+            Some(off) if off == "off" => return None,
+            Some(directory) => directory.to_owned(),
+            None => caches()?.join("everlink"),
+        };
+        Some(Memory(
+            directory.join(format!("{:016x}.json", digest(target))),
+        ))
+    }
+
+    /// What the server offered last, if that is known.
+    pub(super) fn read(&self) -> Option<Remembered> {
+        serde_json::from_slice(&fs::read(&self.0).ok()?).ok()
+    }
+
+    /// Keeps what the server offers now. Readers find the old file or the new one, whole.
+    pub(super) fn keep(&self, offer: &Offer) -> io::Result<()> {
+        let text = serde_json::to_vec(&Remembered::from(offer))?;
+        if fs::read(&self.0).is_ok_and(|kept| kept == text) {
+            return Ok(());
+        }
+        if let Some(directory) = self.0.parent() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)?;
+        }
+        let new = self.0.with_extension(std::process::id().to_string());
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options
+            .open(&new)
+            .and_then(|mut file| file.write_all(&text));
+        let kept = written.and_then(|()| fs::rename(&new, &self.0));
+        if kept.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        kept
+    }
+}
+
+/// Where the user's caches are, by the rules of the XDG Base Directory Specification.
+fn caches() -> Option<PathBuf> {
+    let absolute = |path: Option<std::ffi::OsString>| {
+        let path = path.map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let caches = absolute(std::env::var_os("XDG_CACHE_HOME"));
+    caches.or_else(|| Some(absolute(std::env::var_os("HOME"))?.join(".cache")))
+}
+
+/// A number for how the server is reached. Values of variables and fields of requests are secrets, and stay out.
+fn digest(target: &Target) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    target.url.hash(&mut hasher);
+    target.command_line.hash(&mut hasher);
+    let directory = target.cwd.clone().or_else(|| std::env::current_dir().ok());
+    directory.filter(|_| target.url.is_none()).hash(&mut hasher);
+    let name = |variable: &OsStr| {
+        let bytes = variable.as_encoded_bytes();
+        let end = bytes.iter().position(|byte| *byte == b'=');
+        bytes[..end.unwrap_or(bytes.len())].to_vec()
+    };
+    for variable in &target.env {
+        name(variable).hash(&mut hasher);
+    }
+    hasher.finish()
+}
