@@ -54,21 +54,28 @@ impl Budget {
         self.failures = 0;
     }
 
-    /// A life ended, and it counts.
-    pub(super) fn failed(&mut self, now: Instant) -> Verdict {
-        self.failures = self.failures.saturating_add(1);
-        if self.failures <= self.policy.budget {
-            let pause = self.backoff();
-            return Verdict::Wait(self.no_earlier(now + pause));
+    /// An epoch ended, and it counts. `was_useful`: it had answered a call, so the next one need not wait.
+    pub(super) fn failed(&mut self, now: Instant, was_useful: bool) -> Verdict {
+        if was_useful {
+            self.forgive();
         }
-        self.rest(now)
+        self.failures = self.failures.saturating_add(1);
+        if self.failures > self.policy.budget {
+            return self.rest(now);
+        }
+        let pause = if was_useful {
+            Duration::ZERO
+        } else {
+            self.backoff()
+        };
+        Verdict::Wait(self.no_earlier(now + pause))
     }
 
     /// Nothing is tried again quickly.
     pub(super) fn rest(&mut self, now: Instant) -> Verdict {
         match self.policy.when_spent {
             WhenSpent::Close => Verdict::Close,
-            WhenSpent::Park { probe, .. } => {
+            WhenSpent::Park { probe } => {
                 let pause = self.jittered(probe);
                 Verdict::Park(self.no_earlier(now + pause))
             }
@@ -85,12 +92,11 @@ impl Budget {
         self.no_earlier(now)
     }
 
-    /// Whether a call may make a parked link look for the server now.
-    pub(super) fn allows_call_to_wake(&self, now: Instant) -> bool {
-        match (self.policy.when_spent, self.last_open) {
-            (WhenSpent::Park { call_floor, .. }, Some(last)) => now >= last + call_floor,
-            (WhenSpent::Park { .. } | WhenSpent::Close, _) => true,
-        }
+    /// When calls that wait for a server make the link look for it.
+    pub(super) fn for_calls(&self, now: Instant) -> Instant {
+        let pace = self.policy.call_pace;
+        let at = self.last_open.map_or(now, |last| now.max(last + pace));
+        self.no_earlier(at)
     }
 
     /// `at`, or when the floor since the last open is over, whichever is later.
@@ -157,7 +163,7 @@ mod tests {
                 .first
                 .saturating_mul(1_u32.checked_shl(failure).unwrap_or(u32::MAX))
                 .min(policy.cap);
-            let pause = wait(budget.failed(now)).since(now);
+            let pause = wait(budget.failed(now, false)).since(now);
             assert!(pause >= full / 2 && pause <= full, "{failure}: {pause:?}");
         }
     }
@@ -166,15 +172,15 @@ mod tests {
     fn a_spent_budget_parks_and_a_good_life_restores_it_and_its_backoff() {
         let mut budget = budget(1);
         let now = Instant::ZERO;
-        let first = wait(budget.failed(now));
+        let first = wait(budget.failed(now, false));
         for _ in 1..5 {
-            wait(budget.failed(now));
+            wait(budget.failed(now, false));
         }
-        assert!(matches!(budget.failed(now), Verdict::Park(_)));
-        assert!(matches!(budget.failed(now), Verdict::Park(_)));
+        assert!(matches!(budget.failed(now, false), Verdict::Park(_)));
+        assert!(matches!(budget.failed(now, false), Verdict::Park(_)));
         budget.forgive();
         assert_eq!(budget.failures(), 0);
-        let fresh = wait(budget.failed(now));
+        let fresh = wait(budget.failed(now, false));
         assert!(fresh.since(now) <= Policy::interactive().retry.first);
         assert!(first.since(now) <= Policy::interactive().retry.first);
     }
@@ -195,7 +201,10 @@ mod tests {
     #[test]
     fn links_with_other_seeds_do_not_come_back_in_step() {
         let (mut one, mut other) = (budget(1), budget(2));
-        assert_ne!(one.failed(Instant::ZERO), other.failed(Instant::ZERO));
+        assert_ne!(
+            one.failed(Instant::ZERO, false),
+            other.failed(Instant::ZERO, false)
+        );
     }
 
     #[test]
@@ -207,5 +216,29 @@ mod tests {
         assert_eq!(budget.free(now), now + Policy::interactive().retry.floor);
         let later = now + Duration::from_secs(1);
         assert_eq!(budget.free(later), later);
+    }
+
+    #[test]
+    fn a_useful_epoch_costs_one_and_no_pause() {
+        let mut budget = budget(1);
+        let now = Instant::from_nanos(1 << 40);
+        for _ in 0..4 {
+            budget.failed(now, false);
+        }
+        budget.opened(now);
+        let next = wait(budget.failed(now, true));
+        assert_eq!(next, now + Policy::interactive().retry.floor);
+        assert_eq!(budget.failures(), 1);
+    }
+
+    #[test]
+    fn calls_are_tried_for_at_their_pace() {
+        let mut budget = budget(1);
+        let now = Instant::from_nanos(1 << 40);
+        assert_eq!(budget.for_calls(now), now);
+        budget.opened(now);
+        assert_eq!(budget.for_calls(now), now + Duration::from_secs(1));
+        budget.rest_until(now + Duration::from_secs(90));
+        assert_eq!(budget.for_calls(now), now + Duration::from_secs(90));
     }
 }

@@ -1,6 +1,8 @@
 //! Processes and pipes as Unix has them. `child` and `streams` are the hands of the two ends; `tree` starts and ends processes, `own` keeps
-//! the streams of this one, `pen` writes, `poll` and `wake` are how the thread sleeps.
+//! the streams of this one, `activity` what they do, `pen` writes, `poll` and `wake` are how the thread sleeps.
 
+#[cfg(target_os = "linux")]
+mod activity;
 mod child;
 mod nursery;
 pub mod own;
