@@ -268,8 +268,10 @@ pub struct Policy {
     pub terminate_grace: Duration,
     /// How long the system may take to report the end of a killed one. 2 s; then it is let go.
     pub kill_grace: Duration,
-    /// How a quiet link is watched. `None`: not at all.
+    /// How a quiet link is watched. `None`: not at all; then no probe is sent, and no silent server is replaced.
     pub keepalive: Option<Keepalive>,
+    /// When a silent server is replaced while something is wanted of it. `None`: never. On an idle link, none ever is.
+    pub hang: Option<Hang>,
     /// How a link comes back.
     pub retry: Retry,
     /// How long the set-up of a watch may take. 10 s, then the link goes on without it.
@@ -298,6 +300,7 @@ impl Policy {
             terminate_grace: seconds(3),
             kill_grace: seconds(2),
             keepalive: Some(Keepalive::every(seconds(30))),
+            hang: Some(Hang::after(seconds(30))),
             retry: Retry {
                 budget: 5,
                 first: millis(500),
@@ -305,10 +308,9 @@ impl Policy {
                 floor: millis(250),
                 start_for: seconds(3),
                 stable_after: seconds(60),
-                when_spent: WhenSpent::Park {
-                    probe: seconds(60),
-                    call_floor: seconds(5),
-                },
+                call_patience: seconds(4),
+                call_pace: seconds(1),
+                when_spent: WhenSpent::Park { probe: seconds(60) },
             },
             watch_timeout: seconds(10),
             watch_retry: seconds(5),
@@ -324,6 +326,7 @@ impl Policy {
             handshake_timeout: seconds(300),
             drain: seconds(60),
             keepalive: Some(Keepalive::every(seconds(120))),
+            hang: Some(Hang::after(seconds(60))),
             retry: Retry {
                 budget: 10,
                 first: seconds(1),
@@ -331,9 +334,10 @@ impl Policy {
                 floor: seconds(1),
                 start_for: seconds(60),
                 stable_after: seconds(300),
+                call_patience: seconds(60),
+                call_pace: seconds(5),
                 when_spent: WhenSpent::Park {
                     probe: seconds(600),
-                    call_floor: seconds(30),
                 },
             },
             ..Policy::interactive()
@@ -373,8 +377,8 @@ pub struct Keepalive {
     pub idle: Duration,
     /// How long a probe may be unanswered. 10 s: a busy machine is slow, a dead one is silent.
     pub timeout: Duration,
-    /// How many probes in a row may be missed before the server counts as dead. Two: one can
-    /// fall into a pause.
+    /// How many probes are sent into one silence on a byte stream. Two: nothing is lost there, and a server that does not read is
+    /// not to be flooded. Over HTTP, where a request can be lost, there is no such limit.
     pub misses: u32,
 }
 
@@ -386,6 +390,36 @@ impl Keepalive {
             idle,
             timeout: seconds(10),
             misses: 2,
+        }
+    }
+}
+
+/// When a silent server is replaced, while something is wanted of it: a call is in flight or waits to be sent.
+///
+/// A server that answers no probe for this long is replaced, unless the system says that its process runs. Calls that come while
+/// it is silent are held back, so that they can go to the next server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hang {
+    /// After how much silence a call makes the link probe. 10 s: most calls have their reply by then. At most
+    /// [`Keepalive::idle`].
+    pub probe_after: Duration,
+    /// How long a server may be silent. 30 s: a busy machine is slow for seconds, and hosts wait for a minute.
+    pub timeout: Duration,
+    /// How long it may be silent if the silence can be its work on a call whose caller still waits: a server that blocks its only thread
+    /// answers no probe meanwhile. 2 min: twice as long as most hosts wait. It holds until the server has shown that it answers probes
+    /// while it works, and always for one that never answers any.
+    pub timeout_at_work: Duration,
+}
+
+impl Hang {
+    /// After so much silence, and four times as much where it may be work.
+    #[must_use]
+    pub fn after(timeout: Duration) -> Hang {
+        Hang {
+            probe_after: seconds(10).min(timeout / 3),
+            timeout,
+            timeout_at_work: timeout.saturating_mul(4),
         }
     }
 }
@@ -407,9 +441,17 @@ pub struct Retry {
     /// does so for a reason that somebody must see, and hosts wait 5 s at the least. What waiting cannot mend, such as a command
     /// that does not exist, is not tried again at all before the link was ready.
     pub start_for: Duration,
-    /// How long a life must have been good to wipe out the failures before it. A handshake
-    /// alone proves nothing: some servers open and die, again and again.
+    /// How long an epoch must have been ready to wipe out the failures before it. A handshake alone proves nothing: some servers
+    /// open and die, again and again. An epoch that answered a call wipes them out, too: it was useful, and the next one is opened
+    /// without a pause, but for the floor.
     pub stable_after: Duration,
+    /// How long a call waits while there is no server and no attempt to reach one is under way. 4 s: some hosts give up after 5 s,
+    /// and would not hear why. An attempt that is under way is waited for. Zero: a call waits for the attempts of the budget, and
+    /// fails at once where those are spent.
+    pub call_patience: Duration,
+    /// The least time between two opens while calls wait for a server. 1 s: soon enough to be there when the server is back, seldom
+    /// enough to start a process that dies at once. The pauses of the budget are for the time in which nobody waits.
+    pub call_pace: Duration,
     /// What happens when the budget is spent.
     pub when_spent: WhenSpent,
 }
@@ -420,13 +462,10 @@ pub struct Retry {
 pub enum WhenSpent {
     /// The link closes for good.
     Close,
-    /// The link is parked and looks now and then whether the server is back.
+    /// The link is parked and looks now and then whether the server is back, and when it is called.
     Park {
         /// How often it looks by itself.
         probe: Duration,
-        /// A call makes it look too, but no more often than this: a call within this time of
-        /// the last look fails at once with the reason.
-        call_floor: Duration,
     },
 }
 

@@ -22,6 +22,13 @@ pub const LAST_WORDS: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Input<'a> {
+    /// What the system says of a child and all that it started. The answer to [`Output::Inspect`].
+    Activity {
+        /// The processor time that they have used by now, all together. Only the difference between two reports counts.
+        cpu: Duration,
+        /// Whether the child itself is stopped, or all of them are: by `SIGSTOP`, or by a debugger.
+        is_stopped: bool,
+    },
     /// Bytes arrived, in any pieces.
     Bytes {
         /// Where they arrived.
@@ -138,7 +145,8 @@ impl<'a> Input<'a> {
             | Input::Response { stream, .. }
             | Input::Sent { stream, .. }
             | Input::WriteFailed { stream, .. } => Some(*stream),
-            Input::Exited { .. }
+            Input::Activity { .. }
+            | Input::Exited { .. }
             | Input::OpenFailed { .. }
             | Input::Opened
             | Input::Stderr { .. } => None,
@@ -174,6 +182,7 @@ impl<'a> Input<'a> {
 impl fmt::Debug for Input<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Input::Activity { cpu, is_stopped } => write!(f, "Activity({cpu:?}, {is_stopped})"),
             Input::Bytes { stream, bytes } => write!(f, "Bytes({stream}, {})", bytes.len()),
             Input::End { stream, faults } => write!(f, "End({stream}, {faults:?})"),
             Input::Exited { status } => write!(f, "Exited({status})"),
@@ -213,6 +222,12 @@ pub enum Output<E> {
         epoch: Epoch,
         /// Of which exchange.
         stream: StreamId,
+    },
+    /// Say what a child does, with [`Input::Activity`]. A driver that cannot tell does nothing. It comes only while the child is
+    /// silent although it was asked something.
+    Inspect {
+        /// Which transport.
+        epoch: Epoch,
     },
     /// End the transport at once: `SIGKILL` for a child and its whole tree (`TerminateJobObject` on Windows), a hard close
     /// for a socket. It may come after the child itself was reaped: somebody of its tree still holds its output.
@@ -289,6 +304,7 @@ impl<E> Output<E> {
             Output::CloseWrite { epoch } => Output::CloseWrite { epoch },
             Output::Event(event) => Output::Event(then(event)?),
             Output::Finish { epoch, stream } => Output::Finish { epoch, stream },
+            Output::Inspect { epoch } => Output::Inspect { epoch },
             Output::Kill { epoch } => Output::Kill { epoch },
             Output::Open { epoch } => Output::Open { epoch },
             Output::Release { epoch } => Output::Release { epoch },

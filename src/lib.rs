@@ -166,7 +166,8 @@ pub mod wire;
 
 pub use client::Client;
 pub use config::{
-    Binding, Config, Dialect, Http, Keepalive, Limit, Limits, Policy, Retry, SessionLoss, WhenSpent,
+    Binding, Config, Dialect, Hang, Http, Keepalive, Limit, Limits, Policy, Retry, SessionLoss,
+    WhenSpent,
 };
 pub use fault::{ExitStatus, Fault, FaultKind};
 pub use id::{AskId, CallId, Epoch, RequestId, StreamId};

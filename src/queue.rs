@@ -68,6 +68,7 @@ impl<E: Weigh> Outbox<E> {
             Output::Abort { epoch, .. }
             | Output::CloseWrite { epoch }
             | Output::Finish { epoch, .. }
+            | Output::Inspect { epoch }
             | Output::Kill { epoch }
             | Output::Request { epoch, .. }
             | Output::Response { epoch, .. }
@@ -84,6 +85,7 @@ impl<E: Weigh> Outbox<E> {
             Output::Abort { .. }
             | Output::CloseWrite { .. }
             | Output::Finish { .. }
+            | Output::Inspect { .. }
             | Output::Kill { .. }
             | Output::Open { .. }
             | Output::Release { .. }
@@ -101,6 +103,7 @@ fn weight<E: Weigh>(output: &Output<E>) -> usize {
         Output::Abort { .. }
         | Output::CloseWrite { .. }
         | Output::Finish { .. }
+        | Output::Inspect { .. }
         | Output::Kill { .. }
         | Output::Open { .. }
         | Output::Release { .. }

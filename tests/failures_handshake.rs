@@ -88,7 +88,9 @@ fn f_052_a_handshake_that_is_never_answered_has_its_own_deadline() {
                 }
             );
 
-            world.until_state(State::Waiting);
+            world.until("the next attempt, which the call makes at once", |world| {
+                world.life() == 2
+            });
             assert_eq!(world.now(), at(config_timeout()));
             assert_eq!(causes(&world), [Cause::HandshakeTimedOut]);
             assert_eq!(world.link().failures(), 1);

@@ -311,7 +311,6 @@ fn f_075_no_policy_of_zeros_becomes_a_spin() {
     config.policy.retry.floor = Duration::ZERO;
     config.policy.retry.when_spent = everlink::WhenSpent::Park {
         probe: Duration::ZERO,
-        call_floor: Duration::ZERO,
     };
     let mut world = World::new(config).served_by(|_| missing());
     world.connect();
@@ -390,17 +389,118 @@ fn f_078_a_call_wakes_a_parked_link() {
 }
 
 #[test]
-fn f_078_a_call_right_after_a_look_is_told_why_instead() {
+fn f_078_a_call_right_after_an_attempt_waits_for_the_next_one() {
     let mut world = parked_world(|_| legacy());
+    let called = world.now();
     let call = world.tool("add");
+    assert_eq!(world.life(), 6, "two attempts have a pause between them");
+    world.until_done(call);
+    assert_eq!(world.result(call)["content"][0]["text"], "add");
+    assert_eq!(world.life(), 7);
+    assert!(world.now().since(called) <= config().policy.retry.call_pace);
+    world.finish();
+}
+
+#[test]
+fn f_078_a_call_to_a_parked_link_fails_before_its_host_gives_up_and_says_when_the_next_attempt_is()
+{
+    let mut world = parked_world(|_| missing());
+    world.pass(seconds(5));
+    let (called, lives) = (world.now(), world.life());
+    let call = world.tool("add");
+    assert_eq!(world.life(), lives + 1, "a call makes it look at once");
+    world.until_done(call);
+    assert_eq!(world.now().since(called), seconds(4));
+    let tried = world.life() - lives;
+    assert!((4..=5).contains(&tried), "{tried} attempts in four seconds");
     let failure = world.failure(call);
     assert_eq!(failure.kind, FailureKind::Down);
     assert_eq!(failure.delivery, Delivery::NotSent);
-    assert!(
-        failure.to_string().contains("no more processes"),
-        "{failure}"
-    );
+    let next = failure.next_attempt.expect("there will be one");
+    assert!(next <= seconds(60), "{next:?}");
+    let text = failure.to_string();
+    assert!(text.contains("no more processes"), "{text}");
+    assert!(text.contains("the next attempt is in"), "{text}");
+    world.finish();
+}
+
+#[test]
+fn f_078_calls_that_keep_coming_find_a_server_soon_after_it_is_back() {
+    // Twenty seconds of outage, with a call every half a second.
+    let mut world = parked_world(|life| if life < 26 { missing() } else { legacy() });
+    let mut back = None;
+    for _ in 0..60 {
+        let call = world.tool("add");
+        world.pass(millis(500));
+        if world.life() == 25 {
+            back.get_or_insert(world.now());
+        }
+        if world.is_done(call) && world.state() == State::Ready {
+            break;
+        }
+    }
+    assert_eq!(world.state(), State::Ready);
+    let back = back.expect("it was away for a while");
+    assert!(world.now().since(back) <= seconds(2));
+    world.finish();
+}
+
+#[test]
+fn f_078_without_patience_a_call_to_a_parked_link_fails_at_once() {
+    let mut config = config();
+    config.policy.retry.call_patience = Duration::ZERO;
+    let mut world = World::new(config).served_by(|_| missing());
+    world.connect();
+    world.until_state(State::Parked);
+    let lives = world.life();
+    let call = world.tool("add");
+    assert_eq!(world.failure(call).kind, FailureKind::Down);
+    assert_eq!(world.life(), lives);
+    world.finish();
+}
+
+/// A list that is asked for makes the link look for its server, too.
+#[test]
+fn f_078_a_list_wakes_a_parked_link() {
+    let mut world = parked_world(|_| legacy());
+    let list = world.list(List::Tools);
+    world.until_done(list);
+    assert!(matches!(
+        world.outcome(list),
+        everlink::client::Outcome::Listed(_)
+    ));
+    world.finish();
+}
+
+#[test]
+fn f_078_a_server_that_was_useful_is_replaced_at_once_however_often_it_dies() {
+    for server in BOTH {
+        let mut world = ready(config(), server);
+        for death in 1..=20 {
+            let call = world.tool("add");
+            world.until_done(call);
+            world.result(call);
+            let died = world.now();
+            world.peer_all(dies(CRASH));
+            world.until_ready();
+            assert!(
+                world.now().since(died) <= config().policy.retry.floor,
+                "after {death} deaths"
+            );
+            assert_eq!(world.link().failures(), 1, "each costs one");
+        }
+        world.finish();
+    }
+}
+
+#[test]
+fn f_078_a_server_that_dies_before_it_answers_anything_is_given_its_pauses() {
+    let mut world = World::new(config()).served_by(|_| lives_for(millis(100)));
+    world.connect();
+    world.until_state(State::Parked);
     assert_eq!(world.life(), 6);
+    let took = world.now().since(everlink::Instant::ZERO);
+    assert!(took >= seconds(7), "{took:?}");
     world.finish();
 }
 
@@ -679,86 +779,6 @@ fn deaf(server: fn() -> Peer) -> Peer {
         })
 }
 
-fn is_unresponsive(event: &Event) -> Option<()> {
-    match event {
-        Event::Closing { cause, .. } => (*cause == Cause::Unresponsive).then_some(()),
-        _ => None,
-    }
-}
-
-#[test]
-fn f_083_a_busy_server_is_neither_probed_nor_killed() {
-    for server in BOTH {
-        let mut world = ready(config(), move || deaf(server));
-        let patient = CallOptions::new().with_idle(everlink::Limit::After(seconds(500)));
-        let call = world.call_with("tools/call", json!({"name": "crunch"}), patient);
-        world.pass(seconds(490));
-        assert_eq!(world.link().stats().probes, 0);
-        let request = world.last("tools/call");
-        world.peer(reply(&request, json!({"content": []})));
-        assert_eq!(world.result(call)["content"], json!([]));
-        assert_eq!(world.life(), 1);
-        world.finish();
-    }
-}
-
-#[test]
-fn f_083_a_frozen_server_is_found_out_under_steady_traffic() {
-    for server in BOTH {
-        let mut world = ready(config(), move || deaf(server));
-        // There is always a call whose deadline still runs, but those sent into the silence are no excuse for it.
-        for _ in 0..10 {
-            world.tool("add");
-            world.pass(seconds(30));
-        }
-        let ended = ends(&world)[0];
-        assert_eq!(ended.cause, Cause::Unresponsive);
-        // The last call that excuses the silence is sent at 30 s and has run out at 90 s.
-        assert_eq!(ended.lived, seconds(110));
-        world.finish();
-    }
-}
-
-#[test]
-fn f_083_other_calls_that_run_out_of_time_do_not_kill_a_server_at_work() {
-    for server in BOTH {
-        let mut world = ready(config(), move || deaf(server));
-        world.peer(stderr("hello"));
-        let patient = CallOptions::new().with_idle(everlink::Limit::After(seconds(500)));
-        let call = world.call_with("tools/call", json!({"name": "crunch"}), patient);
-        for _ in 0..16 {
-            world.tool("add");
-            world.pass(seconds(31));
-        }
-        assert_eq!((world.state(), world.life()), (State::Ready, 1));
-        assert!(!world.is_done(call), "its own deadline still runs");
-        world.until_done(call);
-        world.pass(seconds(20));
-        assert_eq!(ends(&world)[0].cause, Cause::Unresponsive);
-        assert_eq!(ends(&world)[0].lived, seconds(520));
-        world.finish();
-    }
-}
-
-#[test]
-fn f_083_a_probe_that_was_missed_by_a_busy_server_does_not_count_later() {
-    for server in BOTH {
-        let mut world = ready(config(), move || deaf(server));
-        let patient = CallOptions::new().with_idle(everlink::Limit::After(seconds(500)));
-        let call = world.call_with("tools/call", json!({"name": "crunch"}), patient);
-        world.wake();
-        assert_eq!(world.link().stats().probes, 1);
-        world.pass(seconds(41));
-        world.cancel(call, "never mind");
-        world.until("it is given up", |world| {
-            !world.picked(is_unresponsive).is_empty()
-        });
-        // Looked at again at 70 s, and then two probes are missed.
-        assert_eq!(ends(&world)[0].lived, seconds(90));
-        world.finish();
-    }
-}
-
 #[test]
 fn f_083_a_slow_list_keeps_the_server_alive_too() {
     for server in BOTH {
@@ -788,7 +808,10 @@ fn f_083_a_server_that_waits_for_a_person_is_not_killed() {
         world.pass(seconds(550));
         assert_eq!((world.state(), world.life()), (State::Ready, 1));
         world.answer(world.asks()[0], Ok(json!({"roots": []})));
-        world.until("then its silence counts again", |world| world.life() == 2);
+        world.until("then its silence counts again", |world| {
+            let is_told = |event: &Event| matches!(event, Event::Silent { .. }).then_some(());
+            world.picked(is_told).len() == 1
+        });
         world.finish();
     }
 }
@@ -812,47 +835,6 @@ fn f_083_any_byte_is_a_sign_of_life() {
             assert_eq!(world.life(), 1);
             world.finish();
         }
-    }
-}
-
-#[test]
-fn f_083_a_silent_server_is_dead_after_two_missed_probes() {
-    for server in BOTH {
-        let mut world = ready(config(), move || deaf(server));
-        world.until("it is given up", |world| {
-            !world.picked(is_unresponsive).is_empty()
-        });
-        assert_eq!(ends(&world)[0].lived, seconds(50));
-        assert_eq!(world.link().stats().probes_missed, 2);
-        world.until_ready();
-        world.finish();
-    }
-}
-
-#[test]
-fn f_083_a_call_out_of_time_makes_the_link_look_whether_anybody_is_there() {
-    for server in BOTH {
-        let mut world = ready(config(), move || deaf(server));
-        let call = world.tool("slow");
-        world.until_done(call);
-        assert_eq!(world.link().stats().probes, 1);
-        world.pass(seconds(20));
-        assert_eq!(world.picked(is_unresponsive).len(), 1);
-        world.finish();
-    }
-}
-
-#[test]
-fn f_083_that_look_does_not_wait_until_the_pulse_is_due() {
-    for server in BOTH {
-        let mut world = ready(config(), move || deaf(server));
-        world.pass(seconds(10));
-        let call = world.tool("slow");
-        world.pass(seconds(59));
-        assert_eq!(world.link().stats().probes, 0);
-        world.until_done(call);
-        assert_eq!(world.link().stats().probes, 1, "at 70 s and not at 90 s");
-        world.finish();
     }
 }
 

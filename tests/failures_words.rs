@@ -84,8 +84,9 @@ fn f_116_a_call_that_never_left_says_why_nobody_was_there() {
         &world.failure(call).to_string(),
         &[
             "`transfer`",
-            "is not being tried at the moment",
+            "the server is down",
             "it was not sent",
+            "the next attempt is in",
             "could not be reached",
             "npx: no such file",
         ],

@@ -34,6 +34,8 @@ const GRACES: [Duration; 3] = [
 const BUDGET: u32 = 2;
 const RESENDS: u32 = 1;
 const CAP: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(4);
+const PACE: Duration = Duration::from_secs(1);
 
 fn config(binding: Binding, when_spent: WhenSpent) -> Config {
     let mut config = Config::child("model", "1");
@@ -61,13 +63,14 @@ fn config(binding: Binding, when_spent: WhenSpent) -> Config {
     // How long a process that ends by itself is tried at the start depends on chance, which the model does not have.
     policy.retry.start_for = Duration::MAX;
     policy.retry.stable_after = STABLE;
+    policy.retry.call_patience = PATIENCE;
+    policy.retry.call_pace = PACE;
     policy.retry.when_spent = when_spent;
     config
 }
 
 const PARK: WhenSpent = WhenSpent::Park {
     probe: Duration::from_secs(60),
-    call_floor: Duration::ZERO,
 };
 
 /// What can befall a link of the model.
@@ -120,6 +123,10 @@ enum Fate {
 struct ModelCall {
     may_repeat: bool,
     due: Instant,
+    /// How long it waits for a server where there is none.
+    patience: Option<Instant>,
+    /// It fails with the next attempt that does.
+    is_tired: bool,
     /// It is with the server that lives.
     is_out: bool,
     sent: u32,
@@ -164,11 +171,15 @@ struct Model {
     ended: bool,
     exited: bool,
     is_open: bool,
+    /// It answered a call.
+    useful: bool,
     /// 1 to 3 have their graces, 4 lets go.
     rung: usize,
     calls: BTreeMap<CallId, ModelCall>,
     fates: BTreeMap<CallId, Fate>,
     shut_down: bool,
+    /// When the next attempt comes at the latest, if that is known.
+    latest: Option<Instant>,
 }
 
 impl Model {
@@ -187,10 +198,12 @@ impl Model {
             ended: false,
             exited: false,
             is_open: false,
+            useful: false,
             rung: 0,
             calls: BTreeMap::new(),
             fates: BTreeMap::new(),
             shut_down: false,
+            latest: None,
         }
     }
 
@@ -221,7 +234,7 @@ impl Model {
         self.opened_at = Some(self.now);
         self.state = State::Opening;
         (self.planned, self.faulty, self.ended, self.exited) = (false, false, false, false);
-        (self.is_open, self.ready_at) = (false, None);
+        (self.is_open, self.useful, self.ready_at) = (false, false, None);
     }
 
     /// Another transport is wanted: what is in flight may end first.
@@ -295,6 +308,8 @@ impl Model {
             call.is_out = false;
             if !call.may_repeat || call.sent > RESENDS {
                 self.settle(id, Fate::Lost);
+            } else {
+                self.arm(id);
             }
         }
     }
@@ -322,20 +337,59 @@ impl Model {
         let floor = self.opened_at.unwrap() + FLOOR;
         if !costs {
             self.state = State::Waiting;
-            self.due.insert(Due::Attempt, floor.max(self.now));
-            if floor <= self.now {
-                self.attempt();
-            }
-            return;
+            return self.wait(Some(floor.max(self.now)));
+        }
+        if self.useful {
+            self.failures = 0;
         }
         self.failures += 1;
         if self.failures <= BUDGET {
             self.state = State::Waiting;
+            self.wait(self.useful.then(|| floor.max(self.now)));
         } else if self.when_spent == WhenSpent::Close {
             self.close();
         } else {
             self.state = State::Parked;
-            self.settle_all(Fate::Down);
+            self.wait(None);
+        }
+    }
+
+    /// When calls that wait make the link look for its server.
+    fn for_calls(&self) -> Instant {
+        let opened = self.opened_at.map_or(self.now, |at| at + PACE.max(FLOOR));
+        opened.max(self.now)
+    }
+
+    /// There is no server. The next attempt comes at this time at the latest, if that is known, or with the calls that wait.
+    fn wait(&mut self, until: Option<Instant>) {
+        for id in self.calls.keys().copied().collect::<Vec<_>>() {
+            let call = self.calls.get_mut(&id).unwrap();
+            if call.is_tired || call.patience.is_some_and(|at| at <= self.now) {
+                let delivery = call.delivery();
+                self.settle(id, Fate::Down(delivery));
+            } else {
+                call.patience.get_or_insert(self.now + PATIENCE);
+                self.arm(id);
+            }
+        }
+        let for_calls = (!self.calls.is_empty()).then(|| self.for_calls());
+        self.latest = until.into_iter().chain(for_calls).min();
+        if self.latest.is_some_and(|at| at <= self.now) {
+            self.attempt();
+        }
+    }
+
+    fn arm(&mut self, id: CallId) {
+        let call = self.calls[&id];
+        let at = call.patience.map_or(call.due, |at| at.min(call.due));
+        self.due.insert(Due::Call(id), at);
+    }
+
+    /// There is a server.
+    fn found(&mut self) {
+        for id in self.calls.keys().copied().collect::<Vec<_>>() {
+            let call = self.calls.get_mut(&id).unwrap();
+            (call.patience, call.is_tired) = (None, false);
         }
     }
 
@@ -377,15 +431,29 @@ impl Model {
             self.due.remove(&due);
             match due {
                 Due::Attempt => self.attempt(),
-                Due::Call(id) => {
-                    let delivery = self.calls[&id].delivery();
-                    self.settle(id, Fate::TimedOut(delivery));
-                }
+                Due::Call(id) => self.call_due(id),
                 Due::Drain => self.down(true, true),
                 Due::Handshake | Due::Open => self.down(false, false),
                 Due::Ladder => self.climb(),
                 Due::Stable => self.failures = 0,
             }
+        }
+    }
+}
+
+impl Model {
+    fn call_due(&mut self, id: CallId) {
+        let call = self.calls.get_mut(&id).unwrap();
+        if call.patience.is_some_and(|at| at <= self.now) {
+            (call.patience, call.is_tired) = (None, true);
+        }
+        let (call, delivery) = (*call, call.delivery());
+        if call.is_tired && matches!(self.state, State::Waiting | State::Parked) {
+            self.settle(id, Fate::Down(delivery));
+        } else if call.due <= self.now {
+            self.settle(id, Fate::TimedOut(delivery));
+        } else {
+            self.arm(id);
         }
     }
 }
@@ -430,6 +498,7 @@ impl Pair {
                 self.model.due.insert(Due::Stable, now + STABLE);
                 self.model.ready_at = Some(now);
                 self.model.state = State::Ready;
+                self.model.found();
             }
             Act::Call { may_repeat } if !self.model.shut_down => self.call(may_repeat),
             Act::ReplyToOldest if self.can_reply() => {
@@ -437,6 +506,7 @@ impl Pair {
                 let oldest = self.model.calls.iter().find(|(_, call)| call.is_out);
                 let id = *oldest.expect("a call").0;
                 self.model.settle(id, Fate::Replied);
+                self.model.useful = true;
             }
             Act::End { real } if alive && self.model.is_open => {
                 let kinds = [
@@ -527,13 +597,28 @@ impl Pair {
         let call = ModelCall {
             may_repeat,
             due,
+            patience: None,
+            is_tired: false,
             is_out: false,
             sent: 0,
         };
         self.model.calls.insert(id, call);
         self.model.due.insert(Due::Call(id), call.due);
-        if matches!(self.model.state, State::Idle | State::Parked) {
-            self.model.attempt();
+        match self.model.state {
+            State::Idle => self.model.attempt(),
+            State::Waiting | State::Parked => {
+                let model = &mut self.model;
+                model.calls.get_mut(&id).unwrap().patience = Some(now + PATIENCE);
+                model.arm(id);
+                let at = model.for_calls();
+                if at <= now {
+                    model.attempt();
+                } else {
+                    let due = model.due.entry(Due::Attempt).or_insert(at);
+                    *due = at.min(*due);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -573,12 +658,16 @@ impl Pair {
                     // Its length is drawn, its bounds are not.
                     let pause = until.since(self.model.now);
                     assert!(pause <= CAP.max(FLOOR), "{pause:?}");
+                    let latest = self.model.latest.take();
+                    assert!(latest.is_none_or(|at| until <= at), "{until:?}, {latest:?}");
                     if self.model.state == State::Waiting {
                         self.model.due.insert(Due::Attempt, until);
                     }
                 }
                 Output::Event(Event::Parked { until }) => {
-                    self.model.due.insert(Due::Attempt, until);
+                    if self.model.state == State::Parked {
+                        self.model.due.insert(Due::Attempt, until);
+                    }
                 }
                 Output::Event(Event::Done { call, outcome }) => {
                     let before = self.outcomes.insert(call, fate(&outcome));

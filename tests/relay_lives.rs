@@ -39,7 +39,7 @@ fn the_handshake_waits_for_a_server_that_is_late() {
 fn a_server_that_does_not_come_back_is_told_and_then_found() {
     for eras in Eras::ALL {
         let mut chain = Chain::new(eras).served_by(move |life| match life {
-            2..=8 => Behind::Absent,
+            2..=20 => Behind::Absent,
             _ => Behind::of(eras.server),
         });
         let ready = chain.tool("echo");
@@ -48,11 +48,15 @@ fn a_server_that_does_not_come_back_is_told_and_then_found() {
         chain.settle();
         let (echo, list) = (chain.tool("echo"), chain.call("tools/list", Value::Null));
         chain.until_all_done();
-        assert_eq!(chain.link().upstream().state(), State::Parked);
-        let down = "the server is down and is not being tried at the moment";
+        let down = "the server is down";
         let unsent = "it was not sent, so it did not run";
         for text in [chain.text(echo), chain.error(list).message.to_string()] {
-            for words in [down, unsent, "could not be reached"] {
+            for words in [
+                down,
+                unsent,
+                "the next attempt is in",
+                "could not be reached",
+            ] {
                 assert!(text.contains(words), "{text:?} does not say {words:?}");
             }
         }
@@ -60,7 +64,7 @@ fn a_server_that_does_not_come_back_is_told_and_then_found() {
         assert_eq!(result["isError"], true);
         assert_eq!(result["_meta"]["everlink/delivery"], "not_sent");
         // It looks now and then, and so does a call.
-        chain.pass(seconds(300));
+        chain.pass(seconds(1_800));
         let found = chain.tool("echo");
         chain.until_done(found);
         assert!(chain.text(found).starts_with("echo \"m3\" by life "));
@@ -183,6 +187,46 @@ fn calls_that_were_never_sent_go_to_the_next_life() {
         );
         assert_eq!(lost + sent, 20);
         assert_eq!(chain.asked_of(2, "tools/call").len(), sent);
+        chain.finish();
+    }
+}
+
+/// Only a call that is in flight when the server dies may fail, however often it dies.
+#[test]
+fn a_host_that_calls_after_each_death_loses_no_call() {
+    for eras in Eras::ALL {
+        let mut chain = Chain::new(eras);
+        for life in 1..=12 {
+            let called = chain.now();
+            let echo = chain.tool("echo");
+            chain.until_done(echo);
+            assert!(chain.text(echo).ends_with(&format!("by life {life}")));
+            let took = chain.now().since(called);
+            assert!(life == 1 || took <= seconds(1), "life {life}: {took:?}");
+            chain.kill(Death::Unheard);
+            chain.settle();
+        }
+        chain.finish();
+    }
+}
+
+/// A server that reads nothing any more is replaced while a call waits, and what it was not sent goes to the next one.
+#[test]
+fn a_call_that_comes_while_the_server_hangs_goes_to_the_next_one() {
+    for eras in Eras::ALL {
+        let mut chain = Chain::new(eras);
+        let first = chain.tool("echo");
+        chain.until_done(first);
+        // An idle minute shows that it answers probes.
+        chain.pass(seconds(60));
+        chain.perform(Deed::DeafenServer);
+        let lost = chain.tool("echo");
+        chain.pass(seconds(25));
+        let held = chain.tool("echo");
+        chain.until_all_done();
+        assert!(chain.text(lost).contains("may have run"));
+        assert!(chain.text(held).ends_with("by life 2"));
+        assert_eq!(chain.asked_of(1, "tools/call").len(), 2);
         chain.finish();
     }
 }

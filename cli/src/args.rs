@@ -358,9 +358,13 @@ pub(crate) struct Manner {
     /// After how long of a good life earlier failures are forgotten [default: 60; for guard, 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) stable_after: Option<Duration>,
-    /// After how long of silence the server is asked whether it is there; 0: never [default: 30]
+    /// After how long of silence the server is asked whether it is there; 0: never, and no silent server is replaced [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) keepalive: Option<Duration>,
+    /// How long a server may be silent and answer no probe while a call waits, before it is replaced; four times as long while it may be at work on that call, and without
+    /// end while its process uses the processor; 0: never replaced [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
+    pub(crate) hang_timeout: Option<Duration>,
 }
 
 /// Whether all that happens is written down.

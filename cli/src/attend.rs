@@ -19,7 +19,7 @@ pub(crate) async fn attend(mut events: Events<Event>, link: Link) {
         match &*event {
             Event::AuthRequired(_) => link.denied(NO_CREDENTIALS),
             Event::Ended(ended) if ended.counted => last_end = Some(Ended::clone(ended)),
-            Event::Slow { .. } => warn(&event),
+            Event::Responsive { .. } | Event::Silent { .. } | Event::Slow { .. } => warn(&event),
             Event::Waiting { .. } => {
                 if let Some(ended) = last_end.take() {
                     warn(&format_args!("{ended}\neverlink: trying again"));

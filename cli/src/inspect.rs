@@ -105,7 +105,9 @@ async fn odd(mut events: Events<Event>) -> Value {
         match &*event {
             Event::Noise(noise) => odd.push(format!("{event}: `{}`", noise.sample)),
             Event::Ended(ended) if ended.counted => odd.push(event.to_string()),
-            Event::Slow { .. } | Event::ToolDropped { .. } => odd.push(event.to_string()),
+            Event::Silent { .. } | Event::Slow { .. } | Event::ToolDropped { .. } => {
+                odd.push(event.to_string())
+            }
             _ => {}
         }
     }

@@ -138,7 +138,10 @@ pub(crate) fn mood(event: &Event) -> Mood {
     match event {
         Event::Ready(_) => Mood::Good,
         Event::Ended(ended) if ended.counted => Mood::Bad,
-        Event::AuthRequired(_) | Event::Parked { .. } | Event::Slow { .. } => Mood::Bad,
+        Event::AuthRequired(_)
+        | Event::Parked { .. }
+        | Event::Silent { .. }
+        | Event::Slow { .. } => Mood::Bad,
         _ => Mood::Plain,
     }
 }

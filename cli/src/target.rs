@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process;
 
-use everlink::{Config, Dialect, Keepalive, Limit};
+use everlink::{Config, Dialect, Hang, Keepalive, Limit};
 use everlink_tokio::child::Children;
 use everlink_tokio::http::{Connector, Exchanges};
 use everlink_tokio::{Guard, Hands, Link, drive, drive_relay, secret};
@@ -37,6 +37,9 @@ impl Manner {
         }
         if let Some(span) = self.keepalive {
             policy.keepalive = (!span.is_zero()).then(|| Keepalive::every(span));
+        }
+        if let Some(span) = self.hang_timeout {
+            policy.hang = (!span.is_zero()).then(|| Hang::after(span));
         }
     }
 }

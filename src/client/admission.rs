@@ -2,12 +2,12 @@
 
 use alloc::borrow::Cow;
 
+use super::Client;
 use super::calls::{Call, Phase};
 use super::event::Outcome;
-use super::failure::{FailureKind, Misuse};
+use super::failure::Misuse;
 use super::frame::Frame;
 use super::lifecycle::State;
-use super::{Client, Timer};
 use crate::id::CallId;
 use crate::protocol::{Kind, Method, Owner, meta, method, round};
 use crate::wire::Payload;
@@ -33,16 +33,16 @@ impl Client {
         self.stats.calls += 1;
         self.arm_call(id);
         match self.state {
-            State::Ready => self.settle_if_not_offered(id),
+            State::Ready => {
+                self.settle_if_not_offered(id);
+                self.want();
+            }
             State::Idle => self.attempt(),
-            State::Parked if self.budget.allows_call_to_wake(self.now) => self.attempt(),
-            State::Parked if !self.is_about_to_look() => self.fail(id, FailureKind::Down),
+            State::Waiting | State::Parked => self.called_in_vain(id),
             State::Opening
             | State::Handshaking
             | State::Draining
             | State::Closing
-            | State::Waiting
-            | State::Parked
             | State::Closed => {}
         }
         if let Some(list) = list.filter(|_| self.calls.call(id).is_some()) {
@@ -59,8 +59,7 @@ impl Client {
     pub(super) fn wanted(&mut self) -> bool {
         match self.state {
             State::Idle => self.attempt(),
-            State::Parked if self.budget.allows_call_to_wake(self.now) => self.attempt(),
-            State::Parked => return self.is_about_to_look(),
+            State::Parked => self.attempt_soon(),
             State::Closed => return false,
             State::Opening
             | State::Handshaking
@@ -99,12 +98,6 @@ impl Client {
         self.check_room(bytes)?;
         self.frames.push(Frame::Notify(method, params));
         Ok(())
-    }
-
-    /// Whether a parked link was told to look as soon as the floor allows.
-    fn is_about_to_look(&self) -> bool {
-        let soon = self.now + self.config.policy.retry.floor;
-        self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
     }
 
     fn check_room(&self, bytes: usize) -> Result<(), Misuse> {

@@ -1,5 +1,6 @@
 //! How a life comes to be ready: what is said in the handshake, how long it may take, and what begins with agreement.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 
@@ -82,13 +83,14 @@ impl Client {
         self.session = Some(session.clone());
         self.tell(Event::Ready(session.clone()));
         self.arm_in(Timer::Stable, self.config.policy.retry.stable_after);
-        self.pulse = self
-            .config
-            .policy
-            .keepalive
-            .map(|k| Pulse::new(k, self.now));
+        let policy = &self.config.policy;
+        let (keepalive, hang) = (policy.keepalive, policy.hang);
+        self.pulse = keepalive.map(|keepalive| Box::new(Pulse::new(keepalive, hang, self.now)));
         if let Some(pulse) = &self.pulse {
-            self.timers.arm(Timer::Pulse, pulse.first());
+            self.timers.arm(Timer::Pulse, pulse.look_at());
+        }
+        if self.calls.len() > 0 {
+            self.want();
         }
         let chores = self.watcher.begin(&session);
         self.do_chores(chores);

@@ -229,6 +229,7 @@ impl Call {
             delivery: self.delivery(),
             after: self.clock.age(now),
             ended: None,
+            next_attempt: None,
         }
     }
 
@@ -292,6 +293,10 @@ impl Calls {
         self.table.len() - self.in_flight
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
     pub(super) const fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
@@ -329,13 +334,21 @@ impl Calls {
         found.map(|(id, _)| id).collect()
     }
 
-    /// Whether the server may be at work on something that it was sent by this time, and whose own deadline will end the
-    /// wait.
-    pub(super) fn is_busy(&self, by: Instant) -> bool {
+    /// Whether the server may be at work on something that it was sent before this time.
+    pub(super) fn is_at_work(&self, by: Instant) -> bool {
         self.table.values().any(|call| match call.phase {
-            Phase::Listing(_) | Phase::Sent(_) => call.clock.is_running_since(by),
+            Phase::Listing(_) | Phase::Sent(_) => call.clock.started() < by,
             Phase::Asking | Phase::Schema | Phase::Waiting => false,
         })
+    }
+
+    /// When it was sent, if its server has it.
+    pub(super) fn sent_at(&self, id: CallId) -> Option<Instant> {
+        let call = self.table.get(id)?;
+        match call.phase {
+            Phase::Listing(_) | Phase::Sent(_) => Some(call.clock.started()),
+            Phase::Asking | Phase::Schema | Phase::Waiting => None,
+        }
     }
 
     pub(super) fn accept(&mut self, mut call: Call, now: Instant) -> CallId {
@@ -450,6 +463,19 @@ impl Calls {
         if let Some(call) = self.table.get_mut(id) {
             call.clock.touch(now);
         }
+    }
+
+    /// There is no server: this one waits for one until then.
+    pub(super) fn await_server(&mut self, id: CallId, until: Instant) {
+        if let Some(call) = self.table.get_mut(id) {
+            call.clock.await_server(until);
+        }
+    }
+
+    /// Whether it has waited for a server for long enough.
+    pub(super) fn is_tired(&mut self, id: CallId, now: Instant) -> bool {
+        let call = self.table.get_mut(id);
+        call.is_some_and(|call| call.clock.is_tired(now))
     }
 
     pub(super) fn due(&self, id: CallId) -> Option<Instant> {

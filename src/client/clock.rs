@@ -20,6 +20,18 @@ pub(super) struct Clock {
     paused: Option<Instant>,
     /// For how long it may still stand still.
     patience: Duration,
+    /// How long it still waits for a server where there is none.
+    server_wait: ServerWait,
+}
+
+/// How long a call waits for a server while there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServerWait {
+    /// There was one since it was accepted, or there was no reason to wait for one yet.
+    Off,
+    /// It has waited for long enough: it fails with the attempt that is under way.
+    Over,
+    Until(Instant),
 }
 
 impl Clock {
@@ -38,6 +50,7 @@ impl Clock {
             total_at: total.map(|total| now + total),
             paused: None,
             patience: policy.pause_total,
+            server_wait: ServerWait::Off,
         }
     }
 
@@ -50,22 +63,43 @@ impl Clock {
     pub(super) fn due(&self) -> Option<Instant> {
         match self.paused {
             Some(since) => Some(since + self.patience),
-            None => match (self.idle_at, self.total_at) {
-                (Some(idle), Some(total)) => Some(idle.min(total)),
-                (idle, total) => idle.or(total),
-            },
+            None => {
+                let server_wait = match self.server_wait {
+                    ServerWait::Until(at) => Some(at),
+                    ServerWait::Off | ServerWait::Over => None,
+                };
+                let limits = [self.idle_at, self.total_at, server_wait];
+                limits.into_iter().flatten().min()
+            }
         }
+    }
+
+    /// There is no server. The call waits for one until then, unless it waits already.
+    pub(super) fn await_server(&mut self, until: Instant) {
+        if self.server_wait == ServerWait::Off {
+            self.server_wait = ServerWait::Until(until);
+        }
+    }
+
+    /// Whether it has waited for a server for long enough.
+    pub(super) fn is_tired(&mut self, now: Instant) -> bool {
+        match self.server_wait {
+            ServerWait::Until(at) if at <= now => self.server_wait = ServerWait::Over,
+            ServerWait::Off | ServerWait::Over | ServerWait::Until(_) => {}
+        }
+        self.server_wait == ServerWait::Over
     }
 
     /// It is handed to a server.
     pub(super) fn start(&mut self, now: Instant) {
         self.started = now;
+        self.server_wait = ServerWait::Off;
         self.touch(now);
     }
 
-    /// Whether it was handed to its server by then, and will not be waited for without end.
-    pub(super) fn is_running_since(&self, by: Instant) -> bool {
-        self.started <= by && self.due().is_some()
+    /// When it was handed to its server.
+    pub(super) const fn started(&self) -> Instant {
+        self.started
     }
 
     /// Something came of it: the idle limit starts anew.
@@ -162,5 +196,18 @@ mod tests {
         let mut clock = Clock::new(at(0), &options, &Policy::interactive());
         assert_eq!(clock.due(), None);
         assert_eq!(clock.overdue(Instant::MAX), None);
+    }
+
+    #[test]
+    fn the_wait_for_a_server_ends_before_the_other_limits() {
+        let mut clock = clock();
+        clock.await_server(at(4));
+        clock.await_server(at(9));
+        assert_eq!(clock.due(), Some(at(4)));
+        assert!(!clock.is_tired(at(3)));
+        assert!(clock.is_tired(at(4)));
+        assert_eq!(clock.due(), Some(at(60)), "it is not due twice");
+        clock.start(at(5));
+        assert!(!clock.is_tired(at(6)));
     }
 }

@@ -83,6 +83,22 @@ pub enum Event {
         limit: Duration,
     },
 
+    /// The server was asked whether it is there, and has not answered. Told once; [`Event::Responsive`] follows when it says something. It
+    /// is replaced only if something is wanted of it.
+    Silent {
+        /// Which epoch.
+        epoch: Epoch,
+        /// For how long it has said nothing.
+        silent: Duration,
+    },
+    /// The server says something again, after [`Event::Silent`].
+    Responsive {
+        /// Which epoch.
+        epoch: Epoch,
+        /// For how long it had said nothing.
+        silent: Duration,
+    },
+
     /// A call has its outcome: its first, last and only one.
     Done {
         /// Which call.
@@ -171,6 +187,8 @@ impl Event {
             Event::Closed => State::Closed,
             Event::Ended(_)
             | Event::Slow { .. }
+            | Event::Silent { .. }
+            | Event::Responsive { .. }
             | Event::Done { .. }
             | Event::Progress { .. }
             | Event::Ask(_)
@@ -310,6 +328,8 @@ impl Weigh for Event {
             | Event::Opening { .. }
             | Event::Parked { .. }
             | Event::Ready(_)
+            | Event::Responsive { .. }
+            | Event::Silent { .. }
             | Event::Slow { .. }
             | Event::Waiting { .. }
             | Event::Watching { .. } => 0,

@@ -121,8 +121,27 @@ pub enum Cause {
     },
     /// It cannot be reached, or cut the connection before it said a word.
     Unreachable,
-    /// It was silent and answered no probe.
-    Unresponsive,
+    /// It was silent and answered no probe, although something was wanted of it.
+    Unresponsive {
+        /// For how long.
+        silent: Duration,
+        /// What else was seen of it.
+        sign: Sign,
+    },
+}
+
+/// What was seen of a server that was silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sign {
+    /// Its process used hardly any processor time.
+    Idle,
+    /// Its process was stopped.
+    Stopped,
+    /// Nothing: there is no process, or the system does not tell.
+    Unknown,
+    /// It answered probes with an error that speaks of a lost session, or of what is behind it.
+    Wedged,
 }
 
 impl Cause {
@@ -139,7 +158,7 @@ impl Cause {
             | Cause::SessionLost
             | Cause::Unavailable { .. }
             | Cause::Unreachable
-            | Cause::Unresponsive => false,
+            | Cause::Unresponsive { .. } => false,
         }
     }
 
@@ -172,7 +191,27 @@ impl fmt::Display for Cause {
                 write!(f, "the server cannot serve now (HTTP status {status})")
             }
             Cause::Unreachable => f.write_str("the server could not be reached"),
-            Cause::Unresponsive => f.write_str("the server was silent and answered no probe"),
+            Cause::Unresponsive { silent, sign } => {
+                let silent = Span(*silent);
+                match sign {
+                    Sign::Idle => write!(
+                        f,
+                        "the server has been silent for {silent} and answered no probe, and its process did not run"
+                    ),
+                    Sign::Stopped => write!(
+                        f,
+                        "the server has been silent for {silent} and answered no probe, and its process is stopped (SIGSTOP)"
+                    ),
+                    Sign::Unknown => write!(
+                        f,
+                        "the server has been silent for {silent} and answered no probe"
+                    ),
+                    Sign::Wedged => write!(
+                        f,
+                        "the server has answered probes for {silent} with an error that speaks of a lost session"
+                    ),
+                }
+            }
         }
     }
 }
@@ -223,6 +262,9 @@ pub struct Failure {
     /// How the life that matters ended, where one did, as far as it was known when this was told;
     /// [`Event::Ended`](super::Event::Ended) has the whole story.
     pub ended: Option<Arc<Ended>>,
+    /// How long until the link looks for a server again by itself, where there is none and none was being tried when this was told. A call
+    /// makes it look sooner.
+    pub next_attempt: Option<Duration>,
 }
 
 impl Failure {
@@ -268,6 +310,9 @@ impl fmt::Display for Failure {
             Delivery::NotSent => "it was not sent, so it did not run",
             Delivery::Unknown => "it had been sent and may have run",
         })?;
+        if let Some(next) = self.next_attempt {
+            write!(f, "; the next attempt is in {} at the latest", Span(next))?;
+        }
         match &self.ended {
             Some(ended) => write!(f, ". What happened to the server: {ended}"),
             None => Ok(()),
@@ -295,7 +340,7 @@ pub enum FailureKind {
         /// Why not.
         why: Box<str>,
     },
-    /// The server is gone and the budget of attempts is spent.
+    /// The server is gone, and no attempt brought it back while the call waited.
     Down,
     /// The reply breaks the protocol.
     Invalid {
@@ -358,9 +403,7 @@ impl fmt::Display for FailureKind {
                     "the server's question ({method}) was not answered: {why}"
                 )
             }
-            FailureKind::Down => {
-                f.write_str("the server is down and is not being tried at the moment")
-            }
+            FailureKind::Down => f.write_str("the server is down"),
             FailureKind::Invalid { why } => write!(f, "the reply breaks the protocol: {why}"),
             FailureKind::Lost => f.write_str("the server ended before it replied"),
             FailureKind::NoContact => {

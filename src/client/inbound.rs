@@ -6,12 +6,13 @@ use alloc::format;
 
 use serde::Deserialize;
 
+use super::Client;
 use super::errand::{Errand, Found, wire_of};
 use super::event::{Event, Outcome, Withdrawn};
 use super::failure::{Cause, FailureKind};
 use super::handshake::Move;
 use super::lifecycle::State;
-use super::{Client, Timer};
+use super::liveness::names_a_loss;
 use crate::id::CallId;
 use crate::noise::{self, Noise};
 use crate::protocol::method::names;
@@ -50,19 +51,6 @@ impl Client {
         };
         if let Some(line) = lines.finish() {
             self.line(line);
-        }
-    }
-
-    /// Any byte is a sign of life.
-    pub(super) fn heard(&mut self) {
-        let Some(pulse) = &mut self.pulse else {
-            return;
-        };
-        let was_probing = pulse.is_probing();
-        pulse.heard(self.now);
-        // The next silence may be over sooner than the time that the probe had.
-        if was_probing {
-            self.timers.arm(Timer::Pulse, pulse.first());
         }
     }
 
@@ -227,12 +215,16 @@ impl Client {
                 self.handshake.discovered_late(as_ref(&outcome));
             }
             Errand::Listen => self.listen_ended(wire, refusal(&outcome)),
-            Errand::Page(list) => self.page(list, outcome),
+            Errand::Page(list) => {
+                self.habits.answers_calls = true;
+                self.page(list, outcome);
+            }
             Errand::Probe if self.is_proof_of_another_era(refusal(&outcome)) => {
                 self.changed_its_era();
             }
-            // Any answer is a sign of life, an error too (-32601 from one that knows no ping).
-            Errand::Probe | Errand::Unsubscribe => {}
+            // An error is a sign of life, too (-32601 from one that knows no ping), unless it speaks of what is lost.
+            Errand::Probe => self.probe_answered(outcome.as_ref().err()),
+            Errand::Unsubscribe => {}
             Errand::Revive => self.revived(refusal(&outcome)),
             Errand::SetLevel => self.watcher.level_set(refusal(&outcome)),
             Errand::Subscribe(uri) => self.watcher.subscribed(&uri, refusal(&outcome)),
@@ -251,6 +243,13 @@ impl Client {
     }
 
     fn call_replied(&mut self, id: CallId, outcome: Reply<'_>) {
+        self.habits.answers_calls = true;
+        match &outcome {
+            Ok(_) => self.is_well(),
+            // The caller hears of it; whether it holds for the server as a whole, a probe tells.
+            Err(error) if names_a_loss(error) => self.probe_now(),
+            Err(_) => {}
+        }
         let result = match outcome {
             Ok(result) => result,
             Err(error) if self.lacks_fields(id, &error) => return self.await_schema(id),

@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::closing::Rung;
 use super::errand::Errand;
 use super::event::Event;
-use super::failure::{Cause, Ended, FailureKind};
+use super::failure::{Cause, Ended, FailureKind, Sign};
 use super::lifecycle::{Cue, Next, State, next};
 use super::results::Preamble;
 use super::retry::{Outlook, Verdict};
@@ -16,7 +16,7 @@ use super::stderr::Tail;
 use super::{Client, Timer};
 use crate::config::{Binding, Dialect, Limits};
 use crate::fault::{ExitStatus, Fault, FaultKind};
-use crate::id::Epoch;
+use crate::id::{CallId, Epoch};
 use crate::io::{LAST_WORDS, Output};
 use crate::pipe::Pipe;
 use crate::time::Instant;
@@ -50,6 +50,8 @@ pub(super) struct Life {
     is_faulty: bool,
     /// It was ready for long enough to wipe out the failures before it.
     was_good: bool,
+    /// It answered a call.
+    pub(super) was_useful: bool,
 }
 
 impl Life {
@@ -73,6 +75,7 @@ impl Life {
             is_stillborn: false,
             is_faulty: false,
             was_good: false,
+            was_useful: false,
         }
     }
 
@@ -449,7 +452,11 @@ impl Client {
         let ended = Arc::new(life.story(self.now, abandoned));
         let counted = ended.counted;
         let is_shut_out = ended.cause == Cause::Unauthorized;
-        let outlook = outlook(&ended, self.config.binding);
+        let outlook = if life.was_useful {
+            Outlook::Good
+        } else {
+            outlook(&ended, self.config.binding)
+        };
         self.stats.abandoned += u64::from(abandoned);
         self.stats.failures += u64::from(counted);
         self.stats.free_ends += u64::from(!counted);
@@ -463,31 +470,105 @@ impl Client {
             true => self.budget.failed(self.now, outlook),
             false => Verdict::Wait(self.budget.free(self.now)),
         };
-        self.follow(verdict);
+        let is_given_up = matches!(verdict, Verdict::Park(_)) && self.budget.gives_up(outlook);
+        self.follow(verdict, is_shut_out || is_given_up);
     }
 
-    fn follow(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::Close => self.close(Cue::Gone(Next::Close)),
-            Verdict::Park(until) => {
-                self.step(Cue::Gone(Next::Park));
-                self.tell(Event::Parked { until });
-                self.settle_all(&FailureKind::Down);
-                self.timers.arm(Timer::Attempt, until);
+    /// `is_hopeless`: another attempt would end in the same way, so no call waits for one.
+    fn follow(&mut self, verdict: Verdict, is_hopeless: bool) {
+        let (until, next) = match verdict {
+            Verdict::Close => return self.close(Cue::Gone(Next::Close)),
+            Verdict::Park(until) => (until, Next::Park),
+            Verdict::Wait(until) => (until, Next::Wait),
+        };
+        let is_parked = next == Next::Park;
+        let given_up: Vec<CallId> = if is_hopeless || is_parked && !self.are_calls_patient() {
+            self.calls.ids().collect()
+        } else {
+            self.await_server()
+        };
+        let is_awaited = self.are_calls_patient() && self.calls.len() > given_up.len();
+        let until = if is_awaited {
+            until.min(self.budget.for_calls(self.now))
+        } else {
+            until
+        };
+        self.step(Cue::Gone(next));
+        self.timers.arm(Timer::Attempt, until);
+        self.tell(if is_parked {
+            Event::Parked { until }
+        } else {
+            Event::Waiting {
+                until,
+                failures: self.budget.failures(),
+                budget: self.budget.size(),
             }
-            Verdict::Wait(until) => {
-                self.step(Cue::Gone(Next::Wait));
-                self.tell(Event::Waiting {
-                    until,
-                    failures: self.budget.failures(),
-                    budget: self.budget.size(),
-                });
-                self.timers.arm(Timer::Attempt, until);
-                if until <= self.now {
-                    self.attempt();
-                }
+        });
+        for id in given_up {
+            self.fail(id, FailureKind::Down);
+        }
+        if until <= self.now {
+            self.attempt();
+        }
+    }
+
+    /// Whether calls wait for a server that is not being tried.
+    fn are_calls_patient(&self) -> bool {
+        !self.config.policy.retry.call_patience.is_zero()
+    }
+
+    /// An attempt has failed. Calls wait for the next one, but for these: they have waited for long enough.
+    fn await_server(&mut self) -> Vec<CallId> {
+        if !self.are_calls_patient() {
+            return Vec::new();
+        }
+        let until = self.now + self.config.policy.retry.call_patience;
+        let (mut tired, all): (Vec<CallId>, Vec<CallId>) = (Vec::new(), self.calls.ids().collect());
+        for id in all {
+            if self.calls.is_tired(id, self.now) {
+                tired.push(id);
+            } else {
+                self.calls.await_server(id, until);
+                self.arm_call(id);
             }
         }
+        tired
+    }
+
+    /// A call was accepted while there is no server and none is being tried: it makes the link look for one.
+    pub(super) fn called_in_vain(&mut self, id: CallId) {
+        if !self.are_calls_patient() {
+            if self.state == State::Parked && !self.is_about_to_look() {
+                self.fail(id, FailureKind::Down);
+            }
+            return;
+        }
+        let until = self.now + self.config.policy.retry.call_patience;
+        self.calls.await_server(id, until);
+        self.arm_call(id);
+        self.attempt_soon();
+    }
+
+    /// Somebody waits for a server that is not being tried: the next attempt comes as soon as the pace of calls allows.
+    pub(super) fn attempt_soon(&mut self) {
+        let at = self.budget.for_calls(self.now);
+        if at <= self.now {
+            self.attempt();
+        } else if self.timers.at(Timer::Attempt).is_none_or(|due| due > at) {
+            self.timers.arm(Timer::Attempt, at);
+        }
+    }
+
+    /// Whether a parked link was told to look as soon as the floor allows.
+    fn is_about_to_look(&self) -> bool {
+        let soon = self.now + self.config.policy.retry.floor;
+        self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
+    }
+
+    /// How long until the next attempt, where there is none under way.
+    pub(super) fn next_attempt(&self) -> Option<Duration> {
+        let at = self.timers.at(Timer::Attempt)?;
+        Some(at.since(self.now))
     }
 
     /// The end of the link.
@@ -541,7 +622,7 @@ fn outlook(ended: &Ended, binding: Binding) -> Outlook {
         | Cause::Unauthorized
         | Cause::Unavailable { .. }
         | Cause::Unreachable
-        | Cause::Unresponsive => Outlook::Fair,
+        | Cause::Unresponsive { .. } => Outlook::Fair,
     }
 }
 
@@ -558,12 +639,22 @@ const fn first_rung(cause: &Cause, is_open: bool, binding: Binding) -> Rung {
         | Cause::Unauthorized
         | Cause::Unavailable { .. }
         | Cause::Unreachable => is_open,
-        Cause::HandshakeTimedOut | Cause::Noise | Cause::OpenTimedOut | Cause::Unresponsive => {
-            false
-        }
+        Cause::HandshakeTimedOut
+        | Cause::Noise
+        | Cause::OpenTimedOut
+        | Cause::Unresponsive { .. } => false,
     };
+    let is_stopped = matches!(
+        cause,
+        Cause::Unresponsive {
+            sign: Sign::Stopped,
+            ..
+        }
+    );
     match binding {
         Binding::Http => Rung::CloseWrite,
+        // A stopped process sees no request to end.
+        Binding::Child if is_stopped => Rung::Kill,
         Binding::Child | Binding::Socket if is_gentle => Rung::CloseWrite,
         Binding::Child => Rung::Terminate,
         Binding::Socket => Rung::Kill,

@@ -1,58 +1,219 @@
-//! Whether anybody is there: how a quiet server is probed, and what follows when it does not answer.
+//! How a silent server is probed, what is said of it, and when it is replaced.
+
+use core::time::Duration;
 
 use super::errand::Errand;
-use super::failure::Cause;
+use super::event::Event;
+use super::failure::{Cause, Sign};
 use super::frame::Frame;
-use super::keepalive::Beat;
+use super::keepalive::{Beat, PROMPT, Situation};
 use super::{Client, Timer};
+use crate::config::Binding;
 use crate::id::StreamId;
-use crate::protocol::Era;
+use crate::io::Output;
+use crate::protocol::{Era, code};
+use crate::time::Instant;
+use crate::wire::ErrorObject;
+
+/// What stands in the error of a server that has lost its session or what is behind it, in small letters. An error in answer to a probe
+/// with one of these is no sign of health; one in answer to a call is passed on, and makes the link probe.
+const SPEAKS_OF_LOSS: [&str; 17] = [
+    "session not found",
+    "session expired",
+    "session terminated",
+    "session has been terminated",
+    "session is closed",
+    "invalid session",
+    "unknown session",
+    "no valid session",
+    "not connected",
+    "connection closed",
+    "connection refused",
+    "econnrefused",
+    "econnreset",
+    "fetch failed",
+    "upstream",
+    "bad gateway",
+    "error posting to endpoint",
+];
+
+/// SDKs answer so where a session is not known, or a request ran into a timeout on its way to the server behind.
+const SESSION_OR_TIMEOUT: i64 = -32_001;
 
 impl Client {
-    /// The pulse is due.
+    /// It is time to look after the server.
     pub(super) fn feel_pulse(&mut self) {
         // A server that waits for an answer of ours, is not listened to or not spoken to, is not to blame for its silence.
         let is_unheard = !self.wants_input(StreamId::DUPLEX) || self.is_kept_silent();
         let Some(pulse) = &mut self.pulse else {
             return;
         };
-        let busy = self.calls.is_busy(pulse.excuse()) || self.asks.len() > 0 || is_unheard;
-        let beat = pulse.due(self.now, busy);
+        let first_probe = pulse.first_probe();
+        let situation = Situation {
+            habits: self.habits,
+            is_wanted: self.calls.len() > 0,
+            may_be_work: first_probe.is_some_and(|by| self.calls.is_at_work(by)),
+            is_excused: self.asks.len() > 0 || is_unheard,
+            has_process: self.config.binding == Binding::Child,
+            repeats_probes: self.web.is_some(),
+        };
+        let beat = pulse.due(self.now, &situation);
         self.beat(beat);
     }
 
     /// Something is suspicious: is anybody there?
     pub(super) fn probe_now(&mut self) {
         let now = self.now;
-        let pulse = self.pulse.as_mut().filter(|pulse| !pulse.is_probing());
-        if let Some(beat) = pulse.map(|pulse| pulse.probe(now)) {
+        let beat = self.pulse.as_mut().and_then(|pulse| pulse.probe_now(now));
+        if let Some(beat) = beat {
             self.beat(beat);
         }
     }
 
-    fn beat(&mut self, beat: Beat) {
-        match beat {
-            Beat::Dead => {
-                self.stats.probes_missed += 1;
-                self.down(Cause::Unresponsive);
-            }
-            Beat::Probe(look_at) => {
-                let missed = self.errands.wire_for(&Errand::Probe);
-                if let Some(wire) = missed {
-                    self.errands.close(wire);
-                    self.withdraw_request(wire, None);
-                    self.stats.probes_missed += 1;
-                }
-                self.stats.probes += 1;
-                let wire = self.errands.issue(Errand::Probe);
-                let era = self.session.as_ref().map(|session| session.version.era());
-                self.frames.push(match era {
-                    Some(Era::Modern) => Frame::Discover(wire),
-                    Some(_) | None => Frame::Ping(wire),
-                });
-                self.arm_at(Timer::Pulse, look_at);
-            }
-            Beat::Sleep(look_at) => self.arm_at(Timer::Pulse, look_at),
+    /// Something is wanted of the server.
+    pub(super) fn want(&mut self) {
+        let others = self.calls.len() > 1;
+        let Some(pulse) = &mut self.pulse else {
+            return;
+        };
+        if let Some(look_at) = pulse.want(self.now, others) {
+            self.arm_at(Timer::Pulse, look_at);
         }
     }
+
+    /// A caller gave up on a call that was sent at this time. If the server has said nothing since, nobody may be there.
+    pub(super) fn given_up(&mut self, sent: Instant) {
+        let pulse = self.pulse.as_ref();
+        let is_silent = pulse.is_some_and(|pulse| pulse.is_silent_since(sent));
+        if is_silent && self.now >= sent + PROMPT {
+            self.probe_now();
+            // If it was probed before: what it may be at work on is less now.
+            self.feel_pulse();
+        }
+    }
+
+    /// Any byte is a sign of life.
+    pub(super) fn heard(&mut self) {
+        let Some(pulse) = &mut self.pulse else {
+            return;
+        };
+        let since = pulse.silence(self.now);
+        if let Some(was_told) = pulse.heard(self.now) {
+            self.silence_over(was_told, since);
+        }
+    }
+
+    /// A probe or a call was answered as by a server that is well.
+    pub(super) fn is_well(&mut self) {
+        let Some(pulse) = self.pulse.as_mut().filter(|pulse| pulse.is_wedged()) else {
+            return;
+        };
+        let since = pulse.silence(self.now);
+        if let Some(was_told) = pulse.well(self.now) {
+            self.silence_over(was_told, since);
+        }
+    }
+
+    fn silence_over(&mut self, was_told: bool, silent: Duration) {
+        if was_told {
+            self.tell(Event::Responsive {
+                epoch: self.epoch,
+                silent,
+            });
+        }
+        // The next silence may be over sooner than the time that the probe had.
+        self.feel_pulse();
+    }
+
+    /// A probe was answered: with this error, or as it should be.
+    pub(super) fn probe_answered(&mut self, error: Option<&ErrorObject>) {
+        let Some(pulse) = &mut self.pulse else {
+            return;
+        };
+        if error.is_some_and(speaks_of_loss) {
+            pulse.wedged(self.now);
+            return self.arm_at(Timer::Pulse, self.now);
+        }
+        self.habits.answers_probes = true;
+        let sent = pulse.last_probe();
+        self.habits.answers_at_work |= sent.is_some_and(|sent| self.calls.is_at_work(sent));
+        self.is_well();
+    }
+
+    /// What the system says of the process.
+    pub(super) fn observed(&mut self, cpu: Duration, is_stopped: bool) {
+        let Some(pulse) = &mut self.pulse else {
+            return;
+        };
+        pulse.observe(self.now, cpu, is_stopped);
+        if pulse.is_judging() {
+            self.feel_pulse();
+        }
+    }
+
+    /// Whether calls are held back, because nobody may be there to run them.
+    pub(super) fn is_suspect(&self) -> bool {
+        let pulse = self.pulse.as_ref();
+        pulse.is_some_and(|pulse| pulse.holds_back(self.now, self.habits))
+    }
+
+    fn beat(&mut self, beat: Beat) {
+        let Some(pulse) = &self.pulse else {
+            return;
+        };
+        let silent = pulse.silence(self.now);
+        let unresponsive = Cause::Unresponsive {
+            silent: pulse.wanted_in_vain(self.now),
+            sign: match () {
+                () if pulse.is_wedged() => Sign::Wedged,
+                () if pulse.is_stopped() => Sign::Stopped,
+                () if pulse.has_reading() => Sign::Idle,
+                () => Sign::Unknown,
+            },
+        };
+        self.stats.probes_missed += u64::from(beat.is_missed);
+        if beat.tells {
+            let epoch = self.epoch;
+            self.tell(Event::Silent { epoch, silent });
+        }
+        if beat.inspects {
+            let epoch = self.epoch;
+            self.outbox.push(Output::Inspect { epoch });
+        }
+        if beat.replaces {
+            return self.down(unresponsive);
+        }
+        if beat.probes {
+            self.send_probe();
+        }
+        if let Some(look_at) = beat.look_at {
+            self.arm_at(Timer::Pulse, look_at);
+        }
+    }
+
+    fn send_probe(&mut self) {
+        if let Some(missed) = self.errands.wire_for(&Errand::Probe) {
+            self.errands.close(missed);
+            self.withdraw_request(missed, None);
+        }
+        self.stats.probes += 1;
+        let wire = self.errands.issue(Errand::Probe);
+        let era = self.session.as_ref().map(|session| session.version.era());
+        self.frames.push(match era {
+            Some(Era::Modern) => Frame::Discover(wire),
+            Some(_) | None => Frame::Ping(wire),
+        });
+    }
+}
+
+/// Whether the answer to a probe says that the server has lost its session, or what is behind it.
+fn speaks_of_loss(error: &ErrorObject) -> bool {
+    error.code != code::METHOD_NOT_FOUND
+        && (error.code == SESSION_OR_TIMEOUT || names_a_loss(error))
+}
+
+/// Whether the words of an error are of a lost session, or of what is behind the server.
+pub(super) fn names_a_loss(error: &ErrorObject) -> bool {
+    let message = error.message.to_ascii_lowercase();
+    SPEAKS_OF_LOSS.iter().any(|words| message.contains(words))
 }

@@ -54,7 +54,7 @@ pub(crate) use calls::Behalf;
 pub use calls::CallOptions;
 pub use catalog::Listing;
 pub use event::{Ask, Challenge, Event, Outcome, Session, Withdrawn};
-pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, TimeLimit};
+pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, Sign, TimeLimit};
 pub use lifecycle::State;
 
 pub use crate::noise::Noise;
@@ -68,7 +68,7 @@ use errand::Errands;
 use frame::{Frames, Voice};
 use handshake::Handshake;
 use http::Web;
-use keepalive::Pulse;
+use keepalive::{Habits, Pulse};
 use life::Life;
 use lifecycle::Cue;
 use results::Preamble;
@@ -118,7 +118,9 @@ pub struct Client {
     to_declare: Option<Box<ClientCapabilities>>,
     budget: Budget,
     handshake: Handshake,
-    pulse: Option<Pulse>,
+    pulse: Option<Box<Pulse>>,
+    /// What the servers of this link were seen to do.
+    habits: Habits,
     calls: Calls,
     asks: Asks,
     watcher: Box<Watcher>,
@@ -240,6 +242,7 @@ impl Client {
             budget: Budget::new(config.policy.retry, config.seed),
             handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
             pulse: None,
+            habits: Habits::default(),
             calls: Calls::new(),
             asks: Asks::new(),
             watcher: Box::new(Watcher::new(config.watch.clone())),
@@ -271,6 +274,7 @@ impl Client {
             return self.act(now, |link| link.handle_http(input));
         }
         self.act(now, |link| match input {
+            Input::Activity { cpu, is_stopped } => link.observed(cpu, is_stopped),
             Input::Bytes { bytes, .. } => link.bytes(&bytes),
             Input::End { faults, .. } => link.ended(&faults),
             Input::Exited { status } => link.exited(status),
@@ -293,7 +297,10 @@ impl Client {
             Input::Sent { stream, len } => self.exchange_sent(stream, len),
             // A response may come all the same.
             Input::WriteFailed { .. } => {}
-            Input::Exited { .. } | Input::Request { .. } | Input::Stderr { .. } => {
+            Input::Activity { .. }
+            | Input::Exited { .. }
+            | Input::Request { .. }
+            | Input::Stderr { .. } => {
                 self.stats.stale_inputs += 1;
             }
         }

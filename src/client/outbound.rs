@@ -76,7 +76,8 @@ impl Client {
             return None;
         }
         if self.state == State::Ready {
-            return self.calls.first_waiting();
+            let first = self.calls.first_waiting();
+            return first.filter(|_| !self.is_suspect());
         }
         let is_draining = self.state == State::Draining;
         is_draining.then(|| self.calls.first_going_on()).flatten()

@@ -70,6 +70,11 @@ impl Client {
         }
         let is_modern = self.voice.version().era() == Era::Modern;
         let is_probe = errand == Errand::Probe;
+        if is_probe && status >= 500 {
+            // It only says that something is wrong: the probe is as good as not answered.
+            self.errands.close(wire);
+            return;
+        }
         let is_strange = match &error {
             _ if !is_modern => false,
             Some(error) => is_probe && is_unlike_modern(error),

@@ -19,6 +19,8 @@ pub(super) enum Verdict {
 pub(super) enum Outlook {
     /// Another attempt may well succeed.
     Fair,
+    /// The epoch answered a call, so the next one need not wait.
+    Good,
     /// Waiting mends nothing.
     Hopeless,
     /// The process ended by itself before it was ready, and may do so again.
@@ -76,27 +78,36 @@ impl Budget {
         self.failures = 0;
     }
 
-    /// A life ended, and it counts.
+    /// An epoch ended, and it counts.
     pub(super) fn failed(&mut self, now: Instant, outlook: Outlook) -> Verdict {
+        let was_useful = outlook == Outlook::Good;
+        if was_useful {
+            self.forgive();
+        }
         self.failures = self.failures.saturating_add(1);
         if self.failures > self.policy.budget {
             return self.rest(now);
         }
-        let pause = self.backoff();
-        let until = self.no_earlier(now + pause);
-        let is_tried_again = self.was_ready
-            || match outlook {
-                Outlook::Fair => true,
-                Outlook::Hopeless => false,
-                Outlook::Poor => {
-                    let start = self.first_open.unwrap_or(now);
-                    until <= start + self.policy.start_for
-                }
-            };
-        if is_tried_again {
-            Verdict::Wait(until)
+        let pause = if was_useful {
+            Duration::ZERO
         } else {
+            self.backoff()
+        };
+        let until = self.no_earlier(now + pause);
+        let start = self.first_open.unwrap_or(now);
+        let is_starting = outlook == Outlook::Poor && until <= start + self.policy.start_for;
+        if self.gives_up(outlook) && !is_starting {
             self.rest(now)
+        } else {
+            Verdict::Wait(until)
+        }
+    }
+
+    /// Whether an end with this outlook means that another attempt would end in the same way, because the link was never ready.
+    pub(super) const fn gives_up(&self, outlook: Outlook) -> bool {
+        match outlook {
+            Outlook::Fair | Outlook::Good => false,
+            Outlook::Hopeless | Outlook::Poor => !self.was_ready,
         }
     }
 
@@ -104,7 +115,7 @@ impl Budget {
     pub(super) fn rest(&mut self, now: Instant) -> Verdict {
         match self.policy.when_spent {
             WhenSpent::Close => Verdict::Close,
-            WhenSpent::Park { probe, .. } => {
+            WhenSpent::Park { probe } => {
                 let pause = self.jittered(probe);
                 Verdict::Park(self.no_earlier(now + pause))
             }
@@ -121,12 +132,11 @@ impl Budget {
         self.no_earlier(now)
     }
 
-    /// Whether a call may make a parked link look for the server now.
-    pub(super) fn allows_call_to_wake(&self, now: Instant) -> bool {
-        match (self.policy.when_spent, self.last_open) {
-            (WhenSpent::Park { call_floor, .. }, Some(last)) => now >= last + call_floor,
-            (WhenSpent::Park { .. } | WhenSpent::Close, _) => true,
-        }
+    /// When calls that wait for a server make the link look for it.
+    pub(super) fn for_calls(&self, now: Instant) -> Instant {
+        let pace = self.policy.call_pace;
+        let at = self.last_open.map_or(now, |last| now.max(last + pace));
+        self.no_earlier(at)
     }
 
     /// `at`, or when the floor since the last open is over, whichever is later.
@@ -268,5 +278,29 @@ mod tests {
         assert_eq!(budget.free(now), now + Policy::interactive().retry.floor);
         let later = now + Duration::from_secs(1);
         assert_eq!(budget.free(later), later);
+    }
+
+    #[test]
+    fn a_useful_epoch_costs_one_and_no_pause() {
+        let mut budget = budget(1);
+        let now = Instant::from_nanos(1 << 40);
+        for _ in 0..4 {
+            budget.failed(now, Outlook::Fair);
+        }
+        budget.opened(now);
+        let next = wait(budget.failed(now, Outlook::Good));
+        assert_eq!(next, now + Policy::interactive().retry.floor);
+        assert_eq!(budget.failures(), 1);
+    }
+
+    #[test]
+    fn calls_are_tried_for_at_their_pace() {
+        let mut budget = budget(1);
+        let now = Instant::from_nanos(1 << 40);
+        assert_eq!(budget.for_calls(now), now);
+        budget.opened(now);
+        assert_eq!(budget.for_calls(now), now + Duration::from_secs(1));
+        budget.rest_until(now + Duration::from_secs(90));
+        assert_eq!(budget.for_calls(now), now + Duration::from_secs(90));
     }
 }

@@ -24,6 +24,9 @@ impl Client {
             return;
         };
         self.forget(id, phase);
+        if let (Outcome::Reply(_) | Outcome::Error(_), Some(life)) = (&outcome, &mut self.life) {
+            life.was_useful = true;
+        }
         self.tell(Event::Done { call: id, outcome });
     }
 
@@ -68,6 +71,7 @@ impl Client {
         };
         let mut failure = Box::new(call.failure(id, kind, self.now));
         failure.ended = ended;
+        failure.next_attempt = self.next_attempt();
         self.settle(id, Outcome::Failed(failure));
     }
 
@@ -105,9 +109,13 @@ impl Client {
                 None
             }
         });
+        let sent_at = self.calls.sent_at(id);
         self.fail(id, kind);
         if let Some(wire) = sent {
             self.withdraw_request(wire, reason);
+        }
+        if let Some(at) = sent_at {
+            self.given_up(at);
         }
     }
 
@@ -142,6 +150,10 @@ impl Client {
 
     /// The time of a call may be over.
     pub(super) fn call_due(&mut self, id: CallId) {
+        let is_absent = matches!(self.state, State::Waiting | State::Parked);
+        if self.calls.is_tired(id, self.now) && is_absent {
+            return self.fail(id, FailureKind::Down);
+        }
         match self.calls.overdue(id, self.now) {
             Some(limit) => {
                 let state = self.state;
@@ -150,8 +162,6 @@ impl Client {
                     TimeLimit::Total => "it took too long in all",
                 };
                 self.abort(id, FailureKind::TimedOut { limit, state }, Some(reason));
-                // Is the server slow, or is nobody there?
-                self.feel_pulse();
             }
             None => self.arm_call(id),
         }

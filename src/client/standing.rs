@@ -228,6 +228,8 @@ impl Client {
         if let Some(web) = &mut self.web {
             web.paused_until = None;
         }
+        // What was not said to the server it could not answer.
+        self.heard();
     }
 
     /// What it says of the era of a server that a handshake is refused (S-HTTP-39, S-HTTP-40, S-HTTP-43).

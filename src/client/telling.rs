@@ -33,9 +33,9 @@ impl fmt::Display for Event {
                 f,
                 "waiting for the next attempt; failures in a row: {failures} of {budget}"
             ),
-            Event::Parked { .. } => f.write_str(
-                "parked: it is not tried at the moment, but again with the next call, or in a while",
-            ),
+            Event::Parked { .. } => {
+                f.write_str("parked; the next attempt comes with the next call, or in a while")
+            }
             Event::Closed => f.write_str("closed"),
 
             Event::Ended(ended) => write!(f, "{ended}"),
@@ -50,6 +50,17 @@ impl fmt::Display for Event {
                     "{epoch} has been agreeing for {waited} of at most {limit}"
                 )
             }
+
+            Event::Silent { epoch, silent } => write!(
+                f,
+                "{epoch} has been silent for {} and has not answered a probe",
+                Span(*silent)
+            ),
+            Event::Responsive { epoch, silent } => write!(
+                f,
+                "{epoch} speaks again, after a silence of {}",
+                Span(*silent)
+            ),
 
             Event::Done { call, outcome } => match outcome {
                 Outcome::Error(error) => {

@@ -278,6 +278,8 @@ impl Relay {
             | client::Event::Waiting { .. }
             | client::Event::Ended(_)
             | client::Event::Slow { .. }
+            | client::Event::Silent { .. }
+            | client::Event::Responsive { .. }
             | client::Event::Noise(_) => return Some(Event::Upstream(event)),
         }
         None

@@ -93,6 +93,11 @@ impl Deferred {
         self.entries.insert(number, early);
     }
 
+    /// The ways on which answers are to come.
+    pub(super) fn lanes(&self) -> Vec<Lane> {
+        self.lanes.keys().copied().collect()
+    }
+
     /// The oldest does not wait any more.
     pub(super) fn pop(&mut self) -> Option<Early> {
         let (number, _) = self.entries.first_key_value()?;

@@ -1,7 +1,5 @@
 //! How the service ends: nothing new, what is in flight, last words, the end.
 
-use alloc::vec::Vec;
-
 use super::config::ListenEnd;
 use super::early::{Deferred, Early};
 use super::event::{Cancelled, EndOfService, Event, State, Unanswered};
@@ -81,8 +79,7 @@ impl Server {
 
     /// Nobody waits any more to know what is offered. A client that asks again is met again.
     pub(super) fn declined(&mut self, error: &ErrorObject) {
-        let lanes: Vec<Lane> = self.early.iter().filter_map(Early::lane).collect();
-        for lane in lanes {
+        for lane in self.early.lanes() {
             self.answer_in_good_order(lane);
         }
         self.refuse_early(error);

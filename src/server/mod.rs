@@ -260,7 +260,8 @@ impl Server {
             | Input::Opened
             | Input::Request { .. }
             | Input::Response { .. }
-            | Input::Stderr { .. } => server.stats.stale_inputs += 1,
+            | Input::Stderr { .. }
+            | Input::Activity { .. } => server.stats.stale_inputs += 1,
         });
     }
 

@@ -202,6 +202,7 @@ impl Chain {
                 (Side::Upstream, Output::Terminate { epoch }) => {
                     self.life(epoch).end(ExitStatus::Signal(15));
                 }
+                (Side::Upstream, Output::Inspect { .. }) => {}
                 (Side::Upstream, Output::Kill { epoch }) => {
                     self.life(epoch).end(ExitStatus::Signal(9));
                 }

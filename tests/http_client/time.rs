@@ -159,11 +159,15 @@ fn s_time_01_02_a_call_that_takes_too_long_is_cancelled_in_the_way_of_the_era() 
         ));
         let notices = web.carrying("notifications/cancelled");
         if version == web::MODERN {
-            assert_eq!(web.aborted, [post.stream]);
+            assert!(web.aborted.contains(&post.stream));
             assert!(notices.is_empty());
         } else {
-            assert_eq!(notices.len(), 1);
-            assert_eq!(notices[0].body["params"]["requestId"], post.body["id"]);
+            // The others are about probes that were not answered.
+            let is_it = |id: &serde_json::Value| *id == post.body["id"];
+            let ids = notices
+                .iter()
+                .map(|notice| &notice.body["params"]["requestId"]);
+            assert_eq!(ids.filter(|id| is_it(id)).count(), 1);
         }
         assert_eq!(web.client.state(), State::Ready);
     }
@@ -294,12 +298,16 @@ fn s_time_09_10_a_quiet_legacy_server_is_pinged_and_one_that_is_silent_is_left()
     web.json(ping.stream, 200, &result(&ping, json!({})));
     web.pass(seconds(29));
     assert_eq!(web.carrying("ping").len(), 1, "without excess");
+    // It is left when something is wanted of it that it does not do.
     web.pass(seconds(30));
+    assert_eq!(web.client.state(), State::Ready);
+    web.call("tools/call", json!({"name": "add"}));
+    web.pass(seconds(31));
     assert_ne!(web.client.state(), State::Ready);
     assert!(web.was_told(|event| matches!(
         event,
         Event::Closing {
-            cause: Cause::Unresponsive,
+            cause: Cause::Unresponsive { .. },
             ..
         }
     )));

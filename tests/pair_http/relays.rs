@@ -208,6 +208,7 @@ fn from_client<E>(output: Output<E>, buf: &mut Vec<u8>) -> (Told, Option<E>) {
             let faults = faults();
             told.push((Toward::Server, Input::WriteFailed { stream, faults }));
         }
+        Output::Inspect { .. } => {}
         Output::CloseWrite { epoch } | Output::Kill { epoch } | Output::Terminate { epoch } => {
             told.push((Toward::Server, Input::end(Vec::new())));
             let exited = Input::exited(ExitStatus::Code(0));

@@ -164,7 +164,7 @@ fn a_server_that_is_away_for_a_while_is_waited_for() {
             let mut net = Net::new(client(version), server(Http::new()), Weather::windy(), seed);
             ready(&mut net);
             net.restart();
-            net.refuse_for(seconds(5));
+            net.refuse_for(seconds(3));
             let mut ledger = Ledger::default();
             for _ in 0..50 {
                 let (client, now) = net.client();

@@ -77,6 +77,14 @@ impl World {
                     self.react(epoch, |peer| peer.on_eof.clone());
                 }
                 Output::Event(event) => self.event(event),
+                Output::Inspect { epoch } => {
+                    let since = self.now.since(Instant::ZERO);
+                    self.react(epoch, |peer| {
+                        let seen = peer.activity.map(|activity| activity(since));
+                        let told = seen.map(|(cpu, stopped)| Act::Activity(cpu, stopped));
+                        told.into_iter().collect()
+                    });
+                }
                 Output::Kill { epoch } => {
                     self.command(epoch, Command::Kill);
                     self.react(epoch, |peer| peer.on_kill.clone());
@@ -236,6 +244,10 @@ impl World {
     pub(super) fn feed(&mut self, epoch: Epoch, act: &Act) {
         let life = self.lives.get_mut(&epoch).expect("a life has its server");
         let input = match act {
+            Act::Activity(cpu, is_stopped) => Input::Activity {
+                cpu: *cpu,
+                is_stopped: *is_stopped,
+            },
             Act::End(faults) => {
                 life.has_ended = true;
                 Input::end(faults.as_slice())

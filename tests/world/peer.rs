@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 /// One thing that a server, or the system around it, does.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
+    /// The system says how long its process has run, and whether it is stopped.
+    Activity(Duration, bool),
     /// Several things between two looks of the driver: all of them are fed before any output is polled.
     AtOnce(Vec<Act>),
     /// The stream ends, with these faults.
@@ -102,6 +104,8 @@ pub(crate) struct Peer {
     pub(super) on_kill: Vec<Act>,
     /// Whether it reads what is written to it.
     pub(super) reads: bool,
+    /// What the system says of its process, by the time since the beginning of the world. Nothing: it does not tell.
+    pub(super) activity: Option<fn(Duration) -> (Duration, bool)>,
     habits: Vec<(String, Habit)>,
 }
 
@@ -115,6 +119,7 @@ impl Peer {
             on_terminate: dies(ExitStatus::Signal(15)),
             on_kill: dies(ExitStatus::Signal(9)),
             reads: true,
+            activity: None,
             habits: Vec::new(),
         }
     }
@@ -289,6 +294,12 @@ impl Peer {
     /// This is what is seen when it is killed.
     pub(crate) fn on_kill(mut self, acts: Vec<Act>) -> Peer {
         self.on_kill = acts;
+        self
+    }
+
+    /// What the system says of its process, by the time since the beginning of the world.
+    pub(crate) fn seen_as(mut self, activity: fn(Duration) -> (Duration, bool)) -> Peer {
+        self.activity = Some(activity);
         self
     }
 

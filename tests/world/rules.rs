@@ -85,6 +85,10 @@ impl Rules {
                 assert!(present.has_story, "{output:?} without an Ended before it");
                 self.present = None;
             }
+            Output::Inspect { epoch } => {
+                let present = self.present(*epoch, output);
+                assert!(present.is_open, "{output:?} before it was open");
+            }
             Output::Event(event) => self.event(event),
             _ => panic!("{output:?} means nothing for a byte stream"),
         }

@@ -73,6 +73,8 @@ struct Life {
     is_turn_of_stderr: bool,
     /// Its output has ended.
     end: Option<Box<End>>,
+    /// What it was seen to do, to be told.
+    activity: Option<Input<'static>>,
 }
 
 /// The end of a child's output.
@@ -137,6 +139,7 @@ impl Hands for Children {
                 return;
             }
             (Output::CloseWrite { .. }, Some(opening)) => opening.closes = true,
+            (Output::Inspect { .. }, Some(_)) => {}
             (_, Some(opening)) => opening.is_condemned = true,
             (_, None) => {}
         }
@@ -145,6 +148,7 @@ impl Hands for Children {
             Output::Write { .. } => life.stdin.push(bytes),
             Output::CloseWrite { .. } => life.stdin.close(),
             Output::Terminate { .. } => life.tree.get_ref().terminate(),
+            Output::Inspect { .. } => life.activity = life.tree.get_ref().activity(),
             Output::Kill { .. } => life.tree.get_ref().kill(),
             other => unreachable!("a child has one stream: {other:?}"),
         }
@@ -154,7 +158,8 @@ impl Hands for Children {
 
     fn write(&mut self) -> Option<(Epoch, Input<'static>)> {
         let life = self.life.as_mut()?;
-        life.stdin.write().map(|input| (life.epoch, input))
+        let told = life.activity.take().or_else(|| life.stdin.write());
+        told.map(|input| (life.epoch, input))
     }
 
     fn poll_heard<'r>(
@@ -191,6 +196,7 @@ impl Life {
             stderr: Some(Source::of_pipe(pipes.stderr.into())?),
             is_turn_of_stderr: false,
             end: None,
+            activity: None,
             tree: Source::new(tree).map_err(|(_, error)| error)?,
         })
     }

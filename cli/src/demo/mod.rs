@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, mem};
 
-use everlink::{Config, Keepalive, Limit};
+use everlink::{Config, Hang, Keepalive, Limit};
 use everlink_tokio::child::Children;
 use everlink_tokio::{Link, secret};
 use tokio::task::JoinSet;
@@ -110,7 +110,6 @@ async fn take_down(stage: &Stage, link: &Link) -> Result<(), Failure> {
 /// Makes a link notice quickly and come back quickly, for people who watch.
 pub(crate) fn hasten(config: &mut Config) {
     let policy = &mut config.policy;
-    // A server that works is not disturbed: that it hangs can only be found out when its calls have had their time.
     policy.call_idle = Limit::After(Duration::from_millis(800));
     policy.call_total = Limit::After(Duration::from_secs(10));
     policy.drain = Duration::from_millis(500);
@@ -119,10 +118,12 @@ pub(crate) fn hasten(config: &mut Config) {
     let mut keepalive = Keepalive::every(Duration::from_millis(200));
     keepalive.timeout = Duration::from_millis(300);
     policy.keepalive = Some(keepalive);
+    policy.hang = Some(Hang::after(Duration::from_millis(900)));
     // Here they die all the time, and that is no reason to give up.
     policy.retry.budget = 100;
     policy.retry.first = Duration::from_millis(20);
     policy.retry.cap = Duration::from_millis(200);
     policy.retry.floor = Duration::from_millis(10);
     policy.retry.stable_after = Duration::from_millis(100);
+    policy.retry.call_pace = Duration::from_millis(20);
 }

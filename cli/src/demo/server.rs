@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::{self, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{Config, Offer, Progress, Request};
@@ -63,6 +64,8 @@ struct Arguments {
     ms: u64,
     steps: u32,
     how: Option<Death>,
+    /// It is done after the reply.
+    later: bool,
 }
 
 /// The ways in which servers die.
@@ -118,6 +121,20 @@ async fn run_tool(desk: &Desk, params: Params, context: &Context) -> Result<Stri
             desk.die(how).map_err(internal)?;
             Ok("still here".to_owned())
         }
+        "block" | "spin" => {
+            let span = Duration::from_millis(arguments.ms);
+            let uses_processor = params.name == "spin";
+            if arguments.later {
+                tokio::spawn(async move {
+                    // The reply goes out first.
+                    sleep(Duration::from_millis(50)).await;
+                    stand_still(span, uses_processor);
+                });
+            } else {
+                stand_still(span, uses_processor);
+            }
+            Ok("done".to_owned())
+        }
         "echo" | "fail" => Ok(arguments.message),
         "pid" => Ok(process::id().to_string()),
         "progress" => {
@@ -132,6 +149,17 @@ async fn run_tool(desk: &Desk, params: Params, context: &Context) -> Result<Stri
             Ok(format!("slept for {} ms", arguments.ms))
         }
         other => Err(invalid(format!("there is no tool `{other}`"))),
+    }
+}
+
+/// Keeps the only thread of this server busy for so long, so that it answers nothing: with work, or with nothing at all.
+fn stand_still(span: Duration, uses_processor: bool) {
+    if !uses_processor {
+        return thread::sleep(span);
+    }
+    let start = Instant::now();
+    while start.elapsed() < span {
+        std::hint::spin_loop();
     }
 }
 
@@ -186,12 +214,14 @@ fn tools() -> Value {
     let ways = ["exit", "flood", "garbage", "half-line", "hang", "kill"];
     json!({"tools": [
         tool("ask", "Asks for a name", json!({})),
+        tool("block", "Answers nothing for so long, and does nothing", json!({"ms": integer, "later": {"type": "boolean"}})),
         tool("die", "Ends the server", json!({"how": {"enum": ways}})),
         tool("echo", "Says the same", json!({"message": {"type": "string"}})),
         tool("fail", "Says the same, and that it failed", json!({"message": {"type": "string"}})),
         tool("pid", "Says which process this is", json!({})),
         tool("progress", "Reports so many steps, with a pause before each", json!({"steps": integer, "ms": integer})),
         tool("sleep", "Waits for so long", json!({"ms": integer})),
+        tool("spin", "Answers nothing for so long, and is busy", json!({"ms": integer, "later": {"type": "boolean"}})),
     ]})
 }
 

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use everlink::Instant;
+use everlink::client::{self, Cause};
 use everlink::relay::Event;
 use everlink_tokio::Events;
 use serde_json::json;
@@ -90,6 +91,21 @@ fn tell_text(timeline: &Timeline, notices: Vec<Notice>, mut events: Events<Event
         timeline.tell(Instant::ZERO, Mood::Plain, &line);
     }
     while let Some(event) = events.next() {
-        timeline.tell(events.at(), relayed_mood(&event), &event);
+        let mood = relayed_mood(&event);
+        match advice(&event) {
+            Some(advice) => timeline.tell(events.at(), mood, &format_args!("{event} ({advice})")),
+            None => timeline.tell(events.at(), mood, &event),
+        }
+    }
+}
+
+/// What the operator can do about it.
+fn advice(event: &Event) -> Option<&'static str> {
+    match event {
+        Event::Upstream(client::Event::Closing {
+            cause: Cause::Unresponsive { .. },
+            ..
+        }) => Some("--hang-timeout says how long it may be silent; 0: for ever"),
+        _ => None,
     }
 }

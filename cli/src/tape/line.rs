@@ -74,6 +74,8 @@ pub(super) enum What {
     },
     Sent(usize),
     Stderr(Bytes),
+    /// The processor time of a child in nanoseconds, and whether it is stopped.
+    Activity(u64, bool),
     WriteFailed(Vec<FaultLine>),
 }
 

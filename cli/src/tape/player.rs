@@ -355,6 +355,10 @@ impl Named {
             },
             What::Sent(len) => Input::Sent { stream, len },
             What::Stderr(bytes) => Input::stderr(bytes.into_vec()),
+            What::Activity(nanos, is_stopped) => Input::Activity {
+                cpu: std::time::Duration::from_nanos(nanos),
+                is_stopped,
+            },
             What::WriteFailed(lines) => Input::WriteFailed {
                 stream,
                 faults: faults(lines).into(),

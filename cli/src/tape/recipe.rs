@@ -147,15 +147,19 @@ impl Role {
             None => Config::child(name, version),
         };
         match self {
-            Role::Call { is_person: true } => {
-                config.capabilities =
-                    ClientCapabilities::default().with(ClientFeature::ElicitationForm);
+            Role::Call { is_person } => {
+                if *is_person {
+                    config.capabilities =
+                        ClientCapabilities::default().with(ClientFeature::ElicitationForm);
+                }
+                // A person waits for one thing to be done: when the attempts are used up, it has failed.
+                config.policy.retry.call_patience = Duration::ZERO;
             }
             Role::Demo => demo::hasten(&mut config),
             // Somebody waits for the server: one that lives for so long is started again at once. One that does not is given its pauses.
             Role::Guard { .. } => config.policy.retry.stable_after = Duration::from_secs(5),
             Role::Watch => config.watch = Watch::lists().and_logs(LogLevel::Debug),
-            Role::Call { is_person: false } | Role::Inspect => {}
+            Role::Inspect => config.policy.retry.call_patience = Duration::ZERO,
         }
         manner.shape(&mut config);
         Ok(config)

@@ -418,6 +418,10 @@ impl Scribe {
                 self.end_stream((in_front, epoch, *stream));
                 What::End(self.faults(faults))
             }
+            Input::Activity { cpu, is_stopped } => {
+                let nanos = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
+                What::Activity(nanos, *is_stopped)
+            }
             Input::Exited { status } => What::Exited(Exit::from(*status)),
             Input::OpenFailed { faults } => What::OpenFailed(self.faults(faults)),
             Input::Opened => What::Opened,

@@ -138,6 +138,151 @@ async fn a_server_that_cannot_be_started_is_told_to_a_link() {
     host.shutdown().await.expect("it is driven");
 }
 
+/// Only a call that is in flight when the server dies may fail, however often it dies.
+#[tokio::test]
+async fn eight_kills_in_a_row_fail_no_call_of_a_host_that_goes_on_calling() {
+    let mut guard = Command::new(EVERLINK);
+    guard.args(["guard", "--log", "off", "--"]).args(SERVER);
+    let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
+    for death in 1..=8 {
+        let victim = pid(&host).await;
+        kill_process(victim, Signal::KILL).expect("it is there");
+        until("the guard has reaped it", || !is_there(victim)).await;
+        let start = Instant::now();
+        let said = host.call_tool("echo", json!({"message": "hello"})).await;
+        let said = said.expect("an answer of the guard");
+        assert!(!said.is_error(), "after death {death}: {}", said.text());
+        assert!(start.elapsed() < Duration::from_secs(5), "{death}");
+    }
+    host.shutdown().await.expect("it is driven");
+}
+
+/// A call to a server that is away fails before its host gives up, and says when the next attempt is. One that comes when the server is back finds
+/// it.
+#[tokio::test]
+async fn calls_look_for_a_server_that_is_away() {
+    let flag = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guard-away.flag");
+    let _ = fs::remove_file(&flag);
+    let script = r#"test -e "$1" || exit 3; exec "$0" demo-server"#;
+    let mut guard = Command::new(EVERLINK);
+    guard.args(["guard", "--log", "off", "--retries", "1", "--"]);
+    guard.args(["sh", "-c", script, EVERLINK]).arg(&flag);
+    let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
+    host.ready()
+        .await
+        .expect("it is driven")
+        .expect("the guard");
+    for _ in 0..2 {
+        let start = Instant::now();
+        let said = host.call_tool("echo", json!({})).await;
+        let said = said.expect("an answer of the guard");
+        assert!(said.is_error(), "{}", said.text());
+        assert!(start.elapsed() >= Duration::from_secs(3), "{}", said.text());
+        for words in ["the next attempt is in", "exit status 3", "did not run"] {
+            assert!(said.text().contains(words), "{words}: {}", said.text());
+        }
+    }
+    let call = host.call_tool("echo", json!({"message": "hello"}));
+    fs::write(&flag, "").expect("a file");
+    let said = call.await.expect("an answer of the guard");
+    assert_eq!(said.text(), "hello");
+    host.shutdown().await.expect("it is driven");
+    fs::remove_file(&flag).expect("it is there");
+}
+
+/// A host of a server that is replaced after a second of silence where it hangs, and after four where it may be at work.
+fn host_of_a_stern_guard(server: &[&str]) -> Link {
+    let mut guard = Command::new(EVERLINK);
+    guard.args(["guard", "--log", "off", "--keepalive", "0.3"]);
+    guard.args(["--hang-timeout", "1", "--"]).args(server);
+    child::connect(guard, Config::child("host", "1.0")).expect("a runtime")
+}
+
+#[tokio::test]
+async fn a_stopped_server_is_replaced_while_a_call_waits() {
+    let host = host_of_a_stern_guard(&SERVER);
+    let victim = pid(&host).await;
+    kill_process(victim, Signal::STOP).expect("it is there");
+    let lost = host.call_tool("echo", json!({"message": "lost"})).await;
+    let lost = lost.expect("an answer of the guard");
+    assert!(lost.is_error(), "{}", lost.text());
+    for words in ["silent", "answered no probe", "stopped (SIGSTOP)"] {
+        assert!(lost.text().contains(words), "{words}: {}", lost.text());
+    }
+    let said = host.call_tool("echo", json!({"message": "again"})).await;
+    assert_eq!(said.expect("a reply").text(), "again");
+    assert_ne!(pid(&host).await, victim);
+    host.shutdown().await.expect("it is driven");
+}
+
+#[tokio::test]
+async fn a_stopped_server_of_which_nothing_is_wanted_is_left_alone() {
+    let host = host_of_a_stern_guard(&SERVER);
+    let server = pid(&host).await;
+    kill_process(server, Signal::STOP).expect("it is there");
+    sleep(Duration::from_secs(4)).await;
+    kill_process(server, Signal::CONT).expect("it was not killed");
+    assert_eq!(pid(&host).await, server);
+    host.shutdown().await.expect("it is driven");
+}
+
+/// It answers nothing for longer than a server may be silent, and uses the processor.
+#[tokio::test]
+async fn a_busy_server_is_not_killed() {
+    let host = host_of_a_stern_guard(&SERVER);
+    let server = pid(&host).await;
+    let said = host.call_tool("spin", json!({"ms": 6_000})).await;
+    assert_eq!(said.expect("a reply").text(), "done");
+    // After its reply.
+    let said = host.call_tool("spin", json!({"ms": 4_000, "later": true}));
+    assert_eq!(said.await.expect("a reply").text(), "done");
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(pid(&host).await, server);
+    // With a call that nobody waits for any more.
+    let call = host.call_tool("spin", json!({"ms": 4_000}));
+    sleep(Duration::from_millis(200)).await;
+    call.canceller().cancel("it takes too long");
+    call.await.expect_err("it was cancelled");
+    assert_eq!(pid(&host).await, server);
+    host.shutdown().await.expect("it is driven");
+}
+
+/// It answers nothing for longer than a server may be silent, since it blocks its only thread for the call that is waited for.
+#[tokio::test]
+async fn a_server_that_blocks_on_a_call_is_not_killed() {
+    let host = host_of_a_stern_guard(&SERVER);
+    let server = pid(&host).await;
+    let said = host.call_tool("block", json!({"ms": 2_500})).await;
+    assert_eq!(said.expect("a reply").text(), "done");
+    assert_eq!(pid(&host).await, server);
+    host.shutdown().await.expect("it is driven");
+}
+
+/// A server that ignores `ping`, as some do.
+const IGNORES_PING: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+  case "$line" in
+    *'"method":"initialize"'*)
+      say '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+    *'"method":"server/discover"'*) say '"error":{"code":-32601,"message":"unknown"}' ;;
+    *'"method":"tools/call"'*) say '"result":{"content":[{"type":"text","text":"'$$'"}]}' ;;
+  esac
+done
+"#;
+
+#[tokio::test]
+async fn a_server_that_ignores_ping_is_not_killed() {
+    let host = host_of_a_stern_guard(&["sh", "-c", IGNORES_PING]);
+    let server = pid(&host).await;
+    for _ in 0..2 {
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(pid(&host).await, server);
+    }
+    host.shutdown().await.expect("it is driven");
+}
+
 #[test]
 fn it_ends_with_its_host() {
     let mut guard = Running::start(&[], &[EVERLINK.into(), "demo-server".into()]);

@@ -22,7 +22,7 @@ fn it_says_who_the_server_is_and_what_it_offers() {
     for line in [
         "speaks 2026-07-28 (modern)\n",
         "offers tools\n",
-        "tools (7)\n",
+        "tools (9)\n",
         "Says the same\n",
         "\nresource templates: not offered\n",
     ] {

@@ -471,7 +471,6 @@ fn decoys() -> &'static Decoys {
         (retry.first, retry.cap, retry.floor) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         retry.when_spent = WhenSpent::Park {
             probe: Duration::ZERO,
-            call_floor: Duration::ZERO,
         };
         let mut client = Client::new(config);
         let (mut epochs, mut calls) = (vec![Epoch::NONE], Vec::new());

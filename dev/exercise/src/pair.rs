@@ -299,6 +299,7 @@ impl Pair {
                     Some(app) => app(&mut self.client, self.now, event),
                     None => self.client_events.push_back(event),
                 },
+                Output::Inspect { epoch } => drop(self.life(epoch)),
                 Output::Kill { epoch } => self.life(epoch).exit(ExitStatus::Signal(9)),
                 Output::Open { epoch } => self.open(epoch),
                 Output::Release { epoch } => {

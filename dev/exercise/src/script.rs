@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use everlink::protocol::{ClientCapabilities, ClientFeature, Era, LogLevel};
 use everlink::{
-    Binding, Config, Dialect, FaultKind, Keepalive, Limit, Limits, List, Policy, Watch, WhenSpent,
+    Binding, Config, Dialect, FaultKind, Hang, Keepalive, Limit, Limits, List, Policy, Watch,
+    WhenSpent,
 };
 
 /// Longer plays find nothing that shorter ones do not.
@@ -172,6 +173,9 @@ fn policy(tape: &mut Tape<'_>) -> Policy {
     keepalive.timeout = tape.span();
     keepalive.misses = u32::from(tape.byte() % 4);
     policy.keepalive = Some(keepalive).filter(|keepalive| keepalive.idle != Duration::MAX);
+    policy.hang = policy
+        .keepalive
+        .map(|keepalive| Hang::after(keepalive.timeout));
     policy.retry.budget = u32::from(tape.byte() % 4);
     policy.retry.first = tape.span();
     policy.retry.cap = tape.span();
@@ -179,11 +183,12 @@ fn policy(tape: &mut Tape<'_>) -> Policy {
     policy.retry.stable_after = tape.span();
     policy.retry.when_spent = match tape.span() {
         Duration::MAX => WhenSpent::Close,
-        probe => WhenSpent::Park {
-            probe,
-            call_floor: tape.span(),
-        },
+        probe => {
+            policy.retry.call_pace = tape.span();
+            WhenSpent::Park { probe }
+        }
     };
+    policy.retry.call_patience = policy.retry.call_pace.saturating_mul(4);
     policy.watch_timeout = tape.span();
     policy.watch_retry = tape.span();
     policy

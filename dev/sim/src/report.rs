@@ -196,6 +196,8 @@ fn name(event: &Event) -> &'static str {
         Event::Closed => "Closed",
         Event::Ended(_) => "Ended",
         Event::Slow { .. } => "Slow",
+        Event::Silent { .. } => "Silent",
+        Event::Responsive { .. } => "Responsive",
         Event::Done { .. } => "Done",
         Event::Progress { .. } => "Progress",
         Event::Ask(_) => "Ask",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use everlink::client::{CallOptions, Event, Failure, Misuse, Outcome, State};
 use everlink::wire::ErrorObject;
 use everlink::{
-    AskId, CallId, Client, Config, Deadline, Epoch, Input, Instant, Keepalive, List, Output,
+    AskId, CallId, Client, Config, Deadline, Epoch, Hang, Input, Instant, Keepalive, List, Output,
     Payload, Stats, StreamId, Wake, Watch,
 };
 
@@ -54,6 +54,7 @@ impl Subject {
                 let mut hasty = Keepalive::every(Duration::from_millis(60));
                 (hasty.timeout, hasty.misses) = (Duration::from_millis(30), 1);
                 policy.keepalive = Some(hasty);
+                policy.hang = Some(Hang::after(Duration::from_millis(60)));
             }
             _ => {}
         }

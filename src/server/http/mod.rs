@@ -103,7 +103,8 @@ impl Server {
             | Input::OpenFailed { .. }
             | Input::Opened
             | Input::Response { .. }
-            | Input::Stderr { .. } => false,
+            | Input::Stderr { .. }
+            | Input::Activity { .. } => false,
         };
         if !is_heard {
             self.stats.stale_inputs += 1;

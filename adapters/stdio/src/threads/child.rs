@@ -100,6 +100,7 @@ impl Hands for Children {
         match output {
             Output::CloseWrite { .. } => *pen = Pen(None),
             Output::Terminate { .. } => life.tree.terminate(),
+            Output::Inspect { epoch } => return Some((epoch, life.tree.activity()?)),
             Output::Kill { .. } => life.tree.kill(),
             Output::Release { .. } => {
                 *pen = Pen(None);

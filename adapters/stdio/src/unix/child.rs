@@ -99,6 +99,7 @@ impl Hands for Children {
                 return None;
             }
             (Output::CloseWrite { .. }, Some(opening)) => opening.closes = true,
+            (Output::Inspect { .. }, Some(_)) => {}
             (_, Some(opening)) => opening.is_condemned = true,
             (_, None) => {}
         }
@@ -106,6 +107,7 @@ impl Hands for Children {
         match output {
             Output::CloseWrite { .. } => pen.close(),
             Output::Terminate { .. } => life.tree.terminate(),
+            Output::Inspect { epoch } => return Some((epoch, life.tree.activity()?)),
             Output::Kill { .. } => life.tree.kill(),
             other => unreachable!("a child has one stream: {other:?}"),
         }

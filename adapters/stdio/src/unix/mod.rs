@@ -1,6 +1,9 @@
 //! Processes and pipes as Unix has them. `child` and `streams` are the hands of the two ends; `tree` starts and ends processes, `session` finds all of
-//! one, `cleaner` ends those whose owner was killed, `own` keeps the streams of this one, `pen` writes, `poll` and `wake` are how the thread sleeps.
+//! one, `activity` reads what they do, `cleaner` ends those whose owner was killed, `own` keeps the streams of this one, `pen` writes, `poll` and `wake`
+//! are how the thread sleeps.
 
+#[cfg(target_os = "linux")]
+mod activity;
 mod child;
 pub mod cleaner;
 mod nursery;

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use everlink::{ExitStatus, Fault, FaultKind};
+use everlink::{ExitStatus, Fault, FaultKind, Input};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
@@ -109,6 +109,17 @@ impl Tree {
     /// Ends all of it.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
+    }
+
+    /// The processor time that all of it has used, and whether it is stopped: an answer to
+    /// [`Output::Inspect`](everlink::Output::Inspect). Nothing where the system does not tell.
+    #[must_use]
+    pub fn activity(&self) -> Option<Input<'static>> {
+        #[cfg(target_os = "linux")]
+        let read = super::activity::of(self.pid);
+        #[cfg(not(target_os = "linux"))]
+        let read = None;
+        read.map(|(cpu, is_stopped)| Input::Activity { cpu, is_stopped })
     }
 
     fn signal(&self, with: Signal) {

@@ -88,6 +88,12 @@ impl Tree {
     /// Does nothing: what a process is asked to end with, here, comes to all that share its console, or to windows, and it has neither.
     pub fn terminate(&self) {}
 
+    /// Nothing: what it does is not looked at here.
+    #[must_use]
+    pub fn activity(&self) -> Option<everlink::Input<'static>> {
+        None
+    }
+
     /// Ends all of it.
     pub fn kill(&self) {
         // SAFETY: the handle is owned, so it is open.

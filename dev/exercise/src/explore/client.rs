@@ -67,9 +67,10 @@ pub(super) fn small(mut config: Config) -> Config {
     policy.retry.cap = Duration::ZERO;
     policy.retry.floor = seconds(1);
     policy.retry.stable_after = seconds(60);
+    policy.retry.call_patience = seconds(5);
+    policy.retry.call_pace = seconds(2);
     policy.retry.when_spent = WhenSpent::Park {
         probe: Duration::MAX,
-        call_floor: seconds(5),
     };
     config.limits.queued_calls = 1;
     config.limits.calls_in_flight = 1;

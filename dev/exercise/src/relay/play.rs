@@ -455,6 +455,7 @@ impl World<'_> {
     fn upstream(&mut self, output: Output<Event>, bytes: &[u8]) {
         match output {
             Output::CloseWrite { .. } => self.life().is_input_closed = true,
+            Output::Inspect { .. } => {}
             Output::Kill { .. } => self.exit(ExitStatus::Signal(9)),
             Output::Open { epoch } => self.open(epoch),
             Output::Release { .. } => {

@@ -1,8 +1,7 @@
 //! Children that stop to take part without ending: stopped by a signal, or not reading any more.
 
-use everlink::ExitStatus;
-use everlink::Keepalive;
-use everlink::client::{Cause, Delivery, FailureKind, Misuse, State, TimeLimit};
+use everlink::client::{Cause, Delivery, FailureKind, Misuse, Sign, State, TimeLimit};
+use everlink::{ExitStatus, Hang, Keepalive};
 use everlink_handle::CallError;
 use ordeal::settles;
 use rustix::process::Signal;
@@ -36,20 +35,32 @@ fn a_stopped_child_stops_no_clock_and_is_killed_in_the_end() {
 }
 
 #[test]
-fn f_019_a_stopped_child_is_found_by_its_pulse_and_replaced() {
+fn f_019_a_stopped_child_is_seen_to_be_stopped_and_replaced_when_it_is_wanted() {
     ordeal(|stage| {
         let mut config = stern();
         let mut keepalive = Keepalive::every(millis(50));
         keepalive.timeout = millis(500);
         config.policy.keepalive = Some(keepalive);
+        config.policy.hang = Some(Hang::after(millis(600)));
         let link = stage.link(&[], config);
         link.is_well();
         let child = stage.family.members().remove(0);
         child.signal(Signal::STOP);
+        let failed = failure(link.tool("echo", json!({})).wait());
+        assert_eq!(failed.kind, FailureKind::Lost, "{failed}");
         let is_gone = || stage.family.members().iter().all(|it| it.pid != child.pid);
         assert!(settles(|| is_gone() && link.state() == State::Ready));
         let ended = link.last_end().expect("it ended");
-        assert_eq!(ended.cause, Cause::Unresponsive, "{ended}");
+        let is_seen = |cause: &Cause| {
+            matches!(
+                cause,
+                Cause::Unresponsive {
+                    sign: Sign::Stopped,
+                    ..
+                }
+            )
+        };
+        assert!(is_seen(&ended.cause), "{ended}");
         assert!(ended.counted);
         assert_ne!(link.pid(), child.pid);
         link.ends();

@@ -165,9 +165,9 @@ pub(crate) fn patient() -> Config {
     policy.retry.first = millis(10);
     policy.retry.cap = millis(20);
     policy.retry.floor = millis(5);
+    policy.retry.call_patience = Duration::ZERO;
     policy.retry.when_spent = WhenSpent::Park {
         probe: Duration::from_secs(600),
-        call_floor: Duration::from_secs(600),
     };
     config
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use everlink::client::{Cause, Ended, Event, State};
+use everlink::client::{Cause, Ended, Event, Sign, State};
 use everlink::{
     Binding, Config, Epoch, Fault, Input, Instant, LAST_WORDS, Output, StreamId, WhenSpent,
 };
@@ -42,10 +42,8 @@ struct Life {
     /// When it was last told something, in the step that is being done.
     hears: Option<Instant>,
     turned_away: BTreeSet<StreamId>,
-    /// Something was suspicious, so that nobody need wait for it to be quiet.
-    is_suspect: bool,
-    /// How long it had been silent when it was given up, and whether it was suspect.
-    given_up: Option<(Duration, bool)>,
+    /// How long it had been silent when it was given up.
+    given_up: Option<Duration>,
     /// When it was ended: whether nothing was left of it, and whether something was wrong with it.
     end: Option<(bool, bool)>,
     under_way: usize,
@@ -56,6 +54,8 @@ struct Life {
     is_planned: bool,
     is_told: bool,
     is_released: bool,
+    /// It answered a call, as far as was told.
+    is_useful: bool,
 }
 
 impl Life {
@@ -130,13 +130,12 @@ impl Lives {
 impl Lives {
     pub(super) fn urged(&mut self) {
         self.is_urged = true;
-        self.suspected();
     }
 
-    /// Somebody has reason to ask whether anybody is there.
-    pub(super) fn suspected(&mut self) {
+    /// The present server answered a call.
+    pub(super) fn answered(&mut self) {
         if let Some(life) = self.all.get_mut(&self.current) {
-            life.is_suspect = true;
+            life.is_useful = true;
         }
     }
 
@@ -165,7 +164,6 @@ impl Lives {
             // Who answers with such a status may be somebody in between.
             Input::Response { stream, head } if head.status >= 300 => {
                 life.turned_away.insert(*stream);
-                life.is_suspect = true;
             }
             Input::Bytes { stream, .. } if life.turned_away.contains(stream) => {}
             Input::Bytes { .. } | Input::Stderr { .. } | Input::Response { .. } => {
@@ -175,7 +173,6 @@ impl Lives {
                 life.has_ended |= !is_http;
                 life.is_faulty |= real(faults);
                 life.is_unreachable |= is_http && !faults.is_empty();
-                life.is_suspect |= is_http && !faults.is_empty();
             }
             Input::Exited { .. } => life.has_exited = true,
             Input::OpenFailed { faults } => {
@@ -205,14 +202,13 @@ impl Lives {
         let is_heard = look.stats.stale_inputs == before.stats.stale_inputs;
         if let Some(life) = self.all.get_mut(&before.epoch) {
             if let Some(heard) = life.hears.take().filter(|_| is_heard) {
-                (life.last_heard, life.is_suspect) = (heard, false);
+                life.last_heard = heard;
             }
         }
         let is_given_up = !is_alive(look.state) || look.state == State::Closing;
         let life = self.all.get_mut(&before.epoch);
         if let Some(life) = life.filter(|_| is_given_up || look.epoch != before.epoch) {
-            let silent = told.since(life.last_heard);
-            life.given_up.get_or_insert((silent, life.is_suspect));
+            life.given_up.get_or_insert(told.since(life.last_heard));
         }
         let over = self.all.get(&look.epoch).filter(|life| life.is_over());
         let believes = is_alive(look.state) && look.state != State::Closing;
@@ -285,7 +281,8 @@ impl Lives {
         let good_since = self.ready_at.filter(|_| before.state == State::Ready);
         let is_forgiven = good_since.is_some_and(|since| told >= since + stable_after);
         let cost = u32::from(counted > 0 && !self.is_shut_down);
-        let is_fair = is == was + cost || is_forgiven && is == cost;
+        let is_useful = self.all.get(&before.epoch).is_some_and(|it| it.is_useful);
+        let is_fair = is == was + cost || (is_forgiven || counted > 0 && is_useful) && is == cost;
         let rule = if counted == 0 && is > was {
             Rule::PlannedIsFree
         } else {
@@ -421,7 +418,7 @@ impl Lives {
 
     fn closing(&mut self, epoch: Epoch, cause: &Cause, saw_error: bool) -> Verdict {
         let (is_shut_down, is_http) = (self.is_shut_down, self.is_http());
-        let keepalive = self.config.policy.keepalive;
+        let hang = self.config.policy.hang;
         self.cause = Some(cause.clone());
         let life = self.life(epoch)?;
         let died = life.is_over() || life.is_unwritable || is_http;
@@ -445,16 +442,13 @@ impl Lives {
         hold(rule, is_true, || {
             format!("{epoch} is taken down because {cause}, and that is not so: {life:?}")
         })?;
-        if *cause == Cause::Unresponsive {
-            let (silent, is_suspect) = life.given_up.unwrap_or_default();
-            let patience = keepalive.map_or(Duration::MAX, |keepalive| {
-                let idle = if is_suspect {
-                    Duration::ZERO
-                } else {
-                    keepalive.idle
-                };
-                idle + keepalive.timeout * keepalive.misses.max(1)
-            });
+        if let Cause::Unresponsive { sign, .. } = cause {
+            // One that only says that it has lost its session is as good as silent.
+            if *sign == Sign::Wedged {
+                return Ok(());
+            }
+            let silent = life.given_up.unwrap_or_default();
+            let patience = hang.map_or(Duration::MAX, |hang| hang.timeout);
             return hold(Rule::AnyByteIsLife, silent >= patience, || {
                 format!("{epoch} is given up after a silence of {silent:?}, not {patience:?}")
             });

@@ -334,8 +334,9 @@ impl Oracle {
         match event {
             Event::Done { call, outcome } => {
                 self.saw_error |= matches!(outcome, Outcome::Error(_));
-                if let Outcome::Failed(_) = outcome {
-                    self.lives.suspected();
+                match outcome {
+                    Outcome::Reply(_) | Outcome::Error(_) => self.lives.answered(),
+                    _ => {}
                 }
                 self.calls.done(*call, outcome, words)?;
             }

@@ -23,6 +23,18 @@ impl World {
                     self.at(at, Happening::ToLower(process, Input::end(Vec::new())));
                 }
             }
+            Output::Inspect { epoch } => {
+                let now = self.now;
+                if let Some(life) = self.legs[leg].running() {
+                    // It computes nothing, so only whether it is stopped is of interest.
+                    let told = Input::Activity {
+                        cpu: Duration::ZERO,
+                        is_stopped: life.frozen_until > now,
+                    };
+                    let latency = self.latency(leg);
+                    self.after(latency, Happening::ToUpper(leg, epoch, told));
+                }
+            }
             Output::Terminate { .. } => self.signal(leg, 15),
             Output::Kill { .. } => self.signal(leg, 9),
             Output::Release { .. } => self.release(leg),

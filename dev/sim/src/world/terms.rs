@@ -5,7 +5,7 @@ use std::time::Duration;
 use everlink::client::CallOptions;
 use everlink::protocol::{ClientCapabilities, ServerCapabilities};
 use everlink::server::{self, Offer};
-use everlink::{Config, Keepalive, Limit, Policy, Watch, WhenSpent, relay};
+use everlink::{Config, Hang, Keepalive, Limit, Policy, Watch, WhenSpent, relay};
 
 use crate::script::{Dialect, Pace, Room, Setup, Shape};
 
@@ -119,12 +119,13 @@ fn brisk() -> Policy {
     let mut keepalive = Keepalive::every(millis(1_500));
     keepalive.timeout = millis(400);
     policy.keepalive = Some(keepalive);
+    policy.hang = Some(Hang::after(millis(1_200)));
     let retry = &mut policy.retry;
     (retry.budget, retry.first, retry.cap) = (3, millis(40), millis(500));
     (retry.floor, retry.stable_after) = (millis(20), millis(3_000));
+    (retry.call_patience, retry.call_pace) = (millis(700), millis(150));
     retry.when_spent = WhenSpent::Park {
         probe: millis(4_000),
-        call_floor: millis(300),
     };
     (policy.watch_timeout, policy.watch_retry) = (millis(800), millis(300));
     policy
