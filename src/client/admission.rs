@@ -59,7 +59,8 @@ impl Client {
     pub(super) fn wanted(&mut self) -> bool {
         match self.state {
             State::Idle => self.attempt(),
-            State::Parked => self.attempt_soon(),
+            State::Parked if self.budget.for_calls(self.now) <= self.now => self.attempt(),
+            State::Parked => return self.is_about_to_look(),
             State::Closed => return false,
             State::Opening
             | State::Handshaking

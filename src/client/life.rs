@@ -466,23 +466,22 @@ impl Client {
         let verdict = match counted {
             _ if self.is_shutting_down => Verdict::Close,
             // Only other credentials help, and those come with a wish.
-            _ if is_shut_out => self.budget.rest(self.now),
+            _ if is_shut_out => self.budget.give_up(self.now),
             true => self.budget.failed(self.now, outlook),
             false => Verdict::Wait(self.budget.free(self.now)),
         };
-        let is_given_up = matches!(verdict, Verdict::Park(_)) && self.budget.gives_up(outlook);
-        self.follow(verdict, is_shut_out || is_given_up);
+        self.follow(verdict);
     }
 
-    /// `is_hopeless`: another attempt would end in the same way, so no call waits for one.
-    fn follow(&mut self, verdict: Verdict, is_hopeless: bool) {
-        let (until, next) = match verdict {
+    fn follow(&mut self, verdict: Verdict) {
+        let (until, next, is_given_up) = match verdict {
             Verdict::Close => return self.close(Cue::Gone(Next::Close)),
-            Verdict::Park(until) => (until, Next::Park),
-            Verdict::Wait(until) => (until, Next::Wait),
+            Verdict::GiveUp(until) => (until, Next::Park, true),
+            Verdict::Park(until) => (until, Next::Park, false),
+            Verdict::Wait(until) => (until, Next::Wait, false),
         };
         let is_parked = next == Next::Park;
-        let given_up: Vec<CallId> = if is_hopeless || is_parked && !self.are_calls_patient() {
+        let given_up: Vec<CallId> = if is_given_up || is_parked && !self.are_calls_patient() {
             self.calls.ids().collect()
         } else {
             self.await_server()
@@ -546,11 +545,6 @@ impl Client {
         let until = self.now + self.config.policy.retry.call_patience;
         self.calls.await_server(id, until);
         self.arm_call(id);
-        self.attempt_soon();
-    }
-
-    /// Somebody waits for a server that is not being tried: the next attempt comes as soon as the pace of calls allows.
-    pub(super) fn attempt_soon(&mut self) {
         let at = self.budget.for_calls(self.now);
         if at <= self.now {
             self.attempt();
@@ -560,7 +554,7 @@ impl Client {
     }
 
     /// Whether a parked link was told to look as soon as the floor allows.
-    fn is_about_to_look(&self) -> bool {
+    pub(super) fn is_about_to_look(&self) -> bool {
         let soon = self.now + self.config.policy.retry.floor;
         self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
     }

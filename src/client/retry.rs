@@ -10,6 +10,8 @@ use crate::time::{Instant, TICK};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Close,
+    /// Parks, and no call waits for the next attempt.
+    GiveUp(Instant),
     Park(Instant),
     Wait(Instant),
 }
@@ -80,34 +82,35 @@ impl Budget {
 
     /// An epoch ended, and it counts.
     pub(super) fn failed(&mut self, now: Instant, outlook: Outlook) -> Verdict {
-        let was_useful = outlook == Outlook::Good;
-        if was_useful {
+        if outlook == Outlook::Good {
             self.forgive();
         }
         self.failures = self.failures.saturating_add(1);
-        if self.failures > self.policy.budget {
-            return self.rest(now);
-        }
-        let pause = if was_useful {
-            Duration::ZERO
-        } else {
-            self.backoff()
+        let pause = match outlook {
+            Outlook::Good => Duration::ZERO,
+            Outlook::Fair | Outlook::Hopeless | Outlook::Poor => self.backoff(),
         };
         let until = self.no_earlier(now + pause);
         let start = self.first_open.unwrap_or(now);
-        let is_starting = outlook == Outlook::Poor && until <= start + self.policy.start_for;
-        if self.gives_up(outlook) && !is_starting {
+        let is_given_up = match outlook {
+            Outlook::Fair | Outlook::Good => false,
+            Outlook::Hopeless => !self.was_ready,
+            Outlook::Poor => !self.was_ready && until > start + self.policy.start_for,
+        };
+        if is_given_up {
+            self.give_up(now)
+        } else if self.failures > self.policy.budget {
             self.rest(now)
         } else {
             Verdict::Wait(until)
         }
     }
 
-    /// Whether an end with this outlook means that another attempt would end in the same way, because the link was never ready.
-    pub(super) const fn gives_up(&self, outlook: Outlook) -> bool {
-        match outlook {
-            Outlook::Fair | Outlook::Good => false,
-            Outlook::Hopeless | Outlook::Poor => !self.was_ready,
+    /// Another attempt would end in the same way.
+    pub(super) fn give_up(&mut self, now: Instant) -> Verdict {
+        match self.rest(now) {
+            Verdict::Park(until) => Verdict::GiveUp(until),
+            other => other,
         }
     }
 
@@ -186,7 +189,9 @@ mod tests {
     fn wait(verdict: Verdict) -> Instant {
         match verdict {
             Verdict::Wait(until) => until,
-            Verdict::Close | Verdict::Park(_) => panic!("{verdict:?} is no wait"),
+            Verdict::Close | Verdict::GiveUp(_) | Verdict::Park(_) => {
+                panic!("{verdict:?} is no wait")
+            }
         }
     }
 

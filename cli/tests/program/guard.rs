@@ -162,7 +162,7 @@ async fn eight_kills_in_a_row_fail_no_call_of_a_host_that_goes_on_calling() {
 #[tokio::test]
 async fn calls_look_for_a_server_that_is_away() {
     let flag = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guard-away.flag");
-    let _ = fs::remove_file(&flag);
+    fs::write(&flag, "").expect("a file");
     let script = r#"test -e "$1" || exit 3; exec "$0" demo-server"#;
     let mut guard = Command::new(EVERLINK);
     guard.args(["guard", "--log", "off", "--retries", "1", "--"]);
@@ -172,6 +172,10 @@ async fn calls_look_for_a_server_that_is_away() {
         .await
         .expect("it is driven")
         .expect("the guard");
+    let victim = pid(&host).await;
+    fs::remove_file(&flag).expect("it is there");
+    kill_process(victim, Signal::KILL).expect("it is there");
+    until("the guard has reaped it", || !is_there(victim)).await;
     for _ in 0..2 {
         let start = Instant::now();
         let said = host.call_tool("echo", json!({})).await;

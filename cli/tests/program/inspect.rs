@@ -72,12 +72,22 @@ fn a_server_that_cannot_be_reached_is_named_with_the_reason() {
 
 #[test]
 fn each_attempt_that_fails_is_told_to_who_waits() {
+    let dying = ["sh", "-c", "exit 7"];
     for (retries, attempts) in [("0", 1), ("1", 2)] {
-        let output = everlink(&["inspect", "--retries", retries], &["/no/such/server"]);
+        let output = everlink(&["inspect", "--retries", retries], &dying);
         let said = text(&output.stderr);
-        assert_eq!(said.matches("`/no/such/server`").count(), attempts);
-        assert_eq!(said.matches("trying again").count(), attempts - 1);
+        assert_eq!(said.matches("exit status 7").count(), attempts, "{said}");
+        assert_eq!(said.matches("trying again").count(), attempts - 1, "{said}");
     }
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_not_tried_again() {
+    let output = everlink(&["inspect", "--retries", "5"], &["/no/such/server"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert_eq!(said.matches("`/no/such/server`").count(), 1, "{said}");
+    assert!(!said.contains("trying again"), "{said}");
 }
 
 #[test]
