@@ -110,7 +110,7 @@ impl Budget {
     pub(super) fn give_up(&mut self, now: Instant) -> Verdict {
         match self.rest(now) {
             Verdict::Park(until) => Verdict::GiveUp(until),
-            other => other,
+            other @ (Verdict::Close | Verdict::GiveUp(_) | Verdict::Wait(_)) => other,
         }
     }
 
