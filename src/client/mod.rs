@@ -104,9 +104,9 @@ pub struct Client {
     life: Option<Life>,
     /// What is known of a server over HTTP, where it is reached so.
     web: Option<Box<Web>>,
-    /// What was agreed on with the server that can still answer.
     /// How the server begins its results.
     preamble: Preamble,
+    /// What was agreed on with the server that can still answer.
     session: Option<Arc<Session>>,
     last_end: Option<Arc<Ended>>,
     is_shutting_down: bool,
@@ -116,7 +116,8 @@ pub struct Client {
     holds_back: bool,
     /// What the next server is told that this client can be asked, if that is another thing than now.
     to_declare: Option<Box<ClientCapabilities>>,
-    budget: Budget,
+    /// Boxed: it is used only when a transport begins or ends, and would be a tenth of the link.
+    budget: Box<Budget>,
     handshake: Handshake,
     pulse: Option<Box<Pulse>>,
     /// What the servers of this link were seen to do.
@@ -239,7 +240,7 @@ impl Client {
             ends_by: None,
             holds_back: false,
             to_declare: None,
-            budget: Budget::new(config.policy.retry, config.seed),
+            budget: Box::new(Budget::new(config.policy.retry, config.seed)),
             handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
             pulse: None,
             habits: Habits::default(),
