@@ -5,18 +5,18 @@ use core::fmt::Write;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 
 use serde_json::Value;
 
-use crate::peers::lacks;
+use crate::peers::{lacks, without};
 use crate::step::{Done, Outcome, cargo_output, root, target};
 
 const PAGE: &str = "docs/GROWTH.md";
 
-/// With its `vgdb`.
+/// `vgdb`, which comes with it, is looked for apart: it has no `--version`.
 const NEEDED: &[&str] = &["valgrind"];
 
 /// Beside how many others each step is counted for the page.
@@ -39,11 +39,11 @@ type Table = BTreeMap<String, BTreeMap<usize, u64>>;
 
 /// Counts, and writes the page.
 pub(crate) fn run() -> Result<(), String> {
-    if lacks(NEEDED).is_some() {
-        return Err("this needs valgrind".into());
+    if missing().is_some() {
+        return Err("`valgrind` with its `vgdb` is needed to count: install both".into());
     }
     let table = counted(|_| SIZES)?;
-    fs::write(root().join(PAGE), page(&table))
+    fs::write(root().join(PAGE), page(&table)?)
         .map_err(|error| format!("{PAGE} cannot be written: {error}"))?;
     eprintln!("written to {PAGE}");
     let wrong = objections(&table);
@@ -56,7 +56,7 @@ pub(crate) fn run() -> Result<(), String> {
 
 /// Fails where a step grows faster than the logarithm, and where the page lacks one.
 pub(crate) fn check() -> Outcome {
-    if let Some(skipped) = lacks(NEEDED) {
+    if let Some(skipped) = missing() {
         return skipped;
     }
     let table = counted(|world| {
@@ -77,6 +77,16 @@ pub(crate) fn check() -> Outcome {
     } else {
         Err(wrong.join("\n"))
     }
+}
+
+/// Skips the check where a program that counts is not installed.
+fn missing() -> Option<Outcome> {
+    let vgdb = || {
+        let mut vgdb = Command::new("vgdb");
+        vgdb.arg("--help").stdout(Stdio::null());
+        vgdb.stderr(Stdio::null()).status().is_err()
+    };
+    lacks(NEEDED).or_else(|| vgdb().then(|| without("vgdb")))
 }
 
 /// The most that a step may cost beside `size` others, if it costs this much beside the fewest: as much more as the logarithm grows, and a bit.
@@ -235,47 +245,273 @@ fn built() -> Result<PathBuf, String> {
 const ABOUT: &str = "\
 # What a step costs beside n others
 
-Made by `cargo xtask growth`, and held by `cargo xtask growth --check`, a step of `cargo xtask test`. No step of a machine may cost more than the
-logarithm of the number of peers, watches, sessions, calls or queued messages, beside its own bytes and its receivers.
+`cargo xtask growth` writes this page. `cargo xtask growth --check`, a step of `cargo xtask test`, counts again and fails where a step breaks the bound.
 
-Each row is one step: the instructions that it takes, with all that follows from it until nothing is left to poll, beside 1,000, 10,000 and
-100,000 others. `others` are of the kind that the row is about: listens beside listens, sessions beside sessions with a
-subscription each, and so on; `benches/growth` says it in code. A row that names the relay includes the server behind it, one that names the client its server.
-The limits of the configuration are raised for this. The step is taken 16 times and the mean is shown. Valgrind counts only
-while the steps are taken, not while the n others are made.
+A row is one step: one input or one command, and everything that follows from it until nothing is left to poll. The numbers are the
+instructions that one step takes beside n = 1,000, 10,000 and 100,000 others. The sentence above each table says what the others are.
+`growth` is the last number divided by the first.
 
-The bound: beside 100,000 a step may take 1.67 times what it takes beside 1,000, which is log(100,000) / log(1,000), and 1,000 instructions more,
-because an allocator and a tree take other paths when they hold much; beside 10,000, 1.33 times and as many more. `--check` counts beside 1,000
-and 100,000, for relays beside 1,000 and 20,000: to make 100,000 clients of a relay takes too long for each change.
+The bound: a step beside N others takes at most cost(1,000) × log N / log 1,000 + 1,000 instructions. So beside 10,000 it may take 1.33 times,
+beside 100,000 it may take 1.67 times what it takes beside 1,000, and 1,000 instructions more. The 1,000 are for an allocator and a tree that take another path
+when they hold much. A step that reads all others breaks this bound: its cost grows by a factor near 100.
 
-One cost is spread over many steps and shows in no row: a client asks a modern server for all addresses of a watch again as their number doubles.
-`every_address_is_asked_for_about_as_often_as_their_number_doubles` in `src/client/watcher.rs` counts that.
+How it is counted: each step is taken 16 times and the mean is shown. The same steps are taken once before, uncounted, so that buffers have their
+size. Valgrind counts only while the steps are taken, not while the n others are made. All limits of the configuration are raised.
+The numbers include both ends: a client's row includes its server, a relay's row the server behind it.
+`benches/growth` holds the steps.
 
+`--check` counts beside 1,000 and 100,000 others; for relays beside 1,000 and 20,000, because 100,000 clients of a relay take too long to make.
+
+One cost is spread over many steps and shows in no row: a client asks a modern server for all watched addresses again each time that their number
+doubles. The test `every_address_is_asked_for_about_as_often_as_their_number_doubles` in `src/client/watcher.rs` bounds it.
 ";
 
-fn page(table: &Table) -> String {
-    let rows = as_rows(table).replacen("few | | many", "1,000 | 10,000 | 100,000", 1);
-    format!("{ABOUT}{rows}")
+/// The tables of the page: what the n others are, and what happens in each step.
+const GROUPS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "A client and its server on a byte stream; the others are calls in flight.",
+        &[
+            ("client.call", "a call begins and reaches the server"),
+            ("client.reply", "the server answers a call"),
+            ("client.cancel", "the application cancels a call"),
+            (
+                "client.error-without-id",
+                "the server sends an error that names no call",
+            ),
+            (
+                "client.idle-timeout",
+                "the driver reports a timeout when nothing is due",
+            ),
+        ],
+    ),
+    (
+        "A client and its server on a byte stream; the others are addresses that the client watches.",
+        &[
+            (
+                "client.legacy.address-is-watched",
+                "one more address is watched at a legacy server",
+            ),
+            (
+                "client.legacy.watched-address-changes",
+                "the legacy server reports a change of one address",
+            ),
+            (
+                "client.legacy.address-is-not-watched-any-more",
+                "the watch of one address ends at a legacy server",
+            ),
+            (
+                "client.modern.address-is-watched",
+                "one more address is watched at a modern server",
+            ),
+            (
+                "client.modern.watched-address-changes",
+                "the modern server reports a change of one address",
+            ),
+            (
+                "client.modern.address-is-not-watched-any-more",
+                "the watch of one address ends at a modern server",
+            ),
+        ],
+    ),
+    (
+        "A server on a byte stream; the others are requests that the application has not answered.",
+        &[
+            ("server.pipe.call", "a request arrives"),
+            ("server.pipe.reply", "the application answers a request"),
+            (
+                "server.pipe.cancel-of-a-call",
+                "the client cancels a request",
+            ),
+            (
+                "server.pipe.cancel-of-an-unknown-id",
+                "the client cancels a request that there is not",
+            ),
+        ],
+    ),
+    (
+        "A server on a byte stream; the others are n + 10,000 queued answers, because the client does not read.",
+        &[
+            ("server.pipe.answer-is-queued", "one more ping is answered"),
+            (
+                "server.pipe.cancel-of-a-queued-answer",
+                "the client cancels a ping whose answer is queued",
+            ),
+            (
+                "server.pipe.cancel-of-a-queued-reply",
+                "the client cancels a call whose result is queued",
+            ),
+            (
+                "server.pipe.cancel-of-an-unknown-id-beside-a-queue",
+                "the client cancels a request that there is not",
+            ),
+        ],
+    ),
+    (
+        "A server on a byte stream; the others are questions that the client has not answered.",
+        &[
+            ("server.pipe.question", "the server asks the client"),
+            ("server.pipe.answer", "the client answers a question"),
+            (
+                "server.pipe.question-is-withdrawn",
+                "the server withdraws a question",
+            ),
+        ],
+    ),
+    (
+        "A server over HTTP; the others are modern requests that the application has not answered.",
+        &[
+            ("server.http.call", "a request arrives"),
+            ("server.http.reply", "the application answers a request"),
+            (
+                "server.http.client-of-a-call-leaves",
+                "the connection of a request closes",
+            ),
+        ],
+    ),
+    (
+        "A server over HTTP; the others are `subscriptions/listen` streams, each for an address of its own.",
+        &[
+            (
+                "server.http.listen-begins",
+                "a client opens a stream for one address",
+            ),
+            (
+                "server.http.publish-to-one-listen",
+                "an address changes that one stream is for",
+            ),
+            ("server.http.listen-ends", "a stream closes"),
+        ],
+    ),
+    (
+        "A server over HTTP; the others are legacy sessions, each subscribed to an address of its own.",
+        &[
+            ("server.http.session-begins", "a client opens a session"),
+            (
+                "server.http.session-stream-begins",
+                "a client opens the GET stream of its session",
+            ),
+            ("server.http.session-ends", "a client deletes its session"),
+            (
+                "server.http.subscribe",
+                "a session subscribes to an address",
+            ),
+            ("server.http.unsubscribe", "a session ends a subscription"),
+            (
+                "server.http.publish-to-one-session",
+                "an address changes that one session is subscribed to",
+            ),
+            ("server.http.set-level", "a session sets its log level"),
+            (
+                "server.http.log-to-one-session",
+                "the server logs at a level that one session wants",
+            ),
+            (
+                "server.http.log-for-a-request-in-a-session",
+                "the server logs about one request",
+            ),
+            (
+                "server.http.call-in-a-session",
+                "a request arrives in a session",
+            ),
+            (
+                "server.http.reply-in-a-session",
+                "the application answers a request of a session",
+            ),
+        ],
+    ),
+    (
+        "A relay with HTTP in front; the others are modern calls that the server behind has not answered.",
+        &[
+            ("relay.call", "a call passes the relay to the server"),
+            ("relay.reply", "a reply passes the relay to the client"),
+            (
+                "relay.client-of-a-call-leaves",
+                "the connection of a call closes",
+            ),
+        ],
+    ),
+    (
+        "A relay with HTTP in front and a legacy server behind; the others are `subscriptions/listen` streams, each for an address of its own.",
+        &[
+            (
+                "relay.before-legacy.listen-begins",
+                "a client opens a stream for one address",
+            ),
+            (
+                "relay.before-legacy.publish-to-one-listen",
+                "the server reports a change of an address that one stream is for",
+            ),
+            ("relay.before-legacy.listen-ends", "a stream closes"),
+        ],
+    ),
+    (
+        "A relay with HTTP in front and a modern server behind; the others are addresses that one other client listens for.",
+        &[
+            (
+                "relay.before-modern.listen-begins",
+                "a client opens a stream for one address",
+            ),
+            (
+                "relay.before-modern.publish-to-one-listen",
+                "the server reports a change of an address that one stream is for",
+            ),
+            ("relay.before-modern.listen-ends", "a stream closes"),
+        ],
+    ),
+    (
+        "A relay with HTTP in front; the others are legacy sessions.",
+        &[
+            (
+                "relay.session-begins",
+                "a client opens a session and its GET stream",
+            ),
+            ("relay.subscribe", "a session subscribes to an address"),
+            (
+                "relay.publish-to-one-session",
+                "the server reports a change of an address that one session is subscribed to",
+            ),
+            ("relay.session-ends", "a client deletes its session"),
+        ],
+    ),
+];
+
+/// The page. Fails where `GROUPS` and what was counted differ.
+fn page(table: &Table) -> Result<String, String> {
+    let mut page = ABOUT.to_owned();
+    let mut described = 0;
+    for (others, steps) in GROUPS {
+        let _ = writeln!(page, "\n{others}\n");
+        page.push_str("| step | what happens | 1,000 | 10,000 | 100,000 | growth |\n");
+        page.push_str("|---|---|--:|--:|--:|--:|\n");
+        for (step, what) in *steps {
+            let costs = table.get(*step);
+            let costs = costs.ok_or_else(|| format!("`{step}` of `GROUPS` was not counted"))?;
+            let _ = writeln!(page, "| `{step}` | {what} | {} |", cells(costs));
+            described += 1;
+        }
+    }
+    if described != table.len() {
+        return Err("a step was counted that `GROUPS` in dev/xtask/src/growth.rs lacks".into());
+    }
+    Ok(page)
 }
 
+/// The costs from few others to many, and how many times the first the last is.
+fn cells(costs: &BTreeMap<usize, u64>) -> String {
+    let few = costs.values().next().copied().unwrap_or_default();
+    let many = costs.values().next_back().copied().unwrap_or_default();
+    let growth = many as f64 / few.max(1) as f64;
+    let shown: Vec<String> = costs.values().map(u64::to_string).collect();
+    format!("{} | {growth:.2}", shown.join(" | "))
+}
+
+/// All that was counted, for the terminal.
 fn as_rows(table: &Table) -> String {
-    let mut rows = String::from("| step | few | | many | growth |\n|---|--:|--:|--:|--:|\n");
-    for (step, costs) in table {
-        let cost = |place: usize| costs.values().nth(place);
-        let (few, many) = (cost(0), costs.values().next_back());
-        let between = cost(1).filter(|_| costs.len() > 2);
-        let shown = |cost: Option<&u64>| cost.map(u64::to_string).unwrap_or_default();
-        let growth = match (few, many) {
-            (Some(few), Some(many)) => *many as f64 / (*few).max(1) as f64,
-            (_, _) => 0.0,
-        };
-        let (few, between, many) = (shown(few), shown(between), shown(many));
-        let _ = writeln!(
-            rows,
-            "| `{step}` | {few} | {between} | {many} | {growth:.2} |"
-        );
-    }
-    rows
+    let row = |(step, costs): (&String, &BTreeMap<usize, u64>)| {
+        let sizes: Vec<String> = costs.keys().map(usize::to_string).collect();
+        format!("{step} | beside {} | {}\n", sizes.join(", "), cells(costs))
+    };
+    table.iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -98,13 +98,18 @@ fn installed(
 /// Says that these programs are missing, if one is. Where everything is to be checked, that is an error.
 pub(crate) fn lacks(programs: &[&str]) -> Option<Outcome> {
     let missing = programs.iter().find(|program| !has(program))?;
-    Some(if env::var_os("CI").is_some() {
+    Some(without(missing))
+}
+
+/// The outcome of a step whose program is not installed: skipped, or an error where `CI` is set.
+pub(crate) fn without(missing: &str) -> Outcome {
+    if env::var_os("CI").is_some() {
         Err(format!(
             "`{missing}` is not installed, and CI is set: nothing is to be left out"
         ))
     } else {
         Ok(Done::Skipped(format!("`{missing}` is not installed")))
-    })
+    }
 }
 
 fn has(program: &str) -> bool {
