@@ -52,7 +52,7 @@ const COMMANDS: &[Command] = &[
         name: "bench --check",
         arguments: "",
         about: "check that nothing became dearer, and that every bar holds",
-        run: |_| bench::check().map(drop),
+        run: |_| step::run_one(bench::check),
     },
     Command {
         name: "bench --peers",
@@ -118,7 +118,7 @@ const COMMANDS: &[Command] = &[
         name: "growth --check",
         arguments: "",
         about: "check that no step grows faster than the logarithm",
-        run: |_| growth::check().map(drop),
+        run: |_| step::run_one(growth::check),
     },
     Command {
         name: "hostile",
@@ -136,7 +136,7 @@ const COMMANDS: &[Command] = &[
         name: "interop --check",
         arguments: "",
         about: "check that what is written down about real peers is still so",
-        run: |_| interop::check().map(drop),
+        run: |_| step::run_one(interop::check),
     },
     Command {
         name: "interop",

@@ -39,6 +39,14 @@ pub(crate) fn run_all(steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
+/// Runs one step as a command of its own, and says so where it is skipped.
+pub(crate) fn run_one(work: fn() -> Outcome) -> Result<(), String> {
+    if let Done::Skipped(why) = work()? {
+        eprintln!("skipped: {why}");
+    }
+    Ok(())
+}
+
 /// Runs cargo with `arguments`, which are split at spaces, in the project's root.
 pub(crate) fn cargo(arguments: &str) -> Outcome {
     cargo_with(arguments, |_| {})
