@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use everlink::client::{CallOptions, Event, Failure, Misuse, Outcome, State};
+use everlink::protocol::ServerFeature;
 use everlink::wire::ErrorObject;
 use everlink::{
     AskId, CallId, Client, Config, Deadline, Epoch, Hang, Input, Instant, Keepalive, List, Output,
@@ -210,6 +211,13 @@ impl Subject {
             return State::Ready;
         }
         state
+    }
+
+    /// Whether the server offers to tell of single resources.
+    pub(crate) fn can_subscribe(&self) -> bool {
+        let session = self.client.session();
+        let subscribe = ServerFeature::ResourcesSubscribe;
+        session.is_some_and(|session| session.capabilities.offers(subscribe))
     }
 
     pub(crate) fn look(&self) -> Look {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use everlink::client::{Delivery, FailureKind, Outcome};
+use everlink::client::{Delivery, FailureKind, Outcome, State};
 use everlink::{Binding, CallId, Config, Epoch, Instant, Stats};
 use serde_json::Value;
 
@@ -33,12 +33,16 @@ struct Call {
     lives: Vec<Epoch>,
     is_done: bool,
     was_not_sent: bool,
+    /// Since when it waits for a server, where there was none.
+    waits_since: Option<Instant>,
 }
 
 #[derive(Debug)]
 pub(super) struct Calls {
     is_http: bool,
     longest: Option<Duration>,
+    /// How long a call waits while there is no server and none is being tried.
+    patience: Duration,
     all: BTreeMap<CallId, Call>,
     /// Those that are not done.
     open: Vec<CallId>,
@@ -58,6 +62,7 @@ impl Calls {
         Calls {
             is_http: config.binding == Binding::Http,
             longest,
+            patience: policy.retry.call_patience,
             all: BTreeMap::new(),
             open: Vec::new(),
             timed_at: None,
@@ -73,6 +78,7 @@ impl Calls {
             lives: Vec::new(),
             is_done: false,
             was_not_sent: false,
+            waits_since: None,
         };
         let before = self.all.insert(call, record);
         hold(Rule::OneOutcome, before.is_none(), || {
@@ -94,6 +100,7 @@ impl Calls {
             format!("{call} is sent after its end")
         })?;
         record.lives.push(epoch);
+        record.waits_since = None;
         let before = record.lives.first();
         let is_first = self.is_http || before == Some(&epoch);
         hold(
@@ -103,7 +110,13 @@ impl Calls {
         )
     }
 
-    pub(super) fn done(&mut self, call: CallId, outcome: &Outcome, words: &str) -> Verdict {
+    pub(super) fn done(
+        &mut self,
+        call: CallId,
+        outcome: &Outcome,
+        words: &str,
+        state: State,
+    ) -> Verdict {
         let record = self.all.get_mut(&call);
         let is_open = record.as_ref().is_some_and(|record| !record.is_done);
         let Some(record) = record.filter(|_| is_open) else {
@@ -122,6 +135,12 @@ impl Calls {
                     && (failure.kind != FailureKind::Lost || failure.ended.is_some());
                 hold(Rule::ErrorsSpeak, is_spoken, || {
                     format!("{failure:?} is told as `{words}`")
+                })?;
+                let is_hinted = failure.next_attempt.is_some();
+                let is_down = matches!(state, State::Waiting | State::Parked)
+                    && failure.kind == FailureKind::Down;
+                hold(Rule::ErrorsSpeak, is_hinted || !is_down, || {
+                    format!("{failure:?} does not say when the next attempt is")
                 })?;
                 let exit = failure.ended.as_ref().and_then(|ended| ended.exit);
                 let is_told = exit.is_none_or(|exit| words.contains(&exit.to_string()));
@@ -142,6 +161,14 @@ impl Calls {
                 })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// There is no server, and none is being tried: what is open waits from now on, at the latest.
+    pub(super) fn wait(&mut self, told: Instant) {
+        for call in &self.open {
+            let record = self.all.get_mut(call).expect("a call that is open");
+            record.waits_since.get_or_insert(told);
         }
     }
 
@@ -182,10 +209,25 @@ impl Calls {
     }
 
     /// What was overdue when the time was told before has ended by now, at the latest.
-    pub(super) fn timed(&mut self, told: Instant) -> Verdict {
+    pub(super) fn timed(&mut self, told: Instant, state: State) -> Verdict {
         let before = self.timed_at.replace(told);
-        let before = before.filter(|before| told >= *before + TICK);
-        let (Some(longest), Some(before)) = (self.longest, before) else {
+        let Some(before) = before.filter(|before| told >= *before + TICK) else {
+            return Ok(());
+        };
+        if matches!(state, State::Waiting | State::Parked) {
+            for call in &self.open {
+                // Of a list nobody can see whether it was asked for.
+                let record = &self.all[call];
+                let since = record.waits_since.filter(|_| record.asked.mark.is_some());
+                let limit = since.map(|since| since + self.patience + TICK);
+                hold(
+                    Rule::OneOutcome,
+                    limit.is_none_or(|limit| told <= limit),
+                    || format!("{call} waits since {since:?} for a server that is not tried"),
+                )?;
+            }
+        }
+        let Some(longest) = self.longest else {
             return Ok(());
         };
         for call in &self.open {

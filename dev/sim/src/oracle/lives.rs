@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use everlink::client::{Cause, Ended, Event, Sign, State};
 use everlink::{
-    Binding, Config, Epoch, Fault, Input, Instant, LAST_WORDS, Output, StreamId, WhenSpent,
+    Binding, Config, Epoch, Fault, FaultKind, Input, Instant, LAST_WORDS, Output, StreamId,
+    WhenSpent,
 };
 
 use super::{Rule, TICK, Verdict, hold};
@@ -54,8 +55,44 @@ struct Life {
     is_planned: bool,
     is_told: bool,
     is_released: bool,
-    /// It answered a call, as far as was told.
+    /// It answered a call.
     is_useful: bool,
+    /// A call was open when it was given up.
+    was_wanted: bool,
+    /// Its silence was reported, and the end of that was not.
+    is_silent: bool,
+}
+
+/// The end of an epoch, as it was when the machine judged it.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    at: Instant,
+    is_counted: bool,
+    /// The link was shut down, so no attempt follows.
+    is_last: bool,
+    /// Failures in a row, without this one and with it.
+    before: u32,
+    failures: u32,
+    /// The epoch was ready for long enough to wipe out the failures before it.
+    is_forgiven: bool,
+    /// It answered a call, which wipes them out, too.
+    is_useful: bool,
+    was_ever_ready: bool,
+    last_open: Instant,
+    /// Calls were open before it, or after it.
+    had_calls: bool,
+    has_calls: bool,
+}
+
+/// What the end of an epoch says of the next attempt, where the link was never ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// It may well succeed.
+    Open,
+    /// A process ended by itself, and is started again for a while only.
+    Brief,
+    /// Waiting mends nothing.
+    Hopeless,
 }
 
 impl Life {
@@ -78,10 +115,15 @@ pub(super) struct Lives {
     current: Epoch,
     is_shut_down: bool,
     cause: Option<Cause>,
+    first_open: Option<Instant>,
     last_open: Option<Instant>,
     ready_at: Option<Instant>,
-    /// When lives have ended of which nobody was told yet, and whether that cost an attempt.
-    ends: VecDeque<(Instant, bool)>,
+    /// The ends of which nobody was told yet.
+    ends: VecDeque<End>,
+    /// The last end that was told was by a fault that waiting cannot mend.
+    is_lasting: bool,
+    /// The epoch that the events speak of.
+    told: Epoch,
     next_attempt: Option<Instant>,
     /// Somebody wants the next attempt earlier.
     is_urged: bool,
@@ -98,9 +140,12 @@ impl Lives {
             current: Epoch::NONE,
             is_shut_down: false,
             cause: None,
+            first_open: None,
             last_open: None,
             ready_at: None,
             ends: VecDeque::new(),
+            is_lasting: false,
+            told: Epoch::NONE,
             next_attempt: None,
             is_urged: false,
             closing_since: None,
@@ -134,7 +179,7 @@ impl Lives {
 
     /// The present server answered a call.
     pub(super) fn answered(&mut self) {
-        if let Some(life) = self.all.get_mut(&self.current) {
+        if let Some(life) = self.all.get_mut(&self.told) {
             life.is_useful = true;
         }
     }
@@ -193,8 +238,9 @@ impl Lives {
 /// What it sees.
 impl Lives {
     pub(super) fn stepped(&mut self, told: Instant, before: &Look, look: &Look) -> Verdict {
-        self.opens(told, before, look)?;
         self.costs(told, before, look)?;
+        self.opens(told, before, look)?;
+        self.called(told, before, look);
         if look.stats.readies > before.stats.readies {
             self.ready_at = Some(told);
         }
@@ -208,7 +254,10 @@ impl Lives {
         let is_given_up = !is_alive(look.state) || look.state == State::Closing;
         let life = self.all.get_mut(&before.epoch);
         if let Some(life) = life.filter(|_| is_given_up || look.epoch != before.epoch) {
-            life.given_up.get_or_insert(told.since(life.last_heard));
+            life.given_up.get_or_insert_with(|| {
+                life.was_wanted = before.stats.calls > before.stats.settled;
+                told.since(life.last_heard)
+            });
         }
         let over = self.all.get(&look.epoch).filter(|life| life.is_over());
         let believes = is_alive(look.state) && look.state != State::Closing;
@@ -242,13 +291,17 @@ impl Lives {
         hold(Rule::OneBudget, told >= earliest, || {
             format!("opened at {told:?}, the floor is at {earliest:?}")
         })?;
-        let is_due = self.next_attempt.is_none_or(|at| told >= at);
+        let is_called = look.stats.calls > before.stats.calls;
+        let for_calls = Some(self.for_calls(told)).filter(|_| is_called);
+        let is_due =
+            self.next_attempt.is_none_or(|at| told >= at) || for_calls.is_some_and(|at| told >= at);
         hold(Rule::OneBudget, is_due || self.is_urged, || {
             format!(
                 "opened at {told:?}, before {:?}, and nobody wanted it",
                 self.next_attempt
             )
         })?;
+        self.first_open.get_or_insert(told);
         self.last_open = Some(told);
         self.is_urged = false;
         self.next_attempt = None;
@@ -265,32 +318,75 @@ impl Lives {
         Ok(())
     }
 
+    /// A call that finds no server, and no attempt under way, makes the link look for one, at the pace of calls.
+    fn called(&mut self, told: Instant, before: &Look, look: &Look) {
+        let is_down = matches!(look.state, State::Waiting | State::Parked);
+        if is_down && look.stats.calls > before.stats.calls {
+            let at = self.for_calls(told);
+            self.next_attempt = self.next_attempt.map(|next| next.min(at));
+        }
+    }
+
+    /// When calls that wait cause the next attempt.
+    fn for_calls(&self, told: Instant) -> Instant {
+        let retry = self.config.policy.retry;
+        let pace = retry.call_pace.max(retry.floor);
+        self.last_open.map_or(told, |last| told.max(last + pace))
+    }
+
     fn costs(&mut self, told: Instant, before: &Look, look: &Look) -> Verdict {
         let counted = look.stats.failures - before.stats.failures;
         let free = look.stats.free_ends - before.stats.free_ends;
+        let (was, is) = (before.failures, look.failures);
+        let stable_after = self.config.policy.retry.stable_after;
+        let good_since = self.ready_at.filter(|_| before.state == State::Ready);
+        let is_forgiven = good_since.is_some_and(|since| told >= since + stable_after);
         if counted + free > 0 {
-            self.ends.push_back((told, counted > 0));
+            self.ends.push_back(End {
+                at: told,
+                is_counted: counted > 0,
+                is_last: self.is_shut_down,
+                before: was,
+                failures: is,
+                is_forgiven,
+                is_useful: false,
+                was_ever_ready: look.stats.readies > 0,
+                last_open: self.last_open.unwrap_or_default(),
+                had_calls: before.stats.calls > before.stats.settled,
+                has_calls: look.stats.calls > look.stats.settled,
+            });
             // What is told of it from here on is not heard.
             if let Some(life) = self.all.get_mut(&before.epoch) {
                 life.end = Some((life.is_gone(self.config.binding), life.is_faulty));
             }
             self.is_urged = false;
         }
-        let (was, is) = (before.failures, look.failures);
-        let stable_after = self.config.policy.retry.stable_after;
-        let good_since = self.ready_at.filter(|_| before.state == State::Ready);
-        let is_forgiven = good_since.is_some_and(|since| told >= since + stable_after);
-        let cost = u32::from(counted > 0 && !self.is_shut_down);
-        let is_useful = self.all.get(&before.epoch).is_some_and(|it| it.is_useful);
-        let is_fair = is == was + cost || (is_forgiven || counted > 0 && is_useful) && is == cost;
         let rule = if counted == 0 && is > was {
             Rule::PlannedIsFree
         } else {
             Rule::OneBudget
         };
+        // What an end costs is judged when it is told: by then it is known whether the epoch answered a call.
+        let is_fair = counted > 0 || is == was || is_forgiven && is == 0;
         hold(rule, is_fair && counted + free <= 1, || {
             format!("{was} failures became {is}, with {counted} that count and {free} that do not")
         })
+    }
+
+    /// An end costs one attempt, and what was before it is forgiven if the epoch was of use.
+    fn cost(&mut self, is_useful: bool) -> Verdict {
+        let Some(end) = self.ends.front_mut() else {
+            return Ok(());
+        };
+        let cost = u32::from(!end.is_last);
+        end.is_useful = is_useful;
+        let is_fair = match () {
+            () if !end.is_counted => true,
+            () if is_useful && cost > 0 => end.failures == cost,
+            () if end.is_forgiven && end.failures == cost => true,
+            () => end.failures == end.before + cost,
+        };
+        hold(Rule::OneBudget, is_fair, || format!("{end:?} costs {cost}"))
     }
 
     pub(super) fn output(&mut self, told: Instant, output: &Output<Event>, len: usize) -> Verdict {
@@ -367,6 +463,13 @@ impl Lives {
         let Some(state) = event.state() else {
             return match event {
                 Event::Ended(ended) => self.ended(ended),
+                Event::Silent { epoch, silent } => self.silent(*epoch, *silent),
+                Event::Responsive { epoch, .. } => {
+                    let was_silent = std::mem::take(&mut self.life(*epoch)?.is_silent);
+                    hold(Rule::AnyByteIsLife, was_silent, || {
+                        format!("{epoch} speaks again, and its silence was not told")
+                    })
+                }
                 _ => Ok(()),
             };
         };
@@ -382,7 +485,8 @@ impl Lives {
                 }
                 Ok(())
             }
-            Event::Opening { .. } => {
+            Event::Opening { epoch, .. } => {
+                self.told = *epoch;
                 self.cause = None;
                 self.closing_since = None;
                 Ok(())
@@ -443,6 +547,9 @@ impl Lives {
             format!("{epoch} is taken down because {cause}, and that is not so: {life:?}")
         })?;
         if let Cause::Unresponsive { sign, .. } = cause {
+            hold(Rule::AnyByteIsLife, life.was_wanted, || {
+                format!("{epoch} is given up for its silence, and nothing was wanted of it")
+            })?;
             // One that only says that it has lost its session is as good as silent.
             if *sign == Sign::Wedged {
                 return Ok(());
@@ -461,11 +568,18 @@ impl Lives {
         hold(Rule::ErrorsSpeak, !ended.to_string().is_empty(), || {
             format!("{ended:?} is told without a word")
         })?;
+        // A socket comes to be when its server starts.
+        let is_to_come = |kind| binding == Binding::Socket && kind == FaultKind::NotFound;
+        let mut kinds = ended.faults.iter().map(Fault::kind);
+        self.is_lasting = kinds.any(|kind| kind.is_lasting() && !is_to_come(kind));
         let life = self.life(ended.epoch)?;
         let was_told = std::mem::replace(&mut life.is_told, true);
         hold(Rule::StateIsTruth, !was_told, || {
             format!("{} ends twice", ended.epoch)
         })?;
+        let is_useful = life.is_useful;
+        self.cost(is_useful)?;
+        let life = self.life(ended.epoch)?;
         let (is_gone, is_faulty) = life.end.unwrap_or_default();
         if binding == Binding::Http {
             // What was no part of a message costs nothing, so not every fault counts; and a session that was good may be forgotten.
@@ -490,44 +604,123 @@ impl Lives {
         })
     }
 
-    fn waiting(&mut self, until: Instant, failures: u32) -> Verdict {
-        let retry = self.config.policy.retry;
-        let (since, is_counted) = self.ends.pop_front().unwrap_or_default();
-        let has_left = !is_counted || failures <= retry.budget;
-        hold(Rule::OneBudget, has_left, || {
-            format!("it waits after {failures} failures, of {}", retry.budget)
-        })?;
-        let doubled = retry
-            .first
-            .saturating_mul(1 << failures.saturating_sub(1).min(20));
-        let least = doubled.min(retry.cap) / 2;
-        let least = if is_counted { least } else { Duration::ZERO };
-        let most = self.longest_pause(retry.cap);
-        let fits = until >= since + least && until <= since + most;
-        self.next_attempt = Some(until);
-        hold(Rule::OneBudget, fits, || {
-            format!("after {failures} failures it waits from {since:?} to {until:?}")
+    /// A silence is told once, and not before a probe was missed.
+    fn silent(&mut self, epoch: Epoch, silent: Duration) -> Verdict {
+        let policy = &self.config.policy;
+        let timeout = policy.keepalive.map_or(Duration::MAX, |it| it.timeout);
+        let least = policy
+            .hang
+            .map_or(timeout, |it| timeout.min(it.timeout / 3));
+        let was_silent = std::mem::replace(&mut self.life(epoch)?.is_silent, true);
+        hold(Rule::AnyByteIsLife, !was_silent && silent >= least, || {
+            format!("{epoch} is said to be silent for {silent:?}, and was before: {was_silent}")
         })
+    }
+
+    /// What the last end says of the first attempts.
+    fn start(&self, end: &End) -> Start {
+        if end.was_ever_ready || !end.is_counted {
+            return Start::Open;
+        }
+        match self.cause {
+            Some(Cause::OpenFailed | Cause::Unreachable) if self.is_lasting => Start::Hopeless,
+            Some(Cause::HandshakeRefused { .. }) => Start::Hopeless,
+            Some(Cause::Died) if self.config.binding == Binding::Child => Start::Brief,
+            _ => Start::Open,
+        }
+    }
+
+    /// Until when a process that ends by itself is started again, while the link was never ready.
+    fn starts_until(&self) -> Instant {
+        let first = self.first_open.unwrap_or_default();
+        first + self.config.policy.retry.start_for
+    }
+
+    /// The shortest and the longest pause after this many failures.
+    fn backoff(&self, failures: u32) -> (Duration, Duration) {
+        let retry = self.config.policy.retry;
+        let doublings = failures.saturating_sub(1).min(20);
+        let pause = retry.first.saturating_mul(1 << doublings).min(retry.cap);
+        (pause / 2, pause)
+    }
+
+    /// An attempt comes between the ends of this pause, or at the pace of calls where some wait.
+    fn pauses(&self, end: &End, until: Instant, (least, most): (Duration, Duration)) -> Verdict {
+        let retry = self.config.policy.retry;
+        let (mut earliest, mut latest) = (end.at + least, end.at + most);
+        let for_calls = end.at.max(end.last_open + retry.call_pace);
+        if end.had_calls || end.has_calls {
+            earliest = earliest.min(for_calls);
+        }
+        if end.has_calls {
+            latest = latest.min(for_calls);
+        }
+        latest = latest.max(end.last_open + retry.floor.max(TICK));
+        // A server over HTTP can ask to be left alone for longer.
+        if let Some(http) = &self.config.http {
+            latest = latest.max(end.at + http.retry_after_most);
+        }
+        hold(
+            Rule::OneBudget,
+            (earliest..=latest).contains(&until),
+            || {
+                format!(
+                    "the next attempt is at {until:?}, not from {earliest:?} to {latest:?}: {end:?}"
+                )
+            },
+        )
+    }
+
+    fn waiting(&mut self, until: Instant, failures: u32) -> Verdict {
+        let budget = self.config.policy.retry.budget;
+        let end = self.ends.pop_front().unwrap_or_default();
+        self.next_attempt = Some(until);
+        let has_left = !end.is_counted || failures <= budget;
+        hold(Rule::OneBudget, has_left, || {
+            format!("it waits after {failures} failures, of {budget}")
+        })?;
+        let may_start = match self.start(&end) {
+            Start::Open => true,
+            Start::Brief => until <= self.starts_until(),
+            Start::Hopeless => false,
+        };
+        hold(Rule::OneBudget, may_start, || {
+            format!("it was never ready and tries again at {until:?}: {end:?}")
+        })?;
+        let pause = if end.is_counted && !end.is_useful {
+            self.backoff(failures)
+        } else {
+            (Duration::ZERO, Duration::ZERO)
+        };
+        self.pauses(&end, until, pause)
     }
 
     fn parked(&mut self, until: Instant) -> Verdict {
+        let retry = self.config.policy.retry;
         self.next_attempt = Some(until);
-        let (since, _) = self.ends.pop_front().unwrap_or_default();
-        let may = match self.config.policy.retry.when_spent {
-            WhenSpent::Park { probe, .. } => until <= since + self.longest_pause(probe),
-            _ => false,
+        let end = self.ends.pop_front().unwrap_or_default();
+        let start = self.start(&end);
+        let is_shut_out = self.cause == Some(Cause::Unauthorized);
+        let next = end.at + self.backoff(end.failures).1;
+        let next = next.max(end.last_open + retry.floor.max(TICK));
+        let may = match start {
+            Start::Open => is_shut_out || end.failures > retry.budget,
+            Start::Brief => end.failures > retry.budget || next > self.starts_until(),
+            Start::Hopeless => true,
         };
         hold(Rule::OneBudget, may, || {
-            format!("it is parked from {since:?} to {until:?}")
-        })
-    }
-
-    /// A server over HTTP can ask to be left alone for longer.
-    fn longest_pause(&self, pause: Duration) -> Duration {
-        let http = self.config.http.as_ref();
-        let asked = http.map_or(Duration::ZERO, |http| http.retry_after_most);
-        let floor = self.config.policy.retry.floor.max(TICK);
-        pause.max(asked).max(floor)
+            format!("it is parked, and has attempts left: {end:?}")
+        })?;
+        let is_vain = start != Start::Open || is_shut_out;
+        hold(Rule::OneOutcome, !is_vain || !end.has_calls, || {
+            format!("calls wait for what cannot be mended by waiting: {end:?}")
+        })?;
+        match retry.when_spent {
+            WhenSpent::Park { probe } => self.pauses(&end, until, (probe / 2, probe)),
+            _ => hold(Rule::OneBudget, false, || {
+                "it is parked, against the policy".to_owned()
+            }),
+        }
     }
 
     fn closed(&self) -> Verdict {

@@ -334,11 +334,10 @@ impl Oracle {
         match event {
             Event::Done { call, outcome } => {
                 self.saw_error |= matches!(outcome, Outcome::Error(_));
-                match outcome {
-                    Outcome::Reply(_) | Outcome::Error(_) => self.lives.answered(),
-                    _ => {}
+                if matches!(outcome, Outcome::Reply(_) | Outcome::Error(_)) {
+                    self.lives.answered();
                 }
-                self.calls.done(*call, outcome, words)?;
+                self.calls.done(*call, outcome, words, self.lives.state())?;
             }
             Event::Closed => self.calls.none_is_open()?,
             Event::Ask(ask) => self.asks.push(ask.ask),
@@ -371,8 +370,11 @@ impl Oracle {
         let lives = &self.lives;
         self.calls
             .drained(&look.stats, |epoch| lives.is_known_to_be_over(epoch))?;
+        if matches!(state, State::Waiting | State::Parked) {
+            self.calls.wait(told);
+        }
         if self.step == Step::Time {
-            self.calls.timed(told)?;
+            self.calls.timed(told, state)?;
         }
         self.saw_error = false;
         self.before = look.clone();

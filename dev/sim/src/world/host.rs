@@ -233,7 +233,7 @@ impl Host {
         params: serde_json::Value,
         options: CallOptions,
     ) -> Verdict {
-        self.oracle.urged();
+        self.oracle.verb();
         let params = params.to_string().parse().expect("JSON");
         let called = self.step(now, |subject, clock| {
             subject.call(clock, method, params, options)
@@ -249,7 +249,7 @@ impl Host {
     }
 
     pub(super) fn list(&mut self, now: Instant, list: List) -> Verdict {
-        self.oracle.urged();
+        self.oracle.verb();
         let called = self.step(now, |subject, clock| subject.list(clock, list))?;
         let asked = Asked {
             method: "",

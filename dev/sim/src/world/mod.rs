@@ -55,6 +55,8 @@ struct World {
     /// What the host's driver has not told it yet.
     backlog: Vec<Happening>,
     relay: Option<Middle>,
+    /// The transport on which a relay made an offer before its server was ready. It has lists and no subscriptions.
+    offered_early: Option<Epoch>,
     last: Option<Last>,
     legs: Vec<Leg>,
     manners: Manners,
@@ -72,6 +74,8 @@ struct Middle {
     relay: Box<Relay>,
     /// The transport of which it was told that there are no credentials for it. What was watched there ended with that.
     denied: Option<Epoch>,
+    /// Its server was ready at some time.
+    was_ready: bool,
 }
 
 /// Something that will happen.
@@ -135,6 +139,7 @@ impl World {
             host: Host::new(terms::client(&setup), flaw),
             backlog: Vec::new(),
             relay: None,
+            offered_early: None,
             last: None,
             legs: legs.map(|is_http| Leg::new(*is_http, is_socket)).collect(),
             manners: Manners::default(),
@@ -304,7 +309,9 @@ impl World {
     /// Whether what is watched is to be heard of.
     fn watches(&self) -> bool {
         let is_denied = |m: &Middle| m.denied == Some(m.relay.upstream().epoch());
-        self.host.watches() && !self.relay.as_ref().is_some_and(is_denied)
+        let is_early = self.offered_early == Some(self.host.subject.epoch());
+        let is_unable = is_early && !self.host.subject.can_subscribe();
+        self.host.watches() && !is_unable && !self.relay.as_ref().is_some_and(is_denied)
     }
 
     /// The last of what went wrong before took the last attempt, and that is what was wanted.
@@ -662,6 +669,7 @@ impl World {
             let shown = format!("{output:?}");
             keeps_secret(&shown)?;
             let bytes = std::mem::take(&mut buf);
+            self.note_offer(side, &output, &bytes);
             self.tally.tell(self.now, || {
                 let said = String::from_utf8_lossy(&bytes);
                 format!("      relay, {side:?}: {shown} {}", said.trim_end())
@@ -679,6 +687,20 @@ impl World {
                     }
                 }
             }
+        }
+    }
+
+    /// Sees what a relay offers, and when.
+    fn note_offer(&mut self, side: Side, output: &Output<relay::Event>, bytes: &[u8]) {
+        let Some(middle) = &mut self.relay else {
+            return;
+        };
+        if let Output::Event(relay::Event::Upstream(event)) = output {
+            middle.was_ready |= event.state() == Some(State::Ready);
+        }
+        let is_offer = String::from_utf8_lossy(bytes).contains("\"capabilities\":");
+        if side == Side::Downstream && is_offer && !middle.was_ready {
+            self.offered_early = self.legs[0].epoch;
         }
     }
 
@@ -743,6 +765,7 @@ impl World {
                 process,
                 relay,
                 denied: None,
+                was_ready: false,
             });
         } else {
             self.last = Some(Last::new(&self.setup, process, &mut self.manners));

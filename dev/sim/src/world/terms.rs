@@ -124,6 +124,7 @@ fn brisk() -> Policy {
     (retry.budget, retry.first, retry.cap) = (3, millis(40), millis(500));
     (retry.floor, retry.stable_after) = (millis(20), millis(3_000));
     (retry.call_patience, retry.call_pace) = (millis(700), millis(150));
+    retry.start_for = millis(100);
     retry.when_spent = WhenSpent::Park {
         probe: millis(4_000),
     };
