@@ -664,10 +664,8 @@ impl Pair {
                         self.model.due.insert(Due::Attempt, until);
                     }
                 }
-                Output::Event(Event::Parked { until }) => {
-                    if self.model.state == State::Parked {
-                        self.model.due.insert(Due::Attempt, until);
-                    }
+                Output::Event(Event::Parked { until }) if self.model.state == State::Parked => {
+                    self.model.due.insert(Due::Attempt, until);
                 }
                 Output::Event(Event::Done { call, outcome }) => {
                     let before = self.outcomes.insert(call, fate(&outcome));
