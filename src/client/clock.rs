@@ -64,12 +64,14 @@ impl Clock {
         match self.paused {
             Some(since) => Some(since + self.patience),
             None => {
-                let server_wait = match self.server_wait {
-                    ServerWait::Until(at) => Some(at),
-                    ServerWait::Off | ServerWait::Over => None,
+                let limit = match (self.idle_at, self.total_at) {
+                    (Some(idle), Some(total)) => Some(idle.min(total)),
+                    (idle, total) => idle.or(total),
                 };
-                let limits = [self.idle_at, self.total_at, server_wait];
-                limits.into_iter().flatten().min()
+                match self.server_wait {
+                    ServerWait::Until(at) => Some(limit.map_or(at, |limit| limit.min(at))),
+                    ServerWait::Off | ServerWait::Over => limit,
+                }
             }
         }
     }

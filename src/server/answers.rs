@@ -89,12 +89,11 @@ impl Server {
         self.stats.answered += 1;
         if self.is_away(request) {
             self.settle_queued_asks_of(request);
-        } else {
-            self.settle_asks_of(request);
-        }
-        if self.is_away(request) {
             self.requests.enter(request, Phase::Away(Some(verdict)));
-        } else if let Some(entry) = self.requests.enter(request, Phase::Answered(verdict)) {
+            return Ok(());
+        }
+        self.settle_asks_of(request);
+        if let Some(entry) = self.requests.enter(request, Phase::Answered(verdict)) {
             let lane = entry.arrival.lane;
             self.lanes.push(lane, Frame::Reply(request, bytes));
             self.weigh_answer(lane);
@@ -140,9 +139,11 @@ impl Server {
     }
 
     pub(super) fn settle_asks_of(&mut self, request: RequestId) {
-        let asks = self.requests.get_mut(request);
-        let asks = asks.map(|entry| core::mem::take(&mut entry.asks));
-        for ask in asks.unwrap_or_default() {
+        let entry = self.requests.get_mut(request);
+        let Some(entry) = entry.filter(|entry| !entry.asks.is_empty()) else {
+            return;
+        };
+        for ask in core::mem::take(&mut entry.asks) {
             self.take_back(ask, Unanswered::RequestOver, Some("the request is over"));
         }
     }

@@ -298,26 +298,26 @@ impl Lanes {
     /// Puts it among those that it belongs to now.
     fn sort(&mut self, lane: Lane) {
         let (mut is_ready, mut is_loose, mut is_done) = (false, false, false);
-        let mut is_unread = false;
         if let Some(queue) = self.table.get(&lane) {
             let is_empty = queue.waiting.is_empty();
             is_ready = !is_empty && queue.is_attached && queue.window.is_open();
             is_loose = !is_empty && !queue.is_attached && queue.kind != Kind::Patient;
             is_done = is_empty && queue.owed == 0 && queue.kind == Kind::Answering;
-            let is_read = is_empty && queue.window.under_way() == 0;
-            is_unread = matches!(lane, Lane::Session(_)) && queue.is_attached && !is_read;
         }
-        for (is_member, set) in [
-            (is_ready, &mut self.ready),
-            (is_loose, &mut self.loose),
-            (is_done, &mut self.done),
-            (is_unread, &mut self.unread),
-        ] {
+        let place = |is_member: bool, set: &mut Sorted<Lane, ()>| {
             if is_member {
                 set.insert(lane, ());
             } else if !set.is_empty() {
                 set.remove(&lane);
             }
+        };
+        place(is_ready, &mut self.ready);
+        place(is_loose, &mut self.loose);
+        place(is_done, &mut self.done);
+        if let Lane::Session(_) = lane {
+            let queue = self.table.get(&lane).filter(|queue| queue.is_attached);
+            let is_read = |queue: &Queue| queue.waiting.is_empty() && queue.window.under_way() == 0;
+            place(queue.is_some_and(|queue| !is_read(queue)), &mut self.unread);
         }
     }
 }
