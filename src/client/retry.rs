@@ -241,15 +241,15 @@ mod tests {
         let now = Instant::from_nanos(1 << 40);
         let mut budget = budget(1);
         budget.opened(now);
-        let parks = |verdict| matches!(verdict, Verdict::Park(_));
-        assert!(parks(budget.failed(now, Outlook::Hopeless)));
+        let gives_up = |verdict| matches!(verdict, Verdict::GiveUp(_));
+        assert!(gives_up(budget.failed(now, Outlook::Hopeless)));
         let late = now + Policy::interactive().retry.start_for;
-        assert!(parks(budget.failed(late, Outlook::Poor)));
-        assert!(!parks(budget.failed(late, Outlook::Fair)));
+        assert!(gives_up(budget.failed(late, Outlook::Poor)));
+        assert!(!gives_up(budget.failed(late, Outlook::Fair)));
         budget.forgive();
         budget.ready();
-        assert!(!parks(budget.failed(late, Outlook::Hopeless)));
-        assert!(!parks(budget.failed(late, Outlook::Poor)));
+        assert!(!gives_up(budget.failed(late, Outlook::Hopeless)));
+        assert!(!gives_up(budget.failed(late, Outlook::Poor)));
     }
 
     #[test]
