@@ -22,6 +22,8 @@ sys.path[0] = str(HOSTS)
 PATIENCE = 150
 # The same after a kill: whoever comes back does so soon.
 KILL_PATIENCE = 60
+# How long after a kill between two calls the next call comes. One that is sent in the very moment of the death may have run, so it fails through the guard.
+PAUSE = 0.2
 # How long after the end processes may take to end by themselves.
 AFTERMATH = 3
 
@@ -129,7 +131,9 @@ class Cell:
 
 async def kill_idle(cell: Cell) -> None:
     cell.kill()
-    await cell.recover(time.monotonic(), KILL_PATIENCE)
+    killed = time.monotonic()
+    await asyncio.sleep(PAUSE)
+    await cell.recover(killed, KILL_PATIENCE)
 
 
 async def kill_busy(cell: Cell) -> None:
@@ -158,6 +162,7 @@ async def kill_often(cell: Cell) -> None:
                 dead.add(cell.server())
                 cell.kill()
                 killed = killed or time.monotonic()
+                await asyncio.sleep(PAUSE)
         well, told = await cell.call("echo", message="again")
         calls += 1
         if not well:
