@@ -100,12 +100,6 @@ impl<K: Copy + Ord, V> Register<K, V> {
         entries.filter_map(|(key, value)| Some((*key, value.as_ref()?)))
     }
 
-    #[allow(dead_code, reason = "for steps that concern all of them")]
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut V)> {
-        let entries = self.entries.iter_mut();
-        entries.filter_map(|(key, value)| Some((*key, value.as_mut()?)))
-    }
-
     pub(crate) fn into_values(self) -> impl Iterator<Item = V> {
         self.entries.into_iter().filter_map(|(_, value)| value)
     }
@@ -169,7 +163,7 @@ mod tests {
         }
         let all: Vec<_> = register.iter().map(|(key, value)| (key, *value)).collect();
         assert_eq!(all, map.clone().into_iter().collect::<Vec<_>>());
-        assert!(register.iter_mut().all(|(key, value)| *value == key * 3));
+        assert!(register.iter().all(|(key, value)| *value == key * 3));
         register.retain(|key, _| key % 2 == 0);
         map.retain(|key, _| key % 2 == 0);
         assert_eq!(register.len(), map.len());

@@ -63,7 +63,7 @@ impl Relay {
         }
         if was_guess {
             // Whatever the client in front knows of the lists was not said by this server.
-            for (list, family) in LISTS {
+            for (list, family, _) in FAMILIES {
                 if session.capabilities.offers(family) {
                     self.announce(Change::List(list));
                 }
@@ -116,7 +116,7 @@ impl Relay {
     fn offer(&mut self, mut offer: Offer, is_guess: bool) {
         self.patience = None;
         let before = self.offered.take();
-        for (family, announcement) in FAMILIES {
+        for (_, family, announcement) in FAMILIES {
             let was_offered = before
                 .as_ref()
                 .is_some_and(|b| b.capabilities.offers(family));
@@ -172,19 +172,21 @@ impl Event {
     }
 }
 
-/// The lists that a client in front is told of, and what has them.
-const LISTS: [(List, ServerFeature); 3] = [
-    (List::Tools, ServerFeature::Tools),
-    (List::Prompts, ServerFeature::Prompts),
-    (List::Resources, ServerFeature::Resources),
-];
-
-/// What has a list, and how word of its changes is offered.
-const FAMILIES: [(ServerFeature, ServerFeature); 3] = [
-    (ServerFeature::Prompts, ServerFeature::PromptsListChanged),
+/// Each list, the feature that has it, and the feature that announces its changes.
+const FAMILIES: [(List, ServerFeature, ServerFeature); 3] = [
     (
+        List::Tools,
+        ServerFeature::Tools,
+        ServerFeature::ToolsListChanged,
+    ),
+    (
+        List::Prompts,
+        ServerFeature::Prompts,
+        ServerFeature::PromptsListChanged,
+    ),
+    (
+        List::Resources,
         ServerFeature::Resources,
         ServerFeature::ResourcesListChanged,
     ),
-    (ServerFeature::Tools, ServerFeature::ToolsListChanged),
 ];
