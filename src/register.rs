@@ -67,6 +67,14 @@ impl<K: Copy + Ord, V> Register<K, V> {
         Some(removed)
     }
 
+    pub(crate) fn pop_first(&mut self) -> Option<V> {
+        // The first entry is never a gap.
+        let (_, first) = self.entries.pop_front()?;
+        self.len -= 1;
+        self.close_gaps();
+        first
+    }
+
     /// The same as to remove it, without a look at it.
     pub(crate) fn forget(&mut self, key: K) {
         if let Some(at) = self.position(key) {
@@ -164,6 +172,12 @@ mod tests {
         let all: Vec<_> = register.iter().map(|(key, value)| (key, *value)).collect();
         assert_eq!(all, map.clone().into_iter().collect::<Vec<_>>());
         assert!(register.iter().all(|(key, value)| *value == key * 3));
+        for _ in 0..10 {
+            assert_eq!(
+                register.pop_first(),
+                map.pop_first().map(|(_, value)| value)
+            );
+        }
         register.retain(|key, _| key % 2 == 0);
         map.retain(|key, _| key % 2 == 0);
         assert_eq!(register.len(), map.len());

@@ -9,6 +9,7 @@ use crate::id::{AskId, CallId};
 use crate::noise::excerpt;
 use crate::protocol::question::{self, Unaskable};
 use crate::protocol::{ClientCapabilities, Version, code};
+use crate::register::Register;
 use crate::wire::{ErrorObject, Id, Json};
 
 /// Where a question came from, and so where its answer goes. Requests come before rounds.
@@ -29,7 +30,7 @@ pub(super) struct Open {
 #[derive(Debug)]
 pub(super) struct Asks {
     next: u64,
-    open: BTreeMap<AskId, Open>,
+    open: Register<AskId, Open>,
     by_origin: BTreeMap<Origin, AskId>,
 }
 
@@ -37,12 +38,12 @@ impl Asks {
     pub(super) const fn new() -> Asks {
         Asks {
             next: 1,
-            open: BTreeMap::new(),
+            open: Register::new(),
             by_origin: BTreeMap::new(),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.open.len()
     }
 
@@ -63,16 +64,16 @@ impl Asks {
         self.next += 1;
         self.by_origin.insert(origin.clone(), ask);
         let method = method.into();
-        self.open.insert(ask, Open { origin, method });
+        self.open.add(ask, Open { origin, method });
         ask
     }
 
     pub(super) fn get(&self, ask: AskId) -> Option<&Open> {
-        self.open.get(&ask)
+        self.open.get(ask)
     }
 
     pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
-        let open = self.open.remove(&ask)?;
+        let open = self.open.remove(ask)?;
         self.by_origin.remove(&open.origin);
         Some(open)
     }
@@ -80,7 +81,7 @@ impl Asks {
     /// The server took back the request with this id.
     pub(super) fn withdraw(&mut self, id: &Id) -> Option<AskId> {
         let ask = self.by_origin.remove(&Origin::Request(id.clone()))?;
-        self.open.remove(&ask);
+        self.open.forget(ask);
         Some(ask)
     }
 
@@ -89,8 +90,7 @@ impl Asks {
         let of_call = self.by_origin.range(Origin::Round(call, "".into())..);
         let of_call =
             of_call.take_while(|(origin, _)| matches!(origin, Origin::Round(of, _) if *of == call));
-        let mut of_call: Vec<AskId> = of_call.map(|(_, ask)| *ask).collect();
-        of_call.sort_unstable();
+        let of_call: Vec<AskId> = of_call.map(|(_, ask)| *ask).collect();
         for ask in &of_call {
             self.close(*ask);
         }
@@ -98,9 +98,11 @@ impl Asks {
     }
 
     /// All questions. None is open afterwards.
-    pub(super) fn close_all(&mut self) -> impl Iterator<Item = AskId> + use<> {
+    pub(super) fn close_all(&mut self) -> Vec<AskId> {
+        let all = self.open.keys().collect();
         self.by_origin = BTreeMap::new();
-        core::mem::take(&mut self.open).into_keys()
+        self.open = Register::new();
+        all
     }
 }
 

@@ -3,7 +3,6 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,7 +54,7 @@ pub(super) type Cursor = Option<Payload>;
 #[derive(Debug)]
 pub(super) struct Catalog {
     /// Of the lists that were ever asked for, or changed.
-    shelves: BTreeMap<List, Box<Shelf>>,
+    shelves: [Option<Box<Shelf>>; List::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -85,24 +84,29 @@ struct Fetch {
 impl Catalog {
     pub(super) const fn new() -> Catalog {
         Catalog {
-            shelves: BTreeMap::new(),
+            shelves: [const { None }; List::ALL.len()],
         }
     }
 
     /// Whether no list was ever asked for.
     pub(super) fn is_unused(&self) -> bool {
-        self.shelves.is_empty()
+        self.shelves.iter().all(Option::is_none)
     }
 
     pub(super) fn listing(&self, list: List) -> Option<&Arc<Listing>> {
-        self.shelves.get(&list)?.listing.as_ref()
+        self.shelves[list as usize].as_ref()?.listing.as_ref()
+    }
+
+    /// The shelf of a list that is asked for, or has changed.
+    fn shelf(&mut self, list: List) -> &mut Shelf {
+        self.shelves[list as usize].get_or_insert_default()
     }
 
     /// What is held, if it can be given out without asking the server. `announced`: the server
     /// promised to say when it changes, which is all there is to go by where it states no life time.
     pub(super) fn fresh(&self, list: List, now: Instant, announced: bool) -> Option<Arc<Listing>> {
-        let shelf = self.shelves.get(&list).filter(|shelf| !shelf.stale)?;
-        let listing = shelf.listing.as_ref()?;
+        let shelf = self.shelves[list as usize].as_ref()?;
+        let listing = shelf.listing.as_ref().filter(|_| !shelf.stale)?;
         let fresh = match listing.fresh_until {
             Some(until) => now < until,
             None => announced,
@@ -112,7 +116,7 @@ impl Catalog {
 
     /// A call wants this list.
     pub(super) fn want(&mut self, list: List, call: CallId) {
-        let shelf = self.shelves.entry(list).or_default();
+        let shelf = self.shelf(list);
         match &shelf.fetch {
             Some(fetch) if fetch.outdated => shelf.too_late.push(call),
             Some(_) | None => shelf.waiting.push(call),
@@ -121,14 +125,17 @@ impl Catalog {
 
     /// A call does not want its list any more. The list, if nobody else does and it is on its way.
     pub(super) fn unwant(&mut self, call: CallId) -> Option<List> {
-        for (list, shelf) in &mut self.shelves {
+        for list in List::ALL {
+            let Some(shelf) = &mut self.shelves[list as usize] else {
+                continue;
+            };
             shelf.too_late.retain(|waiting| *waiting != call);
             let before = shelf.waiting.len();
             shelf.waiting.retain(|waiting| *waiting != call);
             let was_last = before == 1 && shelf.waiting.is_empty();
             if was_last && shelf.fetch.take().is_some() {
                 shelf.waiting = core::mem::take(&mut shelf.too_late);
-                return Some(*list);
+                return Some(list);
             }
         }
         None
@@ -136,46 +143,45 @@ impl Catalog {
 
     /// The lists that are wanted and not on their way.
     pub(super) fn to_fetch(&self) -> impl Iterator<Item = List> + '_ {
-        self.shelves
-            .iter()
-            .filter(|(_, shelf)| !shelf.waiting.is_empty() && shelf.fetch.is_none())
-            .map(|(list, _)| *list)
+        List::ALL.into_iter().filter(|list| {
+            let shelf = self.shelves[*list as usize].as_ref();
+            shelf.is_some_and(|shelf| !shelf.waiting.is_empty() && shelf.fetch.is_none())
+        })
     }
 
     /// The first page is being asked for.
     pub(super) fn begin(&mut self, list: List) {
-        self.shelves.entry(list).or_default().fetch = Some(Fetch::default());
+        self.shelf(list).fetch = Some(Fetch::default());
     }
 
     /// The list on its way was lost: it is to be read from the beginning.
     pub(super) fn begin_again(&mut self, list: List) {
-        let shelf = self.shelves.entry(list).or_default();
+        let shelf = self.shelf(list);
         shelf.fetch = None;
         shelf.waiting.append(&mut shelf.too_late);
     }
 
     /// The list cannot be had: who waited for it.
     pub(super) fn give_up(&mut self, list: List) -> Vec<CallId> {
-        self.shelves.entry(list).or_default().finish()
+        self.shelf(list).finish()
     }
 
     /// Whether the page of this list that is on its way is the first.
     pub(super) fn is_at_start(&self, list: List) -> bool {
-        let fetch = self
-            .shelves
-            .get(&list)
-            .and_then(|shelf| shelf.fetch.as_ref());
+        let shelf = self.shelves[list as usize].as_ref();
+        let fetch = shelf.and_then(|shelf| shelf.fetch.as_ref());
         fetch.is_none_or(|fetch| fetch.pages == 0)
     }
 
     /// Who waits for this list.
     pub(super) fn waiting(&self, list: List) -> &[CallId] {
-        self.shelves.get(&list).map_or(&[], |shelf| &shelf.waiting)
+        let shelf = self.shelves[list as usize].as_ref();
+        shelf.map_or(&[], |shelf| &shelf.waiting)
     }
 
     /// The server said that the list changed.
     pub(super) fn changed(&mut self, list: List) {
-        let shelf = self.shelves.entry(list).or_default();
+        let shelf = self.shelf(list);
         shelf.stale = true;
         if let Some(fetch) = &mut shelf.fetch {
             fetch.outdated = true;
@@ -184,7 +190,7 @@ impl Catalog {
 
     /// A new life: nothing that is held is believed, and what was on its way is not.
     pub(super) fn new_life(&mut self) {
-        for shelf in self.shelves.values_mut() {
+        for shelf in self.shelves.iter_mut().flatten() {
             shelf.stale = true;
             shelf.fetch = None;
             shelf.waiting.append(&mut shelf.too_late);
@@ -200,7 +206,7 @@ impl Catalog {
         now: Instant,
         limits: &Limits,
     ) -> Option<Step> {
-        let shelf = self.shelves.get_mut(&list)?;
+        let shelf = self.shelves[list as usize].as_mut()?;
         let fetch = shelf.fetch.as_mut()?;
         let next = match result {
             Ok(result) => fetch

@@ -42,7 +42,7 @@ impl Client {
                 List::Tools => wish.tools,
             };
             // Once is enough until it was heard.
-            if wished && tells && self.announced.insert(*list) {
+            if wished && tells && !core::mem::replace(&mut self.announced[*list as usize], true) {
                 self.tell(Event::Changed(Change::List(*list)));
             }
         }

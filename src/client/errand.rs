@@ -2,7 +2,6 @@
 //! ever issued is its own tombstone: an id below the counter that is not open is late.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::id::CallId;
@@ -44,32 +43,33 @@ pub(super) struct Errands {
     next: u64,
     /// By their ids, which is in the order of issue.
     open: Register<u64, Errand>,
-    /// The ids of those that are looked for by what they are for.
-    sought: BTreeSet<(Sought, u64)>,
-}
-
-/// How a request is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Sought {
-    /// By what it is for, of which there is never more than one, or hardly.
-    One,
-    /// Together with all others that set up the watch one by one.
-    Setup,
+    /// The ids of the link's own requests, which are looked for by what they are for. They are few.
+    own: Register<u64, ()>,
+    /// The ids of those that set up the watch one by one.
+    setup: Register<u64, ()>,
 }
 
 impl Errand {
-    /// How it is looked for, if it is.
-    const fn sought(&self) -> Option<Sought> {
+    /// Whether it is one of the link's own requests, of which there is hardly more than one of each kind.
+    const fn is_own(&self) -> bool {
         match self {
             Errand::Discover
             | Errand::Initialize
             | Errand::LateDiscover
             | Errand::Page(_)
             | Errand::Probe
-            | Errand::Revive => Some(Sought::One),
-            Errand::SetLevel | Errand::Subscribe(_) => Some(Sought::Setup),
-            Errand::Call(_) | Errand::Listen | Errand::Unsubscribe => None,
+            | Errand::Revive => true,
+            Errand::Call(_)
+            | Errand::Listen
+            | Errand::SetLevel
+            | Errand::Subscribe(_)
+            | Errand::Unsubscribe => false,
         }
+    }
+
+    /// Whether it sets up a part of the watch.
+    const fn is_setup(&self) -> bool {
+        matches!(self, Errand::SetLevel | Errand::Subscribe(_))
     }
 }
 
@@ -78,7 +78,8 @@ impl Errands {
         Errands {
             next: 1,
             open: Register::new(),
-            sought: BTreeSet::new(),
+            own: Register::new(),
+            setup: Register::new(),
         }
     }
 
@@ -86,8 +87,10 @@ impl Errands {
     pub(super) fn issue(&mut self, errand: Errand) -> u64 {
         let wire = self.next;
         self.next += 1;
-        if let Some(sought) = errand.sought() {
-            self.sought.insert((sought, wire));
+        if errand.is_own() {
+            self.own.add(wire, ());
+        } else if errand.is_setup() {
+            self.setup.add(wire, ());
         }
         self.open.add(wire, errand);
         wire
@@ -126,18 +129,19 @@ impl Errands {
     /// A reply with this id is not waited for any more.
     pub(super) fn close(&mut self, wire: u64) -> Option<Errand> {
         let errand = self.open.remove(wire)?;
-        if let Some(sought) = errand.sought() {
-            self.sought.remove(&(sought, wire));
+        if errand.is_own() {
+            self.own.forget(wire);
+        } else if errand.is_setup() {
+            self.setup.forget(wire);
         }
         Some(errand)
     }
 
     /// The wire id of the first request that is for this, of which there is hardly more than one.
     pub(super) fn wire_for(&self, errand: &Errand) -> Option<u64> {
-        debug_assert!(errand.sought() == Some(Sought::One));
-        let mut few = self.sought.range(..(Sought::Setup, 0)).copied();
-        let found = few.find(|(_, wire)| self.open.get(*wire) == Some(errand));
-        found.map(|(_, wire)| wire)
+        debug_assert!(errand.is_own());
+        let mut own = self.own.keys();
+        own.find(|wire| self.open.get(*wire) == Some(errand))
     }
 
     /// What was for the one is now for the other, of which there is hardly more than one each.
@@ -151,14 +155,15 @@ impl Errands {
     /// Only these are still waited for.
     pub(super) fn keep(&mut self, mut is_wanted: impl FnMut(&Errand) -> bool) {
         self.open.retain(|_, errand| is_wanted(errand));
-        self.sought
-            .retain(|(_, wire)| self.open.get(*wire).is_some());
+        for few in [&mut self.own, &mut self.setup] {
+            few.retain(|wire, ()| self.open.get(wire).is_some());
+        }
     }
 
     /// What sets up the watch one by one is not waited for any more: the wire ids.
     pub(super) fn close_setup(&mut self) -> Vec<u64> {
-        let setup = self.sought.split_off(&(Sought::Setup, 0)).into_iter();
-        let setup: Vec<u64> = setup.map(|(_, wire)| wire).collect();
+        let setup: Vec<u64> = self.setup.keys().collect();
+        self.setup = Register::new();
         for wire in &setup {
             self.open.forget(*wire);
         }
@@ -167,7 +172,8 @@ impl Errands {
 
     /// Every request that was waited for, in the order of sending. None is any more.
     pub(super) fn close_all(&mut self) -> Register<u64, Errand> {
-        self.sought = BTreeSet::new();
+        self.own = Register::new();
+        self.setup = Register::new();
         core::mem::replace(&mut self.open, Register::new())
     }
 }

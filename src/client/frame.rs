@@ -2,7 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -198,9 +198,9 @@ impl Frames {
     }
 
     /// The wire ids of the requests that were not written yet.
-    pub(super) fn requests(&self) -> BTreeSet<u64> {
+    pub(super) fn requests(&self) -> impl Iterator<Item = u64> + '_ {
         let waiting = self.waiting.iter();
-        waiting.filter_map(|(frame, _)| frame.wire()).collect()
+        waiting.filter_map(|(frame, _)| frame.wire())
     }
 
     /// Takes back a request that was not written yet. Whether there was one.

@@ -417,8 +417,9 @@ impl Client {
         self.watcher.end();
         self.withdraw_all_asks();
         let mut sent = self.errands.close_all();
-        let unsent = self.frames.requests();
-        sent.retain(|wire, _| !unsent.contains(&wire));
+        for unsent in self.frames.requests() {
+            sent.forget(unsent);
+        }
         self.frames.clear();
         self.settle_lost(sent);
         self.catalog.new_life();

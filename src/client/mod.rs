@@ -44,7 +44,6 @@ mod watcher;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -128,7 +127,7 @@ pub struct Client {
     /// The newest wish was not said to the server, which does not read.
     has_unsaid_wish: bool,
     /// Lists whose change is told in an event that nobody has polled yet.
-    announced: BTreeSet<List>,
+    announced: [bool; List::ALL.len()],
     catalog: Catalog,
     errands: Errands,
     voice: Voice,
@@ -248,7 +247,7 @@ impl Client {
             asks: Asks::new(),
             watcher: Box::new(Watcher::new(config.watch.clone())),
             has_unsaid_wish: false,
-            announced: BTreeSet::new(),
+            announced: [false; List::ALL.len()],
             catalog: Catalog::new(),
             errands: Errands::new(),
             voice: Voice::new(&config, Version::LATEST_LEGACY, None),
@@ -349,7 +348,7 @@ impl Client {
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
         let output = self.outbox.pop()?;
         if let Output::Event(Event::Changed(Change::List(list))) = &output {
-            self.announced.remove(list);
+            self.announced[*list as usize] = false;
         }
         Some(output)
     }

@@ -10,6 +10,7 @@ use core::time::Duration;
 use super::event::Session;
 use crate::filter;
 use crate::protocol::{Era, LogLevel, ServerFeature, code};
+use crate::register::Register;
 use crate::time::Instant;
 use crate::watch::{Watch, WatchUpdate, covering};
 use crate::wire::Json;
@@ -61,7 +62,7 @@ pub(super) struct Watcher {
     asked: BTreeSet<Box<str>>,
     asked_level: Option<LogLevel>,
     /// Modern: the listen requests that are open, by their wire ids.
-    listening: BTreeMap<u64, Listening>,
+    listening: Register<u64, Listening>,
     /// Modern: those of which all was asked for again by another that is not acknowledged yet.
     replaced: BTreeSet<u64>,
     /// Modern: those that the next listen request replaces.
@@ -113,7 +114,7 @@ impl Watcher {
             unwanted: BTreeSet::new(),
             asked: BTreeSet::new(),
             asked_level: None,
-            listening: BTreeMap::new(),
+            listening: Register::new(),
             replaced: BTreeSet::new(),
             replacing: Vec::new(),
             held_by: BTreeMap::new(),
@@ -223,7 +224,7 @@ impl Watcher {
         self.unasked.remove(uri);
         self.refused.remove(uri);
         if let Some(wire) = self.held_by.remove(uri) {
-            if let Some(listening) = self.listening.get_mut(&wire) {
+            if let Some(listening) = self.listening.get_mut(wire) {
                 listening.uris.remove(uri);
             }
         }
@@ -347,12 +348,12 @@ impl Watcher {
         let mut lists_before = self.lists.map_or([false; 3], |(_, lists)| lists);
         let is_new = lists != lists_before || !self.unasked.is_empty();
         let wasteful = self.listening.iter().filter(|(_, open)| open.is_wasteful());
-        let mut gone: Vec<u64> = wasteful.map(|(wire, _)| *wire).collect();
+        let mut gone: Vec<u64> = wasteful.map(|(wire, _)| wire).collect();
         if !is_new && gone.is_empty() {
             return Vec::new();
         }
         let mut chores = Vec::new();
-        if self.takes_one && !self.listening.is_empty() {
+        if self.takes_one && self.listening.len() > 0 {
             if !self.may_replace {
                 // All of it is asked for again, but not for each change of the wish.
                 self.is_unmet = true;
@@ -366,15 +367,21 @@ impl Watcher {
         for wire in gone {
             self.replace(wire, &mut uris);
         }
-        while let Some(wire) = self.listening.iter().find_map(|(wire, open)| {
-            let is_small = open.uris.len() <= FEW.max(2 * uris.len());
-            is_small.then_some(*wire)
-        }) {
+        loop {
+            let most = FEW.max(2 * uris.len());
+            let mut small = self
+                .listening
+                .iter()
+                .filter(|(_, it)| it.uris.len() <= most);
+            let Some(wire) = small.next().map(|(wire, _)| wire) else {
+                break;
+            };
+            drop(small);
             self.replace(wire, &mut uris);
         }
         let has_lists = self.lists.is_some_and(|(wire, _)| {
             // Of lists that are not wished any more nothing is told, so a request that watches them may go on.
-            self.listening.contains_key(&wire) && (lists == lists_before || !watches_lists)
+            self.listening.get(wire).is_some() && (lists == lists_before || !watches_lists)
         });
         let lists = if has_lists { [false; 3] } else { lists };
         let [tools, prompts, resources] = lists;
@@ -401,7 +408,7 @@ impl Watcher {
 
     /// The next listen request is for all that this one is for.
     fn replace(&mut self, wire: u64, uris: &mut BTreeSet<Box<str>>) {
-        if let Some(mut listening) = self.listening.remove(&wire) {
+        if let Some(mut listening) = self.listening.remove(wire) {
             // The smaller set goes into the larger.
             if listening.uris.len() > uris.len() {
                 core::mem::swap(&mut listening.uris, uris);
@@ -421,7 +428,8 @@ impl Watcher {
         let held = core::mem::take(&mut self.held_by);
         self.unasked.extend(held.into_keys());
         let mut open = core::mem::take(&mut self.replaced);
-        open.extend(core::mem::take(&mut self.listening).into_keys());
+        open.extend(self.listening.keys());
+        self.listening = Register::new();
         open.into_iter().map(Chore::Unlisten).collect()
     }
 
@@ -439,24 +447,24 @@ impl Watcher {
             acknowledged: None,
             replaces: core::mem::take(&mut self.replacing),
         };
-        self.listening.insert(wire, listening);
+        self.listening.add(wire, listening);
     }
 
     /// Whether a notification that names this subscription is ours.
     pub(super) fn owns(&self, wire: u64) -> bool {
-        self.listening.contains_key(&wire) || self.replaced.contains(&wire)
+        self.listening.get(wire).is_some() || self.replaced.contains(&wire)
     }
 
     /// Whether word of a change of a list on this subscription is news. Once another watches the lists, it is that one's to tell.
     pub(super) fn tells_of_lists(&self, wire: u64) -> bool {
         let other = self.lists.filter(|(of, _)| *of != wire);
-        let other = other.and_then(|(of, _)| self.listening.get(&of));
+        let other = other.and_then(|(of, _)| self.listening.get(of));
         other.is_none_or(|other| other.acknowledged.is_none())
     }
 
     /// Whether word of a change of this resource on this subscription is wished. Of some that are not wished any more a server may still tell.
     pub(super) fn is_wished(&self, wire: u64, uri: &str) -> bool {
-        let listening = self.listening.get(&wire);
+        let listening = self.listening.get(wire);
         if listening.is_none_or(|listening| listening.uris.len() == listening.size) {
             return true;
         }
@@ -470,7 +478,7 @@ impl Watcher {
     /// The server granted this much of a listen request. The older ones have served.
     pub(super) fn acknowledged(&mut self, wire: u64, params: Json<'_>, now: Instant) -> Vec<Chore> {
         self.has_moved = true;
-        let Some(listening) = self.listening.get_mut(&wire) else {
+        let Some(listening) = self.listening.get_mut(wire) else {
             return Vec::new();
         };
         listening.acknowledged = Some(now);
@@ -484,7 +492,7 @@ impl Watcher {
                 self.lose(uri);
             }
         }
-        if let Some(listening) = self.listening.get_mut(&wire) {
+        if let Some(listening) = self.listening.get_mut(wire) {
             listening.uris = asked;
         }
         if self.lists.is_some_and(|(of, _)| of == wire) {
@@ -511,7 +519,7 @@ impl Watcher {
         self.has_moved = true;
         self.replaced.remove(&wire);
         let mut chores = Vec::new();
-        if let Some(mut ended) = self.listening.remove(&wire) {
+        if let Some(mut ended) = self.listening.remove(wire) {
             let lasted = ended.acknowledged.map(|at| now.since(at));
             if lasted.is_some_and(|lasted| lasted >= RETRY_CAP) {
                 self.setbacks = 0;
@@ -534,13 +542,13 @@ impl Watcher {
                     self.grant_lists([false; 3]);
                 }
             }
-            let has_others = !self.listening.is_empty() || !self.replaced.is_empty();
+            let has_others = self.listening.len() > 0 || !self.replaced.is_empty();
             if lasted.is_none() && refusal.is_some() && self.is_unmet && has_others {
                 self.takes_one = true;
                 chores = self.listen_no_more();
             }
         }
-        if self.listening.is_empty() && self.replaced.is_empty() {
+        if self.listening.len() == 0 && self.replaced.is_empty() {
             self.nothing_granted();
         }
         chores

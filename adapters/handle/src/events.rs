@@ -1,6 +1,6 @@
 //! Delivers a machine's events to its listeners. Each listener has a bounded queue; what a program must react to is never dropped from it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, Weak};
@@ -93,43 +93,40 @@ impl<E> fmt::Debug for Events<E> {
 struct Queue<E>(Mutex<Inside<E>>);
 
 struct Inside<E> {
-    /// Undelivered events by number, in the order in which they happened.
-    events: BTreeMap<u64, (Instant, Arc<E>)>,
-    /// Which of them must be delivered, by what they are about.
-    due: BTreeMap<Subject, u64>,
-    /// Which of them may be dropped: all that are not in `due`.
-    droppable: BTreeSet<u64>,
-    numbers: u64,
+    /// Undelivered events, in the order in which they happened.
+    events: VecDeque<Undelivered<E>>,
     missed: u64,
     is_over: bool,
     waker: Option<Waker>,
 }
 
+struct Undelivered<E> {
+    at: Instant,
+    event: Arc<E>,
+    /// What it is about, if it must be delivered. It may be dropped otherwise.
+    due: Option<Subject>,
+}
+
 impl<E: Obliges> Inside<E> {
     fn push(&mut self, at: Instant, event: Arc<E>) {
-        self.numbers += 1;
-        let number = self.numbers;
-        match event.obliges() {
+        let due = match event.obliges() {
             Obligation::Begins(subject) => {
                 // The newest one counts.
                 self.settle(subject);
-                self.due.insert(subject, number);
+                Some(subject)
             }
             // A listener that knows what has ended must hear of the end. One to which it was never delivered need not. So the ends
             // that must be delivered are at most as many as there were open questions when the listener stopped reading.
-            Obligation::Ends(subject) if !self.settle(subject) => {
-                self.due.insert(subject, number);
-            }
-            Obligation::Ends(_) | Obligation::None => {
-                self.droppable.insert(number);
-            }
-        }
-        self.events.insert(number, (at, event));
+            Obligation::Ends(subject) => (!self.settle(subject)).then_some(subject),
+            Obligation::None => None,
+        };
+        self.events.push_back(Undelivered { at, event, due });
         while self.events.len() > KEPT {
-            let Some(oldest) = self.droppable.pop_first() else {
+            let oldest = self.events.iter().position(|event| event.due.is_none());
+            let Some(oldest) = oldest else {
                 break;
             };
-            self.events.remove(&oldest);
+            self.events.remove(oldest);
             self.missed += 1;
         }
     }
@@ -137,18 +134,15 @@ impl<E: Obliges> Inside<E> {
 
 impl<E> Inside<E> {
     fn pop(&mut self) -> Option<(Instant, Arc<E>)> {
-        let (number, event) = self.events.pop_first()?;
-        if !self.droppable.remove(&number) {
-            self.due.retain(|_, due| *due != number);
-        }
-        Some(event)
+        let Undelivered { at, event, .. } = self.events.pop_front()?;
+        Some((at, event))
     }
 
     /// What is said about it, if anything, need not be delivered any more. Returns whether something was due.
     fn settle(&mut self, subject: Subject) -> bool {
-        let number = self.due.remove(&subject);
-        self.droppable.extend(number);
-        number.is_some()
+        let mut events = self.events.iter_mut();
+        let due = events.find(|event| event.due == Some(subject));
+        due.and_then(|event| event.due.take()).is_some()
     }
 }
 
@@ -168,7 +162,7 @@ pub(crate) enum Obligation {
 }
 
 /// What an event that must be delivered is about. There is at most one such event about each in a queue, and the machine bounds how many asks are open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Ask(AskId),
     ClientState,
@@ -224,10 +218,7 @@ impl<E> Listeners<E> {
     pub(crate) fn add(&self) -> Events<E> {
         let mut listeners = lock(&self.0);
         let queue = Arc::new(Queue(Mutex::new(Inside {
-            events: BTreeMap::new(),
-            due: BTreeMap::new(),
-            droppable: BTreeSet::new(),
-            numbers: 0,
+            events: VecDeque::new(),
             missed: 0,
             is_over: listeners.is_none(),
             waker: None,

@@ -63,12 +63,29 @@ pub use wakers::PostponedWakes;
 #[must_use]
 pub fn secret() -> [u8; 16] {
     let mut secret = [0; 16];
-    getrandom::fill(&mut secret).expect("the system has a random source");
+    assert!(fill(&mut secret), "the system has a random source");
     secret
 }
 
 /// A number that no other link has, so that many links do not come back in step. It is no secret: a system without a random source has links
 /// that do.
 fn chance() -> u64 {
-    getrandom::u64().unwrap_or_default()
+    let mut chance = [0; 8];
+    fill(&mut chance);
+    u64::from_ne_bytes(chance)
+}
+
+/// Fills all of it with random bytes from the system, and says whether it could.
+#[cfg(target_os = "linux")]
+fn fill(bytes: &mut [u8]) -> bool {
+    use rustix::rand::{GetRandomFlags, getrandom};
+    // The kernel gives up to 256 bytes at once or none, and can be interrupted only before the first.
+    let len = bytes.len();
+    let read = rustix::io::retry_on_intr(|| getrandom(&mut *bytes, GetRandomFlags::empty()));
+    read == Ok(len)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fill(bytes: &mut [u8]) -> bool {
+    getrandom::fill(bytes).is_ok()
 }

@@ -45,6 +45,8 @@ pub(in crate::client) struct Exchange {
     pub(in crate::client) purpose: Purpose,
     pub(in crate::client) load: Load,
     pub(in crate::client) thread: Thread,
+    /// Where it stands among those whose time has come, if it does.
+    pub(in crate::client) due: Option<u64>,
     /// When the driver was told to begin it; `None`: it has its time still to come.
     pub(in crate::client) begun: Option<Instant>,
     /// Where it went.
@@ -72,6 +74,7 @@ impl Exchange {
             purpose,
             load,
             thread: Thread::default(),
+            due: None,
             begun: None,
             target: Box::default(),
             under_way: 0,

@@ -5,16 +5,15 @@ use alloc::vec::Vec;
 
 use super::exchange::{Body, Exchange, Purpose};
 use crate::id::StreamId;
+use crate::register::Register;
 
 #[derive(Debug)]
 pub(in crate::client) struct Table {
     next: u64,
-    all: BTreeMap<StreamId, Exchange>,
+    all: Register<StreamId, Exchange>,
     by_wire: BTreeMap<u64, StreamId>,
     /// Exchanges without a message whose time has come, in the order in which it did.
-    due: BTreeMap<u64, StreamId>,
-    /// Where each of them stands in that order.
-    due_at: BTreeMap<StreamId, u64>,
+    due: Register<u64, StreamId>,
     next_due: u64,
     /// Bytes of responses that have not all arrived.
     buffered: usize,
@@ -26,10 +25,9 @@ impl Table {
     pub(super) const fn new() -> Table {
         Table {
             next: 1,
-            all: BTreeMap::new(),
+            all: Register::new(),
             by_wire: BTreeMap::new(),
-            due: BTreeMap::new(),
-            due_at: BTreeMap::new(),
+            due: Register::new(),
             next_due: 0,
             buffered: 0,
             under_way: 0,
@@ -42,8 +40,8 @@ impl Table {
             next: self.next,
             ..Table::new()
         };
-        let before = core::mem::replace(self, emptied).all.into_iter();
-        let begun = before.filter(|(_, exchange)| exchange.begun.is_some());
+        let before = core::mem::replace(self, emptied).all;
+        let begun = before.iter().filter(|(_, it)| it.begun.is_some());
         begun.map(|(stream, _)| stream).collect()
     }
 
@@ -55,35 +53,34 @@ impl Table {
             self.by_wire.insert(wire, stream);
         }
         self.under_way += exchange.under_way;
-        self.all.insert(stream, exchange);
+        self.all.add(stream, exchange);
         stream
     }
 
     /// The time of an exchange without a message has come.
     pub(in crate::client) fn begin_soon(&mut self, stream: StreamId) {
-        self.no_longer_due(stream);
-        self.due.insert(self.next_due, stream);
-        self.due_at.insert(stream, self.next_due);
-        self.next_due += 1;
-    }
-
-    fn no_longer_due(&mut self, stream: StreamId) {
-        if let Some(at) = self.due_at.remove(&stream) {
-            self.due.remove(&at);
+        if let Some(exchange) = self.all.get_mut(stream) {
+            if let Some(before) = exchange.due.replace(self.next_due) {
+                self.due.forget(before);
+            }
+            self.due.add(self.next_due, stream);
+            self.next_due += 1;
         }
     }
 
-    pub(in crate::client) fn has_due(&self) -> bool {
-        !self.due.is_empty()
+    pub(in crate::client) const fn has_due(&self) -> bool {
+        self.due.len() > 0
     }
 
     pub(in crate::client) fn next_due(&mut self) -> Option<StreamId> {
-        let (_, stream) = self.due.pop_first()?;
-        self.due_at.remove(&stream);
+        let stream = self.due.pop_first()?;
+        if let Some(exchange) = self.all.get_mut(stream) {
+            exchange.due = None;
+        }
         Some(stream)
     }
 
-    pub(in crate::client) fn len(&self) -> usize {
+    pub(in crate::client) const fn len(&self) -> usize {
         self.all.len()
     }
 
@@ -96,12 +93,12 @@ impl Table {
     }
 
     pub(in crate::client) fn get(&self, stream: StreamId) -> Option<&Exchange> {
-        self.all.get(&stream)
+        self.all.get(stream)
     }
 
     /// Neither its purpose nor what it weighs must be changed through this.
     pub(in crate::client) fn get_mut(&mut self, stream: StreamId) -> Option<&mut Exchange> {
-        self.all.get_mut(&stream)
+        self.all.get_mut(stream)
     }
 
     /// The exchange that brings the reply to the request with this wire id.
@@ -112,26 +109,28 @@ impl Table {
     pub(in crate::client) fn any(&self, is_it: impl Fn(&Exchange) -> bool) -> Option<StreamId> {
         let mut all = self.all.iter();
         let found = all.find(|(_, exchange)| is_it(exchange));
-        found.map(|(stream, _)| *stream)
+        found.map(|(stream, _)| stream)
     }
 
     pub(in crate::client) fn take(&mut self, stream: StreamId) -> Option<Exchange> {
-        let taken = self.all.remove(&stream)?;
-        self.no_longer_due(stream);
+        let taken = self.all.remove(stream)?;
+        if let Some(due) = taken.due {
+            self.due.forget(due);
+        }
         self.forget(stream, &taken);
         Some(taken)
     }
 
     /// Nothing more is expected of an exchange. What it was.
     pub(in crate::client) fn spend(&mut self, stream: StreamId) -> Option<Exchange> {
-        let spent = self.all.get_mut(&stream)?.spend();
+        let spent = self.all.get_mut(stream)?.spend();
         self.forget(stream, &spent);
         Some(spent)
     }
 
     /// The server has read so much of a request.
     pub(in crate::client) fn sent(&mut self, stream: StreamId, len: usize) {
-        if let Some(exchange) = self.all.get_mut(&stream) {
+        if let Some(exchange) = self.all.get_mut(stream) {
             let read = len.min(exchange.under_way);
             exchange.under_way -= read;
             self.under_way -= read;
@@ -140,7 +139,7 @@ impl Table {
 
     /// Takes out what has arrived of a response, to go on with it.
     pub(in crate::client) fn take_body(&mut self, stream: StreamId) -> Option<Body> {
-        let exchange = self.all.get_mut(&stream)?;
+        let exchange = self.all.get_mut(stream)?;
         let body = core::mem::replace(&mut exchange.body, Body::Ignored);
         self.buffered -= body.buffered();
         Some(body)
@@ -148,7 +147,7 @@ impl Table {
 
     /// Puts it back, if the exchange is still about it.
     pub(in crate::client) fn put_body(&mut self, stream: StreamId, body: Body) {
-        if let Some(exchange) = self.all.get_mut(&stream) {
+        if let Some(exchange) = self.all.get_mut(stream) {
             if !matches!(exchange.purpose, Purpose::Spent) {
                 self.buffered += body.buffered();
                 exchange.body = body;

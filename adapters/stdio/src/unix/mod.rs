@@ -1,15 +1,15 @@
-//! Processes and pipes as Unix has them. `child` and `streams` are the hands of the two ends; `tree` starts and ends processes, `session` finds all of
-//! one, `activity` reads what they do, `cleaner` ends those whose owner was killed, `own` keeps the streams of this one, `pen` writes, `poll` and `wake`
-//! are how the thread sleeps.
+//! Processes and pipes as Unix has them. `child` and `streams` are the hands of the two ends; `tree` starts and ends processes, `session` signals all of
+//! one, `processes` reads what there are and what they do, `cleaner` ends those whose owner was killed, `own` keeps the streams of this one, `pen` writes,
+//! `poll` and `wake` are how the thread sleeps.
 
-#[cfg(target_os = "linux")]
-mod activity;
 mod child;
 pub mod cleaner;
 mod nursery;
 pub mod own;
 mod pen;
 mod poll;
+#[cfg(target_os = "linux")]
+mod processes;
 mod session;
 mod streams;
 pub mod tree;

@@ -5,6 +5,9 @@
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+#[cfg(target_os = "linux")]
+use super::processes;
+
 /// Whether [`members`] finds anybody.
 pub(super) const CAN_BE_LISTED: bool = cfg!(target_os = "linux");
 
@@ -39,32 +42,19 @@ pub(super) struct Member {
 /// The processes that are alive in the session of this leader. Nobody, where the system has no `/proc`.
 #[cfg(target_os = "linux")]
 pub(super) fn members(leader: Pid) -> Vec<Member> {
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid: i32| member(pid, leader)).collect()
+    let number = leader.as_raw_nonzero().get();
+    let all = processes::all().into_iter();
+    let alive = all.filter(|process| process.session == number && process.is_alive());
+    let members = alive.map(|process| {
+        Some(Member {
+            pid: Pid::from_raw(process.pid)?,
+            group: Pid::from_raw(process.group)?,
+        })
+    });
+    members.flatten().collect()
 }
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn members(_: Pid) -> Vec<Member> {
     Vec::new()
-}
-
-/// Reads one process, if it is alive and of this session.
-#[cfg(target_os = "linux")]
-fn member(pid: i32, leader: Pid) -> Option<Member> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program stands in parentheses, and may contain any byte.
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    let (state, _parent) = (fields.next()?, fields.next()?);
-    let mut number = || Pid::from_raw(fields.next()?.parse().ok()?);
-    let (group, session) = (number()?, number()?);
-    let is_dead = matches!(state, "Z" | "X" | "x");
-    (session == leader && !is_dead).then_some(Member {
-        pid: Pid::from_raw(pid)?,
-        group,
-    })
 }

@@ -116,7 +116,7 @@ impl Tree {
     #[must_use]
     pub fn activity(&self) -> Option<Input<'static>> {
         #[cfg(target_os = "linux")]
-        let read = super::activity::of(self.pid);
+        let read = super::processes::activity(self.pid.as_raw_nonzero().get());
         #[cfg(not(target_os = "linux"))]
         let read = None;
         read.map(|(cpu, is_stopped)| Input::Activity { cpu, is_stopped })
