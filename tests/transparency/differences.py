@@ -46,6 +46,12 @@ DIFFERENCES = [
         "host [ping-back] server: ping missing",
     ),
     row(
+        "the guard probes a silent server",
+        BY_DESIGN,
+        "After 30 seconds of silence the guard asks whether the server is alive. The largest messages can take that long.",
+        "server [*] host: ping added",
+    ),
+    row(
         "a reply that breaks off is replaced",
         BY_DESIGN,
         "A Python server cannot write a lone surrogate: its response ends without a reply. The guard answers the host with an error, where it would wait for ever.",
