@@ -11,7 +11,7 @@ pub(crate) fn run(args: &Replay) -> Result<ExitCode, Failure> {
     let (recipe, player) = Player::open(&args.file)?;
     if let Some(version) = recipe.other_version() {
         eprintln!(
-            "everlink: recorded by everlink {version}; this is everlink {}, which may do other things",
+            "everlink: recorded by everlink {version}; this is everlink {}, which may behave differently",
             env!("CARGO_PKG_VERSION")
         );
     }

@@ -161,6 +161,11 @@ impl Role {
             Role::Watch => config.watch = Watch::lists().and_logs(LogLevel::Debug),
             Role::Inspect => config.policy.retry.call_patience = Duration::ZERO,
         }
+        if let (Role::Call { .. } | Role::Inspect, Some(limit)) = (self, manner.timeout) {
+            // A person waits, and says for how long: for the handshake, too.
+            config.policy.handshake_timeout = limit;
+            config.policy.open_timeout = limit;
+        }
         manner.shape(&mut config);
         Ok(config)
     }

@@ -145,7 +145,7 @@ fn the_other_commands_can_be_recorded_too() {
 fn what_is_a_secret_over_http_is_in_no_recording() {
     for (manner, last) in [
         (Manner::Barred, "wants credentials"),
-        (Manner::Moved, "(epoch 1"),
+        (Manner::Moved, "(connection 1"),
         (Manner::Old, "is ready"),
         (Manner::Session, "is ready"),
     ] {
