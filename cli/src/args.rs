@@ -403,7 +403,7 @@ pub(crate) struct Target {
     /// A header for every HTTP request, "Name: value"; can be given more than once
     #[arg(
         long,
-        value_name = "FIELD",
+        value_name = "HEADER",
         help_heading = "HTTP",
         conflicts_with = "command_line"
     )]
@@ -458,10 +458,10 @@ pub(crate) struct Manner {
     /// After how long a working connection resets the count of failed attempts [default: 60; for guard, 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) stable_after: Option<Duration>,
-    /// After how long of silence the server is sent a ping; 0: never, and no silent server is replaced [default: 30]
+    /// After how long of silence the server is probed with a ping; 0: never, and no silent server is replaced [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) keepalive: Option<Duration>,
-    /// How long a server may be silent and answer no ping while a call waits, before it is replaced; four times as long while it may be working on that call, and without
+    /// How long a server may be silent and answer no probe while a call waits, before it is replaced; four times as long while it may be working on that call, and without
     /// limit while its process uses CPU time; 0: never replaced [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) hang_timeout: Option<Duration>,

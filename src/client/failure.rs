@@ -185,7 +185,7 @@ impl fmt::Display for Cause {
             Cause::OpenFailed => f.write_str("the server could not be reached"),
             Cause::OpenTimedOut => f.write_str("the server took too long to open"),
             Cause::SessionLost => f.write_str("the server said that the session is over"),
-            Cause::Shutdown => f.write_str("the link was shut down"),
+            Cause::Shutdown => f.write_str("it was shut down"),
             Cause::Unauthorized => {
                 f.write_str("the server wants credentials, and there are none that it takes")
             }

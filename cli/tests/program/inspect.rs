@@ -27,7 +27,7 @@ fn it_says_who_the_server_is_and_what_it_offers() {
         "speaks 2026-07-28 (modern)\n",
         "offers tools\n",
         "tools (9)\n",
-        "Says the same\n",
+        "Repeats the message\n",
         "\nresource templates: not offered\n",
     ] {
         assert!(page.contains(line), "{line}: {page}");
