@@ -2,9 +2,11 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everlink::client::{Cause, Ended, Event};
 use everlink_tokio::{Events, Guard, Link};
+use tokio::time::sleep;
 
 use crate::shown::warn;
 
@@ -15,7 +17,10 @@ pub(crate) const NO_CREDENTIALS: &str =
 /// So many attempts in a row may fail while a person waits for one thing to be done, if nothing else is said: that is about a second.
 pub(crate) const RETRIES: u32 = 2;
 
-/// Sees to a link for a person who waits for one thing to be done: says why that takes longer.
+/// Before it is said that something is tried again, the outcome may come, which says the same. 20 ms: whoever gets it is woken with this task.
+const OUTCOME_FIRST: Duration = Duration::from_millis(20);
+
+/// Sees to a link for a person who waits for one thing to be done: says why that takes longer. To be aborted when the outcome is there.
 pub(crate) async fn attend(mut events: Events<Event>, link: Link) {
     let mut last_end = None;
     while let Some(event) = events.recv().await {
@@ -27,6 +32,7 @@ pub(crate) async fn attend(mut events: Events<Event>, link: Link) {
             Event::Responsive { .. } | Event::Silent { .. } | Event::Slow { .. } => warn(&event),
             Event::Waiting { .. } => {
                 if let Some(ended) = last_end.take() {
+                    sleep(OUTCOME_FIRST).await;
                     warn(&format_args!("{ended}\neverlink: trying again"));
                 }
             }

@@ -32,7 +32,7 @@ pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
     args.target.manner.retries.get_or_insert(RETRIES);
     let link = args.target.link(Role::Inspect)?;
-    tokio::spawn(attend(link.events(), link.clone()));
+    let attending = tokio::spawn(attend(link.events(), link.clone()));
     let events = link.events();
     let facts = tokio::select! {
         biased;
@@ -40,6 +40,7 @@ pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
         facts = look(&link) => facts,
         () = endings.next() => Err("interrupted before the server had said all of it".into()),
     };
+    attending.abort();
     tokio::select! {
         ended = link.shutdown() => ended?,
         // Whoever asks twice does not want to wait.

@@ -119,7 +119,7 @@ async fn once(mut target: Target, is_json: bool, wanted: &Wanted) -> Result<Exit
     let is_person = stdin().is_terminal() && stderr().is_terminal();
     target.manner.retries.get_or_insert(RETRIES);
     let link = target.link(Role::Call { is_person })?;
-    tokio::spawn(attend(link.events(), link.clone()));
+    let attending = tokio::spawn(attend(link.events(), link.clone()));
     if is_person {
         tokio::spawn(answer(link.events(), link.clone()));
     }
@@ -134,6 +134,7 @@ async fn once(mut target: Target, is_json: bool, wanted: &Wanted) -> Result<Exit
             Err(error) => Err(error),
         },
     };
+    attending.abort();
     let told = outcome.map(|outcome| tell(is_json, wanted, &outcome));
     tokio::select! {
         ended = link.shutdown() => ended?,

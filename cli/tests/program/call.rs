@@ -77,6 +77,18 @@ fn a_person_sees_how_far_it_is_and_can_answer() {
     assert!(screen.ends_with("\r\n"), "the bar ends: {screen:?}");
 }
 
+/// The call is not tried again, and what the server wrote last is printed once.
+#[test]
+fn the_end_of_a_server_under_a_call_is_told_once() {
+    for arguments in [&["how=flood"][..], &["how=flood", "number=1"]] {
+        let output = everlink(&[&["call", "die"], arguments].concat(), &SERVER);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{said}");
+        assert_eq!(said.matches("\n20000: something").count(), 1, "{said}");
+        assert!(!said.contains("trying again"), "{said}");
+    }
+}
+
 #[test]
 fn arguments_can_be_key_value_pairs() {
     let output = everlink(&["call", "echo", "message=hello=world"], &SERVER);
