@@ -7,7 +7,7 @@ mod front;
 mod memory;
 mod status;
 mod stderr;
-mod telling;
+pub(crate) mod telling;
 
 use std::io::{IsTerminal, stdin};
 use std::path::Path;

@@ -77,7 +77,8 @@ pub(super) fn start(
 ) -> Result<Told, Failure> {
     let (done, told) = oneshot::channel();
     let tell = move || {
-        let mut teller = Teller::new(log, is_process, screen);
+        let mut teller = Teller::new(log, Timeline::on_stderr(), is_process);
+        teller.screen = screen;
         for notice in notices {
             teller.tell_notice(notice);
         }
@@ -88,7 +89,8 @@ pub(super) fn start(
     Ok(Told(told))
 }
 
-struct Teller {
+/// Tells events, be it while they happen or from a recording.
+pub(crate) struct Teller {
     log: Log,
     is_process: bool,
     timeline: Timeline,
@@ -108,13 +110,14 @@ struct NoiseCount {
 }
 
 impl Teller {
-    fn new(log: Log, is_process: bool, screen: Option<(Screen, Arc<Backlog>)>) -> Teller {
+    /// For a guard whose server's standard error is not shown.
+    pub(crate) fn new(log: Log, timeline: Timeline, is_process: bool) -> Teller {
         Teller {
             log,
             is_process,
-            timeline: Timeline::on_stderr(),
+            timeline,
             started: std::time::Instant::now(),
-            screen,
+            screen: None,
             noise: NoiseCount::default(),
         }
     }
@@ -178,7 +181,7 @@ impl Teller {
         }
     }
 
-    fn tell(&mut self, at: Instant, event: &Event) {
+    pub(crate) fn tell(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Upstream(client::Event::Noise(noise)) if self.is_process && is_text(noise) => {
                 return self.tell_noise(at, event, noise);

@@ -260,6 +260,11 @@ impl Recipe {
         (self.everlink != env!("CARGO_PKG_VERSION")).then_some(self.everlink.as_str())
     }
 
+    /// Whether the server was a process, and not reached over HTTP.
+    pub(crate) const fn is_process(&self) -> bool {
+        self.url.is_none()
+    }
+
     /// The relay that was recorded, if it was one, with what it sealed with.
     pub(super) fn relay(&self, link: Config, key: [u8; 16]) -> relay::Config {
         self.role.relay(link, &self.manner, key)

@@ -633,6 +633,10 @@ impl Tape {
         let mut guard = program();
         guard.arg("guard").args(self.record()).args(options);
         guard.args(["--retries", "100", "--stable-after", "0"]);
+        if target[0] == "--" {
+            // The log is to hold events alone.
+            guard.args(["--server-stderr", "off"]);
+        }
         guard.args(redact.then_some("--redact")).args(target);
         guard.stdin(Stdio::null()).stdout(Stdio::null());
         let log = fs::File::create(self.log()).expect("there is room");
