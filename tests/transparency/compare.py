@@ -28,7 +28,7 @@ class Difference:
 
 
 def shown(value):
-    text = "nothing" if value is GONE else spelled(value)
+    text = "nothing" if value is GONE else spelled(value).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= 400 else text[:397] + "..."
 
 
@@ -64,26 +64,30 @@ def bridged(view, direct, guarded):
 
 
 def compared(view, direct, guarded):
-    """Compares two lists of items. Messages of one kind keep their order; the order between kinds is free."""
+    """Compares two lists of items. Notifications of one kind keep their order, and replies and progress belong to their requests; else the order is free."""
     kinds = {}
     for side, items in enumerate((direct, guarded)):
         for item in items:
             kinds.setdefault((item.scenario, item.sender, item.method), ([], []))[side].append(item)
     for (scenario, sender, method), (before, after) in kinds.items():
-        # Equal ones are not to be told. What remains is compared in order.
-        rest = list(after)
-        left = []
-        for item in before:
-            same = next((other for other in rest if not any(paths(item.body, other.body))), None)
-            if same is None:
-                left.append(item)
-            else:
-                rest.remove(same)
-        for at in range(max(len(left), len(rest))):
-            one = left[at].body if at < len(left) else GONE
-            other = rest[at].body if at < len(rest) else GONE
-            for path, was, became in paths(one, other):
-                yield Difference(view, scenario, sender, method, path, shown(was), shown(became))
+        # Each is compared with the one that is most like it, equal ones first.
+        rest, left, pairs = list(after), list(before), []
+        for most in (0, 1000):
+            for item in list(left):
+                apart, at = min(((len(list(paths(item.body, other.body))), at) for at, other in enumerate(rest)), default=(most + 1, 0))
+                if apart <= most:
+                    left.remove(item)
+                    other = rest.pop(at)
+                    pairs.append((item.places[0], other.places[0]))
+                    for path, was, became in paths(item.body, other.body):
+                        yield Difference(view, scenario, sender, method, path, shown(was), shown(became))
+        in_order = [other for _, other in sorted(pairs)]
+        if method.startswith("notifications/") and in_order != sorted(in_order):
+            yield Difference(view, scenario, sender, method, "order", "as sent", "another")
+        for item in left:
+            yield Difference(view, scenario, sender, method, "", shown(item.body), "nothing")
+        for item in rest:
+            yield Difference(view, scenario, sender, method, "", "nothing", shown(item.body))
     yield from misplaced(view, direct, guarded)
 
 

@@ -66,6 +66,7 @@ export async function play(host) {
       await subscription.close();
       return outcome;
     }
+    if (step.task) return asTask(step.task);
     if (step.parallel) {
       await Promise.all(Array.from({ length: step.parallel }, (_, number) => call(step.call, { number })));
       return "all answered";
@@ -78,6 +79,15 @@ export async function play(host) {
     }
     if (step.request) return host.request(step.request, step.params);
     return host.notify(step.notify, step.params);
+  }
+
+  async function asTask(name) {
+    const made = await host.request("tools/call", { name, arguments: {}, task: { ttl: 60000 } });
+    const wanted = { taskId: made.task?.taskId ?? "no such task" };
+    // The result comes when the task is done, so what is asked after it does not depend on timing.
+    await host.request("tasks/result", wanted);
+    await host.request("tasks/get", wanted);
+    await host.request("tasks/list");
   }
 
   async function cancelled(step) {

@@ -28,8 +28,8 @@ ELICITED = {"action": "accept", "content": {"name": "Ada", "age": 36}}
 INFO = {"name": "transparent-host", "title": "Gastgeber", "version": "3.2.1", "websiteUrl": "https://example.com/host"}
 
 
-def scenarios():
-    every = json.loads(Path(__file__).with_name("scenarios.json").read_text())
+def scenarios(read=json.loads):
+    every = read(Path(__file__).with_name("scenarios.json").read_text())
     return [one for one in every if size == "WHOLE" or not one.get("whole")]
 
 
@@ -39,6 +39,8 @@ class Host:
     # Scenarios that this SDK cannot play.
     cannot = ()
     is_modern = False
+    # How the scenarios are read from their file.
+    read_json = staticmethod(json.loads)
 
     def __init__(self):
         self.failed = False
@@ -60,18 +62,20 @@ class Host:
     async def step(self, step):
         match step:
             case {"expect": method}:
-                return await self.expect(method, step.get("count", 1))
+                return await self.expect(method, int(step.get("count", 1)))
             case {"listen": wanted, "steps": steps}:
                 return await self.listen(wanted, steps)
+            case {"task": tool}:
+                return await self.run_task(tool)
             case {"parallel": number, "call": tool}:
                 async with anyio.create_task_group() as tasks:
-                    for n in range(number):
+                    for n in range(int(number)):
                         tasks.start_soon(self.call, tool, {"number": n}, None, None)
                 return "all answered"
             case {"call": tool, "cancel": reason}:
                 return await self.cancel_call(tool, step["arguments"], reason)
             case {"call": tool, "fill": length}:
-                return await self.call(tool, {"text": "x" * length}, None, None)
+                return await self.call(tool, {"text": "x" * int(length)}, None, None)
             case {"call": tool}:
                 reports = []
                 progress = reports.append if step.get("progress") else None
@@ -82,8 +86,16 @@ class Host:
             case {"notify": method}:
                 return await self.notify(method, step.get("params"))
 
+    async def run_task(self, tool):
+        made = await self.request("tools/call", {"name": tool, "arguments": {}, "task": {"ttl": 60000}})
+        wanted = {"taskId": made.get("task", {}).get("taskId", "no such task")}
+        # The result comes when the task is done, so what is asked after it does not depend on timing.
+        await self.request("tasks/result", wanted)
+        await self.request("tasks/get", wanted)
+        await self.request("tasks/list", None)
+
     async def play(self):
-        for scenario in scenarios():
+        for scenario in scenarios(self.read_json):
             if scenario["name"] in self.cannot:
                 continue
             self.heard.clear()

@@ -95,9 +95,10 @@ class Reader:
         self.items = []
         self.open = {}
         self.tokens = {}
+        self.tasks = {}
 
     def take(self, place, sender, message):
-        message = shortened(message)
+        message = self.renamed(shortened(message))
         method, number = message.get("method"), message.get("id")
         if method is None and ("result" in message or "error" in message):
             return self.take_reply(place, sender, message)
@@ -109,6 +110,10 @@ class Reader:
         if method == "notifications/progress":
             return self.take_progress(place, sender, body)
         item = self.add(place, sender, method, self.referring(sender, body))
+        if method == "notifications/cancelled":
+            # It belongs to its request, also where the next scenario has begun.
+            request = self.open.get((sender, spelled(body.get("params", {}).get("requestId"))))
+            item.scenario = request.scenario if request else item.scenario
         if number is not None:
             self.open[sender, spelled(number)] = item
 
@@ -156,6 +161,19 @@ class Reader:
                 meta = meta | {SUBSCRIPTION: self.name_of(("host", spelled(meta[SUBSCRIPTION])))}
             changed["_meta"] = meta
         return body | {"params": params | changed} if changed else body
+
+    def renamed(self, value):
+        """Replaces what a server chooses for a task anew each time: its id, by a number, and its times."""
+        match value:
+            case list():
+                return [self.renamed(each) for each in value]
+            case dict():
+                value = {name: self.renamed(each) for name, each in value.items()}
+                for name in value.keys() & {"taskId"}:
+                    value[name] = self.tasks.setdefault(value[name], f"task {len(self.tasks) + 1}")
+                for name in value.keys() & {"createdAt", "lastUpdatedAt"}:
+                    value[name] = "a time"
+        return value
 
     def name_of(self, key):
         return f"the id of {self.open[key].method}" if key in self.open else "an unknown id"

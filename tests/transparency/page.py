@@ -29,6 +29,8 @@ def page(pairs, scenarios, hosts, servers, transports):
             cells = [cell(of_transport.get((host[0], server[0])), numbers) for server in servers]
             lines.append(f"| {host[1]} | " + " | ".join(cells) + " |")
         lines.append("")
+        if ("raw", "raw") in of_transport:
+            lines.append(f"A host and a server without a library, which can write every value: {cell(of_transport['raw', 'raw'], numbers)}.\n")
     lines.append("## Differences\n")
     lines.append("| | what | status | why |")
     lines.append("|---|---|---|---|")

@@ -101,6 +101,8 @@ async def set_level(params):
 @serves(types.CallToolRequest)
 async def call_tool(params):
     context, arguments = server.request_context, params.arguments or {}
+    if context.experimental.is_task:
+        return await context.experimental.run_task(as_task)
     match params.name:
         case "mark":
             return text("marked")
@@ -115,6 +117,11 @@ async def call_tool(params):
         case name if name in OFFER["acts"]:
             return await act(context, OFFER["acts"][name])
     raise error(-32602, f"Unknown tool: {params.name}")
+
+
+async def as_task(task):
+    await task.update_status("half done")
+    return types.CallToolResult.model_validate(OFFER["acts"]["plain"]["result"])
 
 
 def text(words):
@@ -153,6 +160,9 @@ async def ask(context, method, params):
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
     except McpError as failure:
         return failure.error.model_dump(mode="json", exclude_none=True)
+
+
+server.experimental.enable_tasks()
 
 
 async def main():

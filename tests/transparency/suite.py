@@ -24,6 +24,8 @@ from messages import read
 from page import page
 
 HERE = Path(__file__).parent
+# So many pairs are played at once. Most of the time they wait.
+AT_ONCE = 3
 # One whole play takes about a minute at most. Where it takes longer, something hangs.
 PLAY_LIMIT = 400
 
@@ -46,8 +48,10 @@ SERVERS = [
     ("node-2.4", "TypeScript SDK 2.4.0", "node-2.4", "server_node2.mjs"),
 ]
 TRANSPORTS = ["stdio", "http"]
+# Without a library: the only one that can write every value. It is a pair of its own, on stdio.
+RAW = (("raw", "no library", "python-1.30", "host_raw.py", "legacy"), ("raw", "no library", "python-1.30", "server_raw.py"), "stdio")
 # For every run of the tests: packages that other steps install anyway.
-QUICK = [("python-1.30", "python-1.30", "stdio"), ("node-2.4", "node-2.4", "stdio")]
+QUICK = [("raw", "raw", "stdio"), ("python-1.30", "python-1.30", "stdio"), ("node-2.4", "node-2.4", "stdio")]
 
 
 class Play:
@@ -57,11 +61,18 @@ class Play:
         self.options, self.libraries, self.transport, self.guarded = options, libraries, transport, guarded
         self.host, self.server = host, server
         self.directory = Path(options.work) / f"{host[0]}--{server[0]}--{transport}" / ("guarded" if guarded else "direct")
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory.mkdir(parents=True)
         self.children = []
 
     def run(self):
+        """What the host's application saw, by scenario."""
+        file = self.directory / "outcomes.json"
+        if not self.options.again:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            self.directory.mkdir(parents=True)
+            file.write_text(json.dumps(self.play()))
+        return json.loads(file.read_text())
+
+    def play(self):
         errors = open(self.directory / "stderr", "wb")
         try:
             target = self.stdio() if self.transport == "stdio" else self.http(errors)
@@ -197,7 +208,7 @@ class Pair:
             self.found.append((difference, reason(f"{self.name}: {difference}", str(difference))))
         unknown = sum(1 for _, row in self.found if row is None)
         print(f"{self.name}: {len(direct)} scenarios, {self.messages} exchanges, {len(self.found)} differences, {unknown} of them unknown", flush=True)
-        if not options.keep:
+        if not (options.keep or options.again):
             for play in plays:
                 for log in play.directory.glob("*.log"):
                     log.unlink()
@@ -233,6 +244,7 @@ def asked():
     parser.add_argument("--libraries", required=True)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--keep", action="store_true", help="keep the logs of the taps")
+    parser.add_argument("--again", action="store_true", help="play nothing: compare the logs that a run with --keep left")
     parser.add_argument("--page")
     parser.add_argument("--findings")
     parser.add_argument("--only", action="append", default=[])
@@ -243,10 +255,11 @@ def main():
     options = asked()
     libraries = json.loads(Path(options.libraries).read_text())
     pairs = [Pair(host, server, transport) for transport in TRANSPORTS for host in HOSTS for server in SERVERS]
+    pairs.append(Pair(*RAW))
     if options.quick and not options.only:
         pairs = [pair for pair in pairs if (pair.host[0], pair.server[0], pair.transport) in QUICK]
     pairs = [pair for pair in pairs if all(word in pair.name for word in options.only)]
-    with ThreadPoolExecutor(2) as workers:
+    with ThreadPoolExecutor(AT_ONCE) as workers:
         list(workers.map(lambda pair: pair.compare(options, libraries), pairs))
     if options.findings:
         Path(options.findings).write_text(findings(pairs))
