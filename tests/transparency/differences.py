@@ -271,11 +271,38 @@ DIFFERENCES = [
         "* over http: host [custom-news] server: notifications/x-everlink/news missing",
     ),
     row(
+        "missing members of modern results are added",
+        KNOWN,
+        "rmcp sends results without `resultType` and without its identity in `_meta`. The guard adds both.",
+        "* -> rmcp-3.8 over *: host [*] host: * reply.result.resultType added",
+        "* -> rmcp-3.8 over *: host [*] host: * reply.result._meta added",
+        "* -> rmcp-3.8 over *: host [*] host: * reply.result._meta.io.modelcontextprotocol/serverInfo added",
+    ),
+    row(
+        "the versions of `server/discover` are the guard's own",
+        KNOWN,
+        "A server that names versions of both eras is offered to the host with 2026-07-28 alone.",
+        "host [start] host: server/discover reply.result.supportedVersions changed",
+    ),
+    row(
+        "`logging/setLevel` loses `_meta`",
+        KNOWN,
+        "The guard sets the level of the server itself, without the `_meta` of the host.",
+        "server [logging] host: logging/setLevel params._meta missing",
+    ),
+    row(
         "large messages are refused",
         KNOWN,
         "Arguments of 10 MB and more, and results of 40 MB, do not pass with the default limits.",
         "* [up-*MB] host: tools/*",
         "* [down-*MB] host: tools/*",
+    ),
+    row(
+        "rmcp: not looked at one by one",
+        KNOWN,
+        "rmcp serves the methods of both eras in either of them; the rest of its differences has not been divided into rows yet.",
+        "rmcp-3.8* -> * over *: *",
+        "* -> rmcp-3.8 over *: *",
     ),
 ]
 

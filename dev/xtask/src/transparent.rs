@@ -2,6 +2,7 @@
 //!
 //! This module installs the libraries and builds the program. The scripts there do the rest.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::interop;
 use crate::peers::{lacks, node_modules, python, succeed};
-use crate::step::{Done, Outcome, cargo, root, target};
+use crate::step::{Done, Outcome, cargo, cargo_with, root, target};
 
 const NEEDED: &[&str] = &["node", "npm", "python3"];
 
@@ -22,6 +23,8 @@ enum Installed {
     Node(&'static str, &'static [&'static str]),
     /// With this file of requirements, below `tests`.
     Python(&'static str),
+    /// As a program of this crate in `dev`, which is no part of the workspace.
+    Rust(&'static str),
 }
 
 /// The libraries of the quick form. Other steps of `cargo xtask test` install the same.
@@ -39,6 +42,7 @@ const WHOLE: &[Library] = &[
         "node-1.17",
         Installed::Node("transparency", &["@modelcontextprotocol/sdk@1.17.5"]),
     ),
+    ("rmcp-3.8", Installed::Rust("rmcp-peer")),
 ];
 
 /// Plays every pair, or those whose names contain all of these words, and writes the page if it played all.
@@ -84,6 +88,7 @@ fn install<'a>(libraries: impl IntoIterator<Item = &'a Library>) -> Result<PathB
                 let file = root().join(format!("tests/{requirements}.requirements.txt"));
                 json!([[python(&file)?], []])
             }
+            Installed::Rust(name) => json!([[built(name)?], []]),
         };
         found.insert((*name).to_owned(), words);
     }
@@ -92,6 +97,18 @@ fn install<'a>(libraries: impl IntoIterator<Item = &'a Library>) -> Result<PathB
     fs::create_dir_all(directory()).map_err(failed)?;
     fs::write(&file, Value::Object(found).to_string()).map_err(failed)?;
     Ok(file)
+}
+
+/// The program of a crate in `dev`.
+fn built(name: &str) -> Result<PathBuf, String> {
+    let directory = target().join("peers").join(name);
+    cargo_with("build --release --locked", |command| {
+        command
+            .current_dir(root().join("dev").join(name))
+            .env("CARGO_TARGET_DIR", &directory);
+    })?;
+    let program = directory.join("release").join(name);
+    Ok(program.with_extension(env::consts::EXE_EXTENSION))
 }
 
 fn suite(libraries: &Path, profile: &str) -> Command {
