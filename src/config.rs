@@ -24,6 +24,8 @@ const fn millis(millis: u64) -> Duration {
 pub struct Config {
     /// Who we are, said to every server.
     pub client: Implementation,
+    /// Who speaks for that client, where it is not the client itself: a relay. Said to every server beside the client.
+    pub(crate) via: Option<Implementation>,
     /// What questions of a server we can serve. None by default: what is declared must be answered.
     pub capabilities: ClientCapabilities,
     /// What carries the bytes.
@@ -84,6 +86,7 @@ impl Config {
     fn over(binding: Binding, name: String, version: String) -> Config {
         Config {
             client: Implementation::new(&name, &version),
+            via: None,
             capabilities: ClientCapabilities::default(),
             binding,
             http: None,

@@ -4,13 +4,14 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::clock::Clock;
 use super::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::config::Limit;
 use crate::id::CallId;
-use crate::protocol::{ClientCapabilities, Method, Repeat, method};
+use crate::protocol::{Method, Peer, Repeat, method};
 use crate::register::Register;
 use crate::sorted::Sorted;
 use crate::time::Instant;
@@ -81,8 +82,8 @@ impl CallOptions {
 /// For whom a call is made, where that is not the application itself but a client of its own (a relay has such).
 #[derive(Debug)]
 pub(crate) struct Behalf {
-    /// What that client can be asked.
-    pub(crate) declared: ClientCapabilities,
+    /// That client.
+    pub(crate) peer: Arc<Peer>,
     /// What it says to have been asked, with its answers: an object.
     pub(crate) answers: Option<Payload>,
     /// The state that it gives back: a text.

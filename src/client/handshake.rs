@@ -44,6 +44,10 @@ pub(super) struct Handshake {
     dialect: Dialect,
     versions: Versions,
     verdict: Option<Verdict>,
+    /// The version of the client for whom the link speaks.
+    preferred: Option<Version>,
+    /// The server did not answer in the preferred era the last time.
+    is_preference_vain: bool,
     /// A life was already spent, free of charge, on a server that died of the probe. It is
     /// granted once until there is agreement: some servers just die.
     has_spent_a_life: bool,
@@ -73,10 +77,27 @@ impl Handshake {
             dialect,
             versions,
             verdict: remembered.map(|era| Verdict { era, proven: false }),
+            preferred: None,
+            is_preference_vain: false,
             has_spent_a_life: false,
             probed: false,
             corrected: false,
         }
+    }
+
+    /// Prefers the version of the client for whom the link speaks, and its era. What a server is known to speak is asked again if it is the other era.
+    pub(super) fn prefer(&mut self, version: Version) {
+        if self.preferred == Some(version) {
+            return;
+        }
+        self.preferred = Some(version);
+        self.is_preference_vain = false;
+        self.verdict = self.verdict.filter(|known| known.era == version.era());
+    }
+
+    /// The version that is preferred.
+    pub(super) const fn preferred(&self) -> Option<Version> {
+        self.preferred
     }
 
     /// The era that is believed in.
@@ -89,7 +110,11 @@ impl Handshake {
         self.probed = false;
         self.corrected = false;
         let legacy = match self.dialect {
-            Dialect::Automatic => matches!(self.era(), Some(Era::Legacy)),
+            Dialect::Automatic => {
+                let preferred = self.preferred.filter(|_| !self.is_preference_vain);
+                let era = self.era().or(preferred.map(Version::era));
+                era == Some(Era::Legacy)
+            }
             Dialect::Legacy => true,
             Dialect::Modern => false,
         };
@@ -190,6 +215,7 @@ impl Handshake {
     /// There was no agreement, and it was not the probe's doing. What is believed of the server is shaken, and
     /// what was only believed is dropped.
     pub(super) fn failed(&mut self) {
+        self.is_preference_vain ^= self.verdict.is_none();
         self.verdict = self.verdict.filter(|verdict| verdict.proven);
         if let Some(verdict) = &mut self.verdict {
             verdict.proven = false;
@@ -207,7 +233,11 @@ impl Handshake {
     }
 
     fn initialize(&self) -> Option<Move> {
-        let version = self.versions.newest_of(Era::Legacy)?;
+        let is_spoken = |version: &Version| {
+            version.era() == Era::Legacy && self.versions.contains(*version)
+        };
+        let preferred = self.preferred.filter(is_spoken);
+        let version = preferred.or_else(|| self.versions.newest_of(Era::Legacy))?;
         Some(Move::Say(Say::Initialize(version)))
     }
 

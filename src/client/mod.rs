@@ -77,7 +77,7 @@ use watcher::Watcher;
 use crate::config::{Binding, Config};
 use crate::id::{AskId, CallId, Epoch, StreamId};
 use crate::io::{Input, Output};
-use crate::protocol::{ClientCapabilities, Era, Kind, Version};
+use crate::protocol::{ClientCapabilities, Era, Implementation, Kind, Version};
 use crate::queue::Outbox;
 use crate::stats::Stats;
 use crate::time::{Deadline, Instant, TICK, Wake};
@@ -629,6 +629,26 @@ impl Client {
                 link.hold_calls();
             });
         }
+    }
+
+    /// The link speaks for this client from the next handshake on, in its version if the server speaks that, too, and under its name.
+    pub(crate) fn speak_for(&mut self, now: Instant, client: Option<&Implementation>, version: Version) {
+        self.act(now, |link| {
+            link.handshake.prefer(version);
+            if let Some(client) = client.filter(|client| **client != link.config.client) {
+                link.config.client = client.clone();
+                let session = link.session.as_ref().map(|session| session.version);
+                if let Some(version) = session {
+                    link.speak(version);
+                }
+            }
+        });
+    }
+
+    /// The version that was asked for in the last handshake with a legacy server, and the one that it chose.
+    pub(crate) fn bargain(&self) -> Option<(Version, Version)> {
+        let (asked, chosen) = (self.handshake.preferred()?, self.session.as_ref()?.version);
+        (chosen.era() == asked.era()).then_some((asked, chosen))
     }
 
     /// What this client can be asked. A modern server is told with the next request, a legacy one with the next handshake.

@@ -139,7 +139,7 @@ impl Client {
     pub(super) fn declared_for(&self, call: CallId) -> &ClientCapabilities {
         let call = self.calls.call(call);
         let behalf = call.and_then(|call| call.behalf.as_deref());
-        behalf.map_or(&self.config.capabilities, |behalf| &behalf.declared)
+        behalf.map_or(&self.config.capabilities, |behalf| &behalf.peer.capabilities)
     }
 
     fn ask(&mut self, origin: Origin, name: &str, params: Option<Json<'_>>) {

@@ -112,7 +112,7 @@ impl Relay {
         // The rounds of a request are the server end's. What is left was not asked for here: the server behind knows what to make of it.
         let input = request.input;
         let behalf = Behalf {
-            declared: carried.peer.capabilities.clone(),
+            peer: carried.peer.clone(),
             state: input
                 .as_ref()
                 .and_then(|input| Payload::of(input.state.as_ref()?).ok()),

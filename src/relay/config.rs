@@ -15,6 +15,9 @@ pub struct Config {
     pub upstream: Upstream,
     /// The end that serves the client in front. What it offers is what the server behind offers; how long it drains is said below.
     pub downstream: server::Config,
+    /// Whether the server behind sees the relay as its client, under the name in [`upstream`](Config::upstream). No: it sees the client in front, and
+    /// finds the name of the relay beside it, in `_meta` under `everlink/via`.
+    pub hides_host: bool,
     /// What an earlier relay was told by this same server, if that is known: see [`Event::offer`](super::Event::offer). It is offered to a client in
     /// front that has waited for [`short_patience`](Config::short_patience).
     pub remembered: Option<Offer>,
@@ -58,6 +61,7 @@ impl Config {
                 },
                 ..server::Config::deferred(secret)
             },
+            hides_host: false,
             remembered: None,
             patience: Duration::from_secs(55),
             short_patience: Duration::from_secs(3),
@@ -95,6 +99,7 @@ impl Config {
     pub(super) fn client(&self) -> Upstream {
         let mut upstream = self.upstream.clone();
         upstream.unasked_logs = Some(self.downstream.log_level);
+        upstream.via = (!self.hides_host).then(|| upstream.client.clone());
         if self.downstream.http.is_some() {
             // Each client in front has a bound of its own: the questions that one leaves open are no reason not to ask another.
             let limits = &mut upstream.limits;

@@ -27,6 +27,8 @@ impl Relay {
             self.declared = all;
         }
         self.client.declare(self.now, self.declared.clone());
+        let client = peer.client.as_ref().filter(|_| !self.config.hides_host);
+        self.client.speak_for(self.now, client, peer.version);
         let may_come = self.client.look(self.now);
         if self.offered.is_none() {
             if !may_come {
@@ -52,6 +54,7 @@ impl Relay {
             offer.server = server.clone();
         }
         offer.instructions = session.instructions.clone();
+        offer.bargain = self.client.bargain();
         let mut capabilities = session.capabilities.clone();
         if session.version == Version::V2024_11_05 {
             // It has completions without a name for them.

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use super::config::{Offer, UnknownMethods};
 use super::early::Early;
 use super::ending::unavailable;
-use super::event::{Caller, Cancelled, Event, Peer, Request, State, Supplied};
+use super::event::{Caller, Cancelled, Event, Request, State, Supplied};
 use super::frame::{Answer, Voice};
 use super::origin::{Origin, Whose, WireId};
 use super::params::Params;
@@ -18,7 +18,7 @@ use super::service::no_such_level;
 use super::terms::Terms;
 use super::{Server, missing_capability, quoting};
 use crate::protocol::method::{self, names};
-use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, ServerFeature, code};
+use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, Peer, ServerFeature, code};
 use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {

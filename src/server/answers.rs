@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 
 use super::asks::Place;
-use super::event::{Cancelled, Event, Peer, Unanswered};
+use super::event::{Cancelled, Event, Unanswered};
 use super::frame::{Answer, Frame};
 use super::misuse::Misuse;
 use super::origin::Lane;
@@ -15,7 +15,7 @@ use super::{Server, Timer};
 use crate::id::RequestId;
 use crate::protocol::method::names;
 use crate::protocol::question::Unaskable;
-use crate::protocol::{ClientFeature, Era, ServerCapabilities, ServerFeature, question, round};
+use crate::protocol::{ClientFeature, Era, Peer, ServerCapabilities, ServerFeature, question, round};
 use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {

@@ -6,7 +6,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::http::Http;
-use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Versions};
+use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version, Versions};
 
 /// How a server end is set up.
 #[derive(Clone)]
@@ -114,6 +114,8 @@ pub struct Offer {
     pub instructions: Option<Box<str>>,
     /// It is made before it is known what there is: a request for something else is not refused, but goes to the application.
     pub is_in_advance: bool,
+    /// To a legacy client that asks for the first of these versions, the second is offered: a server behind chose it.
+    pub(crate) bargain: Option<(Version, Version)>,
 }
 
 impl Offer {
@@ -131,6 +133,7 @@ impl Offer {
             capabilities: ServerCapabilities::default(),
             instructions: None,
             is_in_advance: false,
+            bargain: None,
         }
     }
 

@@ -7,11 +7,10 @@ use alloc::sync::Arc;
 
 use serde::Deserialize;
 
-use super::event::Peer;
 use super::origin::SessionKey;
 use crate::protocol::method::names;
 use crate::protocol::{
-    ClientCapabilities, Era, Implementation, ServerCapabilities, Version, Versions,
+    ClientCapabilities, Era, Implementation, Peer, ServerCapabilities, Version, Versions,
 };
 use crate::wire::{Json, Payload};
 

@@ -45,7 +45,7 @@ use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
 pub use event::{
-    Caller, Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered,
+    Caller, Cancelled, EndOfService, Event, Request, State, Supplied, Unanswered,
 };
 pub use http::{
     Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
@@ -74,6 +74,7 @@ use crate::fault::Fault;
 use crate::id::{AskId, RequestId, StreamId};
 use crate::io::{Input, Output};
 use crate::noise::NoiseMeter;
+pub use crate::protocol::Peer;
 use crate::protocol::{ClientFeature, LogLevel, code};
 use crate::queue::Outbox;
 use crate::time::{Deadline, Instant, TICK, Wake};

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 
-use super::event::{Peer, State};
+use super::event::State;
 use super::frame::{Answer, Frame};
 use super::origin::Origin;
 use super::params::Params;
@@ -12,7 +12,7 @@ use super::watchers::grant;
 use super::{Server, missing_capability};
 use crate::filter;
 use crate::protocol::method::names;
-use crate::protocol::{ClientFeature, LogLevel, code};
+use crate::protocol::{ClientFeature, LogLevel, Peer, code};
 use crate::watch::Watch;
 use crate::wire::{ErrorObject, Id};
 

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::event::{Cancelled, Event, Peer, Unanswered};
+use super::event::{Cancelled, Event, Unanswered};
 use super::http::mismatch;
 use super::legacy::{self, Scope, Unmet};
 use super::origin::{Origin, SessionKey};
@@ -17,7 +17,7 @@ use super::{Server, quoting};
 use crate::noise::excerpt;
 use crate::protocol::method::{self, names};
 use crate::protocol::{
-    ClientCapabilities, Era, Implementation, ServerCapabilities, ServerFeature, Version, code,
+    ClientCapabilities, Era, Implementation, Peer, ServerCapabilities, ServerFeature, Version, code,
 };
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Id, Json, Payload};
@@ -207,7 +207,7 @@ impl Server {
     }
 
     /// A legacy client is here.
-    pub(super) fn agree(&mut self, from: &Origin, id: &Id, peer: Arc<Peer>) {
+    pub(super) fn agree(&mut self, from: &Origin, id: &Id, mut peer: Arc<Peer>) {
         let Some(session) = from.session else {
             return;
         };
@@ -215,6 +215,9 @@ impl Server {
         let mut offered = ServerCapabilities::default();
         if let Some(offer) = &self.config.offer {
             offered = offer.capabilities.clone();
+            if let Some((_, chosen)) = offer.bargain.filter(|(asked, _)| *asked == peer.version) {
+                Arc::make_mut(&mut peer).version = chosen;
+            }
             let agreement = self.voice.agreement(offer, peer.version);
             self.answer(from.lane, id.clone(), agreement);
         }
