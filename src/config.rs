@@ -9,6 +9,7 @@ use core::time::Duration;
 use crate::http::{BadUrl, Url};
 use crate::protocol::{ClientCapabilities, Era, Implementation, LogLevel, Versions};
 use crate::watch::Watch;
+use crate::wire::Payload;
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -24,6 +25,10 @@ const fn millis(millis: u64) -> Duration {
 pub struct Config {
     /// Who we are, said to every server.
     pub client: Implementation,
+    /// The link is the far end of a relay: what the two ends did not declare is passed on all the same, as they would have it without the relay.
+    pub(crate) is_relayed: bool,
+    /// What the client in front of the relay sent as its `initialize`, if it did.
+    pub(crate) introduction: Option<Payload>,
     /// Who speaks for that client, where it is not the client itself: a relay. Said to every server beside the client.
     pub(crate) via: Option<Implementation>,
     /// What questions of a server we can serve. None by default: what is declared must be answered.
@@ -86,6 +91,8 @@ impl Config {
     fn over(binding: Binding, name: String, version: String) -> Config {
         Config {
             client: Implementation::new(&name, &version),
+            is_relayed: false,
+            introduction: None,
             via: None,
             capabilities: ClientCapabilities::default(),
             binding,

@@ -82,7 +82,7 @@ impl Client {
         let Some(session) = self.session() else {
             return Err(Misuse::NotReady { state: self.state });
         };
-        if let Some(facts) = facts {
+        if let Some(facts) = facts.filter(|_| !self.passes()) {
             if !facts.to_server.contains(session.version) {
                 return Err(Misuse::NotInVersion { method });
             }

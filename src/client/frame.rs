@@ -16,7 +16,7 @@ use crate::protocol::{ClientCapabilities, Era, Implementation, LogLevel, Version
 use crate::queue::add;
 use crate::watch::{List, Watch};
 use crate::wire::encode::{self, Object};
-use crate::wire::{ErrorObject, Id, Payload};
+use crate::wire::{ErrorObject, Id, Payload, object};
 
 /// A message of the link itself that waits to be written. Calls wait in their own order.
 #[derive(Debug)]
@@ -310,10 +310,26 @@ impl Voice {
             Frame::Discover(wire) => self.request(buf, *wire, names::SERVER_DISCOVER, |_| {}),
             Frame::Initialize(wire, version) => {
                 self.request(buf, *wire, names::INITIALIZE, |params| {
-                    if let Some(via) = config.via.as_ref().and_then(written) {
+                    let theirs = config.introduction.as_ref().map(Payload::json);
+                    let meta = theirs.and_then(|theirs| theirs.member("_meta").ok()?);
+                    let via = config.via.as_ref().and_then(written);
+                    if meta.is_some() || via.is_some() {
                         params.object("_meta", |members| {
-                            members.raw(meta::VIA, &via);
+                            if let Some(via) = &via {
+                                members.raw(meta::VIA, via);
+                            }
+                            if let Some(meta) = meta {
+                                members.splice(meta.as_str());
+                            }
                         });
+                    }
+                    if let Some(theirs) = theirs {
+                        let _ = object::members(theirs, |key, value| {
+                            if &*key != "_meta" {
+                                params.raw(&key, value.as_str());
+                            }
+                        });
+                        return;
                     }
                     params.text("protocolVersion", version.as_str());
                     params.raw("capabilities", &config.capabilities.write_for(*version));
@@ -389,7 +405,11 @@ impl Voice {
                     let client = peer.client.as_ref().and_then(|client| written(client));
                     let client = client.as_deref().unwrap_or(&self.client);
                     let declared = &peer.capabilities;
-                    members.paste(&meta_for(declared, self.version, self.logs, client));
+                    let logs = match peer.version.era() {
+                        Era::Legacy => self.logs,
+                        Era::Modern => behalf.log_level,
+                    };
+                    members.paste(&meta_for(declared, self.version, logs, client));
                 }
                 (Some(ours), None) => {
                     members.paste(ours);

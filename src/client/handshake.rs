@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::config::Dialect;
 use crate::protocol::{Era, Implementation, ServerCapabilities, Version, Versions, code};
-use crate::wire::{ErrorObject, Json};
+use crate::wire::{ErrorObject, Json, Payload};
 
 /// What to say to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(super) struct Terms {
     pub(super) server: Option<Implementation>,
     pub(super) capabilities: ServerCapabilities,
     pub(super) instructions: Option<Box<str>>,
+    /// All of what the server answered.
+    pub(super) introduction: Option<Payload>,
 }
 
 #[derive(Debug)]
@@ -134,7 +136,7 @@ impl Handshake {
     pub(super) fn discovered(&mut self, reply: Result<Json<'_>, &ErrorObject>) -> Move {
         match reply {
             Ok(result) => match Discovered::read(result) {
-                Some(found) => self.choose(found),
+                Some(found) => self.choose(found, result),
                 None => self.fall_back("its answer to server/discover is none"),
             },
             Err(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => self.correct(error),
@@ -187,6 +189,7 @@ impl Handshake {
                     server: found.server_info,
                     capabilities: found.capabilities,
                     instructions: found.instructions,
+                    introduction: Some(Payload::from(result)),
                 })
             }
             Some(_) | None => Move::Refused("it wants a version that is not spoken here".into()),
@@ -233,16 +236,15 @@ impl Handshake {
     }
 
     fn initialize(&self) -> Option<Move> {
-        let is_spoken = |version: &Version| {
-            version.era() == Era::Legacy && self.versions.contains(*version)
-        };
+        let is_spoken =
+            |version: &Version| version.era() == Era::Legacy && self.versions.contains(*version);
         let preferred = self.preferred.filter(is_spoken);
         let version = preferred.or_else(|| self.versions.newest_of(Era::Legacy))?;
         Some(Move::Say(Say::Initialize(version)))
     }
 
     /// The server is modern: take the newest version that both speak.
-    fn choose(&mut self, found: Discovered) -> Move {
+    fn choose(&mut self, found: Discovered, result: Json<'_>) -> Move {
         let offered = || found.supported_versions.iter().map(String::as_str);
         if let Some(version) = self.versions.newest_common(offered(), Era::Modern) {
             return self.agree(Terms {
@@ -250,6 +252,7 @@ impl Handshake {
                 server: found.meta.server_info,
                 capabilities: found.capabilities,
                 instructions: found.instructions,
+                introduction: Some(Payload::from(result)),
             });
         }
         self.fall_back_if_offered(&found.supported_versions)

@@ -263,7 +263,7 @@ impl Client {
 
     /// What the server of this session lacks for this method.
     pub(super) fn is_missing(&self, facts: &method::Method) -> Option<Box<str>> {
-        let session = self.session.as_ref()?;
+        let session = self.session.as_ref().filter(|_| !self.passes())?;
         if !facts.to_server.contains(session.version) {
             let what = format!("`{}`, which {} does not have", facts.name, session.version);
             return Some(what.into());

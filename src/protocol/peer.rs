@@ -1,6 +1,7 @@
 //! A client, as it describes itself to a server.
 
 use super::{ClientCapabilities, Implementation, Version};
+use crate::wire::Payload;
 
 /// A client, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,4 +13,6 @@ pub struct Peer {
     pub client: Option<Implementation>,
     /// What it can be asked.
     pub capabilities: ClientCapabilities,
+    /// What it sent as its `initialize`, where a relay is to pass it on.
+    pub(crate) introduction: Option<Payload>,
 }

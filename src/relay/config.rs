@@ -6,6 +6,7 @@ use crate::client::CallOptions;
 use crate::config::{Config as Upstream, Limit};
 use crate::protocol::ServerCapabilities;
 use crate::server::{self, Limits, Offer, UnknownMethods};
+use crate::watch::Watch;
 
 /// How a relay is set up.
 #[derive(Clone, Debug)]
@@ -26,8 +27,8 @@ pub struct Config {
     pub patience: Duration,
     /// The same when something is remembered. 3 s: the least patient hosts in use wait for 5 s.
     pub short_patience: Duration,
-    /// How long a call may take: 5 min without a sign of progress, one hour in all. The client in front has patience of its own and says when
-    /// it is over; this is for one that never does. Progress is asked for always, since it is a sign of life.
+    /// How long a call may take. There is no limit: the client in front has patience of its own and says when it is over. Progress is asked for where
+    /// that client asks for it.
     pub calls: CallOptions,
     /// How a tool call is answered that has no reply.
     pub lost_calls: LostCalls,
@@ -66,8 +67,8 @@ impl Config {
             patience: Duration::from_secs(55),
             short_patience: Duration::from_secs(3),
             calls: CallOptions::new()
-                .with_idle(Limit::After(Duration::from_secs(300)))
-                .with_total(Limit::After(Duration::from_secs(3_600))),
+                .with_idle(Limit::Never)
+                .with_total(Limit::Never),
             lost_calls: LostCalls::AsResult,
             tells_stderr: false,
             shares_news: false,
@@ -91,6 +92,7 @@ impl Config {
     pub(super) fn server(&self) -> server::Config {
         server::Config {
             drain: self.drain() + Duration::from_secs(1),
+            is_relayed: true,
             ..self.downstream.clone()
         }
     }
@@ -99,6 +101,8 @@ impl Config {
     pub(super) fn client(&self) -> Upstream {
         let mut upstream = self.upstream.clone();
         upstream.unasked_logs = Some(self.downstream.log_level);
+        upstream.is_relayed = true;
+        upstream.watch = Watch::none();
         upstream.via = (!self.hides_host).then(|| upstream.client.clone());
         if self.downstream.http.is_some() {
             // Each client in front has a bound of its own: the questions that one leaves open are no reason not to ask another.

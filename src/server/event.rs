@@ -121,7 +121,7 @@ impl Caller {
     }
 
     /// The one client of a byte stream.
-    pub(super) const LINK: Caller = Caller(Whose::Link);
+    pub(crate) const LINK: Caller = Caller(Whose::Link);
 
     pub(crate) const fn exchange(stream: StreamId) -> Caller {
         Caller(Whose::Exchange(stream))

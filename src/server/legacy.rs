@@ -119,6 +119,7 @@ pub(super) fn meet(params: Option<Json<'_>>, spoken: Versions) -> Result<Peer, U
             .client_info
             .and_then(|client| serde_json::from_str::<Implementation>(client.as_str()).ok()),
         capabilities: introduction.capabilities,
+        introduction: None,
     })
 }
 

@@ -44,9 +44,7 @@ use core::fmt;
 use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
-pub use event::{
-    Caller, Cancelled, EndOfService, Event, Request, State, Supplied, Unanswered,
-};
+pub use event::{Caller, Cancelled, EndOfService, Event, Request, State, Supplied, Unanswered};
 pub use http::{
     Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
     SsePaths,
@@ -79,7 +77,7 @@ use crate::protocol::{ClientFeature, LogLevel, code};
 use crate::queue::Outbox;
 use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
-use crate::watch::{Change, Watch};
+use crate::watch::{Change, Setting, Watch};
 use crate::wire::{ErrorObject, LineReader, Payload};
 
 /// The server end of a link: for one duplex byte stream, or over HTTP for many clients with many exchanges.
@@ -488,6 +486,33 @@ impl Server {
         self.act(now, |server| server.ask_legacy(session, method, params))
     }
 
+    /// Passes on what the server behind a relay says, as it came: about this request, or to this client.
+    pub(crate) fn pass(
+        &mut self,
+        now: Instant,
+        request: Option<RequestId>,
+        to: Option<&Caller>,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        self.act(now, |server| server.passed(request, to, method, params))
+    }
+
+    /// The server behind a relay agreed to what this client wants to hear of.
+    pub(crate) fn settle_setting(&mut self, now: Instant, caller: &Caller, setting: &Setting) {
+        self.act(now, |server| server.settled(caller, setting));
+    }
+
+    /// The same of a report of progress, under the token that the client chose.
+    pub(crate) fn pass_progress(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        params: &Payload,
+    ) -> Result<(), Misuse> {
+        self.act(now, |server| server.passed_progress(request, params))
+    }
+
     /// Takes back a question, and tells a client that knows of it why. Its outcome is that it was taken back.
     ///
     /// # Errors
@@ -628,6 +653,11 @@ impl Server {
     #[must_use]
     pub fn is_watched(&self, uri: &str) -> bool {
         self.watchers.is_watched(uri)
+    }
+
+    /// How many clients watch this very address.
+    pub(crate) fn watchers_of(&self, uri: &str) -> usize {
+        self.watchers.count_of(uri)
     }
 
     /// What all clients watch together, with a copy of each address; see [`Event::Watching`] for what changes of it.

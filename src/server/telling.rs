@@ -90,6 +90,7 @@ mod tests {
             version: Version::V2025_06_18,
             client: Some(Implementation::new("host", "1.2")),
             capabilities: ClientCapabilities::default(),
+            introduction: None,
         })
     }
 

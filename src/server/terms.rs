@@ -86,7 +86,13 @@ impl Server {
     pub(super) fn introduced(&self, params: Option<Json<'_>>) -> Result<Arc<Peer>, ErrorObject> {
         self.check_words(params.map_or(0, |params| params.as_str().len()))?;
         match legacy::meet(params, self.config.versions) {
-            Ok(peer) => Ok(Arc::new(peer)),
+            Ok(peer) => {
+                let introduction = params.filter(|_| self.config.is_relayed);
+                Ok(Arc::new(Peer {
+                    introduction: introduction.map(Payload::from),
+                    ..peer
+                }))
+            }
             // S-VER-12
             Err(Unmet::NoLegacy(wanted)) => Err(self.unsupported(&wanted)),
             Err(Unmet::Unreadable) => Err(ErrorObject::new(
@@ -135,6 +141,7 @@ impl Server {
             version: spoken,
             client: client.and_then(|c| serde_json::from_str::<Implementation>(c.as_str()).ok()),
             capabilities: declared,
+            introduction: None,
         });
         // Terms to which another client can add one are not all that there is to know of it. However much space is between them, no more
         // is kept.
@@ -215,7 +222,11 @@ impl Server {
         let mut offered = ServerCapabilities::default();
         if let Some(offer) = &self.config.offer {
             offered = offer.capabilities.clone();
-            if let Some((_, chosen)) = offer.bargain.filter(|(asked, _)| *asked == peer.version) {
+            // One that chose a newer version than it was asked for can hardly be understood: the relay stays with the older.
+            let bargain = offer
+                .bargain
+                .filter(|(asked, chosen)| *asked == peer.version && chosen <= asked);
+            if let Some((_, chosen)) = bargain {
                 Arc::make_mut(&mut peer).version = chosen;
             }
             let agreement = self.voice.agreement(offer, peer.version);

@@ -165,6 +165,7 @@ impl Server {
                 version: record.version,
                 client: record.client,
                 capabilities: record.capabilities,
+                introduction: None,
             }),
             is_initialized: record.is_initialized,
             offered: offer.map(|o| o.capabilities.clone()).unwrap_or_default(),
