@@ -82,7 +82,7 @@ impl Server {
     /// Ends the session that has been used least, of those in which nothing is under way. Whether there was one.
     pub(super) fn free_session(&mut self) -> bool {
         let http = self.http.as_ref();
-        let Some(key) = http.and_then(|http| http.shares.idle.first()) else {
+        let Some(key) = http.and_then(|http| http.shares.idle.first(self.now)) else {
             return false;
         };
         self.stats.displaced += 1;

@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::cmp::Reverse;
+use core::time::Duration;
 
 use super::super::origin::SessionKey;
 use crate::id::StreamId;
@@ -10,6 +11,9 @@ use crate::time::Instant;
 /// A response of which no more than this waits is not weighed. 4 KiB: 4,096 of them are a quarter of what may wait in all, and most responses
 /// never cost a look.
 const LIGHT: usize = 4 << 10;
+
+/// Most clients finish their handshake within this time.
+const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// The order in which clients give way to others.
 #[derive(Debug, Default)]
@@ -94,8 +98,21 @@ impl IdleSessions {
     }
 
     /// The one that gives way first.
-    pub(super) fn first(&self) -> Option<SessionKey> {
-        self.order.first().map(|(_, _, key)| *key)
+    ///
+    /// A client that has just come has had no time to do anything. So of those that did nothing the oldest gives way, and one whose handshake takes
+    /// longer than usual before all others.
+    pub(super) fn first(&self, now: Instant) -> Option<SessionKey> {
+        let first = |standing| {
+            let from = (standing, Instant::ZERO, SessionKey::DUPLEX);
+            let first = self.order.range(from..).next()?;
+            (first.0 == standing).then_some((first.1, first.2))
+        };
+        let unfinished = first(Standing::Unfinished);
+        let overdue = unfinished.filter(|(since, _)| now.since(*since) > HANDSHAKE);
+        let idle = overdue
+            .or_else(|| unfinished.into_iter().chain(first(Standing::Unused)).min())
+            .or_else(|| first(Standing::Used));
+        idle.map(|(_, key)| key)
     }
 }
 
@@ -133,11 +150,26 @@ mod tests {
         idle.set(first, Some((Standing::Used, at(1))));
         idle.set(second, Some((Standing::Used, at(2))));
         idle.set(third, Some((Standing::Unfinished, at(3))));
-        assert_eq!(idle.first(), Some(third));
+        assert_eq!(idle.first(at(4)), Some(third));
         idle.set(third, None);
-        assert_eq!(idle.first(), Some(first));
+        assert_eq!(idle.first(at(4)), Some(first));
         idle.set(first, Some((Standing::Used, at(4))));
-        assert_eq!(idle.first(), Some(second));
+        assert_eq!(idle.first(at(5)), Some(second));
         assert_eq!(idle.order.len(), 2);
+    }
+
+    #[test]
+    fn who_has_just_come_does_not_give_way_to_others_who_have_done_nothing() {
+        let mut idle = IdleSessions::default();
+        let unused = SessionKey::DUPLEX.next();
+        let new = unused.next();
+        let at = Instant::from_nanos;
+        idle.set(unused, Some((Standing::Unused, at(1))));
+        idle.set(new, Some((Standing::Unfinished, at(2))));
+        assert_eq!(idle.first(at(3)), Some(unused));
+        let late = at(3) + HANDSHAKE;
+        assert_eq!(idle.first(late), Some(new), "it takes too long");
+        idle.set(new, Some((Standing::Unused, at(2))));
+        assert_eq!(idle.first(late), Some(unused));
     }
 }

@@ -314,9 +314,12 @@ fn row(host: &str, way: &str, found: &Found) -> String {
         .ran
         .filter(|ran| *ran > 1)
         .map(|ran| format!(", ran {ran} times"));
-    let next = found
-        .next_good_s
-        .map_or("never".to_owned(), |after| format!("{after:.1} s"));
+    let next = match found.next_good_s {
+        Some(after) => format!("{after:.1} s"),
+        None if found.failed > 0 => "never".to_owned(),
+        // None was tried.
+        None => String::new(),
+    };
     let failed = match found.calls {
         Some(calls) => format!("{} of {calls}", found.failed),
         None => found.failed.to_string(),
