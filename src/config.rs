@@ -26,11 +26,7 @@ pub struct Config {
     /// Who we are, said to every server.
     pub client: Implementation,
     /// The link is the far end of a relay: what the two ends did not declare is passed on all the same, as they would have it without the relay.
-    pub(crate) is_relayed: bool,
-    /// What the client in front of the relay sent as its `initialize`, if it did.
-    pub(crate) introduction: Option<Payload>,
-    /// Who speaks for that client, where it is not the client itself: a relay. Said to every server beside the client.
-    pub(crate) via: Option<Implementation>,
+    pub(crate) relayed: Option<Box<Relayed>>,
     /// What questions of a server we can serve. None by default: what is declared must be answered.
     pub capabilities: ClientCapabilities,
     /// What carries the bytes.
@@ -56,6 +52,15 @@ pub struct Config {
     /// Where the jitter comes from. Give each link its own (a random one where there is
     /// randomness), so that many links do not come back in step.
     pub seed: u64,
+}
+
+/// What a relay adds to the link of its far end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Relayed {
+    /// What the client in front sent as its `initialize`, if it did.
+    pub(crate) introduction: Option<Payload>,
+    /// The relay, named to every server beside that client.
+    pub(crate) via: Option<Implementation>,
 }
 
 impl Config {
@@ -91,9 +96,7 @@ impl Config {
     fn over(binding: Binding, name: String, version: String) -> Config {
         Config {
             client: Implementation::new(&name, &version),
-            is_relayed: false,
-            introduction: None,
-            via: None,
+            relayed: None,
             capabilities: ClientCapabilities::default(),
             binding,
             http: None,

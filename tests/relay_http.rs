@@ -71,7 +71,7 @@ impl Front {
     fn before_modern() -> Front {
         Front {
             is_modern: true,
-            ..Front::new()
+            ..Front::with(|config| config.upstream.dialect = everlink::Dialect::Modern)
         }
     }
 

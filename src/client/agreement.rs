@@ -64,7 +64,7 @@ impl Client {
             server: terms.server,
             capabilities: terms.capabilities,
             instructions: terms.instructions,
-            introduction: terms.introduction.filter(|_| self.config.is_relayed),
+            introduction: terms.introduction.filter(|_| self.config.relayed.is_some()),
         });
         if terms.version.era() == Era::Modern {
             // What was declared in the meantime goes with the first request; a legacy server heard what it hears.

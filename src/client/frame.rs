@@ -251,7 +251,11 @@ impl Voice {
             Era::Legacy => None,
             Era::Modern => {
                 let mut meta = meta_for(&config.capabilities, version, logs, &client);
-                if let Some(via) = config.via.as_ref().and_then(written) {
+                if let Some(via) = config
+                    .relayed
+                    .as_ref()
+                    .and_then(|relayed| written(relayed.via.as_ref()?))
+                {
                     meta.push_str(&alloc::format!(r#","{}":{via}"#, meta::VIA));
                 }
                 Some(meta)
@@ -310,9 +314,14 @@ impl Voice {
             Frame::Discover(wire) => self.request(buf, *wire, names::SERVER_DISCOVER, |_| {}),
             Frame::Initialize(wire, version) => {
                 self.request(buf, *wire, names::INITIALIZE, |params| {
-                    let theirs = config.introduction.as_ref().map(Payload::json);
+                    let relayed = config.relayed.as_deref();
+                    let theirs = relayed.and_then(|relayed| relayed.introduction.as_ref());
+                    let theirs = theirs.map(Payload::json);
                     let meta = theirs.and_then(|theirs| theirs.member("_meta").ok()?);
-                    let via = config.via.as_ref().and_then(written);
+                    let via = config
+                        .relayed
+                        .as_ref()
+                        .and_then(|relayed| written(relayed.via.as_ref()?));
                     if meta.is_some() || via.is_some() {
                         params.object("_meta", |members| {
                             if let Some(via) = &via {
@@ -402,7 +411,7 @@ impl Voice {
             match (&self.meta, behalf) {
                 (Some(_), Some(behalf)) => {
                     let peer = &behalf.peer;
-                    let client = peer.client.as_ref().and_then(|client| written(client));
+                    let client = peer.client.as_ref().and_then(written);
                     let client = client.as_deref().unwrap_or(&self.client);
                     let declared = &peer.capabilities;
                     let logs = match peer.version.era() {

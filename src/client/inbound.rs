@@ -288,7 +288,7 @@ impl Client {
             // S-RPC-22: an extension that both ends have may have types of its own.
             Some(kind)
                 if kind != round::INPUT_REQUIRED
-                    && (self.passes() || self.shares_an_extension(id)) =>
+                    && (self.passes_call(id) || self.shares_an_extension(id)) =>
             {
                 self.settle(id, Outcome::Reply(Payload::from(result)));
             }
@@ -330,7 +330,7 @@ impl Client {
     }
 
     fn notified(&mut self, name: &str, params: Option<Json<'_>>) {
-        if self.config.is_relayed && self.is_passed(name, params) {
+        if self.config.relayed.is_some() && self.is_passed(name, params) {
             return;
         }
         match name {
@@ -393,9 +393,19 @@ impl Client {
     /// The open call that this report of progress is about.
     fn call_of_progress(&self, params: Option<Json<'_>>) -> Option<CallId> {
         let token = params?.member("progressToken").ok()??;
-        match self.errands.get(&Id::from_json(token.as_str())?)? {
-            Errand::Call(call) => Some(*call),
-            _ => None,
+        let errand = self.errands.get(&Id::from_json(token.as_str())?)?;
+        match *errand {
+            Errand::Call(call) => Some(call),
+            Errand::Discover
+            | Errand::Initialize
+            | Errand::LateDiscover
+            | Errand::Listen
+            | Errand::Page(_)
+            | Errand::Probe
+            | Errand::Revive
+            | Errand::SetLevel
+            | Errand::Subscribe(_)
+            | Errand::Unsubscribe => None,
         }
     }
 

@@ -652,7 +652,9 @@ impl Client {
         self.act(now, |link| {
             link.handshake.prefer(version);
             let is_spoken = link.config.versions.contains(version);
-            link.config.introduction = introduction.filter(|_| is_spoken);
+            if let Some(relayed) = &mut link.config.relayed {
+                relayed.introduction = introduction.filter(|_| is_spoken);
+            }
             if let Some(client) = client.filter(|client| **client != link.config.client) {
                 link.config.client = client.clone();
                 let session = link.session.as_ref().map(|session| session.version);
@@ -673,7 +675,18 @@ impl Client {
     pub(crate) fn passes(&self) -> bool {
         let session = self.session.as_ref().map(|session| session.version.era());
         let preferred = self.handshake.preferred().map(Version::era);
-        self.config.is_relayed && session.is_some() && session == preferred
+        self.config.relayed.is_some() && session.is_some() && session == preferred
+    }
+
+    /// The same for a call: whether the server speaks the era of the client that makes it.
+    pub(super) fn passes_call(&self, call: CallId) -> bool {
+        let behalf = self
+            .calls
+            .call(call)
+            .and_then(|call| call.behalf.as_deref());
+        let era = behalf.map(|behalf| behalf.peer.version.era());
+        let session = self.session.as_ref().map(|session| session.version.era());
+        era.is_some() && era == session
     }
 
     /// The version that was asked for in the last handshake with a legacy server, and the one that it chose.

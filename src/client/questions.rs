@@ -116,7 +116,7 @@ impl Client {
             .map_or(Version::LATEST_MODERN, |s| s.version);
         for question in &questions {
             let declared = self.declared_for(id);
-            let admitted = match self.passes() {
+            let admitted = match self.passes_call(id) {
                 true => Ok(()),
                 false => asks::admit(declared, version, &question.method, question.params),
             };

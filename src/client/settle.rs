@@ -256,6 +256,7 @@ impl Client {
 
     pub(super) fn settle_if_not_offered(&mut self, id: CallId) {
         let facts = self.calls.call(id).and_then(|call| call.facts);
+        let facts = facts.filter(|_| !self.passes_call(id));
         if let Some(what) = facts.and_then(|facts| self.is_missing(facts)) {
             self.fail(id, FailureKind::NotOffered { what });
         }
@@ -263,7 +264,7 @@ impl Client {
 
     /// What the server of this session lacks for this method.
     pub(super) fn is_missing(&self, facts: &method::Method) -> Option<Box<str>> {
-        let session = self.session.as_ref().filter(|_| !self.passes())?;
+        let session = self.session.as_ref()?;
         if !facts.to_server.contains(session.version) {
             let what = format!("`{}`, which {} does not have", facts.name, session.version);
             return Some(what.into());

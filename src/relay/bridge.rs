@@ -354,7 +354,7 @@ impl Relay {
                     }
                 }
                 let is_legacy = carried.peer.version.era() == Era::Legacy;
-                let result = if is_legacy && !self.client.passes() {
+                let result = if is_legacy && !self.is_behind_of(Era::Legacy) {
                     without_type(result)
                 } else {
                     result
@@ -393,6 +393,12 @@ impl Relay {
                 None
             }
         }
+    }
+
+    /// Whether the server behind is of this era.
+    fn is_behind_of(&self, era: Era) -> bool {
+        let session = self.client.session();
+        session.is_some_and(|session| session.version.era() == era)
     }
 
     pub(super) fn cut(&self, text: &str) -> String {

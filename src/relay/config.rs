@@ -1,12 +1,16 @@
 //! Everything that can be chosen about a relay, with the reason beside each default. Knows nothing of how it is used.
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::client::CallOptions;
-use crate::config::{Config as Upstream, Limit};
+use crate::config::{Config as Upstream, Limit, Relayed};
 use crate::protocol::ServerCapabilities;
 use crate::server::{self, Limits, Offer, UnknownMethods};
 use crate::watch::Watch;
+
+/// The longest message that passes. 64 MiB: whatever a host and a server send each other without a relay.
+const MESSAGE_BYTES: usize = 64 << 20;
 
 /// How a relay is set up.
 #[derive(Clone, Debug)]
@@ -50,12 +54,15 @@ impl Config {
     /// A relay to a server that is reached like this. `secret` is what the states of modern requests are sealed
     /// with: random bytes where there is randomness, of this process alone.
     #[must_use]
-    pub fn new(upstream: Upstream, secret: [u8; 16]) -> Config {
+    pub fn new(mut upstream: Upstream, secret: [u8; 16]) -> Config {
+        let limits = &mut upstream.limits;
+        limits.message_bytes = limits.message_bytes.max(MESSAGE_BYTES);
         Config {
             upstream,
             downstream: server::Config {
                 unknown_methods: UnknownMethods::Delivered,
                 limits: Limits {
+                    message_bytes: MESSAGE_BYTES,
                     // Both the client in front and the link to the server behind have a bound of their own.
                     input_rounds: 100,
                     ..Limits::default()
@@ -101,9 +108,11 @@ impl Config {
     pub(super) fn client(&self) -> Upstream {
         let mut upstream = self.upstream.clone();
         upstream.unasked_logs = Some(self.downstream.log_level);
-        upstream.is_relayed = true;
         upstream.watch = Watch::none();
-        upstream.via = (!self.hides_host).then(|| upstream.client.clone());
+        upstream.relayed = Some(Box::new(Relayed {
+            introduction: None,
+            via: (!self.hides_host).then(|| upstream.client.clone()),
+        }));
         if self.downstream.http.is_some() {
             // Each client in front has a bound of its own: the questions that one leaves open are no reason not to ask another.
             let limits = &mut upstream.limits;

@@ -9,6 +9,7 @@ use super::Relay;
 use super::bridge::Errand;
 use crate::client::Misuse;
 use crate::id::CallId;
+use crate::protocol::LogLevel;
 use crate::protocol::method::names;
 use crate::server::Caller;
 use crate::watch::{Change, List};
@@ -81,11 +82,32 @@ impl Relay {
             self.server
                 .pass(self.now, request, to.as_ref(), method, params)
         } else if self.config.shares_news {
-            self.server.notify(self.now, method, params)
+            match params.as_ref().and_then(|params| log(&method, params)) {
+                Some((level, logger, data)) => {
+                    let logger = logger.as_deref();
+                    self.server.log(self.now, None, level, logger, data)
+                }
+                None => self.server.notify(self.now, method, params),
+            }
         } else {
             Ok(())
         };
     }
+}
+
+/// The log message that a notification is.
+fn log(method: &str, params: &Payload) -> Option<(LogLevel, Option<String>, Payload)> {
+    let member = |key| params.json().member(key).ok().flatten();
+    if method != names::NOTIFICATIONS_MESSAGE {
+        return None;
+    }
+    let level = LogLevel::parse(&member("level")?.text()?)?;
+    let logger = member("logger").and_then(|logger| logger.text());
+    Some((
+        level,
+        logger.map(String::from),
+        Payload::from(member("data")?),
+    ))
 }
 
 /// The change that a notification tells of.

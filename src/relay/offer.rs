@@ -64,6 +64,7 @@ impl Relay {
             offer.server = server.clone();
         }
         offer.instructions = session.instructions.clone();
+        offer.era = Some(session.version.era());
         offer.bargain = self.client.bargain();
         offer.introduction = session.introduction.clone();
         let mut capabilities = session.capabilities.clone();

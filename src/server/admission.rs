@@ -165,7 +165,8 @@ impl Server {
         self.check_room(from)?;
         let held = self.early.bytes();
         let bytes = params.whole().map_or(0, |params| params.as_str().len());
-        if held + name.len() + bytes > self.config.limits.queued_bytes {
+        // One that is alone waits whatever its size.
+        if held > 0 && held + name.len() + bytes > self.config.limits.queued_bytes {
             let text = "too much waits to be served already; ask again when some of it is";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
@@ -279,8 +280,7 @@ impl Server {
     /// Whether the server behind the relay that this is an end of speaks the era of this version: then neither is judged here.
     pub(super) fn passes(&self, version: Version) -> bool {
         let offer = self.config.offer.as_ref();
-        let bargain = offer.and_then(|offer| offer.bargain);
-        self.config.is_relayed && bargain.is_some_and(|(asked, _)| asked.era() == version.era())
+        self.config.is_relayed && offer.is_some_and(|offer| offer.era == Some(version.era()))
     }
 
     /// Whether the version has this request and the server offers what it needs (S-ERR-10).

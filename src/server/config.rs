@@ -6,7 +6,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::http::Http;
-use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version, Versions};
+use crate::protocol::{Era, Implementation, LogLevel, ServerCapabilities, Version, Versions};
 use crate::wire::Payload;
 
 /// How a server end is set up.
@@ -118,8 +118,9 @@ pub struct Offer {
     pub instructions: Option<Box<str>>,
     /// It is made before it is known what there is: a request for something else is not refused, but goes to the application.
     pub is_in_advance: bool,
-    /// Which version the server behind a relay was asked for, and which one it chose, if they are of one era. A client that asks for the first is
-    /// offered the second.
+    /// The era of the server behind a relay.
+    pub(crate) era: Option<Era>,
+    /// Which version that server was asked for, and which one it chose, if they are of one era. A client that asks for the first is offered the second.
     pub(crate) bargain: Option<(Version, Version)>,
     /// What the server behind a relay answered in the handshake, to be passed on as it is.
     pub(crate) introduction: Option<Payload>,
@@ -140,6 +141,7 @@ impl Offer {
             capabilities: ServerCapabilities::default(),
             instructions: None,
             is_in_advance: false,
+            era: None,
             bargain: None,
             introduction: None,
         }

@@ -154,9 +154,7 @@ impl Voice {
                 }),
             server: server.unwrap_or_default(),
             cache: config.cache,
-            is_passed: offer
-                .and_then(|offer| offer.bargain)
-                .is_some_and(|(_, chosen)| chosen.era() == Era::Modern),
+            is_passed: offer.is_some_and(|offer| offer.era == Some(Era::Modern)),
         }
     }
 

@@ -316,7 +316,16 @@ impl Server {
     /// HTTP, a client that does not read keeps nobody else from being read.
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        self.outbox.bytes() < self.config.limits.undelivered_bytes && self.has_room()
+        self.outbox.bytes() < self.config.limits.undelivered_bytes
+            && self.has_room()
+            && !self.holds_requests_back()
+    }
+
+    /// Whether more requests wait for the server behind a relay than it should have: the one client in front is read no further, unless it is to answer
+    /// something.
+    fn holds_requests_back(&self) -> bool {
+        let is_piped = self.config.is_relayed && self.http.is_none();
+        is_piped && self.asks.len() == 0 && self.open_requests() >= self.config.limits.requests
     }
 
     /// What waits but writes, so that a relay can carry all of it before anything is written.
