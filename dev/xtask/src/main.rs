@@ -18,6 +18,7 @@ mod promises;
 mod sim;
 mod step;
 mod test;
+mod transparent;
 
 use std::env;
 use std::process::ExitCode;
@@ -161,6 +162,18 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "check everything that can be checked on this machine",
         run: |_| test::run(),
+    },
+    Command {
+        name: "transparent --check",
+        arguments: "",
+        about: "check with a few libraries that the guard between a host and a server is invisible",
+        run: |_| step::run_one(transparent::check),
+    },
+    Command {
+        name: "transparent",
+        arguments: "[WORD...]",
+        about: "compare what hosts and servers see with and without the guard, and write down what differs",
+        run: transparent::run,
     },
 ];
 

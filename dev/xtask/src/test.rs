@@ -10,6 +10,7 @@ use crate::interop;
 use crate::picture;
 use crate::promises;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
+use crate::transparent;
 
 const STEPS: &[Step] = &[
     ("formatting", || cargo("fmt --all --check")),
@@ -42,6 +43,7 @@ const STEPS: &[Step] = &[
     ("packages by themselves", by_themselves),
     ("judged by the public conformance suite", conformance::check),
     ("among real peers", interop::check),
+    ("that the guard is invisible", transparent::check),
 ];
 
 pub(crate) fn run() -> Result<(), String> {

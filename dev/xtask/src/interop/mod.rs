@@ -19,6 +19,7 @@ use crate::step::{Done, Outcome, cargo, root};
 use meeting::Told;
 use report::Report;
 use row::{ROWS, Row};
+pub(crate) use stage::PACKAGES;
 use stage::Stage;
 
 const NEEDED: &[&str] = &["node", "npm", "python3"];

@@ -11,7 +11,7 @@ use crate::peers::{node_modules, python};
 use crate::step::{root, target};
 
 /// What is installed for Node.
-const PACKAGES: &[&str] = &[
+pub(crate) const PACKAGES: &[&str] = &[
     "@modelcontextprotocol/client@2.4.0",
     "@modelcontextprotocol/sdk@1.32.2",
     "@modelcontextprotocol/server@2.4.0",
