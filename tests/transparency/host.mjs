@@ -108,7 +108,8 @@ export async function play(host) {
       return outcome;
     } catch (error) {
       failed = true;
-      return `${error}`.slice(0, 300);
+      // Some errors quote the response, with its id.
+      return `${error}`.replace(/"id":\d+/, '"id":…').slice(0, 300);
     }
   }
 

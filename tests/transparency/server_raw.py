@@ -1,4 +1,4 @@
-"""A server without a library, on stdio: it can write every number and every text that JSON can spell. It has the tools that are about values."""
+"""A server without a library, on stdio: it can write every number and every text that JSON can spell. It declares tools alone, and serves everything."""
 
 import re
 import sys
@@ -35,6 +35,20 @@ def reply(method, params):
             return call(params["name"], params.get("arguments", {}), params.get("_meta", {}))
         case "x-everlink/ask":
             return {"result": {"given": params["a"], "number": Number("-0.0")}}
+        case "resources/list":
+            return {"result": {"resources": OFFER["resources"]}}
+        case "resources/templates/list":
+            return {"result": {"resourceTemplates": OFFER["templates"]}}
+        case "resources/read" if params["uri"] in OFFER["contents"]:
+            return {"result": {"contents": [OFFER["contents"][params["uri"]]]}}
+        case "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel":
+            return {"result": {"x-unknown": ZERO}}
+        case "prompts/list":
+            return {"result": {"prompts": OFFER["prompts"]}}
+        case "prompts/get":
+            return {"result": {"messages": [], "x-unknown": params}}
+        case "completion/complete":
+            return {"result": {"completion": {"values": ["Ada"], "total": Number("1.0")}, "x-unknown": params["argument"]}}
     return {"error": {"code": Number("-32601"), "message": "Method not found", "data": method}}
 
 
@@ -50,18 +64,38 @@ def call(name, arguments, meta):
             return text(str(len(arguments["text"])))
         case "error":
             return {"error": OFFER["acts"]["error"]["error"] | {"x-unknown": ZERO}}
-        case "progress":
-            if "progressToken" in meta:
-                for step in OFFER["acts"]["progress"]["steps"]:
-                    params = {"progressToken": meta["progressToken"]} | step["progress"] | {"x-unknown": Number("1e0"), "_meta": {"com.example/p": Number("1.0")}}
-                    write({"method": "notifications/progress", "params": params})
-            return text("three reports")
-        case "plain" | "fail":
-            return {"result": OFFER["acts"][name]["result"]}
+        case name if name in OFFER["acts"]:
+            return act(OFFER["acts"][name], meta)
     return {"error": {"code": Number("-32602"), "message": f"Unknown tool: {name}"}}
 
 
-for line in sys.stdin.buffer:
-    message = parsed(line)
+def act(what, meta):
+    answers = []
+    for step in what.get("steps", []):
+        match step:
+            case {"progress": report} if "progressToken" in meta:
+                report |= {"x-unknown": Number("1e0"), "_meta": {"com.example/p": Number("1.0")}}
+                write({"method": "notifications/progress", "params": {"progressToken": meta["progressToken"]} | report})
+            case {"notify": method}:
+                write({"method": method} | ({"params": step["params"]} if "params" in step else {}))
+            case {"ask": method}:
+                answers.append(ask(method, step))
+    return {"result": what.get("result", {"content": [], "structuredContent": {"answers": answers}})}
+
+
+def ask(method, step):
+    write({"id": f"question: {method}", "method": method} | ({"params": step["params"]} if "params" in step else {}))
+    for line in sys.stdin.buffer:
+        message = parsed(line)
+        if "method" not in message and message.get("id") == f"question: {method}":
+            return {name: message[name] for name in ("result", "error") if name in message}
+        serve(message)
+
+
+def serve(message):
     if "id" in message and "method" in message:
         write({"id": message["id"]} | reply(message["method"], message.get("params", {})))
+
+
+for line in sys.stdin.buffer:
+    serve(parsed(line))

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,7 +30,7 @@ AT_ONCE = 3
 # One whole play takes about a minute at most. Where it takes longer, something hangs.
 PLAY_LIMIT = 400
 
-# Name, how the page calls it, the library it is installed with, its script, the era that it is asked to speak.
+# Name, how the page calls it, the library it is installed with, its script or a word for its program, the era that it is asked to speak.
 HOSTS = [
     ("python-1.26", "Python `mcp` 1.26.0", "python-1.26", "host_python1.py", "legacy"),
     ("python-1.30", "Python `mcp` 1.30.0", "python-1.30", "host_python1.py", "legacy"),
@@ -38,6 +39,8 @@ HOSTS = [
     ("node-1.17", "TypeScript SDK 1.17.5", "node-1.17", "host_node1.mjs", "legacy"),
     ("node-2.4-legacy", "TypeScript SDK 2.4.0, `legacy`", "node-2.4", "host_node2.mjs", "legacy"),
     ("node-2.4", "TypeScript SDK 2.4.0", "node-2.4", "host_node2.mjs", "auto"),
+    ("rmcp-3.8-legacy", "rmcp 3.8.0, `Initialize`", "rmcp-3.8", "host", "legacy"),
+    ("rmcp-3.8", "rmcp 3.8.0, `Auto`", "rmcp-3.8", "host", "auto"),
 ]
 SERVERS = [
     ("python-1.26", "Python `mcp` 1.26.0", "python-1.26", "server_python1.py"),
@@ -46,6 +49,7 @@ SERVERS = [
     ("fastmcp-4.1", "FastMCP 4.1.2", "fastmcp-4.1", "server_fastmcp.py"),
     ("node-1.17", "TypeScript SDK 1.17.5", "node-1.17", "server_node1.mjs"),
     ("node-2.4", "TypeScript SDK 2.4.0", "node-2.4", "server_node2.mjs"),
+    ("rmcp-3.8", "rmcp 3.8.0", "rmcp-3.8", "server"),
 ]
 TRANSPORTS = ["stdio", "http"]
 # Without a library: the only one that can write every value. It is a pair of its own, on stdio.
@@ -61,16 +65,16 @@ class Play:
         self.options, self.libraries, self.transport, self.guarded = options, libraries, transport, guarded
         self.host, self.server = host, server
         self.directory = Path(options.work) / f"{host[0]}--{server[0]}--{transport}" / ("guarded" if guarded else "direct")
+        self.outcomes = self.directory / "outcomes.json"
         self.children = []
 
     def run(self):
         """What the host's application saw, by scenario."""
-        file = self.directory / "outcomes.json"
         if not self.options.again:
             shutil.rmtree(self.directory, ignore_errors=True)
             self.directory.mkdir(parents=True)
-            file.write_text(json.dumps(self.play()))
-        return json.loads(file.read_text())
+            self.outcomes.write_text(json.dumps(self.play()))
+        return json.loads(self.outcomes.read_text())
 
     def play(self):
         errors = open(self.directory / "stderr", "wb")
@@ -253,19 +257,25 @@ def asked():
 
 def main():
     options = asked()
+    # A comparison that finds nothing would pass every pair.
+    if not unittest.TextTestRunner(verbosity=0).run(unittest.defaultTestLoader.loadTestsFromName("test_compare")).wasSuccessful():
+        raise SystemExit("the comparison itself is wrong")
     libraries = json.loads(Path(options.libraries).read_text())
-    pairs = [Pair(host, server, transport) for transport in TRANSPORTS for host in HOSTS for server in SERVERS]
+    hosts, servers = ([one for one in ends if one[2] in libraries] for ends in (HOSTS, SERVERS))
+    pairs = [Pair(host, server, transport) for transport in TRANSPORTS for host in hosts for server in servers]
     pairs.append(Pair(*RAW))
     if options.quick and not options.only:
         pairs = [pair for pair in pairs if (pair.host[0], pair.server[0], pair.transport) in QUICK]
     pairs = [pair for pair in pairs if all(word in pair.name for word in options.only)]
+    if options.again:
+        pairs = [pair for pair in pairs if Play(options, libraries, pair.host, pair.server, pair.transport, True).outcomes.exists()]
     with ThreadPoolExecutor(AT_ONCE) as workers:
         list(workers.map(lambda pair: pair.compare(options, libraries), pairs))
     if options.findings:
         Path(options.findings).write_text(findings(pairs))
     if options.page:
         scenarios = json.loads((HERE / "scenarios.json").read_text())
-        Path(options.page).write_text(page(pairs, scenarios, HOSTS, SERVERS, TRANSPORTS))
+        Path(options.page).write_text(page(pairs, scenarios, hosts, servers, TRANSPORTS))
     unknown = [(pair, difference) for pair in pairs for difference, row in pair.found if row is None]
     for pair, difference in unknown if len(unknown) < 50 else []:
         print(f"\n{pair.name}: {difference}\n  direct:  {difference.direct}\n  guarded: {difference.guarded}")
