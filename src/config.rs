@@ -9,6 +9,7 @@ use core::time::Duration;
 use crate::http::{BadUrl, Url};
 use crate::protocol::{ClientCapabilities, Era, Implementation, LogLevel, Versions};
 use crate::watch::Watch;
+use crate::wire::Payload;
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -24,6 +25,8 @@ const fn millis(millis: u64) -> Duration {
 pub struct Config {
     /// Who we are, said to every server.
     pub client: Implementation,
+    /// The link is the far end of a relay: what the two ends did not declare is passed on all the same, as they would have it without the relay.
+    pub(crate) relayed: Option<Box<Relayed>>,
     /// What questions of a server we can serve. None by default: what is declared must be answered.
     pub capabilities: ClientCapabilities,
     /// What carries the bytes.
@@ -49,6 +52,15 @@ pub struct Config {
     /// Where the jitter comes from. Give each link its own (a random one where there is
     /// randomness), so that many links do not come back in step.
     pub seed: u64,
+}
+
+/// What a relay adds to the link of its far end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Relayed {
+    /// What the client in front sent as its `initialize`, if it did.
+    pub(crate) introduction: Option<Payload>,
+    /// The relay, named to every server beside that client.
+    pub(crate) via: Option<Implementation>,
 }
 
 impl Config {
@@ -84,6 +96,7 @@ impl Config {
     fn over(binding: Binding, name: String, version: String) -> Config {
         Config {
             client: Implementation::new(&name, &version),
+            relayed: None,
             capabilities: ClientCapabilities::default(),
             binding,
             http: None,

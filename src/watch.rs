@@ -8,6 +8,7 @@ use core::ops::Bound;
 
 use crate::protocol::method::names;
 use crate::protocol::{LogLevel, ServerFeature};
+use crate::wire::Payload;
 
 /// The set of changes that the application wants to hear of.
 ///
@@ -185,6 +186,27 @@ pub enum List {
     Resources,
     /// `tools/list`
     Tools,
+}
+
+/// What a legacy client asks for one by one to hear of something.
+#[derive(Debug)]
+pub(crate) enum Setting {
+    Level(LogLevel),
+    Subscribe(Box<str>),
+    Unsubscribe(Box<str>),
+}
+
+impl Setting {
+    /// What this request asks for, if it is such a request and can be read.
+    pub(crate) fn read(method: &str, params: Option<&Payload>) -> Option<Setting> {
+        let text = |key| params?.json().member(key).ok()??.text();
+        Some(match method {
+            names::LOGGING_SET_LEVEL => Setting::Level(LogLevel::parse(&text("level")?)?),
+            names::RESOURCES_SUBSCRIBE => Setting::Subscribe(text("uri")?.into()),
+            names::RESOURCES_UNSUBSCRIBE => Setting::Unsubscribe(text("uri")?.into()),
+            _ => return None,
+        })
+    }
 }
 
 impl List {

@@ -55,7 +55,7 @@ fn f_106_an_unknown_notification_is_passed_on_and_harms_nobody() {
             json!({"jsonrpc": "2.0", "method": "vendor/thing", "extra": true}),
         ));
         let heard = world.picked(|event| match event {
-            Event::Notified { method, params } => {
+            Event::Notified { method, params, .. } => {
                 Some((&**method, params.as_ref().map(everlink::Payload::as_str)))
             }
             _ => None,

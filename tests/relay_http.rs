@@ -71,7 +71,7 @@ impl Front {
     fn before_modern() -> Front {
         Front {
             is_modern: true,
-            ..Front::new()
+            ..Front::with(|config| config.upstream.dialect = everlink::Dialect::Modern)
         }
     }
 
@@ -720,9 +720,9 @@ fn a_log_goes_to_a_request_that_wants_it() {
     front.finish();
 }
 
-/// S-META-08: a server that asks for one request what only others could be asked breaks the protocol.
+/// A server that asks for one request what only others could be asked breaks the protocol (S-META-08). The client judges that, as it would without the relay.
 #[test]
-fn a_server_asks_for_a_request_only_what_that_declares() {
+fn a_question_that_was_not_declared_is_passed_on() {
     let mut front = Front::before_modern();
     front.session("bob"); // who can be asked much
     let deaf = json!({"io.modelcontextprotocol/clientCapabilities": {}});
@@ -733,7 +733,7 @@ fn a_server_asks_for_a_request_only_what_that_declares() {
         "requestedSchema": {"type": "object", "properties": {}},
     }});
     front.reply(json!({"resultType": "input_required", "inputRequests": {"name": form}}));
-    assert!(front.text(deaf).contains("it asks what it may not"));
+    assert_eq!(front.result(deaf)["inputRequests"]["name"], form);
     assert_eq!(front.told("tools/call").len(), 1);
     front.finish();
 }
@@ -756,9 +756,9 @@ fn each_request_declares_what_its_own_client_can_be_asked() {
     front.finish();
 }
 
-/// Nor does a server make a task of a call whose client knows none.
+/// So with a task for a call whose client knows none.
 #[test]
-fn a_task_is_for_requests_that_declare_tasks() {
+fn a_task_that_was_not_declared_is_passed_on() {
     const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     let mut front = Front::before_modern();
     let asking = |user: &str, declared: Value| {
@@ -769,7 +769,7 @@ fn a_task_is_for_requests_that_declare_tasks() {
     front.send(&asking("bob", tasks));
     let ann = front.send(&asking("ann", json!({})));
     front.reply(json!({"resultType": "task", "taskId": "t", "status": "working"}));
-    assert!(front.text(ann).contains("breaks the protocol"));
+    assert_eq!(front.result(ann)["taskId"], "t");
     front.finish();
 }
 

@@ -82,7 +82,7 @@ impl Client {
         let Some(session) = self.session() else {
             return Err(Misuse::NotReady { state: self.state });
         };
-        if let Some(facts) = facts {
+        if let Some(facts) = facts.filter(|_| !self.passes()) {
             if !facts.to_server.contains(session.version) {
                 return Err(Misuse::NotInVersion { method });
             }
@@ -108,7 +108,9 @@ impl Client {
         }
         let calls = self.calls.queued() + self.frames.notices();
         let queued = self.calls.waiting_bytes() + self.frames.bytes();
-        if calls >= limits.queued_calls || queued + bytes > limits.queued_bytes {
+        // One that is alone waits whatever its size.
+        let is_too_much = queued > 0 && queued + bytes > limits.queued_bytes;
+        if calls >= limits.queued_calls || is_too_much {
             return Err(Misuse::QueueFull {
                 calls,
                 bytes: queued,

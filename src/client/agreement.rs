@@ -64,6 +64,7 @@ impl Client {
             server: terms.server,
             capabilities: terms.capabilities,
             instructions: terms.instructions,
+            introduction: terms.introduction.filter(|_| self.config.relayed.is_some()),
         });
         if terms.version.era() == Era::Modern {
             // What was declared in the meantime goes with the first request; a legacy server heard what it hears.
@@ -92,7 +93,7 @@ impl Client {
         if self.calls.len() > 0 {
             self.want();
         }
-        let chores = self.watcher.begin(&session);
+        let chores = self.watcher.begin(&session, self.passes());
         self.do_chores(chores);
         self.settle_what_is_not_offered();
         if let Some(web) = self.web.as_mut().filter(|_| is_revived) {

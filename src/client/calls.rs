@@ -4,13 +4,14 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::clock::Clock;
 use super::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::config::Limit;
 use crate::id::CallId;
-use crate::protocol::{ClientCapabilities, Method, Repeat, method};
+use crate::protocol::{LogLevel, Method, Peer, Repeat, method};
 use crate::register::Register;
 use crate::sorted::Sorted;
 use crate::time::Instant;
@@ -81,8 +82,10 @@ impl CallOptions {
 /// For whom a call is made, where that is not the application itself but a client of its own (a relay has such).
 #[derive(Debug)]
 pub(crate) struct Behalf {
-    /// What that client can be asked.
-    pub(crate) declared: ClientCapabilities,
+    /// That client.
+    pub(crate) peer: Arc<Peer>,
+    /// From which level on it wants log messages about this call, in the modern era.
+    pub(crate) log_level: Option<LogLevel>,
     /// What it says to have been asked, with its answers: an object.
     pub(crate) answers: Option<Payload>,
     /// The state that it gives back: a text.
@@ -593,7 +596,13 @@ mod tests {
         let mut call = Call::new("tools/call".into(), None, given, options, clock);
         assert_eq!(call.bytes(), 10 + 14 + 7);
         call.behalf = Some(Box::new(Behalf {
-            declared: ClientCapabilities::default(),
+            peer: Arc::new(Peer {
+                version: crate::protocol::Version::LATEST_MODERN,
+                client: None,
+                capabilities: crate::protocol::ClientCapabilities::default(),
+                introduction: None,
+            }),
+            log_level: None,
             answers: payload(r#"{"who":{"action":"accept"}}"#),
             state: payload(r#""half""#),
         }));

@@ -167,6 +167,8 @@ pub enum Event {
         method: Box<str>,
         /// Its parameters.
         params: Option<Payload>,
+        /// The call that it is about, where the transport tells.
+        call: Option<CallId>,
     },
     /// The server wrote something of no use. A sample: the first few, then ever fewer.
     Noise(Noise),
@@ -232,6 +234,8 @@ pub struct Session {
     pub capabilities: ServerCapabilities,
     /// How it wants to be used.
     pub instructions: Option<Box<str>>,
+    /// What the server answered in the handshake, where a relay is to pass it on.
+    pub(crate) introduction: Option<Payload>,
 }
 
 /// What a server says it takes to be let in.
@@ -314,7 +318,7 @@ impl Weigh for Event {
                 logger.as_ref().map_or(0, |name| name.len()) + of(data)
             }
             Event::Noise(noise) => noise.sample.len(),
-            Event::Notified { method, params } => method.len() + params.as_ref().map_or(0, of),
+            Event::Notified { method, params, .. } => method.len() + params.as_ref().map_or(0, of),
             Event::Progress { message, .. } => message.as_ref().map_or(0, |text| text.len()),
             Event::AuthRequired(challenge) => challenge.demands.iter().map(|d| d.len()).sum(),
             Event::ToolDropped { tool, why } => tool.len() + why.len(),

@@ -12,11 +12,11 @@ use super::errand::{id_of, number_of};
 use crate::config::Config;
 use crate::filter;
 use crate::protocol::method::names;
-use crate::protocol::{ClientCapabilities, Era, LogLevel, Version, meta, round};
+use crate::protocol::{ClientCapabilities, Era, Implementation, LogLevel, Version, meta, round};
 use crate::queue::add;
 use crate::watch::{List, Watch};
 use crate::wire::encode::{self, Object};
-use crate::wire::{ErrorObject, Id, Payload};
+use crate::wire::{ErrorObject, Id, Payload, object};
 
 /// A message of the link itself that waits to be written. Calls wait in their own order.
 #[derive(Debug)]
@@ -246,11 +246,20 @@ pub(super) struct Voice {
 
 impl Voice {
     pub(super) fn new(config: &Config, version: Version, logs: Option<LogLevel>) -> Voice {
-        let client = serde_json::to_string(&config.client).unwrap_or_else(|_| "{}".into());
-        let client = client.into_boxed_str();
+        let client = written(&config.client).unwrap_or_else(|| "{}".into());
         let meta = match version.era() {
             Era::Legacy => None,
-            Era::Modern => Some(meta_for(&config.capabilities, version, logs, &client)),
+            Era::Modern => {
+                let mut meta = meta_for(&config.capabilities, version, logs, &client);
+                if let Some(via) = config
+                    .relayed
+                    .as_ref()
+                    .and_then(|relayed| written(relayed.via.as_ref()?))
+                {
+                    meta.push_str(&alloc::format!(r#","{}":{via}"#, meta::VIA));
+                }
+                Some(meta)
+            }
         };
         Voice {
             version,
@@ -305,6 +314,32 @@ impl Voice {
             Frame::Discover(wire) => self.request(buf, *wire, names::SERVER_DISCOVER, |_| {}),
             Frame::Initialize(wire, version) => {
                 self.request(buf, *wire, names::INITIALIZE, |params| {
+                    let relayed = config.relayed.as_deref();
+                    let theirs = relayed.and_then(|relayed| relayed.introduction.as_ref());
+                    let theirs = theirs.map(Payload::json);
+                    let meta = theirs.and_then(|theirs| theirs.member("_meta").ok()?);
+                    let via = config
+                        .relayed
+                        .as_ref()
+                        .and_then(|relayed| written(relayed.via.as_ref()?));
+                    if meta.is_some() || via.is_some() {
+                        params.object("_meta", |members| {
+                            if let Some(via) = &via {
+                                members.raw(meta::VIA, via);
+                            }
+                            if let Some(meta) = meta {
+                                members.splice(meta.as_str());
+                            }
+                        });
+                    }
+                    if let Some(theirs) = theirs {
+                        let _ = object::members(theirs, |key, value| {
+                            if &*key != "_meta" {
+                                params.raw(&key, value.as_str());
+                            }
+                        });
+                        return;
+                    }
                     params.text("protocolVersion", version.as_str());
                     params.raw("capabilities", &config.capabilities.write_for(*version));
                     params.raw("clientInfo", &self.client);
@@ -375,8 +410,15 @@ impl Voice {
         params.named_object(r#""_meta":"#, |members| {
             match (&self.meta, behalf) {
                 (Some(_), Some(behalf)) => {
-                    let declared = &behalf.declared;
-                    members.paste(&meta_for(declared, self.version, self.logs, &self.client));
+                    let peer = &behalf.peer;
+                    let client = peer.client.as_ref().and_then(written);
+                    let client = client.as_deref().unwrap_or(&self.client);
+                    let declared = &peer.capabilities;
+                    let logs = match peer.version.era() {
+                        Era::Legacy => self.logs,
+                        Era::Modern => behalf.log_level,
+                    };
+                    members.paste(&meta_for(declared, self.version, logs, client));
                 }
                 (Some(ours), None) => {
                     members.paste(ours);
@@ -391,6 +433,11 @@ impl Voice {
             }
         });
     }
+}
+
+fn written(implementation: &Implementation) -> Option<Box<str>> {
+    let written = serde_json::to_string(implementation);
+    written.ok().map(String::into_boxed_str)
 }
 
 fn meta_for(

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::config::Dialect;
 use crate::protocol::{Era, Implementation, ServerCapabilities, Version, Versions, code};
-use crate::wire::{ErrorObject, Json};
+use crate::wire::{ErrorObject, Json, Payload};
 
 /// What to say to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(super) struct Terms {
     pub(super) server: Option<Implementation>,
     pub(super) capabilities: ServerCapabilities,
     pub(super) instructions: Option<Box<str>>,
+    /// All of what the server answered.
+    pub(super) introduction: Option<Payload>,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,10 @@ pub(super) struct Handshake {
     dialect: Dialect,
     versions: Versions,
     verdict: Option<Verdict>,
+    /// The version of the client for whom the link speaks.
+    preferred: Option<Version>,
+    /// The server did not answer in the preferred era the last time.
+    is_preference_vain: bool,
     /// A life was already spent, free of charge, on a server that died of the probe. It is
     /// granted once until there is agreement: some servers just die.
     has_spent_a_life: bool,
@@ -73,10 +79,27 @@ impl Handshake {
             dialect,
             versions,
             verdict: remembered.map(|era| Verdict { era, proven: false }),
+            preferred: None,
+            is_preference_vain: false,
             has_spent_a_life: false,
             probed: false,
             corrected: false,
         }
+    }
+
+    /// Prefers the version of the client for whom the link speaks, and its era. What a server is known to speak is asked again if it is the other era.
+    pub(super) fn prefer(&mut self, version: Version) {
+        if self.preferred == Some(version) {
+            return;
+        }
+        self.preferred = Some(version);
+        self.is_preference_vain = false;
+        self.verdict = self.verdict.filter(|known| known.era == version.era());
+    }
+
+    /// The version that is preferred.
+    pub(super) const fn preferred(&self) -> Option<Version> {
+        self.preferred
     }
 
     /// The era that is believed in.
@@ -89,7 +112,11 @@ impl Handshake {
         self.probed = false;
         self.corrected = false;
         let legacy = match self.dialect {
-            Dialect::Automatic => matches!(self.era(), Some(Era::Legacy)),
+            Dialect::Automatic => {
+                let preferred = self.preferred.filter(|_| !self.is_preference_vain);
+                let era = self.era().or(preferred.map(Version::era));
+                era == Some(Era::Legacy)
+            }
             Dialect::Legacy => true,
             Dialect::Modern => false,
         };
@@ -109,7 +136,7 @@ impl Handshake {
     pub(super) fn discovered(&mut self, reply: Result<Json<'_>, &ErrorObject>) -> Move {
         match reply {
             Ok(result) => match Discovered::read(result) {
-                Some(found) => self.choose(found),
+                Some(found) => self.choose(found, result),
                 None => self.fall_back("its answer to server/discover is none"),
             },
             Err(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => self.correct(error),
@@ -162,6 +189,7 @@ impl Handshake {
                     server: found.server_info,
                     capabilities: found.capabilities,
                     instructions: found.instructions,
+                    introduction: Some(Payload::from(result)),
                 })
             }
             Some(_) | None => Move::Refused("it wants a version that is not spoken here".into()),
@@ -190,6 +218,7 @@ impl Handshake {
     /// There was no agreement, and it was not the probe's doing. What is believed of the server is shaken, and
     /// what was only believed is dropped.
     pub(super) fn failed(&mut self) {
+        self.is_preference_vain ^= self.verdict.is_none();
         self.verdict = self.verdict.filter(|verdict| verdict.proven);
         if let Some(verdict) = &mut self.verdict {
             verdict.proven = false;
@@ -207,12 +236,15 @@ impl Handshake {
     }
 
     fn initialize(&self) -> Option<Move> {
-        let version = self.versions.newest_of(Era::Legacy)?;
+        let is_spoken =
+            |version: &Version| version.era() == Era::Legacy && self.versions.contains(*version);
+        let preferred = self.preferred.filter(is_spoken);
+        let version = preferred.or_else(|| self.versions.newest_of(Era::Legacy))?;
         Some(Move::Say(Say::Initialize(version)))
     }
 
     /// The server is modern: take the newest version that both speak.
-    fn choose(&mut self, found: Discovered) -> Move {
+    fn choose(&mut self, found: Discovered, result: Json<'_>) -> Move {
         let offered = || found.supported_versions.iter().map(String::as_str);
         if let Some(version) = self.versions.newest_common(offered(), Era::Modern) {
             return self.agree(Terms {
@@ -220,6 +252,7 @@ impl Handshake {
                 server: found.meta.server_info,
                 capabilities: found.capabilities,
                 instructions: found.instructions,
+                introduction: Some(Payload::from(result)),
             });
         }
         self.fall_back_if_offered(&found.supported_versions)

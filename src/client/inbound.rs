@@ -286,7 +286,10 @@ impl Client {
                 self.settle(id, Outcome::Reply(Payload::from(result)));
             }
             // S-RPC-22: an extension that both ends have may have types of its own.
-            Some(kind) if kind != round::INPUT_REQUIRED && self.shares_an_extension(id) => {
+            Some(kind)
+                if kind != round::INPUT_REQUIRED
+                    && (self.passes_call(id) || self.shares_an_extension(id)) =>
+            {
                 self.settle(id, Outcome::Reply(Payload::from(result)));
             }
             // S-RPC-20, S-MRTR-03
@@ -327,6 +330,9 @@ impl Client {
     }
 
     fn notified(&mut self, name: &str, params: Option<Json<'_>>) {
+        if self.config.relayed.is_some() && self.is_passed(name, params) {
+            return;
+        }
         match name {
             names::NOTIFICATIONS_CANCELLED => self.cancelled(params),
             names::NOTIFICATIONS_MESSAGE => self.logged(params),
@@ -338,10 +344,68 @@ impl Client {
             names::NOTIFICATIONS_RESOURCES_UPDATED => self.updated(params),
             names::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED => self.acknowledged(params),
             names::NOTIFICATIONS_TOOLS_LIST_CHANGED => self.changed(params, &[List::Tools]),
-            _ => self.tell(Event::Notified {
-                method: name.into(),
-                params: params.map(Payload::from),
-            }),
+            _ => self.hand_on(name, params, None),
+        }
+    }
+
+    /// Hands on a notification as it came.
+    fn hand_on(&mut self, name: &str, params: Option<Json<'_>>, about: Option<CallId>) {
+        let call = about.or_else(|| self.web.as_ref().and_then(|web| web.about));
+        self.tell(Event::Notified {
+            method: name.into(),
+            params: params.map(Payload::from),
+            call,
+        });
+    }
+
+    /// Whether a notification is for the client in front of the relay, as it came, and was handed on.
+    fn is_passed(&mut self, name: &str, params: Option<Json<'_>>) -> bool {
+        if !self.passes() {
+            return false;
+        }
+        let lists: &[List] = match name {
+            names::NOTIFICATIONS_MESSAGE => &[],
+            names::NOTIFICATIONS_PROGRESS => {
+                // Where it belongs to nothing that is open it is dropped (S-PROG-09).
+                if let Some(call) = self.call_of_progress(params) {
+                    self.calls.touch(call, self.now);
+                    self.hand_on(name, params, Some(call));
+                }
+                return true;
+            }
+            // What a modern server says of a change is about a watch of this link, not of that client.
+            _ if !self.speaks_legacy() => return false,
+            names::NOTIFICATIONS_PROMPTS_LIST_CHANGED => &[List::Prompts],
+            names::NOTIFICATIONS_RESOURCES_LIST_CHANGED => {
+                &[List::Resources, List::ResourceTemplates]
+            }
+            names::NOTIFICATIONS_RESOURCES_UPDATED => &[],
+            names::NOTIFICATIONS_TOOLS_LIST_CHANGED => &[List::Tools],
+            _ => return false,
+        };
+        for list in lists {
+            self.catalog.changed(*list);
+        }
+        self.hand_on(name, params, None);
+        true
+    }
+
+    /// The open call that this report of progress is about.
+    fn call_of_progress(&self, params: Option<Json<'_>>) -> Option<CallId> {
+        let token = params?.member("progressToken").ok()??;
+        let errand = self.errands.get(&Id::from_json(token.as_str())?)?;
+        match *errand {
+            Errand::Call(call) => Some(call),
+            Errand::Discover
+            | Errand::Initialize
+            | Errand::LateDiscover
+            | Errand::Listen
+            | Errand::Page(_)
+            | Errand::Probe
+            | Errand::Revive
+            | Errand::SetLevel
+            | Errand::Subscribe(_)
+            | Errand::Unsubscribe => None,
         }
     }
 

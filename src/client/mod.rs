@@ -77,12 +77,12 @@ use watcher::Watcher;
 use crate::config::{Binding, Config};
 use crate::id::{AskId, CallId, Epoch, StreamId};
 use crate::io::{Input, Output};
-use crate::protocol::{ClientCapabilities, Era, Kind, Version};
+use crate::protocol::{ClientCapabilities, Era, Implementation, Kind, Version, method};
 use crate::queue::Outbox;
 use crate::stats::Stats;
 use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
-use crate::watch::{Change, List, Watch, WatchUpdate};
+use crate::watch::{Change, List, Setting, Watch, WatchUpdate};
 use crate::wire::{ErrorObject, Payload};
 
 /// The client end of a link to one server.
@@ -495,7 +495,11 @@ impl Client {
         options: CallOptions,
         behalf: Option<Box<Behalf>>,
     ) -> Result<CallId, Misuse> {
-        let facts = check_kind(&method, Kind::Request)?;
+        let facts = match check_kind(&method, Kind::Request) {
+            // What an application must not ask for itself, a client in front of a relay may.
+            Err(_) if behalf.is_some() => method::find(&method),
+            facts => facts?,
+        };
         self.act(now, |link| {
             let has_rounds = facts.is_some_and(|facts| facts.may_need_input);
             let split = params.map(|params| split_meta(params, has_rounds));
@@ -615,7 +619,11 @@ impl Client {
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
         let method = method.into();
-        let facts = check_kind(&method, Kind::Notification)?;
+        let facts = match check_kind(&method, Kind::Notification) {
+            // What an application must not say itself, a client in front of a relay may.
+            Err(_) if self.passes() => None,
+            facts => facts?,
+        };
         self.act(now, |link| link.announce(method, facts, params))
     }
 
@@ -629,6 +637,62 @@ impl Client {
                 link.hold_calls();
             });
         }
+    }
+
+    /// The link speaks for this client from the next handshake on, in its version if the server speaks that, too, and under its name.
+    ///
+    /// What it sent as its `initialize` is passed on as it is, where it is given.
+    pub(crate) fn speak_for(
+        &mut self,
+        now: Instant,
+        client: Option<&Implementation>,
+        version: Version,
+        introduction: Option<Payload>,
+    ) {
+        self.act(now, |link| {
+            link.handshake.prefer(version);
+            let is_spoken = link.config.versions.contains(version);
+            if let Some(relayed) = &mut link.config.relayed {
+                relayed.introduction = introduction.filter(|_| is_spoken);
+            }
+            if let Some(client) = client.filter(|client| **client != link.config.client) {
+                link.config.client = client.clone();
+                let session = link.session.as_ref().map(|session| session.version);
+                if let Some(version) = session {
+                    link.speak(version);
+                }
+            }
+        });
+    }
+
+    /// The server agreed to this for the client in front of the relay: it is asked of later servers, too.
+    pub(crate) fn settle_setting(&mut self, setting: &Setting) {
+        self.watcher.settle(setting);
+    }
+
+    /// Whether the server of this session speaks the era of the client in front of the relay that this link is an end of: then neither is judged
+    /// here.
+    pub(crate) fn passes(&self) -> bool {
+        let session = self.session.as_ref().map(|session| session.version.era());
+        let preferred = self.handshake.preferred().map(Version::era);
+        self.config.relayed.is_some() && session.is_some() && session == preferred
+    }
+
+    /// The same for a call: whether the server speaks the era of the client that makes it.
+    pub(super) fn passes_call(&self, call: CallId) -> bool {
+        let behalf = self
+            .calls
+            .call(call)
+            .and_then(|call| call.behalf.as_deref());
+        let era = behalf.map(|behalf| behalf.peer.version.era());
+        let session = self.session.as_ref().map(|session| session.version.era());
+        era.is_some() && era == session
+    }
+
+    /// The version that was asked for in the last handshake with a legacy server, and the one that it chose.
+    pub(crate) fn bargain(&self) -> Option<(Version, Version)> {
+        let (asked, chosen) = (self.handshake.preferred()?, self.session.as_ref()?.version);
+        (chosen.era() == asked.era()).then_some((asked, chosen))
     }
 
     /// What this client can be asked. A modern server is told with the next request, a legacy one with the next handshake.

@@ -50,7 +50,10 @@ impl Client {
             self.stats.answers_dropped += 1;
             return;
         }
-        let admitted = asks::admit(&self.config.capabilities, session.version, name, params);
+        let admitted = match self.passes() {
+            true => Ok(()),
+            false => asks::admit(&self.config.capabilities, session.version, name, params),
+        };
         let refused = match admitted {
             Ok(()) if self.asks.len() < self.config.limits.asks => None,
             Ok(()) => Some(ErrorObject::new(
@@ -113,7 +116,10 @@ impl Client {
             .map_or(Version::LATEST_MODERN, |s| s.version);
         for question in &questions {
             let declared = self.declared_for(id);
-            let admitted = asks::admit(declared, version, &question.method, question.params);
+            let admitted = match self.passes_call(id) {
+                true => Ok(()),
+                false => asks::admit(declared, version, &question.method, question.params),
+            };
             if let Err(error) = admitted {
                 let why = format!("it asks what it may not: {}", error.message);
                 return self.invalid(id, &why);
@@ -139,7 +145,9 @@ impl Client {
     pub(super) fn declared_for(&self, call: CallId) -> &ClientCapabilities {
         let call = self.calls.call(call);
         let behalf = call.and_then(|call| call.behalf.as_deref());
-        behalf.map_or(&self.config.capabilities, |behalf| &behalf.declared)
+        behalf.map_or(&self.config.capabilities, |behalf| {
+            &behalf.peer.capabilities
+        })
     }
 
     fn ask(&mut self, origin: Origin, name: &str, params: Option<Json<'_>>) {

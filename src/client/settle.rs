@@ -256,6 +256,7 @@ impl Client {
 
     pub(super) fn settle_if_not_offered(&mut self, id: CallId) {
         let facts = self.calls.call(id).and_then(|call| call.facts);
+        let facts = facts.filter(|_| !self.passes_call(id));
         if let Some(what) = facts.and_then(|facts| self.is_missing(facts)) {
             self.fail(id, FailureKind::NotOffered { what });
         }

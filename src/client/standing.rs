@@ -77,6 +77,7 @@ impl Client {
                 server: terms.server.clone(),
                 capabilities: terms.capabilities.clone(),
                 instructions: terms.instructions.clone(),
+                introduction: terms.introduction.clone(),
             },
             true,
         );

@@ -159,6 +159,7 @@ mod tests {
             Event::Notified {
                 method: "notifications/x".into(),
                 params: Some(secret()),
+                call: None,
             },
             Event::Progress {
                 call: CallId::from_number(1),

@@ -12,7 +12,7 @@ use crate::filter;
 use crate::protocol::{Era, LogLevel, ServerFeature, code};
 use crate::register::Register;
 use crate::time::Instant;
-use crate::watch::{Watch, WatchUpdate, covering};
+use crate::watch::{Setting, Watch, WatchUpdate, covering};
 use crate::wire::Json;
 
 /// The longest pause before a watch is set up again; a watch that lasted as long was a good one.
@@ -52,6 +52,8 @@ pub(super) struct Watcher {
     era: Option<Era>,
     /// Whether it takes addresses.
     takes_uris: bool,
+    /// Whether it is asked for what it does not declare.
+    is_undeclared_asked: bool,
     /// Addresses that are wished and were not asked for yet, or are to be asked for again.
     unasked: BTreeSet<Box<str>>,
     /// Addresses that were refused and may be had later.
@@ -109,6 +111,7 @@ impl Watcher {
             has_moved: true,
             era: None,
             takes_uris: false,
+            is_undeclared_asked: false,
             unasked: BTreeSet::new(),
             refused: BTreeSet::new(),
             unwanted: BTreeSet::new(),
@@ -252,15 +255,38 @@ impl Watcher {
     }
 
     /// A new life: nothing is granted any more, and everything is to be asked for again.
-    pub(super) fn begin(&mut self, session: &Session) -> Vec<Chore> {
+    ///
+    /// `passes`: what a legacy server does not declare is asked of it all the same.
+    pub(super) fn begin(&mut self, session: &Session, passes: bool) -> Vec<Chore> {
         self.end();
-        self.era = Some(session.version.era());
+        let era = session.version.era();
+        self.era = Some(era);
+        self.is_undeclared_asked = passes && era == Era::Legacy;
         let subscribe = ServerFeature::ResourcesSubscribe;
-        self.takes_uris = session.capabilities.offers(subscribe);
+        self.takes_uris = self.is_undeclared_asked || session.capabilities.offers(subscribe);
         if self.takes_uris {
             self.unasked = self.wish.uris.clone();
         }
         self.pursue(session)
+    }
+
+    /// The server agreed to this when the client in front of a relay asked.
+    pub(super) fn settle(&mut self, setting: &Setting) {
+        match setting {
+            Setting::Level(level) => {
+                self.wish.logs = Some(*level);
+                self.granted.logs = Some(*level);
+            }
+            Setting::Subscribe(uri) => {
+                self.wish.uris.insert(uri.clone());
+                self.granted.uris.insert(uri.clone());
+                self.unwanted.remove(uri);
+            }
+            Setting::Unsubscribe(uri) => {
+                self.wish.uris.remove(uri);
+                self.granted.uris.remove(uri);
+            }
+        }
     }
 
     /// The life ended.
@@ -298,7 +324,7 @@ impl Watcher {
     fn possible(&self, session: &Session) -> Flags {
         let offers = |feature| session.capabilities.offers(feature);
         let log = match session.version.era() {
-            Era::Legacy => offers(ServerFeature::Logging),
+            Era::Legacy => self.is_undeclared_asked || offers(ServerFeature::Logging),
             Era::Modern => true,
         };
         let lists = [
@@ -626,6 +652,7 @@ mod tests {
             server: None,
             capabilities: ServerCapabilities::default().with_resources(true, true),
             instructions: None,
+            introduction: None,
         }
     }
 
@@ -649,7 +676,7 @@ mod tests {
                 open: BTreeMap::new(),
                 asked: 0,
             };
-            let chores = far.watcher.begin(&far.session);
+            let chores = far.watcher.begin(&far.session, false);
             far.carry_out(chores);
             far
         }

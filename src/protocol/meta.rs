@@ -27,6 +27,9 @@ pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// Result that created a task: what to tell the model meanwhile. Only in 2025-11-25, provisional.
 pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
 
+/// `initialize`, and the requests that a relay makes by itself: the relay that speaks for the client.
+pub const VIA: &str = "everlink/via";
+
 /// What the `_meta` of a request holds that is between the two ends of a link, and not of the applications.
 pub const OF_THE_LINK: [&str; 5] = [
     PROGRESS_TOKEN,

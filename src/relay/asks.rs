@@ -87,7 +87,7 @@ impl Asks {
     }
 
     /// The one client that the server behind can mean, if there is only one.
-    fn only_caller(&self) -> Option<&Caller> {
+    pub(super) fn only_caller(&self) -> Option<&Caller> {
         match &self.callers {
             Callers::One(caller) => Some(caller),
             Callers::Nobody | Callers::Several => None,

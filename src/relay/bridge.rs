@@ -9,11 +9,11 @@ use core::time::Duration;
 
 use super::{Event, Relay, lists, words};
 use crate::client::{self, Behalf, Delivery, FailureKind, Outcome};
-use crate::id::{CallId, RequestId};
+use crate::id::{CallId, Epoch, RequestId};
 use crate::protocol::method::names;
 use crate::protocol::{Era, code, round};
 use crate::server::{self, Caller, EndOfService, Peer, Progress};
-use crate::watch::{Change, List, WatchUpdate};
+use crate::watch::{Change, List, Setting, WatchUpdate};
 use crate::wire::{Json, Payload, object};
 
 /// What a call to the server behind is for.
@@ -48,6 +48,10 @@ pub(super) struct Carried {
     /// Whether its client hears log messages that are made for it.
     pub(super) wants_logs: bool,
     is_tool_call: bool,
+    /// What its client wants to hear of from now on, if it is about that.
+    setting: Option<Setting>,
+    /// The life of the server behind in which it came.
+    epoch: Epoch,
     /// The list that it reads, and whether from its beginning.
     list: Option<(List, bool)>,
 }
@@ -67,8 +71,8 @@ impl Relay {
                 caller,
             } => {
                 self.asks.heard_of(&caller);
-                // A server that is not there, or cannot be told this, is not told: it has no answer to give.
-                let _ = self.client.notify(self.now, String::from(method), params);
+                self.notices.push(String::from(method), params);
+                self.pass_notices();
             }
             server::Event::Met(ref peer) => {
                 self.met(peer);
@@ -102,6 +106,8 @@ impl Relay {
             peer: request.peer,
             caller: request.caller,
             is_tool_call: method == names::TOOLS_CALL,
+            setting: Setting::read(&method, request.params.as_ref()),
+            epoch: self.client.epoch(),
             list: lists::read_by(&method).map(|list| {
                 let params = request.params.as_ref().map_or(Json::EMPTY, Payload::json);
                 let cursor = params.member("cursor").ok().flatten();
@@ -112,13 +118,20 @@ impl Relay {
         // The rounds of a request are the server end's. What is left was not asked for here: the server behind knows what to make of it.
         let input = request.input;
         let behalf = Behalf {
-            declared: carried.peer.capabilities.clone(),
+            peer: carried.peer.clone(),
             state: input
                 .as_ref()
                 .and_then(|input| Payload::of(input.state.as_ref()?).ok()),
             answers: input.and_then(|input| input.answers),
+            log_level: request.log_level,
         };
-        let (options, behalf) = (self.config.calls, Some(Box::new(behalf)));
+        if self.answers_unsubscribe(&carried) {
+            return;
+        }
+        let mut options = self.config.calls;
+        options.no_progress |= !request.wants_progress;
+        options.idempotent |= carried.setting.is_some();
+        let behalf = Some(Box::new(behalf));
         let call = self
             .client
             .call_for(self.now, method, request.params, options, behalf);
@@ -138,6 +151,22 @@ impl Relay {
                 self.lost(&carried, &text, Delivery::NotSent);
             }
         }
+    }
+
+    /// Answers a client that does not want to hear of a resource any more while another one does: the server behind knows only one of them.
+    fn answers_unsubscribe(&mut self, carried: &Carried) -> bool {
+        let Some(setting @ Setting::Unsubscribe(uri)) = &carried.setting else {
+            return false;
+        };
+        if self.config.has_one_host() || self.server.watchers_of(uri) < 2 {
+            return false;
+        }
+        self.server
+            .settle_setting(self.now, &carried.caller, setting);
+        if let Ok(empty) = Payload::from_text("{}".into()) {
+            let _ = self.server.respond(self.now, carried.request, empty);
+        }
+        true
     }
 
     fn cancelled(&mut self, request: RequestId, why: &server::Cancelled) {
@@ -190,12 +219,14 @@ impl Relay {
         }
     }
 
-    /// The lists are watched for the client in front, asked for or not: it cannot see what happens behind.
+    /// The lists are watched for a legacy client in front, which hears of them unasked.
     fn watch(&mut self, mut update: WatchUpdate) {
         for uri in &update.removed {
             self.unheard.remove(uri);
         }
-        (update.tools, update.prompts, update.resources) = (true, true, true);
+        if self.has_legacy_host {
+            (update.tools, update.prompts, update.resources) = (true, true, true);
+        }
         self.client.change_watch(self.now, &update);
     }
 }
@@ -243,11 +274,11 @@ impl Relay {
                     let _ = self.server.log(self.now, request, level, logger, data);
                 }
             }
-            client::Event::Notified { method, params } => {
-                if self.may_tell_all() {
-                    let _ = self.server.notify(self.now, String::from(method), params);
-                }
-            }
+            client::Event::Notified {
+                method,
+                params,
+                call,
+            } => self.notified(method, params, call),
             client::Event::Ready(ref session) => {
                 self.ready(session);
                 return Some(Event::Upstream(event));
@@ -311,8 +342,19 @@ impl Relay {
                 if let Some((list, is_first)) = carried.list {
                     self.lists.saw(&carried.caller, list, is_first, &result);
                 }
+                if let Some(setting) = &carried.setting {
+                    self.client.settle_setting(setting);
+                    self.server
+                        .settle_setting(self.now, &carried.caller, setting);
+                    if let Setting::Subscribe(uri) = setting {
+                        // What changed while the server was replaced was not heard.
+                        if carried.epoch < self.client.epoch() {
+                            self.announce(Change::Resource { uri: uri.clone() });
+                        }
+                    }
+                }
                 let is_legacy = carried.peer.version.era() == Era::Legacy;
-                let result = if is_legacy {
+                let result = if is_legacy && !self.is_behind_of(Era::Legacy) {
                     without_type(result)
                 } else {
                     result
@@ -353,6 +395,12 @@ impl Relay {
         }
     }
 
+    /// Whether the server behind is of this era.
+    fn is_behind_of(&self, era: Era) -> bool {
+        let session = self.client.session();
+        session.is_some_and(|session| session.version.era() == era)
+    }
+
     pub(super) fn cut(&self, text: &str) -> String {
         words::cut(text, self.config.downstream.limits.message_bytes)
     }
@@ -361,7 +409,9 @@ impl Relay {
     fn lost(&mut self, carried: &Carried, text: &str, delivery: Delivery) {
         let text = self.cut(text);
         let result = self.config.answers_with_result(carried.is_tool_call);
-        let result = result.then(|| words::result(&text, delivery)).flatten();
+        let result = result
+            .then(|| words::result(&text, delivery, carried.peer.version.era()))
+            .flatten();
         let _ = match result {
             Some(result) => self.server.respond(self.now, carried.request, result),
             None => {

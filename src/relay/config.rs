@@ -1,11 +1,16 @@
 //! Everything that can be chosen about a relay, with the reason beside each default. Knows nothing of how it is used.
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::client::CallOptions;
-use crate::config::{Config as Upstream, Limit};
+use crate::config::{Config as Upstream, Limit, Relayed};
 use crate::protocol::ServerCapabilities;
 use crate::server::{self, Limits, Offer, UnknownMethods};
+use crate::watch::Watch;
+
+/// The longest message that passes. 64 MiB: whatever a host and a server send each other without a relay.
+const MESSAGE_BYTES: usize = 64 << 20;
 
 /// How a relay is set up.
 #[derive(Clone, Debug)]
@@ -15,6 +20,9 @@ pub struct Config {
     pub upstream: Upstream,
     /// The end that serves the client in front. What it offers is what the server behind offers; how long it drains is said below.
     pub downstream: server::Config,
+    /// Whether the server behind sees the relay as its client, under the name in [`upstream`](Config::upstream). No: it sees the client in front, and
+    /// finds the name of the relay beside it, in `_meta` under `everlink/via`.
+    pub hides_host: bool,
     /// What an earlier relay was told by this same server, if that is known: see [`Event::offer`](super::Event::offer). It is offered to a client in
     /// front that has waited for [`short_patience`](Config::short_patience).
     pub remembered: Option<Offer>,
@@ -23,8 +31,8 @@ pub struct Config {
     pub patience: Duration,
     /// The same when something is remembered. 3 s: the least patient hosts in use wait for 5 s.
     pub short_patience: Duration,
-    /// How long a call may take: 5 min without a sign of progress, one hour in all. The client in front has patience of its own and says when
-    /// it is over; this is for one that never does. Progress is asked for always, since it is a sign of life.
+    /// How long a call may take. There is no limit: the client in front has patience of its own and says when it is over. Progress is asked for where
+    /// that client asks for it.
     pub calls: CallOptions,
     /// How a tool call is answered that has no reply.
     pub lost_calls: LostCalls,
@@ -46,24 +54,28 @@ impl Config {
     /// A relay to a server that is reached like this. `secret` is what the states of modern requests are sealed
     /// with: random bytes where there is randomness, of this process alone.
     #[must_use]
-    pub fn new(upstream: Upstream, secret: [u8; 16]) -> Config {
+    pub fn new(mut upstream: Upstream, secret: [u8; 16]) -> Config {
+        let limits = &mut upstream.limits;
+        limits.message_bytes = limits.message_bytes.max(MESSAGE_BYTES);
         Config {
             upstream,
             downstream: server::Config {
                 unknown_methods: UnknownMethods::Delivered,
                 limits: Limits {
+                    message_bytes: MESSAGE_BYTES,
                     // Both the client in front and the link to the server behind have a bound of their own.
                     input_rounds: 100,
                     ..Limits::default()
                 },
                 ..server::Config::deferred(secret)
             },
+            hides_host: false,
             remembered: None,
             patience: Duration::from_secs(55),
             short_patience: Duration::from_secs(3),
             calls: CallOptions::new()
-                .with_idle(Limit::After(Duration::from_secs(300)))
-                .with_total(Limit::After(Duration::from_secs(3_600))),
+                .with_idle(Limit::Never)
+                .with_total(Limit::Never),
             lost_calls: LostCalls::AsResult,
             tells_stderr: false,
             shares_news: false,
@@ -87,6 +99,7 @@ impl Config {
     pub(super) fn server(&self) -> server::Config {
         server::Config {
             drain: self.drain() + Duration::from_secs(1),
+            is_relayed: true,
             ..self.downstream.clone()
         }
     }
@@ -95,6 +108,11 @@ impl Config {
     pub(super) fn client(&self) -> Upstream {
         let mut upstream = self.upstream.clone();
         upstream.unasked_logs = Some(self.downstream.log_level);
+        upstream.watch = Watch::none();
+        upstream.relayed = Some(Box::new(Relayed {
+            introduction: None,
+            via: (!self.hides_host).then(|| upstream.client.clone()),
+        }));
         if self.downstream.http.is_some() {
             // Each client in front has a bound of its own: the questions that one leaves open are no reason not to ask another.
             let limits = &mut upstream.limits;

@@ -1,13 +1,14 @@
 //! A [`Server`] in front of a [`Client`]: a connection that outlives any number of lives of the server behind it.
 //!
 //! The relay itself only carries: `bridge` makes verbs of one end out of the events of the other, `asks` finds who is to be asked,
-//! `offer` says what there is, `lists` knows which lists the client in front has seen, `words` how a failure is told to it, `telling` how all
+//! `offer` says what there is, `lists` knows which lists the client in front has seen, `notices` passes on what has no answer, `words` how a failure is told to it, `telling` how all
 //! of it is told to whoever runs the relay. What is retried, timed out or refused is decided by the two machines.
 
 mod asks;
 mod bridge;
 mod config;
 mod lists;
+mod notices;
 mod offer;
 mod telling;
 mod words;
@@ -23,6 +24,7 @@ pub use config::{Config, LostCalls};
 use asks::Asks;
 use bridge::Errand;
 use lists::Lists;
+use notices::Notices;
 use offer::Offered;
 
 use crate::client::{self, Client, Failure};
@@ -89,9 +91,12 @@ pub struct Relay {
     calls: BTreeMap<RequestId, CallId>,
     asks: Asks,
     lists: Lists,
+    notices: Notices,
     /// What the client in front watched before the present life of the server behind, and not granted by that yet: what changed between the
     /// two was not heard.
     unheard: BTreeSet<Box<str>>,
+    /// A legacy client was in front.
+    has_legacy_host: bool,
     /// All that the client in front ever declared.
     declared: ClientCapabilities,
 }
@@ -114,7 +119,9 @@ impl Relay {
             calls: BTreeMap::new(),
             asks: Asks::default(),
             lists: Lists::default(),
+            notices: Notices::default(),
             unheard: BTreeSet::new(),
+            has_legacy_host: false,
             declared: ClientCapabilities::default(),
             config,
         }

@@ -4,7 +4,7 @@ use super::bridge::Errand;
 use super::{Event, Relay, words};
 use crate::client::{self, CallOptions, Delivery, FailureKind, Outcome, Session};
 use crate::id::Epoch;
-use crate::protocol::{ServerCapabilities, ServerFeature, Version, code};
+use crate::protocol::{Era, ServerCapabilities, ServerFeature, Version, code};
 use crate::server::{Offer, Peer};
 use crate::watch::{Change, List};
 use crate::wire::Payload;
@@ -27,6 +27,18 @@ impl Relay {
             self.declared = all;
         }
         self.client.declare(self.now, self.declared.clone());
+        let client = peer.client.as_ref().filter(|_| !self.config.hides_host);
+        // Where several declare different things, or the relay goes by its own name, nobody's own words fit.
+        let is_alone = self.declared == peer.capabilities && !self.config.hides_host;
+        let introduction = peer.introduction.clone().filter(|_| is_alone);
+        self.client
+            .speak_for(self.now, client, peer.version, introduction);
+        if peer.version.era() == Era::Legacy && !core::mem::replace(&mut self.has_legacy_host, true)
+        {
+            let mut wish = self.server.watched();
+            (wish.tools, wish.prompts, wish.resources) = (true, true, true);
+            self.client.watch(self.now, wish);
+        }
         let may_come = self.client.look(self.now);
         if self.offered.is_none() {
             if !may_come {
@@ -52,12 +64,16 @@ impl Relay {
             offer.server = server.clone();
         }
         offer.instructions = session.instructions.clone();
+        offer.era = Some(session.version.era());
+        offer.bargain = self.client.bargain();
+        offer.introduction = session.introduction.clone();
         let mut capabilities = session.capabilities.clone();
         if session.version == Version::V2024_11_05 {
             // It has completions without a name for them.
             capabilities = capabilities.with_completions();
         }
         self.offer(offer.with_capabilities(capabilities), false);
+        self.pass_notices();
         if session.epoch > Epoch::FIRST {
             self.unheard = self.server.watched().uris;
         }

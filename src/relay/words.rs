@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::client::{Cause, Delivery, Ended, Failure};
 use crate::http::Url;
+use crate::protocol::{Era, round};
 use crate::time::Span;
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Payload};
@@ -75,9 +76,12 @@ pub(super) fn cut(text: &str, message_bytes: usize) -> String {
 const ROOM: usize = 256;
 
 /// A result of a tool that says to be an error (S-ERR-09: of our own making, and it says so).
-pub(super) fn result(text: &str, delivery: Delivery) -> Option<Payload> {
+pub(super) fn result(text: &str, delivery: Delivery, era: Era) -> Option<Payload> {
     let mut buf = Vec::new();
     let mut result = Object::open(&mut buf);
+    if era == Era::Modern {
+        result.text(round::RESULT_TYPE, round::COMPLETE);
+    }
     result.object("_meta", |meta| {
         meta.text(DELIVERY, name(delivery));
     });

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use super::config::{Offer, UnknownMethods};
 use super::early::Early;
 use super::ending::unavailable;
-use super::event::{Caller, Cancelled, Event, Peer, Request, State, Supplied};
+use super::event::{Caller, Cancelled, Event, Request, State, Supplied};
 use super::frame::{Answer, Voice};
 use super::origin::{Origin, Whose, WireId};
 use super::params::Params;
@@ -18,7 +18,9 @@ use super::service::no_such_level;
 use super::terms::Terms;
 use super::{Server, missing_capability, quoting};
 use crate::protocol::method::{self, names};
-use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, ServerFeature, code};
+use crate::protocol::{
+    ClientFeature, Era, Kind, LogLevel, Method, Owner, Peer, ServerFeature, Version, code,
+};
 use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {
@@ -132,7 +134,12 @@ impl Server {
         let facts = self.gate(from, name, &peer)?;
         self.check_room(from)?;
         let id = &wire.id;
+        let is_passed = is_setting(name) && self.passes(peer.version);
         match name {
+            _ if is_passed => {
+                let arrival = self.arrival(from, wire, &peer, params)?;
+                self.deliver(name, facts, from.user.clone(), arrival, params)?;
+            }
             names::SERVER_DISCOVER => self.discover(from, id, &peer),
             names::SUBSCRIPTIONS_LISTEN => self.listen(from, id, &peer, params)?,
             names::LOGGING_SET_LEVEL => self.set_level(from, id, params)?,
@@ -158,7 +165,8 @@ impl Server {
         self.check_room(from)?;
         let held = self.early.bytes();
         let bytes = params.whole().map_or(0, |params| params.as_str().len());
-        if held + name.len() + bytes > self.config.limits.queued_bytes {
+        // One that is alone waits whatever its size.
+        if held > 0 && held + name.len() + bytes > self.config.limits.queued_bytes {
             let text = "too much waits to be served already; ask again when some of it is";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
@@ -269,6 +277,12 @@ impl Server {
             || self.early.has(wire)
     }
 
+    /// Whether the server behind the relay that this is an end of speaks the era of this version: then neither is judged here.
+    pub(super) fn passes(&self, version: Version) -> bool {
+        let offer = self.config.offer.as_ref();
+        self.config.is_relayed && offer.is_some_and(|offer| offer.era == Some(version.era()))
+    }
+
     /// Whether the version has this request and the server offers what it needs (S-ERR-10).
     fn gate(
         &self,
@@ -286,8 +300,15 @@ impl Server {
                 UnknownMethods::Refused => Err(unknown()),
             };
         };
-        if facts.kind != Kind::Request || !facts.to_server.contains(peer.version) {
+        let passes = self.passes(peer.version);
+        let is_in_version = facts.to_server.contains(peer.version);
+        if facts.kind != Kind::Request
+            || !(is_in_version || passes && facts.owner == Owner::Application)
+        {
             return Err(unknown());
+        }
+        if passes {
+            return Ok(Some(facts));
         }
         let offers = |feature| {
             let offer = self.config.offer.as_ref();
@@ -417,6 +438,16 @@ impl Server {
             (_, _) => false,
         }
     }
+}
+
+/// Whether a request settles what its client hears of later.
+fn is_setting(name: &str) -> bool {
+    let settings = [
+        names::LOGGING_SET_LEVEL,
+        names::RESOURCES_SUBSCRIBE,
+        names::RESOURCES_UNSUBSCRIBE,
+    ];
+    settings.contains(&name)
 }
 
 fn in_use() -> ErrorObject {

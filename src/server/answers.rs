@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 
 use super::asks::Place;
-use super::event::{Cancelled, Event, Peer, Unanswered};
+use super::event::{Cancelled, Event, Unanswered};
 use super::frame::{Answer, Frame};
 use super::misuse::Misuse;
 use super::origin::Lane;
@@ -15,7 +15,9 @@ use super::{Server, Timer};
 use crate::id::RequestId;
 use crate::protocol::method::names;
 use crate::protocol::question::Unaskable;
-use crate::protocol::{ClientFeature, Era, ServerCapabilities, ServerFeature, question, round};
+use crate::protocol::{
+    ClientFeature, Era, Peer, ServerCapabilities, ServerFeature, question, round,
+};
 use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {
@@ -162,7 +164,8 @@ impl Server {
 
     /// Whether a result of this type may answer the request (S-RPC-21, S-TASKX-02).
     fn check_kind(&self, entry: &Entry, kind: Option<Cow<'_, str>>) -> Result<(), Misuse> {
-        let Some(kind) = kind else {
+        let passes = self.passes(entry.arrival.peer.version);
+        let Some(kind) = kind.filter(|kind| !passes || **kind == *round::INPUT_REQUIRED) else {
             return Ok(());
         };
         let declared = &entry.arrival.peer.capabilities;

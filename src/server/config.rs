@@ -6,7 +6,8 @@ use core::fmt;
 use core::time::Duration;
 
 use super::http::Http;
-use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Versions};
+use crate::protocol::{Era, Implementation, LogLevel, ServerCapabilities, Version, Versions};
+use crate::wire::Payload;
 
 /// How a server end is set up.
 #[derive(Clone)]
@@ -40,6 +41,8 @@ pub struct Config {
     pub flush: Duration,
     /// How HTTP is spoken. `None`: it is not, there is one byte stream.
     pub http: Option<Http>,
+    /// The server is the near end of a relay: what the two ends did not declare is passed on all the same, as they would have it without the relay.
+    pub(crate) is_relayed: bool,
     /// How much.
     pub limits: Limits,
 }
@@ -70,6 +73,7 @@ impl Config {
             drain: Duration::from_secs(5),
             flush: Duration::from_secs(1),
             http: None,
+            is_relayed: false,
             limits: Limits::default(),
         }
     }
@@ -114,6 +118,12 @@ pub struct Offer {
     pub instructions: Option<Box<str>>,
     /// It is made before it is known what there is: a request for something else is not refused, but goes to the application.
     pub is_in_advance: bool,
+    /// The era of the server behind a relay.
+    pub(crate) era: Option<Era>,
+    /// Which version that server was asked for, and which one it chose, if they are of one era. A client that asks for the first is offered the second.
+    pub(crate) bargain: Option<(Version, Version)>,
+    /// What the server behind a relay answered in the handshake, to be passed on as it is.
+    pub(crate) introduction: Option<Payload>,
 }
 
 impl Offer {
@@ -131,6 +141,9 @@ impl Offer {
             capabilities: ServerCapabilities::default(),
             instructions: None,
             is_in_advance: false,
+            era: None,
+            bargain: None,
+            introduction: None,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::id::{AskId, RequestId, StreamId};
 use crate::noise::Noise;
 use crate::protocol::question::Unaskable;
-use crate::protocol::{ClientCapabilities, Implementation, LogLevel, Version};
+use crate::protocol::{LogLevel, Peer};
 use crate::queue::Weigh;
 use crate::watch::WatchUpdate;
 use crate::wire::{ErrorObject, Payload};
@@ -121,7 +121,7 @@ impl Caller {
     }
 
     /// The one client of a byte stream.
-    pub(super) const LINK: Caller = Caller(Whose::Link);
+    pub(crate) const LINK: Caller = Caller(Whose::Link);
 
     pub(crate) const fn exchange(stream: StreamId) -> Caller {
         Caller(Whose::Exchange(stream))
@@ -174,18 +174,6 @@ impl fmt::Debug for Supplied {
             .field("state_len", &self.state.as_ref().map(|state| state.len()))
             .finish()
     }
-}
-
-/// A client, as it describes itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Peer {
-    /// The version that is spoken with it; it implies the era.
-    pub version: Version,
-    /// Who it says it is.
-    pub client: Option<Implementation>,
-    /// What it can be asked.
-    pub capabilities: ClientCapabilities,
 }
 
 /// Why a request needs no answer any more.

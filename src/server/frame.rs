@@ -135,6 +135,8 @@ pub(super) struct Voice {
     /// The `_meta` of a modern result in which this server names itself (S-META-06), if it does.
     name: Option<String>,
     cache: Cache,
+    /// Results come from a modern server behind a relay, and are passed on as they are.
+    is_passed: bool,
 }
 
 impl Voice {
@@ -152,6 +154,7 @@ impl Voice {
                 }),
             server: server.unwrap_or_default(),
             cache: config.cache,
+            is_passed: offer.is_some_and(|offer| offer.era == Some(Era::Modern)),
         }
     }
 
@@ -258,6 +261,9 @@ impl Voice {
 
     /// What is offered to a legacy client that speaks this version (S-LIFE-02).
     pub(super) fn agreement(&self, offer: &Offer, version: Version) -> Answer {
+        if let Some(introduction) = introduction(offer, version) {
+            return Answer::Initialize(introduction);
+        }
         Answer::Initialize(written(|result| {
             result.text("protocolVersion", version.as_str());
             result.raw("capabilities", &offer.capabilities.write_for(version));
@@ -270,6 +276,9 @@ impl Voice {
 
     /// What is offered to a modern client that speaks this version (S-VER-03).
     pub(super) fn discovery(&self, offer: &Offer, version: Version, spoken: Versions) -> Answer {
+        if let Some(introduction) = introduction(offer, version) {
+            return Answer::Discovery(introduction);
+        }
         Answer::Discovery(written(|result| {
             result.text(round::RESULT_TYPE, round::COMPLETE);
             let modern = spoken.iter().filter(|version| version.era() == Era::Modern);
@@ -366,6 +375,10 @@ impl Voice {
         shape: Shape,
         is_cacheable: bool,
     ) {
+        if self.is_passed {
+            members.splice(result.as_str());
+            return;
+        }
         if !shape.has_result_type {
             members.paste(IS_COMPLETE);
         }
@@ -422,6 +435,13 @@ impl Voice {
 
 /// The type of an ordinary result.
 const IS_COMPLETE: &str = r#""resultType":"complete""#;
+
+/// What the server behind a relay said in the handshake, where the client in front has just that before it: the same version.
+fn introduction(offer: &Offer, version: Version) -> Option<String> {
+    let (_, chosen) = offer.bargain.filter(|(_, chosen)| *chosen == version)?;
+    debug_assert_eq!(chosen, version);
+    Some(offer.introduction.as_ref()?.as_str().into())
+}
 
 /// An object as text.
 fn written(fill: impl FnOnce(&mut Object<'_>)) -> String {

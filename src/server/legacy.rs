@@ -7,11 +7,10 @@ use alloc::sync::Arc;
 
 use serde::Deserialize;
 
-use super::event::Peer;
 use super::origin::SessionKey;
 use crate::protocol::method::names;
 use crate::protocol::{
-    ClientCapabilities, Era, Implementation, ServerCapabilities, Version, Versions,
+    ClientCapabilities, Era, Implementation, Peer, ServerCapabilities, Version, Versions,
 };
 use crate::wire::{Json, Payload};
 
@@ -120,6 +119,7 @@ pub(super) fn meet(params: Option<Json<'_>>, spoken: Versions) -> Result<Peer, U
             .client_info
             .and_then(|client| serde_json::from_str::<Implementation>(client.as_str()).ok()),
         capabilities: introduction.capabilities,
+        introduction: None,
     })
 }
 

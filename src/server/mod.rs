@@ -44,9 +44,7 @@ use core::fmt;
 use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
-pub use event::{
-    Caller, Cancelled, EndOfService, Event, Peer, Request, State, Supplied, Unanswered,
-};
+pub use event::{Caller, Cancelled, EndOfService, Event, Request, State, Supplied, Unanswered};
 pub use http::{
     Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
     SsePaths,
@@ -74,11 +72,12 @@ use crate::fault::Fault;
 use crate::id::{AskId, RequestId, StreamId};
 use crate::io::{Input, Output};
 use crate::noise::NoiseMeter;
+pub use crate::protocol::Peer;
 use crate::protocol::{ClientFeature, LogLevel, code};
 use crate::queue::Outbox;
 use crate::time::{Deadline, Instant, TICK, Wake};
 use crate::timers::Timers;
-use crate::watch::{Change, Watch};
+use crate::watch::{Change, Setting, Watch};
 use crate::wire::{ErrorObject, LineReader, Payload};
 
 /// The server end of a link: for one duplex byte stream, or over HTTP for many clients with many exchanges.
@@ -317,7 +316,16 @@ impl Server {
     /// HTTP, a client that does not read keeps nobody else from being read.
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        self.outbox.bytes() < self.config.limits.undelivered_bytes && self.has_room()
+        self.outbox.bytes() < self.config.limits.undelivered_bytes
+            && self.has_room()
+            && !self.holds_requests_back()
+    }
+
+    /// Whether more requests wait for the server behind a relay than it should have: the one client in front is read no further, unless it is to answer
+    /// something.
+    fn holds_requests_back(&self) -> bool {
+        let is_piped = self.config.is_relayed && self.http.is_none();
+        is_piped && self.asks.len() == 0 && self.open_requests() >= self.config.limits.requests
     }
 
     /// What waits but writes, so that a relay can carry all of it before anything is written.
@@ -487,6 +495,33 @@ impl Server {
         self.act(now, |server| server.ask_legacy(session, method, params))
     }
 
+    /// Passes on what the server behind a relay says, as it came: about this request, or to this client.
+    pub(crate) fn pass(
+        &mut self,
+        now: Instant,
+        request: Option<RequestId>,
+        to: Option<&Caller>,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        self.act(now, |server| server.passed(request, to, method, params))
+    }
+
+    /// The server behind a relay agreed to what this client wants to hear of.
+    pub(crate) fn settle_setting(&mut self, now: Instant, caller: &Caller, setting: &Setting) {
+        self.act(now, |server| server.settled(caller, setting));
+    }
+
+    /// The same of a report of progress, under the token that the client chose.
+    pub(crate) fn pass_progress(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        params: &Payload,
+    ) -> Result<(), Misuse> {
+        self.act(now, |server| server.passed_progress(request, params))
+    }
+
     /// Takes back a question, and tells a client that knows of it why. Its outcome is that it was taken back.
     ///
     /// # Errors
@@ -627,6 +662,11 @@ impl Server {
     #[must_use]
     pub fn is_watched(&self, uri: &str) -> bool {
         self.watchers.is_watched(uri)
+    }
+
+    /// How many clients watch this very address.
+    pub(crate) fn watchers_of(&self, uri: &str) -> usize {
+        self.watchers.count_of(uri)
     }
 
     /// What all clients watch together, with a copy of each address; see [`Event::Watching`] for what changes of it.

@@ -15,9 +15,9 @@ use super::requests::Phase;
 use super::watchers::{Heard, Hearing, To};
 use crate::id::RequestId;
 use crate::protocol::method::{self, names};
-use crate::protocol::{Kind, LogLevel, Method, Owner, ServerFeature};
+use crate::protocol::{Kind, LogLevel, Method, Owner, ServerFeature, meta};
 use crate::watch::{Change, List};
-use crate::wire::Payload;
+use crate::wire::{Payload, object};
 
 impl Server {
     pub(super) fn progressed(
@@ -200,8 +200,52 @@ impl Server {
         Ok(())
     }
 
+    /// Passes on what the server behind a relay says, as it came: about this request, or to this client.
+    pub(super) fn passed(
+        &mut self,
+        request: Option<RequestId>,
+        to: Option<&Caller>,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        if self.state == State::Closed {
+            return Err(Misuse::NotServing { state: self.state });
+        }
+        let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
+        self.check_size(method.len() + bytes)?;
+        let lane = match (request, to) {
+            (Some(request), _) => self.open_request(request)?.arrival.lane,
+            (None, Some(to)) => self.session_of_caller(to)?.lane(),
+            (None, None) => return Ok(()),
+        };
+        if self.can_hear_more(lane) {
+            self.push_news(lane, Frame::Notify(method, params));
+        }
+        Ok(())
+    }
+
+    /// The same of a report of progress, under the token that the client chose.
+    pub(super) fn passed_progress(
+        &mut self,
+        request: RequestId,
+        params: &Payload,
+    ) -> Result<(), Misuse> {
+        let entry = self.open_request(request)?;
+        let token = entry.arrival.token.as_ref();
+        let token = token.and_then(|token| Payload::of(token).ok());
+        let Some(token) = token.filter(|_| matches!(entry.phase, Phase::Open)) else {
+            return Ok(());
+        };
+        let params = object::replaced(params.json(), |key, value| match key {
+            meta::PROGRESS_TOKEN => Some(token.json()),
+            _ => Some(value),
+        });
+        let method = Cow::Borrowed(names::NOTIFICATIONS_PROGRESS);
+        self.passed(Some(request), None, method, params.ok())
+    }
+
     /// The session of a client, for what belongs to no request of it.
-    fn session_of_caller(&self, caller: &Caller) -> Result<SessionKey, Misuse> {
+    pub(super) fn session_of_caller(&self, caller: &Caller) -> Result<SessionKey, Misuse> {
         match caller.session_number() {
             None if *caller == Caller::LINK && self.http.is_none() => Ok(SessionKey::DUPLEX),
             Some(number) => {

@@ -28,7 +28,9 @@ impl Server {
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
         let entry = self.open_request(request)?;
-        check_question(entry, &method, params.as_ref())?;
+        if !self.passes(entry.arrival.peer.version) {
+            check_question(entry, &method, params.as_ref())?;
+        }
         // Each has one of its own.
         let key =
             key.filter(|key| !asks::is_number(key) && self.asks.by_key(request, key).is_none());
@@ -77,8 +79,10 @@ impl Server {
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(Misuse::NotAnObject { what: "parameters" });
         }
-        if let Err(why) = may_be_asked(peer, &method, params.as_ref()) {
-            return Err(Misuse::Unaskable { method, why });
+        if !self.passes(peer.version) {
+            if let Err(why) = may_be_asked(peer, &method, params.as_ref()) {
+                return Err(Misuse::Unaskable { method, why });
+            }
         }
         self.check_ask(params.as_ref(), Era::Legacy, Some(session))?;
         Ok(self.open_ask(Open {

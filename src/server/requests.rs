@@ -7,11 +7,10 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::event::Peer;
 use super::origin::{Lane, SessionKey, Whose, WireId};
 use super::reply::{Progress, Verdict};
 use crate::id::{AskId, RequestId};
-use crate::protocol::{LogLevel, Method};
+use crate::protocol::{LogLevel, Method, Peer};
 use crate::register::Register;
 use crate::sorted::Sorted;
 use crate::wire::Id;

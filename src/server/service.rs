@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 
-use super::event::{Peer, State};
+use super::event::{Caller, State};
 use super::frame::{Answer, Frame};
 use super::origin::Origin;
 use super::params::Params;
@@ -12,8 +12,8 @@ use super::watchers::grant;
 use super::{Server, missing_capability};
 use crate::filter;
 use crate::protocol::method::names;
-use crate::protocol::{ClientFeature, LogLevel, code};
-use crate::watch::Watch;
+use crate::protocol::{ClientFeature, LogLevel, Peer, code};
+use crate::watch::{Setting, Watch};
 use crate::wire::{ErrorObject, Id};
 
 impl Server {
@@ -67,6 +67,25 @@ impl Server {
         self.save_session(session);
         self.answer(from.lane, id.clone(), Answer::Empty);
         Ok(())
+    }
+
+    /// The server behind a relay agreed to what this client wants to hear of: it holds for its next life, too.
+    pub(super) fn settled(&mut self, caller: &Caller, setting: &Setting) {
+        let Ok(session) = self.session_of_caller(caller) else {
+            return;
+        };
+        match setting {
+            Setting::Level(level) => self.watchers.set_level(session, *level),
+            Setting::Subscribe(uri) => {
+                let mut more = BTreeSet::from([uri.clone()]);
+                self.watchers.fit(&mut more, &self.config.limits);
+                if !more.is_empty() {
+                    self.watchers.subscribe(session, uri);
+                }
+            }
+            Setting::Unsubscribe(uri) => self.watchers.unsubscribe(session, uri),
+        }
+        self.save_session(session);
     }
 
     /// S-SUB-03: first it is acknowledged, then it is heard.

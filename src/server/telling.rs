@@ -94,6 +94,7 @@ mod tests {
             version: Version::V2025_06_18,
             client: Some(Implementation::new("host", "1.2")),
             capabilities: ClientCapabilities::default(),
+            introduction: None,
         })
     }
 

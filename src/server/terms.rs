@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::event::{Cancelled, Event, Peer, Unanswered};
+use super::event::{Cancelled, Event, Unanswered};
 use super::http::mismatch;
 use super::legacy::{self, Scope, Unmet};
 use super::origin::{Origin, SessionKey};
@@ -17,7 +17,7 @@ use super::{Server, quoting};
 use crate::noise::excerpt;
 use crate::protocol::method::{self, names};
 use crate::protocol::{
-    ClientCapabilities, Era, Implementation, ServerCapabilities, ServerFeature, Version, code,
+    ClientCapabilities, Era, Implementation, Peer, ServerCapabilities, ServerFeature, Version, code,
 };
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Id, Json, Payload};
@@ -86,7 +86,13 @@ impl Server {
     pub(super) fn introduced(&self, params: Option<Json<'_>>) -> Result<Arc<Peer>, ErrorObject> {
         self.check_words(params.map_or(0, |params| params.as_str().len()))?;
         match legacy::meet(params, self.config.versions) {
-            Ok(peer) => Ok(Arc::new(peer)),
+            Ok(peer) => {
+                let introduction = params.filter(|_| self.config.is_relayed);
+                Ok(Arc::new(Peer {
+                    introduction: introduction.map(Payload::from),
+                    ..peer
+                }))
+            }
             // S-VER-12
             Err(Unmet::NoLegacy(wanted)) => Err(self.unsupported(&wanted)),
             Err(Unmet::Unreadable) => Err(ErrorObject::new(
@@ -135,6 +141,7 @@ impl Server {
             version: spoken,
             client: client.and_then(|c| serde_json::from_str::<Implementation>(c.as_str()).ok()),
             capabilities: declared,
+            introduction: None,
         });
         // Terms to which another client can add one are not all that there is to know of it. However much space is between them, no more
         // is kept.
@@ -207,7 +214,7 @@ impl Server {
     }
 
     /// A legacy client is here.
-    pub(super) fn agree(&mut self, from: &Origin, id: &Id, peer: Arc<Peer>) {
+    pub(super) fn agree(&mut self, from: &Origin, id: &Id, mut peer: Arc<Peer>) {
         let Some(session) = from.session else {
             return;
         };
@@ -215,6 +222,13 @@ impl Server {
         let mut offered = ServerCapabilities::default();
         if let Some(offer) = &self.config.offer {
             offered = offer.capabilities.clone();
+            // One that chose a newer version than it was asked for can hardly be understood: the relay stays with the older.
+            let bargain = offer
+                .bargain
+                .filter(|(asked, chosen)| *asked == peer.version && chosen <= asked);
+            if let Some((_, chosen)) = bargain {
+                Arc::make_mut(&mut peer).version = chosen;
+            }
             let agreement = self.voice.agreement(offer, peer.version);
             self.answer(from.lane, id.clone(), agreement);
         }

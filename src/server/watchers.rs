@@ -404,6 +404,11 @@ impl Watchers {
 /// # Who hears of a change
 impl Watchers {
     /// Whether anybody is to hear of a change of this resource.
+    /// How many watch this very address.
+    pub(super) fn count_of(&self, uri: &str) -> usize {
+        self.topics.get(uri).map_or(0, Sorted::len)
+    }
+
     pub(super) fn is_watched(&self, uri: &str) -> bool {
         self.covering(uri).next().is_some()
     }

@@ -396,7 +396,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         play: |chain| tool(chain, "tell"),
         check: |chain, _| {
             let told = chain.picked(|event| match event {
-                Event::Notified { method, params } => Some((
+                Event::Notified { method, params, .. } => Some((
                     method.to_string(),
                     params.as_ref().map(|params| params.as_str().to_owned()),
                 )),

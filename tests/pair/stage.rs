@@ -477,7 +477,7 @@ fn client_words(event: client::Event) -> String {
             data,
             ..
         } => format!("log {level:?} {logger:?} {}", data.as_str()),
-        Event::Notified { method, params } => {
+        Event::Notified { method, params, .. } => {
             format!("notified {method} {}", params_words(params.as_ref()))
         }
         Event::Noise(noise) => format!("noise: {}", noise.what),

@@ -62,6 +62,7 @@ mod tests {
         let said = client::Event::Notified {
             method,
             params: None,
+            call: None,
         };
         assert_eq!(brief(&said), "Notified");
     }

@@ -5,7 +5,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::super::event::{Cancelled, Peer};
+use super::super::event::Cancelled;
 use super::super::frame::{Frame, Signal};
 use super::super::lanes::Kind;
 use super::super::legacy::Scope;
@@ -19,7 +19,7 @@ use super::session_field;
 use super::store::SessionRecord;
 use crate::http::{Fields, names};
 use crate::id::StreamId;
-use crate::protocol::{Era, ServerFeature, Version, code};
+use crate::protocol::{Era, Peer, ServerFeature, Version, code};
 use crate::time::TICK;
 use crate::wire::ErrorObject;
 
@@ -165,6 +165,7 @@ impl Server {
                 version: record.version,
                 client: record.client,
                 capabilities: record.capabilities,
+                introduction: None,
             }),
             is_initialized: record.is_initialized,
             offered: offer.map(|o| o.capabilities.clone()).unwrap_or_default(),

@@ -48,6 +48,9 @@ fn setup() -> &'static Setup {
         // When a server was heard last cannot be seen from here; the pulse is for the client alone to show.
         upstream.policy.keepalive = None;
         let mut config = Config::new(upstream, SECRET);
+        config.calls = everlink::client::CallOptions::new()
+            .with_idle(everlink::Limit::After(Duration::from_secs(300)))
+            .with_total(everlink::Limit::After(Duration::from_secs(3_600)));
         let downstream = server::small();
         config.downstream.ask_timeout = downstream.ask_timeout;
         config.downstream.limits = downstream.limits;

@@ -60,6 +60,10 @@ impl Setup {
             limits.asks = 1;
         }
         let mut config = Config::new(upstream, SECRET);
+        // So that each request is answered in the end, whatever the server does.
+        config.calls = everlink::client::CallOptions::new()
+            .with_idle(everlink::Limit::After(Duration::from_secs(300)))
+            .with_total(everlink::Limit::After(Duration::from_secs(3_600)));
         config.downstream.versions = match choices >> 4 & 7 {
             0..=5 => Versions::ALL,
             6 => Versions::LEGACY,

@@ -42,6 +42,9 @@ pub(super) fn client(setup: &Setup) -> Config {
 pub(super) fn relay(setup: &Setup) -> relay::Config {
     let legs = setup.shape.legs();
     let mut config = relay::Config::new(link(setup, legs[1], false), [3; 16]);
+    config.calls = everlink::client::CallOptions::new()
+        .with_idle(everlink::Limit::After(Duration::from_secs(300)))
+        .with_total(everlink::Limit::After(Duration::from_secs(3_600)));
     if legs[0] {
         config.downstream.http = Some(server::Http::new());
     }

@@ -1,0 +1,470 @@
+//! Between a host and a server that understand each other the relay is invisible: what one says, the other hears, as it was said.
+
+use everlink::relay::Side;
+use everlink::{Epoch, Input, Instant, Output, Relay, StreamId, relay};
+use serde_json::{Value, json};
+
+/// A relay between a host and a server of which both say only what a test has them say.
+struct Between {
+    relay: Relay,
+    epoch: Epoch,
+    /// The lines that each of them has heard and nobody has looked at.
+    host: Vec<String>,
+    server: Vec<String>,
+}
+
+impl Between {
+    fn new() -> Between {
+        Between::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut relay::Config)) -> Between {
+        let mut config = relay::Config::new(everlink::Config::child("guard", "1"), [7; 16]);
+        change(&mut config);
+        Between {
+            relay: Relay::new(config),
+            epoch: Epoch::FIRST,
+            host: Vec::new(),
+            server: Vec::new(),
+        }
+    }
+
+    /// One in which this was said in a legacy handshake.
+    fn agreed(initialize: Value, result: Value) -> Between {
+        let mut between = Between::new();
+        between.host_says(&line(
+            json!({"id": 0, "method": "initialize", "params": initialize}),
+        ));
+        let asked = between.server_hears();
+        assert_eq!(asked["method"], "initialize", "{asked}");
+        between.server_says(&line(json!({"id": asked["id"], "result": result})));
+        assert_eq!(between.host_hears()["result"], result);
+        between.host_says(&line(json!({"method": "notifications/initialized"})));
+        assert_eq!(
+            between.server_hears()["method"],
+            "notifications/initialized"
+        );
+        between
+    }
+
+    fn host_says(&mut self, line: &str) {
+        let data = Input::bytes(line.as_bytes());
+        self.relay.handle_downstream(Instant::ZERO, data);
+        self.turn();
+    }
+
+    fn server_says(&mut self, line: &str) {
+        let data = Input::bytes(line.as_bytes());
+        self.relay.handle_upstream(Instant::ZERO, self.epoch, data);
+        self.turn();
+    }
+
+    /// The server ends by itself; time passes until there is another.
+    fn end_server(&mut self) {
+        let (before, status) = (self.epoch, everlink::ExitStatus::Code(1));
+        for input in [Input::exited(status), Input::end(&[])] {
+            self.relay.handle_upstream(Instant::ZERO, before, input);
+        }
+        self.turn();
+        while self.epoch == before {
+            let deadline = self.relay.poll_timeout().expect("it is tried again");
+            self.relay.handle_timeout(deadline.at);
+            self.turn();
+        }
+    }
+
+    fn host_hears(&mut self) -> Value {
+        read(&self.host_line())
+    }
+
+    fn server_hears(&mut self) -> Value {
+        read(&self.server_line())
+    }
+
+    fn host_line(&mut self) -> String {
+        assert!(!self.host.is_empty(), "the host hears nothing");
+        self.host.remove(0)
+    }
+
+    fn server_line(&mut self) -> String {
+        assert!(!self.server.is_empty(), "the server hears nothing");
+        self.server.remove(0)
+    }
+
+    fn turn(&mut self) {
+        let mut buf = Vec::new();
+        while let Some((side, output)) = self.relay.poll_output(&mut buf) {
+            match (side, output) {
+                (_, Output::Open { epoch }) => {
+                    self.epoch = epoch;
+                    let opened = Input::Opened;
+                    self.relay.handle_upstream(Instant::ZERO, epoch, opened);
+                }
+                (side, Output::Write { len, .. }) => {
+                    let written = buf.split_off(buf.len() - len);
+                    let lines = String::from_utf8(written).expect("it is UTF-8");
+                    let lines = lines.lines().map(str::to_owned);
+                    let sent = Input::sent(len);
+                    if side == Side::Downstream {
+                        self.host.extend(lines);
+                        self.relay.handle_downstream(Instant::ZERO, sent);
+                    } else {
+                        self.server.extend(lines);
+                        self.relay.handle_upstream(Instant::ZERO, self.epoch, sent);
+                    }
+                }
+                (_, _) => {}
+            }
+        }
+    }
+}
+
+/// A message of these members, as a line.
+fn line(mut message: Value) -> String {
+    message["jsonrpc"] = json!("2.0");
+    format!("{message}\n")
+}
+
+fn read(line: &str) -> Value {
+    serde_json::from_str(line).expect("a line is JSON")
+}
+
+fn hello() -> Value {
+    json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {
+            "extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html"]}},
+            "experimental": {"x": {"deep": [1]}},
+            "strange": 7,
+        },
+        "clientInfo": {"name": "host", "version": "3", "title": "The host", "icons": [{"src": "data:,"}]},
+        "_meta": {"com.example/a": 1},
+    })
+}
+
+fn welcome() -> Value {
+    json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": {}, "extensions": {"com.example/e": {"on": true}}, "odd": null},
+        "serverInfo": {"name": "server", "version": "9", "websiteUrl": "https://example.com"},
+        "instructions": "ask",
+        "_meta": {"com.example/b": [2]},
+        "more": {"x": 1},
+    })
+}
+
+/// A server that speaks both eras is spoken to in that of the host, and in its version: it has a way to ask then.
+#[test]
+fn a_legacy_host_has_its_own_era_and_version_behind() {
+    let mut between = Between::new();
+    between.host_says(&line(
+        json!({"id": 0, "method": "initialize", "params": hello()}),
+    ));
+    let asked = between.server_hears();
+    assert_eq!(asked["method"], "initialize");
+    assert_eq!(asked["params"]["protocolVersion"], "2025-06-18");
+}
+
+#[test]
+fn introductions_pass_with_extensions_and_whatever_else_is_in_them() {
+    let mut between = Between::new();
+    between.host_says(&line(
+        json!({"id": 0, "method": "initialize", "params": hello()}),
+    ));
+    let mut asked = between.server_hears();
+    let meta = asked["params"]["_meta"].as_object_mut().expect("an object");
+    let via = meta.remove("everlink/via").expect("the relay is named");
+    assert_eq!(via, json!({"name": "guard", "version": "1"}));
+    assert_eq!(asked["params"], hello());
+    between.server_says(&line(json!({"id": asked["id"], "result": welcome()})));
+    assert_eq!(between.host_hears()["result"], welcome());
+}
+
+/// The relay can go by its own name.
+#[test]
+fn a_relay_that_hides_its_host_introduces_itself() {
+    let mut between = Between::with(|config| config.hides_host = true);
+    between.host_says(&line(
+        json!({"id": 0, "method": "initialize", "params": hello()}),
+    ));
+    let asked = between.server_hears();
+    assert_eq!(
+        asked["params"]["clientInfo"],
+        json!({"name": "guard", "version": "1"})
+    );
+}
+
+/// A server that chooses an older version than it was asked for has chosen for the host, too.
+#[test]
+fn the_version_that_the_server_chose_is_the_one_that_the_host_hears() {
+    let mut chosen = welcome();
+    chosen["protocolVersion"] = json!("2024-11-05");
+    Between::agreed(hello(), chosen);
+}
+
+#[test]
+fn requests_that_the_server_did_not_declare_are_passed_on() {
+    for (method, params) in [
+        ("resources/subscribe", json!({"uri": "a:b"})),
+        ("logging/setLevel", json!({"level": "debug"})),
+        ("prompts/list", json!({"cursor": "c"})),
+        ("com.example/own", json!({"x": 1, "_meta": {"k": "v"}})),
+    ] {
+        let mut between = Between::agreed(hello(), welcome());
+        between.host_says(&line(
+            json!({"id": "q", "method": method, "params": params}),
+        ));
+        let asked = between.server_hears();
+        assert_eq!(
+            (&asked["method"], &asked["params"]),
+            (&json!(method), &params)
+        );
+        let error = json!({"code": -32_601, "message": "no such method", "data": {"m": method}});
+        between.server_says(&line(json!({"id": asked["id"], "error": error})));
+        let answer = between.host_hears();
+        assert_eq!((&answer["id"], &answer["error"]), (&json!("q"), &error));
+    }
+}
+
+#[test]
+fn notifications_of_the_server_are_passed_on_as_they_are() {
+    for (method, params) in [
+        (
+            "notifications/message",
+            json!({"level": "trace", "data": 1, "_meta": {"k": 2}}),
+        ),
+        (
+            "notifications/message",
+            json!({"level": "debug", "data": "undeclared"}),
+        ),
+        (
+            "notifications/tools/list_changed",
+            json!({"_meta": {"why": "new"}}),
+        ),
+        (
+            "notifications/resources/updated",
+            json!({"uri": "never:asked", "title": "t"}),
+        ),
+        ("notifications/com.example/own", json!({"a": [null]})),
+    ] {
+        let mut between = Between::agreed(hello(), welcome());
+        between.server_says(&line(json!({"method": method, "params": params})));
+        let heard = between.host_hears();
+        assert_eq!(
+            (&heard["method"], &heard["params"]),
+            (&json!(method), &params)
+        );
+    }
+}
+
+/// A host may say something before its server is there.
+#[test]
+fn notifications_of_the_host_wait_for_the_server_and_are_passed_on() {
+    let mut between = Between::new();
+    between.host_says(&line(
+        json!({"id": 0, "method": "initialize", "params": hello()}),
+    ));
+    let asked = between.server_hears();
+    let params = json!({"x": 1, "_meta": {"k": "v"}});
+    for method in [
+        "notifications/roots/list_changed",
+        "notifications/com.example/own",
+    ] {
+        between.host_says(&line(json!({"method": method, "params": params})));
+    }
+    between.server_says(&line(json!({"id": asked["id"], "result": welcome()})));
+    let heard: Vec<Value> = std::mem::take(&mut between.server)
+        .iter()
+        .map(|it| read(it))
+        .collect();
+    for method in [
+        "notifications/roots/list_changed",
+        "notifications/com.example/own",
+    ] {
+        let said = heard.iter().find(|it| it["method"] == method);
+        assert_eq!(said.map(|it| &it["params"]), Some(&params), "{method}");
+    }
+}
+
+#[test]
+fn questions_that_the_host_did_not_declare_are_passed_on() {
+    for (method, params) in [
+        (
+            "elicitation/create",
+            json!({"message": "?", "requestedSchema": {"type": "object"}}),
+        ),
+        ("roots/list", json!({"_meta": {"k": 1}})),
+        (
+            "com.example/question",
+            json!({"x": 9_007_199_254_740_993_u64}),
+        ),
+    ] {
+        let mut between = Between::agreed(hello(), welcome());
+        between.server_says(&line(
+            json!({"id": "s", "method": method, "params": params}),
+        ));
+        let asked = between.host_hears();
+        assert_eq!(
+            (&asked["method"], &asked["params"]),
+            (&json!(method), &params)
+        );
+        let result = json!({"fine": true, "_meta": {"k": 2}});
+        between.host_says(&line(json!({"id": asked["id"], "result": result})));
+        let answer = between.server_hears();
+        assert_eq!((&answer["id"], &answer["result"]), (&json!("s"), &result));
+    }
+}
+
+/// Progress is asked for where the host asks for it, and told in its own words.
+#[test]
+fn progress_keeps_its_digits_and_its_other_members() {
+    let mut between = Between::agreed(hello(), welcome());
+    let call = |id, meta: Value| {
+        line(json!({"id": id, "method": "tools/call", "params": {"name": "t", "_meta": meta}}))
+    };
+    between.host_says(&call(1, json!({"k": "v"})));
+    assert_eq!(between.server_hears()["params"]["_meta"], json!({"k": "v"}));
+    between.host_says(&call(2, json!({"progressToken": "mine"})));
+    let token = between.server_hears()["params"]["_meta"]["progressToken"].clone();
+    let progress = r#""progress":9007199254740993,"total":1e3,"message":"m","_meta":{"a":1.0}"#;
+    between.server_says(&format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},{progress}}}}}\n"
+    ));
+    let heard = between.host_line();
+    assert!(heard.contains(progress), "{heard}");
+    assert!(heard.contains(r#""progressToken":"mine""#), "{heard}");
+}
+
+/// What the host wants to hear of is asked of the next server, too.
+#[test]
+fn settings_that_the_server_took_are_repeated_to_the_next() {
+    let mut between = Between::agreed(hello(), welcome());
+    for (method, params) in [
+        ("resources/subscribe", json!({"uri": "a:b"})),
+        ("logging/setLevel", json!({"level": "error"})),
+    ] {
+        between.host_says(&line(json!({"id": 5, "method": method, "params": params})));
+        let id = between.server_hears()["id"].clone();
+        between.server_says(&line(json!({"id": id, "result": {}})));
+        assert_eq!(between.host_hears()["result"], json!({}));
+        assert!(
+            between.server.is_empty(),
+            "once is enough: {:?}",
+            between.server
+        );
+    }
+    let before = between.epoch;
+    between.end_server();
+    assert!(between.epoch > before, "there is another server");
+    let asked = between.server_hears();
+    assert_eq!(asked["params"]["clientInfo"], hello()["clientInfo"]);
+    between.server_says(&line(json!({"id": asked["id"], "result": welcome()})));
+    let heard: Vec<Value> = between.server.iter().map(|it| read(it)).collect();
+    for (method, params) in [
+        ("resources/subscribe", json!({"uri": "a:b"})),
+        ("logging/setLevel", json!({"level": "error"})),
+    ] {
+        let said = heard.iter().find(|it| it["method"] == method);
+        assert_eq!(said.map(|it| &it["params"]), Some(&params), "{heard:?}");
+    }
+}
+
+/// One message may be larger than all that may wait otherwise.
+#[test]
+fn a_message_of_40_megabytes_passes_both_ways() {
+    let mut between = Between::agreed(hello(), welcome());
+    let text = "x".repeat(40 << 20);
+    let params = json!({"name": "t", "arguments": {"text": text}});
+    between.host_says(&line(
+        json!({"id": 1, "method": "tools/call", "params": params}),
+    ));
+    let asked = between.server_hears();
+    assert_eq!(
+        asked["params"]["arguments"]["text"].as_str().map(str::len),
+        Some(40 << 20)
+    );
+    let result = json!({"content": [{"type": "text", "text": text}]});
+    between.server_says(&line(json!({"id": asked["id"], "result": result})));
+    let answer = between.host_hears();
+    assert_eq!(
+        answer["result"]["content"][0]["text"]
+            .as_str()
+            .map(str::len),
+        Some(40 << 20)
+    );
+}
+
+/// A host with more calls than may be in flight is read more slowly, not refused.
+#[test]
+fn more_calls_than_may_be_in_flight_are_held_back() {
+    let mut between = Between::agreed(hello(), welcome());
+    let most = relay::Config::new(everlink::Config::child("guard", "1"), [7; 16])
+        .downstream
+        .limits
+        .requests;
+    for id in 0..most {
+        assert!(
+            between
+                .relay
+                .wants_input(Side::Downstream, StreamId::DUPLEX),
+            "{id}"
+        );
+        between.host_says(&line(
+            json!({"id": id, "method": "tools/call", "params": {"name": "t"}}),
+        ));
+    }
+    assert!(
+        !between
+            .relay
+            .wants_input(Side::Downstream, StreamId::DUPLEX)
+    );
+    assert!(
+        between.host.is_empty(),
+        "nothing is refused: {:?}",
+        between.host.first()
+    );
+    let first = between.server_hears()["id"].clone();
+    between.server_says(&line(json!({"id": first, "result": {}})));
+    assert!(
+        between
+            .relay
+            .wants_input(Side::Downstream, StreamId::DUPLEX)
+    );
+}
+
+/// A modern host has its own words, and nobody else's, with each request.
+#[test]
+fn a_modern_host_is_heard_and_answered_as_it_is() {
+    let mut between = Between::new();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"com.example/e": {}}},
+        "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "3", "title": "The host"},
+        "com.example/own": 1,
+    });
+    between.host_says(&line(
+        json!({"id": 1, "method": "tools/list", "params": {"_meta": meta}}),
+    ));
+    let asked = between.server_hears();
+    assert_eq!(asked["method"], "server/discover");
+    let found = json!({
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28", "2025-11-25"],
+        "capabilities": {"tools": {}, "extensions": {"com.example/e": {}}},
+        "ttlMs": 5,
+        "more": 1,
+    });
+    between.server_says(&line(json!({"id": asked["id"], "result": found})));
+    let asked = between.server_hears();
+    assert_eq!(
+        (&asked["method"], &asked["params"]["_meta"]),
+        (&json!("tools/list"), &meta)
+    );
+    let result = json!({"resultType": "com.example/odd", "tools": []});
+    between.server_says(&line(json!({"id": asked["id"], "result": result})));
+    assert_eq!(between.host_hears()["result"], result);
+    between.host_says(&line(
+        json!({"id": 2, "method": "server/discover", "params": {"_meta": meta}}),
+    ));
+    assert_eq!(between.host_hears()["result"], found);
+}
