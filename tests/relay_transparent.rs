@@ -273,7 +273,7 @@ fn notifications_of_the_host_wait_for_the_server_and_are_passed_on() {
         between.host_says(&line(json!({"method": method, "params": params})));
     }
     between.server_says(&line(json!({"id": asked["id"], "result": welcome()})));
-    let heard: Vec<Value> = std::mem::take(&mut between.server)
+    let heard: Vec<Value> = core::mem::take(&mut between.server)
         .iter()
         .map(|it| read(it))
         .collect();
