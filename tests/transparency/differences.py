@@ -100,6 +100,12 @@ DIFFERENCES = [
         "server [*] host: * params._meta.io.modelcontextprotocol/clientCapabilities* *",
     ),
     row(
+        "the guard names itself beside the host",
+        KNOWN,
+        "`everlink/via` in `_meta` of `subscriptions/listen` names the guard.",
+        "server [listen] host: subscriptions/listen params._meta.everlink/via added",
+    ),
+    row(
         "the guard listens for changes",
         BY_DESIGN,
         "The guard has a `subscriptions/listen` of its own, to know when a list that it holds has changed.",
