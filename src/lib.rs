@@ -105,7 +105,7 @@
 //!     }
 //! }
 //! // Reading a list twice is harmless, so the call was sent again to the second server.
-//! assert_eq!(said[0], "the server ended (epoch 1, after 0 ms, exit status 70)");
+//! assert_eq!(said[0], "the server ended (connection 1, after 0 ms, exit status 70)");
 //! assert_eq!(said[1], r#"{"resources":[]}"#);
 //!
 //! fn serve(line: &str) -> Vec<u8> {
