@@ -160,8 +160,14 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "",
-        about: "check everything that can be checked on this machine",
+        about: "check everything that can be checked on this machine within 20 minutes",
         run: |_| test::run(),
+    },
+    Command {
+        name: "test --long",
+        arguments: "",
+        about: "check what takes longer: examples, scripts byte by byte, real peers",
+        run: |_| test::run_long(),
     },
     Command {
         name: "transparent --check",

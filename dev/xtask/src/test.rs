@@ -24,11 +24,7 @@ const STEPS: &[Step] = &[
     ("dependencies of the core", dependencies::check),
     ("licences and sources of dependencies", licences),
     ("documentation", documentation),
-    ("examples", || {
-        cargo("build --workspace --all-features --examples")
-    }),
     ("tests", tests),
-    ("scripts, byte by byte", || scripts_cut("bytes")),
     ("scripts, cut at random", || scripts_cut("random")),
     ("coverage of requirements and failures", coverage::check),
     ("promises of the README", promises::check),
@@ -42,12 +38,24 @@ const STEPS: &[Step] = &[
     ("that no step grows", growth::check),
     ("packages by themselves", by_themselves),
     ("judged by the public conformance suite", conformance::check),
-    ("among real peers", interop::check),
     ("that the guard is invisible", transparent::check),
+];
+
+/// What takes too long for every change, and finds least that the others do not.
+const LONG_STEPS: &[Step] = &[
+    ("examples", || {
+        cargo("build --workspace --all-features --examples")
+    }),
+    ("scripts, byte by byte", || scripts_cut("bytes")),
+    ("among real peers", interop::check),
 ];
 
 pub(crate) fn run() -> Result<(), String> {
     step::run_all(STEPS)
+}
+
+pub(crate) fn run_long() -> Result<(), String> {
+    step::run_all(LONG_STEPS)
 }
 
 /// Clippy's disallowed items are denied to the library alone: tests and tools may use a clock.
