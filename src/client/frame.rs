@@ -251,11 +251,7 @@ impl Voice {
             Era::Legacy => None,
             Era::Modern => {
                 let mut meta = meta_for(&config.capabilities, version, logs, &client);
-                if let Some(via) = config
-                    .relayed
-                    .as_ref()
-                    .and_then(|relayed| written(relayed.via.as_ref()?))
-                {
+                if let Some(via) = via(config) {
                     meta.push_str(&alloc::format!(r#","{}":{via}"#, meta::VIA));
                 }
                 Some(meta)
@@ -318,10 +314,7 @@ impl Voice {
                     let theirs = relayed.and_then(|relayed| relayed.introduction.as_ref());
                     let theirs = theirs.map(Payload::json);
                     let meta = theirs.and_then(|theirs| theirs.member("_meta").ok()?);
-                    let via = config
-                        .relayed
-                        .as_ref()
-                        .and_then(|relayed| written(relayed.via.as_ref()?));
+                    let via = via(config);
                     if meta.is_some() || via.is_some() {
                         params.object("_meta", |members| {
                             if let Some(via) = &via {
@@ -433,6 +426,11 @@ impl Voice {
             }
         });
     }
+}
+
+/// The relay that speaks for the client, as JSON.
+fn via(config: &Config) -> Option<Box<str>> {
+    written(config.relayed.as_ref()?.via.as_ref()?)
 }
 
 fn written(implementation: &Implementation) -> Option<Box<str>> {

@@ -330,7 +330,7 @@ impl Client {
     }
 
     fn notified(&mut self, name: &str, params: Option<Json<'_>>) {
-        if self.config.relayed.is_some() && self.is_passed(name, params) {
+        if self.is_passed(name, params) {
             return;
         }
         match name {

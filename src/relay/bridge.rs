@@ -248,8 +248,8 @@ impl Relay {
                     total,
                     message,
                 };
-                if let Some(Errand::Request(carried)) = self.errands.get(&call) {
-                    let _ = self.server.progress(self.now, carried.request, told);
+                if let Some(request) = self.request_of(Some(call)) {
+                    let _ = self.server.progress(self.now, request, told);
                 }
             }
             client::Event::Ask(ask) => return self.ask(ask),
@@ -263,10 +263,7 @@ impl Relay {
                 logger,
                 data,
             } => {
-                let request = call.and_then(|call| match self.errands.get(&call) {
-                    Some(Errand::Request(carried)) => Some(carried.request),
-                    Some(Errand::Compare(_)) | None => None,
-                });
+                let request = self.request_of(call);
                 let (is_for_all, logger) = (self.may_tell_all(), logger.as_deref());
                 let guess = call.is_none() && !is_for_all;
                 let request = request.or_else(|| guess.then(|| self.logging()).flatten());
@@ -314,6 +311,14 @@ impl Relay {
             | client::Event::Noise(_) => return Some(Event::Upstream(event)),
         }
         None
+    }
+
+    /// The request of a client in front that this call carries.
+    pub(super) fn request_of(&self, call: Option<CallId>) -> Option<RequestId> {
+        match self.errands.get(&call?)? {
+            Errand::Request(carried) => Some(carried.request),
+            Errand::Compare(_) => None,
+        }
     }
 
     /// Whether what the server behind says may be told to everybody in front: it may have been said for one of them.

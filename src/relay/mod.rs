@@ -1,8 +1,8 @@
 //! A [`Server`] in front of a [`Client`]: a connection that outlives any number of lives of the server behind it.
 //!
-//! The relay itself only carries: `bridge` makes verbs of one end out of the events of the other, `asks` finds who is to be asked,
-//! `offer` says what there is, `lists` knows which lists the client in front has seen, `notices` passes on what has no answer, `words` how a failure is told to it, `telling` how all
-//! of it is told to whoever runs the relay. What is retried, timed out or refused is decided by the two machines.
+//! The relay itself only carries: `bridge` turns events of one end into verbs of the other, `asks` finds the client to ask, `notices` passes on
+//! notifications, `offer` says what the server offers, `lists` knows which lists the client in front has seen, `words` tells it of a failure, and
+//! `telling` tells all of it to whoever runs the relay. What is retried, timed out or refused is decided by the two machines.
 
 mod asks;
 mod bridge;

@@ -6,7 +6,6 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 
 use super::Relay;
-use super::bridge::Errand;
 use crate::client::Misuse;
 use crate::id::CallId;
 use crate::protocol::LogLevel;
@@ -15,7 +14,7 @@ use crate::server::Caller;
 use crate::watch::{Change, List};
 use crate::wire::Payload;
 
-/// As many notifications of clients in front wait for a server that is starting.
+/// The number of notifications that wait for a server that is starting. The oldest is dropped for a newer one.
 const KEPT: usize = 64;
 
 /// Notifications of the client in front that the server behind has still to be told.
@@ -51,10 +50,7 @@ impl Relay {
         params: Option<Payload>,
         call: Option<CallId>,
     ) {
-        let request = call.and_then(|call| match self.errands.get(&call) {
-            Some(Errand::Request(carried)) => Some(carried.request),
-            Some(Errand::Compare(_)) | None => None,
-        });
+        let request = self.request_of(call);
         if &*method == names::NOTIFICATIONS_PROGRESS {
             if let (Some(request), Some(params)) = (request, params) {
                 let _ = self.server.pass_progress(self.now, request, &params);
