@@ -24,6 +24,11 @@ const STEPS: &[Step] = &[
     ("dependencies of the core", dependencies::check),
     ("licences and sources of dependencies", licences),
     ("documentation", documentation),
+    ("the examples that the tests run", || {
+        cargo(
+            "build --workspace --all-features --example drive_child --example echo_server --example guard_child",
+        )
+    }),
     ("tests", tests),
     ("scripts, cut at random", || scripts_cut("random")),
     ("coverage of requirements and failures", coverage::check),
