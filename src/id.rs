@@ -2,8 +2,9 @@
 
 use core::fmt;
 
+// `Debug` says the name of the type, `Display` the word that a person knows.
 macro_rules! counter {
-    ($(#[$doc:meta])* $name:ident, $word:literal) => {
+    ($(#[$doc:meta])* $name:ident, $word:literal, shown as $shown:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u64);
@@ -29,7 +30,7 @@ macro_rules! counter {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($word, " {}"), self.0)
+                write!(f, concat!($shown, " {}"), self.0)
             }
         }
     };
@@ -37,27 +38,27 @@ macro_rules! counter {
 
 counter! {
     /// One question of the server to the client.
-    AskId, "ask"
+    AskId, "ask", shown as "question"
 }
 
 counter! {
     /// One request of the application. The same through every resend.
-    CallId, "call"
+    CallId, "call", shown as "call"
 }
 
 counter! {
     /// One life of the transport: one child process, one connection. Epoch 0 is before the first.
-    Epoch, "epoch"
+    Epoch, "epoch", shown as "connection"
 }
 
 counter! {
     /// One request of a client, as the server end calls it. The same through every round of it.
-    RequestId, "request"
+    RequestId, "request", shown as "request"
 }
 
 counter! {
     /// One ordered byte channel in an epoch.
-    StreamId, "stream"
+    StreamId, "stream", shown as "stream"
 }
 
 impl Epoch {

@@ -53,7 +53,7 @@ fn f_116_a_failure_says_all_there_is_to_know() {
                 "after 12 s",
                 "the server ended before it replied",
                 "may have run",
-                "epoch 1",
+                "connection 1",
                 "signal 9 (SIGKILL)",
                 "os error 104",
                 "Traceback (most recent call last):\nMemoryError",
@@ -110,7 +110,7 @@ fn f_116_a_call_that_runs_out_of_time_says_where_the_link_stood() {
         &[
             "after 1 min",
             "neither a reply nor progress came in time",
-            "the link was handshaking",
+            "the connection was handshaking",
             "it was not sent",
             "exit status 139",
             "segfault",

@@ -1,10 +1,11 @@
-//! What can be asked of the program, in clap's words, and what to do where that cannot be meant. Does nothing.
+//! The command line: subcommands, options, help texts, and tips for arguments that were not understood. Does nothing.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -29,7 +30,10 @@ impl Args {
 fn advised(mut error: clap::Error) -> clap::Error {
     let words: Vec<OsString> = std::env::args_os().collect();
     let command = words.get(1).and_then(|word| word.to_str());
-    let has_target = matches!(command, Some("call" | "guard" | "inspect" | "watch"));
+    let has_target = matches!(
+        command,
+        Some("call" | "guard" | "inspect" | "prompt" | "read" | "watch")
+    );
     let has_server = words.iter().any(|word| word == "--");
     let tip = match error.kind() {
         ErrorKind::MissingRequiredArgument if has_target && !has_server => {
@@ -51,19 +55,20 @@ const EXAMPLES: &str = "\
 Examples:
   everlink demo
   everlink inspect -- npx -y @modelcontextprotocol/server-everything
-  everlink call echo '{\"message\":\"hello\"}' -- npx -y @modelcontextprotocol/server-everything
+  everlink call echo message=hello -- npx -y @modelcontextprotocol/server-everything
   everlink guard --url https://example.com/mcp --bearer-env TOKEN
   everlink guard -- my-server --its-own-option
   everlink guard --record crash.jsonl -- my-server    and then: everlink replay crash.jsonl
   everlink help guard                                 more about a command, with examples";
 
 const CALL_USAGE: &str = "\
-everlink call [OPTIONS] <TOOL> [JSON] -- <COMMAND>...
-       everlink call [OPTIONS] <TOOL> [JSON] --url <URL>";
+everlink call [OPTIONS] <TOOL> [JSON | KEY=VALUE...] -- <COMMAND>...
+       everlink call [OPTIONS] <TOOL> [JSON | KEY=VALUE...] --url <URL>";
 
 const CALL_EXAMPLES: &str = "\
 Examples:
-  everlink call echo '{\"message\":\"hello\"}' -- npx -y @modelcontextprotocol/server-everything
+  everlink call echo message=hello -- npx -y @modelcontextprotocol/server-everything
+  everlink call greet name=Ada count=3 tags:='[\"a\",\"b\"]' -- my-server
   everlink call search '{\"query\":\"rust\"}' --url https://example.com/mcp --bearer-env TOKEN
   everlink call build --total-timeout 3600 --json -- my-server | jq .structuredContent";
 
@@ -82,6 +87,7 @@ Examples:
   everlink guard -- npx -y @modelcontextprotocol/server-everything
   everlink guard --url https://example.com/mcp --bearer-env TOKEN
   everlink guard --listen http://127.0.0.1:8080/mcp --status 127.0.0.1:9090 -- my-server
+  everlink guard --server-stderr server.log -- my-server
   everlink guard --drain 60 -- my-server < requests.jsonl > answers.jsonl
 
 In the configuration of a host:
@@ -96,6 +102,24 @@ Examples:
   everlink inspect -- npx -y @modelcontextprotocol/server-everything
   everlink inspect --url https://example.com/mcp --header 'X-Key: 1234'
   everlink inspect --json -- my-server | jq '.tools[].name'";
+
+const PROMPT_USAGE: &str = "\
+everlink prompt [OPTIONS] <NAME> [JSON | KEY=VALUE...] -- <COMMAND>...
+       everlink prompt [OPTIONS] <NAME> [JSON | KEY=VALUE...] --url <URL>";
+
+const PROMPT_EXAMPLES: &str = "\
+Examples:
+  everlink prompt greeting name=Ada -- my-server
+  everlink prompt review '{\"code\":\"fn main() {}\"}' --json --url https://example.com/mcp";
+
+const READ_USAGE: &str = "\
+everlink read [OPTIONS] <URI> -- <COMMAND>...
+       everlink read [OPTIONS] <URI> --url <URL>";
+
+const READ_EXAMPLES: &str = "\
+Examples:
+  everlink read file:///etc/hosts -- my-server
+  everlink read demo://picture --url https://example.com/mcp > picture.png";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -128,13 +152,16 @@ Examples:
 pub(crate) enum Command {
     /// Call a tool
     ///
-    /// What it returns goes to standard output; how far it is, to standard error. At a terminal, what the server asks meanwhile can be answered.
+    /// Prints the result to standard output, and progress to standard error. At a terminal, you can answer questions of the server.
     ///
-    /// Exit status: 0 the tool's result, 1 a result that says to be an error, 2 usage, 3 an error of the server, 4 it was not
-    /// done, 5 nobody knows whether it was.
+    /// Arguments are one JSON object, or KEY=VALUE pairs, or both. A VALUE has the type that the tool's input schema says; where that is not
+    /// known, it is JSON if it parses as JSON, and text otherwise. KEY:=JSON is always JSON.
+    ///
+    /// Exit status: 0 the tool's result, 1 a result with `isError`, 2 usage, 3 an error of the server, 4 the call was not
+    /// done, 5 the call may or may not have been done.
     #[command(override_usage = CALL_USAGE, after_help = CALL_EXAMPLES)]
     Call(Call),
-    /// Show what a link is worth: calls through it, and servers that die under it, in real processes
+    /// Show how calls survive servers that crash: many calls, and servers that are killed, in real processes
     ///
     /// Nothing else needs to be installed. Exit status: 0, or 1 if a call had no outcome, if one that is not safe to repeat ran twice, or if
     /// another rule was broken.
@@ -143,40 +170,51 @@ pub(crate) enum Command {
     /// The server that the demo kills
     #[command(hide = true)]
     DemoServer(DemoServer),
-    /// Keep a host's connection while the server behind crashes, hangs or is replaced
+    /// Keep a host's connection while its server crashes, hangs or is replaced
     ///
-    /// Put it before the command of a server in the configuration of a host. What happens is told on standard error. The server
-    /// is started when a host begins to speak; with --listen http://…, all hosts share it: up to 512 connections, 1,024 sessions and 64 MiB each of
-    /// what arrives and of what hosts do not read. docs/LIMITS.md has every limit and the memory that follows. What the server asks
-    /// without saying for which request is then put to a host only if no other host has used this very process.
+    /// Put it before the command of a server in the configuration of a host. Events are logged to standard error, and so is the server's own
+    /// standard error. The server starts when a host sends its first message. With --listen http://…, all hosts share it: up to 512 connections,
+    /// 1,024 sessions, 64 MiB of unfinished requests and 64 MiB of unread responses. docs/LIMITS.md has every limit and the memory that follows. A question of the server that
+    /// names no request is then put to a host only if no other host has used this server process.
     ///
-    /// A server that cannot be started or reached is told to the host at once, as the error of `initialize`. While a server is starting, the host waits for up
-    /// to 55 seconds, and for 3 if it is remembered what the server offered before. When the host has gone, the server and all that it started end within 2 seconds; with
-    /// --drain, after that time.
+    /// If the server cannot be started or reached, the host gets the reason at once, as the error of `initialize`. While a server starts, the host waits up
+    /// to 55 seconds, or up to 3 if the guard remembers what the server offered before. When the host has gone, the server and all processes that it started are ended within 2 seconds, or
+    /// after the time of --drain.
     ///
-    /// Exit status: 0 when the host has gone or it was asked to end, 2 usage, 4 it could not begin, or was asked to end twice.
+    /// Exit status: 0 the host has gone or the guard was asked to end, 2 usage, 4 it could not start, or was asked to end twice.
     #[command(override_usage = GUARD_USAGE, after_help = GUARD_EXAMPLES)]
     Guard(Guard),
-    /// Say who a server is and what it offers
+    /// Show a server's name, tools with their parameters, resources and prompts
     ///
-    /// And what was odd on the wire, if anything was. Exit status: 0, 2 usage, 4 the server could not be reached or did not agree.
+    /// And what it does wrong, if anything. Exit status: 0, 2 usage, 4 the server could not be reached, the handshake failed, or a list could not
+    /// be read.
     #[command(override_usage = INSPECT_USAGE, after_help = INSPECT_EXAMPLES)]
     Inspect(Inspect),
-    /// Tell a recording again, which another command has made with --record
+    /// Get a prompt, filled in with arguments
     ///
-    /// Runs the link itself again, in no time and without any server, and prints what it told. Exit status: 0 if that is the same as then, 1 if it
-    /// is not, 4 if the file is no recording that can be read.
+    /// Prints each message with its role. Exit status: as for call.
+    #[command(override_usage = PROMPT_USAGE, after_help = PROMPT_EXAMPLES)]
+    Prompt(Prompt),
+    /// Read a resource
+    ///
+    /// Prints its text, or writes its bytes. Exit status: as for call.
+    #[command(override_usage = READ_USAGE, after_help = READ_EXAMPLES)]
+    Read(Read),
+    /// Run a recording again that another command made with --record
+    ///
+    /// Feeds the recorded input to the same code, at once and without a server, and prints the events. Exit status: 0 if they are the same as in the recording, 1 if they
+    /// are not, 4 if the file is no recording that can be read.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
-    /// Show the life of a link and the changes of its server as they happen
+    /// Show what happens to a connection and what changes at its server, as it happens
     ///
-    /// Until it is interrupted, or nobody reads it any more. Exit status: 0, 2 usage, 4 it was interrupted twice.
+    /// Runs until it is interrupted, or its output is closed. Exit status: 0, 2 usage, 4 it was interrupted twice.
     #[command(override_usage = WATCH_USAGE, after_help = WATCH_EXAMPLES)]
     Watch(Watch),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
-        /// For which
+        /// Which shell
         shell: Shell,
     },
     /// Print the manual page, all commands in one
@@ -188,9 +226,34 @@ pub(crate) enum Command {
 pub(crate) struct Call {
     /// The name of the tool; `everlink inspect` shows which there are
     pub(crate) tool: String,
-    /// Its arguments: a JSON object
-    #[arg(value_name = "JSON", default_value = "{}")]
-    pub(crate) arguments: String,
+    /// Its arguments: a JSON object, or KEY=VALUE pairs, or KEY:=JSON pairs
+    #[arg(value_name = "ARGUMENTS")]
+    pub(crate) arguments: Vec<String>,
+    /// Print the result, or the error, as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Arguments)]
+pub(crate) struct Prompt {
+    /// The name of the prompt; `everlink inspect` shows which there are
+    pub(crate) name: String,
+    /// Its arguments: a JSON object, or KEY=VALUE pairs
+    #[arg(value_name = "ARGUMENTS")]
+    pub(crate) arguments: Vec<String>,
+    /// Print the result, or the error, as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Arguments)]
+pub(crate) struct Read {
+    /// The address of the resource; `everlink inspect` shows which there are
+    pub(crate) uri: String,
     /// Print the result, or the error, as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -200,10 +263,10 @@ pub(crate) struct Call {
 
 #[derive(Debug, Arguments)]
 pub(crate) struct Demo {
-    /// How long servers are made to die
+    /// How long servers are killed
     #[arg(long, default_value_t = 15)]
     pub(crate) seconds: u64,
-    /// What decides the order of their deaths [default: any]
+    /// Decides in which order and how they are killed [default: random]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
     /// Print the numbers as one line of JSON
@@ -215,37 +278,73 @@ pub(crate) struct Demo {
 
 #[derive(Debug, Arguments)]
 pub(crate) struct DemoServer {
-    /// Where it writes down the `number` of every call that it runs, before it does
+    /// Where to append the `number` of each call before it runs
     #[arg(long, value_name = "FILE")]
     pub(crate) diary: Option<PathBuf>,
 }
 
 #[derive(Debug, Arguments)]
 pub(crate) struct Guard {
-    /// Where the host is: `stdio`, or an address such as http://127.0.0.1:8080/mcp to listen at
+    /// Where hosts connect: `stdio`, or an address to listen on such as http://127.0.0.1:8080/mcp
     #[arg(long, default_value = "stdio", value_name = "WHERE")]
     pub(crate) listen: String,
-    /// A name by which clients reach --listen or --status, beside the address: what they send as `Host`; can be given more than once
+    /// Another name that clients of --listen or --status may send as `Host`; can be given more than once
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// How long calls in flight may take when the host has gone or the guard is asked to end; more for scripts that pipe requests in and
+    /// How long calls may still take when the host has gone or the guard is asked to end; raise it for scripts that pipe requests in and
     /// read the answers [default: 1; with --listen http://…, 15]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) drain: Option<Duration>,
-    /// How the life of the link is told on standard error
+    /// How events are logged to standard error
     #[arg(long, default_value = "text")]
     pub(crate) log: Log,
-    /// The directory in which to remember what a server offers, for hosts that cannot wait until it has started again; `off`: nowhere
+    /// The directory in which to remember what a server offers, so that hosts need not wait while it starts; `off`: nowhere
     /// [default: everlink in $XDG_CACHE_HOME or ~/.cache]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) remember: Option<PathBuf>,
-    /// Serve the state and the counters at this address: JSON at /, Prometheus at /metrics
+    /// Serve state and counters at this address: JSON at /, Prometheus metrics at /metrics
     ///
-    /// Requests must be meant for this machine, or for a name that --allow-host gives. Texts of the server and paths are not shown.
+    /// The `Host` of a request must be this machine, or a name that --allow-host gives. Texts of the server and paths are not shown.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
+    /// Where the server's standard error goes: `inherit` (to the guard's own, as it comes), `prefix` (the same, with the server's name before
+    /// each line), `off`, or a file to append to [default: inherit; with --log json, a JSON object for each line]
+    ///
+    /// Where it goes to a file or nowhere, the log quotes its last lines when the server ends.
+    #[arg(
+        long,
+        value_name = "WHERE",
+        value_parser = OsStringValueParser::new().map(ServerStderr::from),
+        help_heading = "Process",
+        conflicts_with = "url"
+    )]
+    pub(crate) server_stderr: Option<ServerStderr>,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+/// Where the server's standard error goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServerStderr {
+    /// To this file, at its end.
+    File(PathBuf),
+    /// To our own, as it comes.
+    Inherit,
+    /// Nowhere.
+    Off,
+    /// To our own, with the name of the server before each line.
+    Prefix,
+}
+
+impl From<OsString> for ServerStderr {
+    fn from(word: OsString) -> ServerStderr {
+        match word.to_str() {
+            Some("inherit") => ServerStderr::Inherit,
+            Some("off") => ServerStderr::Off,
+            Some("prefix") => ServerStderr::Prefix,
+            _ => ServerStderr::File(word.into()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -288,7 +387,7 @@ pub(crate) struct Watch {
 /// A server, and how to speak with it.
 #[derive(Debug, Arguments)]
 pub(crate) struct Target {
-    /// The address of a server that is reached over HTTP
+    /// The URL of a server that is reached over HTTP
     #[arg(
         long,
         conflicts_with = "command_line",
@@ -301,10 +400,10 @@ pub(crate) struct Target {
     #[command(flatten)]
     pub(crate) manner: Manner,
 
-    /// A field for every request over HTTP, "Name: value"; can be given more than once
+    /// A header for every HTTP request, "Name: value"; can be given more than once
     #[arg(
         long,
-        value_name = "FIELD",
+        value_name = "HEADER",
         help_heading = "HTTP",
         conflicts_with = "command_line"
     )]
@@ -339,30 +438,31 @@ pub(crate) struct Target {
     pub(crate) recording: Recording,
 }
 
-/// What is different from what is usual in how a link behaves.
+/// Options that change how a link behaves.
 #[derive(Clone, Debug, Default, Arguments, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Manner {
-    /// Which era of the protocol to speak
+    /// Which generation of the protocol to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
-    /// How long a call may go without a reply or progress [default: 60; for guard, 300]
+    /// How long a call may go without a reply or progress, and for call, inspect, prompt and read how long the handshake may take [default: 60; for guard, 300; for
+    /// the handshake of inspect, 120]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) timeout: Option<Duration>,
-    /// How long a call may take in all, without up to 30 minutes of waiting for a person to answer the server or to sign in [default: 600; for guard, 3600]
+    /// How long a call may take in total, not counting up to 30 minutes in which a person answers the server or signs in [default: 600; for guard, 3600]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
-    /// How many failed attempts in a row are followed by another one [default: 5; for call and inspect, 2]
+    /// How often a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
     #[arg(long, value_name = "NUMBER", help_heading = "Link")]
     pub(crate) retries: Option<u32>,
-    /// After how long of a good life earlier failures are forgotten [default: 60; for guard, 5]
+    /// After how long a working connection resets the count of failed attempts [default: 60; for guard, 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) stable_after: Option<Duration>,
-    /// After how long of silence the server is asked whether it is there; 0: never, and no silent server is replaced [default: 30]
+    /// After how long of silence the server is probed with a ping; 0: never, and no silent server is replaced [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) keepalive: Option<Duration>,
-    /// How long a server may be silent and answer no probe while a call waits, before it is replaced; four times as long while it may be at work on that call, and without
-    /// end while its process uses the processor; 0: never replaced [default: 30]
+    /// How long a server may be silent and answer no probe while a call waits, before it is replaced; four times as long while it may be working on that call, and without
+    /// limit while its process uses CPU time; 0: never replaced [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) hang_timeout: Option<Duration>,
 }
@@ -370,15 +470,15 @@ pub(crate) struct Manner {
 /// Whether all that happens is written down.
 #[derive(Debug, Arguments)]
 pub(crate) struct Recording {
-    /// Write down every step of the link, for `everlink replay`; headers and tokens are left out. A file that is there is replaced
+    /// Record every input and output, for `everlink replay`; headers and tokens are left out. An existing file is replaced
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     pub(crate) record: Option<PathBuf>,
-    /// Leave out of the recording what is said, too
+    /// Leave the content of messages out of the recording, too
     ///
-    /// Every name, text and number becomes another one of the same length, by a random key that is written nowhere. What remains: the form of
-    /// messages, lengths, times, and the words of the protocol itself (its methods, members, versions, error codes, capabilities). Texts that a
-    /// link must recognise stay equal to each other: ids, cursors, sessions, URIs, unknown methods, names of tools and arguments, lists, and who
-    /// client and server say they are. `Host` and `Origin` are shown.
+    /// Every name, text and number is replaced by another one of the same length, with a random key that is not stored. What remains: the form of
+    /// messages, lengths, times, and the words of the protocol itself (its methods, members, versions, error codes, capabilities). Texts that
+    /// must be recognised again stay equal to each other: ids, cursors, sessions, URIs, unknown methods, names of tools and arguments, lists, and the
+    /// names of client and server. `Host` and `Origin` are shown.
     #[arg(long, requires = "record", help_heading = "Recording")]
     pub(crate) redact: bool,
 }
@@ -386,7 +486,7 @@ pub(crate) struct Recording {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Era {
-    /// Find out: `server/discover`, and where that fails `initialize`
+    /// Detect it: `server/discover`, and where that fails `initialize`
     #[default]
     Auto,
     /// `initialize` alone: up to 2025-11-25, and for servers that `server/discover` breaks

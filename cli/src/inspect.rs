@@ -1,17 +1,18 @@
-//! `everlink inspect`: who a server is, what it offers, and what was odd on the wire.
+//! `everlink inspect`: who a server is, what it offers with which parameters, and what was odd on the wire.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use everlink::client::{Cause, Event, FailureKind, Listing, Session};
+use everlink::client::{Cause, Ended, Event, FailureKind, Listing, Session};
 use everlink::{List, Payload};
 use everlink_tokio::{CallError, Events, Link, NotReady};
 use serde_json::{Map, Value, json};
 
 use crate::args::Inspect;
-use crate::attend::{NO_CREDENTIALS, RETRIES, attend};
-use crate::shown::{in_line, print};
+use crate::attend::{NO_CREDENTIALS, RETRIES, attend, too_slow};
+use crate::schema::{Parameter, parameters, prompt_parameters};
+use crate::shown::{in_line, print, warn};
 use crate::tape::Role;
 use crate::{Endings, Failure};
 
@@ -31,12 +32,15 @@ pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
     args.target.manner.retries.get_or_insert(RETRIES);
     let link = args.target.link(Role::Inspect)?;
-    tokio::spawn(attend(link.events(), link.clone()));
+    let attending = tokio::spawn(attend(link.events(), link.clone()));
     let events = link.events();
     let facts = tokio::select! {
+        biased;
+        ended = too_slow(link.events()) => Err(too_late(&ended)),
         facts = look(&link) => facts,
         () = endings.next() => Err("interrupted before the server had said all of it".into()),
     };
+    attending.abort();
     tokio::select! {
         ended = link.shutdown() => ended?,
         // Whoever asks twice does not want to wait.
@@ -49,7 +53,24 @@ pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
     } else {
         print(&as_text(&facts).trim_end())?;
     }
-    Ok(ExitCode::SUCCESS)
+    let mut is_broken = false;
+    for (name, title, _) in LISTS {
+        if let Some(error) = facts[name]["error"].as_str() {
+            is_broken = true;
+            warn(&format_args!(
+                "the list of {title} could not be read: {error}"
+            ));
+        }
+    }
+    Ok(if is_broken {
+        ExitCode::from(4)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn too_late(ended: &Ended) -> Failure {
+    format!("{ended}\n--timeout SECONDS gives it more time").into()
 }
 
 /// Asks the server for all that it says about itself.
@@ -145,11 +166,31 @@ fn write_page(page: &mut String, facts: &Value) -> std::fmt::Result {
                 writeln!(page, "\n{title} ({})", items.len())?;
                 for item in items {
                     writeln!(page, "{}", line(item).trim_end())?;
+                    let parameters = match item.get("inputSchema") {
+                        Some(schema) => parameters(schema),
+                        None => prompt_parameters(&item["arguments"]),
+                    };
+                    for parameter in parameters {
+                        writeln!(page, "{}", parameter_line(&parameter).trim_end())?;
+                    }
                 }
             }
             Value::Null => writeln!(page, "\n{title}: not offered")?,
-            error => writeln!(page, "\n{title}: {}", text(&error["error"]))?,
+            error => writeln!(
+                page,
+                "\n{title}: could not be read: {}",
+                text(&error["error"])
+            )?,
         }
+    }
+    if facts["tools"]
+        .as_array()
+        .is_some_and(|tools| !tools.is_empty())
+    {
+        writeln!(
+            page,
+            "\nto call a tool: everlink call TOOL name=value ... -- COMMAND"
+        )?;
     }
     for line in facts["odd"].as_array().into_iter().flatten() {
         writeln!(page, "\nodd: {}", text(line))?;
@@ -189,9 +230,34 @@ fn line(item: &Value) -> String {
         .iter()
         .find_map(|key| item[key].as_str());
     let about = item["description"].as_str().or(item["title"].as_str());
-    let about = about.and_then(|about| about.lines().find(|line| !line.trim().is_empty()));
-    let (key, about) = (in_line(key.unwrap_or("?")), about.unwrap_or_default());
-    format!("  {key:32} {}", in_line(about.trim()))
+    let (key, about) = (
+        in_line(key.unwrap_or("?")),
+        first_line(about.unwrap_or_default()),
+    );
+    format!("  {key:32} {}", in_line(about))
+}
+
+/// A parameter of a tool or a prompt: `count  integer, optional  How often (default: 3)`.
+fn parameter_line(parameter: &Parameter<'_>) -> String {
+    let need = if parameter.is_required {
+        "required"
+    } else {
+        "optional"
+    };
+    let about = first_line(parameter.about.unwrap_or_default());
+    let default = parameter.default.map(|it| format!(" (default: {it})"));
+    let kind = in_line(&format!("{}, {need}", parameter.kind));
+    let about = in_line(&format!("{about}{}", default.unwrap_or_default()));
+    format!(
+        "      {:16} {kind:28} {}",
+        in_line(parameter.name),
+        about.trim()
+    )
+}
+
+fn first_line(text: &str) -> &str {
+    let mut lines = text.lines().map(str::trim);
+    lines.find(|line| !line.is_empty()).unwrap_or_default()
 }
 
 #[cfg(test)]

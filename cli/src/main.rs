@@ -1,8 +1,8 @@
 //! The program `everlink`: an unbreakable link between an MCP host and a flaky server, and a tool to look at servers from a shell.
 //!
 //! `args` is what can be asked of it, `target` how a server is reached, `attend` what is seen to meanwhile, `tape` how what happens is recorded
-//! and told again, `shown` how things look on a terminal, `cleaner` what ends servers if this process is killed; the rest is a command each, and
-//! `shell` two small ones.
+//! and told again, `shown` how things look on a terminal, `schema` which parameters a tool has, `tap` a copy of a server's standard error, `cleaner` what
+//! ends servers if this process is killed; the rest is a command each, `shell` two small ones, and `call` also reads resources and gets prompts.
 
 mod args;
 mod attend;
@@ -12,8 +12,10 @@ mod demo;
 mod guard;
 mod inspect;
 mod replay;
+mod schema;
 mod shell;
 mod shown;
+mod tap;
 mod tape;
 mod target;
 mod watch;
@@ -70,11 +72,13 @@ fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
-        Command::Call(call) => call::run(call).await,
+        Command::Call(call) => call::call(call).await,
         Command::Demo(demo) => demo::run(demo).await,
         Command::DemoServer(server) => demo::server::run(server).await,
         Command::Guard(guard) => guard::run(guard).await,
         Command::Inspect(inspect) => inspect::run(inspect).await,
+        Command::Prompt(prompt) => call::prompt(prompt).await,
+        Command::Read(read) => call::read(read).await,
         Command::Replay(replay) => replay::run(&replay),
         Command::Watch(watch) => watch::run(watch).await,
         Command::Completions { shell } => {

@@ -13,8 +13,13 @@ use tokio::sync::oneshot;
 
 /// Prints what a command was asked for. Whoever stops reading has read enough: that is no failure, and neither are the lines that they miss.
 pub(crate) fn print(text: &dyn Display) -> io::Result<()> {
+    print_bytes(format!("{text}\n").as_bytes())
+}
+
+/// The same for bytes, as they are.
+pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = stdout().lock();
-    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(io::Error::new(
             error.kind(),

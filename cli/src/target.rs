@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process;
+use std::sync::Arc;
 
 use everlink::{Config, Dialect, Hang, Keepalive, Limit};
 use everlink_tokio::child::Children;
@@ -11,6 +12,7 @@ use everlink_tokio::{Guard, Hands, Link, drive, drive_relay, secret};
 use http::{HeaderName, HeaderValue};
 
 use crate::args::{Era, Manner, Recording, Target};
+use crate::tap::{Backlog, Tapped};
 use crate::tape::Role;
 use crate::{Failure, usage};
 
@@ -60,8 +62,13 @@ impl Target {
         }
     }
 
-    /// A relay between the host at these hands and the server.
-    pub(crate) fn relay(&self, role: Role, front: impl Hands + 'static) -> Result<Guard, Failure> {
+    /// A relay between the host at these hands and the server. What a process writes to standard error is copied to `tap`.
+    pub(crate) fn relay(
+        &self,
+        role: Role,
+        front: impl Hands + 'static,
+        tap: Option<Arc<Backlog>>,
+    ) -> Result<Guard, Failure> {
         let (url, manner, key) = (self.url.as_deref(), &self.manner, secret());
         let config = role.relay(role.link(url, manner)?, manner, key);
         let reach = self.reach()?;
@@ -70,9 +77,13 @@ impl Target {
         if let Some(scribe) = role.record(url, manner, seed, Some(key), &self.recording)? {
             owner.record(scribe);
         }
-        match reach {
-            Reach::Child(back) => drop(tokio::spawn(drive_relay(owner, front, *back))),
-            Reach::Http(back) => drop(tokio::spawn(drive_relay(owner, front, *back))),
+        match (reach, tap) {
+            (Reach::Child(back), Some(tap)) => {
+                let back = Tapped::new(*back, tap);
+                drop(tokio::spawn(drive_relay(owner, front, back)));
+            }
+            (Reach::Child(back), None) => drop(tokio::spawn(drive_relay(owner, front, *back))),
+            (Reach::Http(back), _) => drop(tokio::spawn(drive_relay(owner, front, *back))),
         }
         Ok(guard)
     }

@@ -292,7 +292,7 @@ impl fmt::Display for Withdrawn {
         f.write_str(match self {
             Withdrawn::ByServer => "the server took it back",
             Withdrawn::CallSettled => "the call that it belongs to is done",
-            Withdrawn::Ended => "the life that asked has ended",
+            Withdrawn::Ended => "the connection that asked has ended",
             Withdrawn::TimedOut => "it was not answered in time",
         })
     }

@@ -86,7 +86,7 @@ impl fmt::Display for Ended {
             f.write_str("; its end was never reported, so something of it may still run")?;
         }
         if !self.stderr.is_empty() {
-            write!(f, "; its last words on stderr:\n{}", self.stderr)?;
+            write!(f, "; its last lines on stderr:\n{}", self.stderr)?;
         }
         Ok(())
     }
@@ -187,14 +187,16 @@ impl fmt::Display for Cause {
         match self {
             Cause::AskedTo { why } => write!(f, "a reconnect was asked for: {why}"),
             Cause::Died => f.write_str("the server ended"),
-            Cause::EraProbe => f.write_str("the server did not survive the modern probe"),
+            Cause::EraProbe => {
+                f.write_str("the server ended on `server/discover`, which older ones do not know")
+            }
             Cause::HandshakeRefused { why } => write!(f, "the handshake failed: {why}"),
             Cause::HandshakeTimedOut => f.write_str("the server did not finish the handshake"),
             Cause::Noise => f.write_str("the server wrote too many lines that are no messages"),
             Cause::OpenFailed => f.write_str("the server could not be reached"),
             Cause::OpenTimedOut => f.write_str("the server took too long to open"),
             Cause::SessionLost => f.write_str("the server said that the session is over"),
-            Cause::Shutdown => f.write_str("the link was shut down"),
+            Cause::Shutdown => f.write_str("it was shut down"),
             Cause::Unauthorized => {
                 f.write_str("the server wants credentials, and there are none that it takes")
             }
@@ -443,7 +445,7 @@ impl fmt::Display for FailureKind {
                     | State::Closing
                     | State::Waiting
                     | State::Parked
-                    | State::Closed => write!(f, " (the link was {state})"),
+                    | State::Closed => write!(f, " (the connection was {state})"),
                 }
             }
             FailureKind::TooLarge { bytes } => {

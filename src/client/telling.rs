@@ -14,7 +14,7 @@ impl fmt::Display for Event {
             Event::Opening { epoch, failures } => {
                 write!(f, "opening {epoch}; failures in a row: {failures}")
             }
-            Event::Handshaking { epoch } => write!(f, "{epoch} is open; agreeing on a version"),
+            Event::Handshaking { epoch } => write!(f, "{epoch} is open; the handshake begins"),
             Event::Ready(session) => {
                 write!(f, "{} is ready: ", session.epoch)?;
                 match &session.server {
@@ -24,17 +24,17 @@ impl fmt::Display for Event {
                 write!(f, " speaks {}", session.version)
             }
             Event::Draining { epoch, cause } => {
-                write!(f, "{epoch} is to end, and its calls have a while: {cause}")
+                write!(f, "{epoch} will close when its calls are done: {cause}")
             }
             Event::Closing { epoch, cause } => write!(f, "closing {epoch}: {cause}"),
             Event::Waiting {
                 failures, budget, ..
             } => write!(
                 f,
-                "waiting for the next attempt; failures in a row: {failures} of {budget}"
+                "waiting before the next attempt; failures in a row: {failures} of {budget}"
             ),
             Event::Parked { .. } => {
-                f.write_str("parked; the next attempt comes with the next call, or in a while")
+                f.write_str("retries are used up; the next call tries again, and so does a timer")
             }
             Event::Closed => f.write_str("closed"),
 
@@ -47,7 +47,7 @@ impl fmt::Display for Event {
                 let (waited, limit) = (Span(*waited), Span(*limit));
                 write!(
                     f,
-                    "{epoch} has been agreeing for {waited} of at most {limit}"
+                    "{epoch} has been in the handshake for {waited} of at most {limit}"
                 )
             }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Event {
             ),
             Event::Responsive { epoch, silent } => write!(
                 f,
-                "{epoch} speaks again, after a silence of {}",
+                "{epoch} answers again, after {} of silence",
                 Span(*silent)
             ),
 
@@ -76,7 +76,7 @@ impl fmt::Display for Event {
                     )
                 }
                 Outcome::Reply(result) => {
-                    write!(f, "{call} has its reply, {} bytes", result.as_str().len())
+                    write!(f, "{call} was answered, {} bytes", result.as_str().len())
                 }
             },
             Event::Progress {
@@ -89,7 +89,7 @@ impl fmt::Display for Event {
 
             Event::Ask(ask) => write!(f, "the server asks {}: {}", ask.ask, ask.method),
             Event::AskWithdrawn { ask, why } => {
-                write!(f, "{ask} needs no answer any more: {why}")
+                write!(f, "{ask} was withdrawn: {why}")
             }
 
             Event::AuthRequired(challenge) => write!(
@@ -101,16 +101,16 @@ impl fmt::Display for Event {
 
             Event::Changed(Change::List(list)) => write!(f, "{list} has changed"),
             Event::Changed(Change::Resource { uri }) => write!(f, "{uri} has changed"),
-            Event::Watching { epoch, .. } => write!(f, "{epoch} is watched"),
+            Event::Watching { epoch, .. } => write!(f, "{epoch} is watched for changes"),
             Event::Log { level, logger, .. } => match logger {
-                Some(logger) => write!(f, "{logger} of the server logs: {level}"),
+                Some(logger) => write!(f, "the server logs, as {logger}: {level}"),
                 None => write!(f, "the server logs: {level}"),
             },
-            Event::Notified { method, .. } => write!(f, "the server says {method}"),
+            Event::Notified { method, .. } => write!(f, "the server sent {method}"),
             Event::Noise(noise) => {
                 write!(
                     f,
-                    "noise of {} (number {}): {}",
+                    "{} sent something that is ignored (number {}): {}",
                     noise.epoch, noise.count, noise.what
                 )
             }

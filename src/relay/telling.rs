@@ -8,13 +8,13 @@ use super::Event;
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Downstream(event) => write!(f, "in front: {event}"),
+            Event::Downstream(event) => write!(f, "host: {event}"),
             Event::Lost(failure) => write!(f, "no reply: {failure}"),
             Event::Unattributed { method } => write!(
                 f,
                 "nobody was asked: the server sent {method} without saying for which client, and several have used it"
             ),
-            Event::Upstream(event) => write!(f, "behind: {event}"),
+            Event::Upstream(event) => write!(f, "server: {event}"),
         }
     }
 }
@@ -33,9 +33,13 @@ mod tests {
     fn an_event_says_of_which_side_it_is() {
         let epoch = Epoch::FIRST;
         let behind = Event::Upstream(client::Event::Handshaking { epoch });
-        assert!(behind.to_string().starts_with("behind: epoch 1 is open"));
+        assert!(
+            behind
+                .to_string()
+                .starts_with("server: connection 1 is open")
+        );
         let in_front = Event::Downstream(server::Event::Initialized);
-        assert!(in_front.to_string().starts_with("in front: the client"));
+        assert!(in_front.to_string().starts_with("host: the client"));
     }
 
     #[test]

@@ -11,14 +11,14 @@ impl fmt::Display for Event {
         match self {
             Event::Met(peer) => {
                 match &peer.client {
-                    Some(client) => write!(f, "met {client}")?,
-                    None => f.write_str("met a client without a name")?,
+                    Some(client) => write!(f, "{client}")?,
+                    None => f.write_str("a client without a name")?,
                 }
-                write!(f, ", which speaks {}", peer.version)
+                write!(f, " connected and speaks {}", peer.version)
             }
-            Event::Initialized => f.write_str("the client has ended its handshake"),
+            Event::Initialized => f.write_str("the client finished the handshake"),
             Event::Draining { why } => {
-                write!(f, "to end, and what is in flight has a while: {why}")
+                write!(f, "will close when its requests are done: {why}")
             }
             Event::Closed { faults } => {
                 f.write_str("closed")?;
@@ -29,22 +29,26 @@ impl fmt::Display for Event {
             }
 
             Event::Request(request) => {
-                write!(f, "the client asks {}: {}", request.request, request.method)
+                write!(f, "the client sent {}: {}", request.request, request.method)
             }
             Event::Cancelled { request, why } => {
-                write!(f, "{request} needs no answer any more: {why}")
+                write!(f, "{request} was cancelled: {why}")
             }
             Event::Answered { ask, outcome, .. } => match outcome {
-                Ok(answer) => write!(f, "{ask} has its answer, {} bytes", answer.as_str().len()),
+                Ok(answer) => write!(f, "{ask} was answered, {} bytes", answer.as_str().len()),
                 Err(Unanswered::Error(error)) => {
                     write!(f, "{ask} was answered with an error: {}", error.code)
                 }
                 Err(why) => write!(f, "{ask} has no answer: {why}"),
             },
 
-            Event::Watching(_) => f.write_str("what clients want to hear of has changed"),
-            Event::Notified { method, .. } => write!(f, "the client says {method}"),
-            Event::Noise(noise) => write!(f, "noise (number {}): {}", noise.count, noise.what),
+            Event::Watching(_) => f.write_str("the subscriptions of clients have changed"),
+            Event::Notified { method, .. } => write!(f, "the client sent {method}"),
+            Event::Noise(noise) => write!(
+                f,
+                "the client sent something that is ignored (number {}): {}",
+                noise.count, noise.what
+            ),
         }
     }
 }
@@ -53,10 +57,10 @@ impl fmt::Display for Event {
 impl fmt::Display for Cancelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Cancelled::Anew => "the client began anew",
+            Cancelled::Anew => "the client started over",
             Cancelled::ByPeer { .. } => "the client does not want it any more",
             Cancelled::NotResumed => "the client was asked and did not come back",
-            Cancelled::OutOfTime => "the time for last answers is over",
+            Cancelled::OutOfTime => "the time to finish is over",
             Cancelled::PeerGone => "the client is gone",
         })
     }
@@ -65,7 +69,7 @@ impl fmt::Display for Cancelled {
 impl fmt::Display for EndOfService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            EndOfService::EndOfInput => "the client says no more",
+            EndOfService::EndOfInput => "the client closed its end",
             EndOfService::Shutdown => "a shutdown was asked for",
         })
     }
@@ -144,8 +148,16 @@ mod tests {
         let why = EndOfService::EndOfInput;
         let faults = vec![FaultKind::Reset.into(), FaultKind::BrokenPipe.into()];
         for (event, starts, ends) in [
-            (Event::Met(peer()), "met host 1.2", "speaks 2025-06-18"),
-            (Event::Draining { why }, "to end", "the client says no more"),
+            (
+                Event::Met(peer()),
+                "host 1.2 connected",
+                "speaks 2025-06-18",
+            ),
+            (
+                Event::Draining { why },
+                "will close",
+                "the client closed its end",
+            ),
             (Event::Closed { faults: vec![] }, "closed", "closed"),
             (Event::Closed { faults }, "closed: ", ""),
         ] {

@@ -56,11 +56,7 @@ fn a_client_that_is_shut_down_ends_both() {
     });
     assert_eq!(
         seen,
-        [
-            "closing",
-            "ended: the link was shut down Some(Code(0))",
-            "closed"
-        ]
+        ["closing", "ended: it was shut down Some(Code(0))", "closed"]
     );
 }
 
@@ -85,7 +81,7 @@ fn a_client_that_is_shut_down_with_calls_in_flight() {
         client,
         [
             "closing",
-            "ended: the link was shut down Some(Signal(15))",
+            "ended: it was shut down Some(Signal(15))",
             "closed"
         ]
     );

@@ -464,12 +464,12 @@ fn client_words(event: client::Event) -> String {
             message,
         } => format!("{call} is at {progress} of {total:?}: {message:?}"),
         Event::Ask(ask) => format!(
-            "{} {} {}",
+            "{:?} {} {}",
             ask.ask,
             ask.method,
             params_words(ask.params.as_ref())
         ),
-        Event::AskWithdrawn { ask, why } => format!("{ask} is withdrawn: {why:?}"),
+        Event::AskWithdrawn { ask, why } => format!("{ask:?} is withdrawn: {why:?}"),
         Event::Changed(change) => format!("changed {change:?}"),
         Event::Log {
             level,
@@ -498,7 +498,7 @@ fn server_words(event: server::Event) -> String {
             request.method,
             params_words(request.params.as_ref())
         ),
-        Event::Answered { ask, outcome, .. } => format!("{ask}: {}", answer_words(&outcome)),
+        Event::Answered { ask, outcome, .. } => format!("{ask:?}: {}", answer_words(&outcome)),
         Event::Notified { method, params, .. } => {
             format!("notified {method} {}", params_words(params.as_ref()))
         }

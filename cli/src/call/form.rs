@@ -91,7 +91,7 @@ impl Field<'_> {
                 ("", None) if !self.is_required => return Ok(Filled::LeftOut),
                 (line, _) => match self.read(line) {
                     Some(value) => return Ok(Filled::With(value)),
-                    None => writeln!(screen, "  This is not it: {}", in_line(&kind))?,
+                    None => writeln!(screen, "  Not understood. Expected: {}", in_line(&kind))?,
                 },
             }
         }
@@ -194,7 +194,7 @@ mod tests {
         assert!(screen.contains("age (integer), in years: "), "{screen}");
         assert!(screen.contains("colour (one of red, blue): "), "{screen}");
         assert!(screen.contains("name (text) [\"Ada\"]: "), "{screen}");
-        assert_eq!(screen.matches("This is not it").count(), 4, "{screen}");
+        assert_eq!(screen.matches("Not understood").count(), 4, "{screen}");
         // A server writes only in its line.
         assert!(!screen.contains('\x1b'), "{screen}");
     }

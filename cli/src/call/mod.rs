@@ -1,54 +1,147 @@
-//! `everlink call`: one tool, once. `form` is how a person answers what the server asks meanwhile.
+//! `everlink call`, `everlink prompt` and `everlink read`: one request, once. `arguments` is how its arguments are written, `result` how what comes
+//! back is shown, `form` how a person answers what the server asks meanwhile.
 
+mod arguments;
 mod form;
+mod result;
 
-use std::io::{IsTerminal, Write, stderr, stdin};
+use std::io::{self, IsTerminal, Write, stderr, stdin};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use everlink::Payload;
-use everlink::client::Event;
-use everlink_tokio::{CallError, Events, Link, Progress, ToolResult};
-use serde_json::{Map, Value, json};
+use everlink::client::{Event, FailureKind};
+use everlink_tokio::{CallError, Events, Link, Progress};
+use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::args::Call;
+use self::arguments::Arguments;
+use crate::args::{Call, Prompt, Read, Target};
 use crate::attend::{RETRIES, attend};
-use crate::shown::{in_line, print, warn};
+use crate::shown::{in_line, print, print_bytes, warn};
 use crate::tape::Role;
-use crate::{Endings, Failure, usage};
+use crate::{Endings, Failure};
 
 /// How wide the bar of progress is.
 const BAR: usize = 30;
 
-pub(crate) async fn run(mut args: Call) -> Result<ExitCode, Failure> {
-    let arguments = object(&args.arguments)?;
+/// Calls a tool.
+pub(crate) async fn call(args: Call) -> Result<ExitCode, Failure> {
+    let arguments = Arguments::read(&args.arguments)?;
+    let name = args.tool;
+    once(args.target, args.json, &Wanted::Tool { name, arguments }).await
+}
+
+/// Gets a prompt.
+pub(crate) async fn prompt(args: Prompt) -> Result<ExitCode, Failure> {
+    let arguments = Arguments::read(&args.arguments)?;
+    let name = args.name;
+    once(args.target, args.json, &Wanted::Prompt { name, arguments }).await
+}
+
+/// Reads a resource.
+pub(crate) async fn read(args: Read) -> Result<ExitCode, Failure> {
+    let uri = args.uri;
+    once(args.target, args.json, &Wanted::Resource { uri }).await
+}
+
+/// What is wanted of the server.
+enum Wanted {
+    Prompt { name: String, arguments: Arguments },
+    Resource { uri: String },
+    Tool { name: String, arguments: Arguments },
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    arguments: Payload,
+}
+
+impl Wanted {
+    /// The method and its parameters. Asks for the schema of a tool where only that can tell what an argument means.
+    async fn request(&self, link: &Link) -> Result<(&'static str, Payload), Failure> {
+        let (method, params) = match self {
+            Wanted::Prompt { name, arguments } => {
+                let arguments = arguments.for_prompt()?;
+                ("prompts/get", Payload::of(&Named { name, arguments }))
+            }
+            Wanted::Resource { uri } => ("resources/read", Payload::of(&json!({"uri": uri}))),
+            Wanted::Tool { name, arguments } => {
+                let schema = match arguments.are_ambiguous() {
+                    true => input_schema(link, name).await?,
+                    false => Value::Null,
+                };
+                let arguments = arguments.for_tool(&schema)?;
+                ("tools/call", Payload::of(&Named { name, arguments }))
+            }
+        };
+        Ok((method, params?))
+    }
+
+    /// How a result is shown, and the exit status for it.
+    fn shown(&self, result: &Payload) -> (u8, Option<Vec<u8>>) {
+        let result = result.parse::<Value>().unwrap_or_default();
+        match self {
+            Wanted::Prompt { .. } => (0, result::prompt(&result)),
+            Wanted::Resource { .. } => (0, result::resource(&result)),
+            Wanted::Tool { .. } => {
+                let is_error = result["isError"] == true;
+                (u8::from(is_error), result::tool(&result))
+            }
+        }
+    }
+}
+
+/// The schema of a tool's input. Nothing where the server has no list of tools, or the tool is not in it.
+async fn input_schema(link: &Link, tool: &str) -> Result<Value, CallError> {
+    let listing = match link.list_tools().await {
+        Ok(listing) => listing,
+        Err(CallError::Failed(failure))
+            if !matches!(failure.kind, FailureKind::NotOffered { .. }) =>
+        {
+            return Err(CallError::Failed(failure));
+        }
+        Err(_) => return Ok(Value::Null),
+    };
+    let tools = listing.items.iter().map(Payload::parse::<Value>);
+    let mut tools = tools.map(Result::unwrap_or_default);
+    let schema = tools.find(|it| it["name"] == tool);
+    Ok(schema
+        .map(|mut tool| tool["inputSchema"].take())
+        .unwrap_or_default())
+}
+
+/// Sends one request, shows what comes back, and ends the server.
+async fn once(mut target: Target, is_json: bool, wanted: &Wanted) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
     let is_person = stdin().is_terminal() && stderr().is_terminal();
-    args.target.manner.retries.get_or_insert(RETRIES);
-    let link = args.target.link(Role::Call { is_person })?;
-    tokio::spawn(attend(link.events(), link.clone()));
+    target.manner.retries.get_or_insert(RETRIES);
+    let link = target.link(Role::Call { is_person })?;
+    let attending = tokio::spawn(attend(link.events(), link.clone()));
     if is_person {
         tokio::spawn(answer(link.events(), link.clone()));
     }
-    let mut bar = Bar::new();
-    let call = link.call_tool(&args.tool, arguments);
-    let call = call.on_progress(move |report| bar.show(&report));
-    let canceller = call.canceller();
-    let mut call = pin!(call);
-    let outcome = tokio::select! {
-        outcome = &mut call => outcome,
-        () = endings.next() => {
-            canceller.cancel("everlink was interrupted");
-            call.await
-        }
+    let request = tokio::select! {
+        request = wanted.request(&link) => request,
+        () = endings.next() => Err("interrupted before anything was asked of the server".into()),
     };
-    let (code, told) = tell(args.json, &outcome);
+    let outcome = match request {
+        Ok((method, params)) => Ok(ask(&link, method, params, &mut endings).await),
+        Err(error) => match error.downcast::<CallError>() {
+            Ok(error) => Ok(Err(*error)),
+            Err(error) => Err(error),
+        },
+    };
+    attending.abort();
+    let told = outcome.map(|outcome| tell(is_json, wanted, &outcome));
     tokio::select! {
         ended = link.shutdown() => ended?,
         // Whoever asks twice does not want to wait.
         () = endings.next() => {}
     }
+    let (code, told) = told?;
     if let Err(error) = told {
         warn(&error);
         // What came of it was not heard.
@@ -57,26 +150,42 @@ pub(crate) async fn run(mut args: Call) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// The arguments of a tool, as they were written.
-fn object(text: &str) -> Result<Payload, Failure> {
-    let bad = |why: &dyn std::fmt::Display| {
-        let hint = r#"the arguments of a tool look like '{"name":"value"}'"#;
-        usage(format!("`{text}` is no JSON object: {why}; {hint}"))
-    };
-    serde_json::from_str::<Map<String, Value>>(text).map_err(|error| bad(&error))?;
-    text.parse().map_err(|error| bad(&error))
+/// Waits for the reply, shows how far the server is, and cancels the request where the program is interrupted.
+async fn ask(
+    link: &Link,
+    method: &'static str,
+    params: Payload,
+    endings: &mut Endings,
+) -> Result<Payload, CallError> {
+    let mut bar = Bar::new();
+    let call = link.call(method, Some(params));
+    let call = call.on_progress(move |report| bar.show(&report));
+    let canceller = call.canceller();
+    let mut call = pin!(call);
+    tokio::select! {
+        outcome = &mut call => outcome,
+        () = endings.next() => {
+            canceller.cancel("everlink was interrupted");
+            call.await
+        }
+    }
 }
 
 /// Says what came of it, and returns the exit status for that.
-fn tell(is_json: bool, outcome: &Result<ToolResult, CallError>) -> (u8, std::io::Result<()>) {
+fn tell(
+    is_json: bool,
+    wanted: &Wanted,
+    outcome: &Result<Payload, CallError>,
+) -> (u8, io::Result<()>) {
     match outcome {
         Ok(result) => {
-            let mut shown = result.text();
-            if is_json || shown.is_empty() {
+            let (code, shown) = wanted.shown(result);
+            let told = match shown.filter(|_| !is_json) {
+                Some(shown) => print_bytes(&shown),
                 // In one line, however the server has laid it out: only between its tokens can JSON be broken.
-                shown = result.payload().as_str().replace(['\r', '\n'], " ");
-            }
-            (u8::from(result.is_error()), print(&shown))
+                None => print(&result.as_str().replace(['\r', '\n'], " ")),
+            };
+            (code, told)
         }
         Err(CallError::Error(error)) if is_json => {
             let data = error.data.as_ref();

@@ -203,25 +203,29 @@ impl Desk {
 }
 
 fn tools() -> Value {
-    let tool = |name: &str, about: &str, arguments: Value| {
+    let tool = |name: &str, about: &str, arguments: Value, required: &[&str]| {
         json!({
             "name": name,
             "description": about,
-            "inputSchema": {"type": "object", "properties": arguments},
+            "inputSchema": {"type": "object", "properties": arguments, "required": required},
         })
     };
-    let integer = json!({"type": "integer", "minimum": 0});
+    let ms = json!({"type": "integer", "minimum": 0, "description": "How many milliseconds", "default": 0});
+    let steps =
+        json!({"type": "integer", "minimum": 0, "description": "How many steps", "default": 0});
+    let later = json!({"type": "boolean", "description": "After the reply", "default": false});
+    let message = json!({"type": "string", "description": "What to say"});
     let ways = ["exit", "flood", "garbage", "half-line", "hang", "kill"];
     json!({"tools": [
-        tool("ask", "Asks for a name", json!({})),
-        tool("block", "Answers nothing for so long, and does nothing", json!({"ms": integer, "later": {"type": "boolean"}})),
-        tool("die", "Ends the server", json!({"how": {"enum": ways}})),
-        tool("echo", "Says the same", json!({"message": {"type": "string"}})),
-        tool("fail", "Says the same, and that it failed", json!({"message": {"type": "string"}})),
-        tool("pid", "Says which process this is", json!({})),
-        tool("progress", "Reports so many steps, with a pause before each", json!({"steps": integer, "ms": integer})),
-        tool("sleep", "Waits for so long", json!({"ms": integer})),
-        tool("spin", "Answers nothing for so long, and is busy", json!({"ms": integer, "later": {"type": "boolean"}})),
+        tool("ask", "Asks for a name", json!({}), &[]),
+        tool("block", "Blocks the server without using CPU time", json!({"ms": ms, "later": later}), &[]),
+        tool("die", "Ends the server", json!({"how": {"enum": ways, "description": "In which way"}}), &["how"]),
+        tool("echo", "Repeats the message", json!({"message": message}), &["message"]),
+        tool("fail", "Repeats the message as an error", json!({"message": message}), &["message"]),
+        tool("pid", "Returns the process id of the server", json!({}), &[]),
+        tool("progress", "Reports progress, with a pause before each step", json!({"steps": steps, "ms": ms}), &[]),
+        tool("sleep", "Waits", json!({"ms": ms}), &[]),
+        tool("spin", "Blocks the server and uses CPU time", json!({"ms": ms, "later": later}), &[]),
     ]})
 }
 

@@ -40,15 +40,15 @@ impl Door {
         };
         let port = uri.port_u16();
         let port =
-            port.ok_or_else(|| bad("there is no port up to 65535; 0 takes one that is free"))?;
+            port.ok_or_else(|| bad("the address needs a port up to 65535; 0 takes any free one"))?;
         let listener = TcpListener::bind(format!("{host}:{port}")).await;
         let listener =
-            listener.map_err(|error| format!("--listen {url}: cannot be listened at: {error}"))?;
+            listener.map_err(|error| format!("--listen {url}: cannot listen there: {error}"))?;
         let address = listener.local_addr()?;
         let hosts = hosts(host, address.ip(), allowed).map_err(bad)?;
         let caution = hosts.as_ref().map(|hosts| {
             let hosts = hosts.join(", ");
-            format!("whoever reaches it is let in; requests may be meant for {hosts} or this machine itself")
+            format!("anyone who can reach it is let in; the Host of a request may be {hosts} or this machine")
         });
         let (gate, front) = Front::new();
         let door = Door {

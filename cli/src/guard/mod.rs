@@ -1,34 +1,39 @@
 //! `everlink guard`: a relay between a host and a server.
 //!
 //! `front` is where the host is if not at the standard streams, `memory` what is known of the server from an earlier time, `status` what is shown to
-//! whoever looks after it, `telling` how it is told what happens.
+//! whoever looks after it, `telling` how it is told what happens, `stderr` how the server's standard error is shown.
 
 mod front;
 mod memory;
 mod status;
-mod telling;
+mod stderr;
+pub(crate) mod telling;
 
 use std::io::{IsTerminal, stdin};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use everlink::relay::Event;
 use everlink_tokio::Events;
 use everlink_tokio::stdio::Streams;
 
-use crate::args::{Guard, Log};
+use crate::args::{Guard, Log, ServerStderr};
 use crate::attend::attend_relay;
 use crate::cleaner::Cleaner;
-use crate::shown::warn;
+use crate::shown::{in_line, warn};
+use crate::tap::Backlog;
 use crate::tape::Role;
 use crate::{Endings, Failure, usage};
 
 use front::Door;
 use memory::Memory;
 use status::Window;
-use telling::Notice;
+use stderr::{Screen, Style};
+use telling::{Notice, Told};
 
 /// For a person who tries it out, and wonders why nothing happens.
-const HINT: &str = "a host is to speak here, and this is a terminal: put this command into the configuration of a host, or listen with --listen http://127.0.0.1:8080/mcp; ctrl-C ends it";
+const HINT: &str = "this waits for messages of an MCP host, and standard input is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; ctrl-C ends it";
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
@@ -43,6 +48,16 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         drain: args.drain,
         remembered: memory.as_ref().and_then(Memory::read),
     };
+    let is_process = args.target.url.is_none();
+    let backlog = Arc::new(Backlog::default());
+    let is_tapped = is_process && args.server_stderr != Some(ServerStderr::Off);
+    let tap = is_tapped.then(|| Arc::clone(&backlog));
+    let written = match &args.server_stderr {
+        Some(ServerStderr::File(path)) => {
+            Some(Told::new(stderr::append(path, Arc::clone(&backlog))?))
+        }
+        _ => None,
+    };
     let (guard, door) = match args.listen.as_str() {
         "stdio" if !args.allow_host.is_empty() && args.status.is_none() => {
             return Err(usage(
@@ -53,11 +68,11 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
             if stdin().is_terminal() && args.log == Log::Text {
                 warn(&HINT);
             }
-            (args.target.relay(role(None), Streams::take()?)?, None)
+            (args.target.relay(role(None), Streams::take()?, tap)?, None)
         }
         url => {
             let (door, hands) = Door::open(url, &args.allow_host).await?;
-            let guard = args.target.relay(role(Some(door.front())), hands)?;
+            let guard = args.target.relay(role(Some(door.front())), hands, tap)?;
             (guard, Some(door))
         }
     };
@@ -69,7 +84,16 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
             .map(|door| Notice::new("listening", door.url()).with_caution(door.caution())),
     ];
     let notices = notices.into_iter().flatten().collect();
-    let told = telling::start(args.log, notices, guard.events())?;
+    let style = match (&args.server_stderr, args.log) {
+        _ if !is_tapped => None,
+        (Some(ServerStderr::File(_) | ServerStderr::Off), _) => None,
+        (Some(ServerStderr::Inherit), _) | (None, Log::Off | Log::Text) => Some(Style::Raw),
+        (Some(ServerStderr::Prefix), _) => Some(Style::Prefixed(program(&args))),
+        // Each line of the log is to be an object.
+        (None, Log::Json) => Some(Style::Json),
+    };
+    let screen = style.map(|style| (Screen::new(style), backlog));
+    let told = telling::start(args.log, notices, guard.events(), is_process, screen)?;
     tokio::spawn(attend_relay(guard.events(), guard.clone()));
     if let Some(memory) = memory {
         tokio::spawn(keep(memory, guard.events()));
@@ -90,10 +114,20 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         listening.await?;
     }
     told.end().await;
+    if let Some(written) = written {
+        written.end().await;
+    }
     if let Some(cleaner) = cleaner {
         cleaner.stop();
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the server is called until it says so itself: the name of its program.
+fn program(args: &Guard) -> String {
+    let program = args.target.command_line.first().map(Path::new);
+    let name = program.and_then(Path::file_name);
+    in_line(&name.unwrap_or_default().to_string_lossy())
 }
 
 /// Keeps what the server offers, whenever it says so. On another thread: the disk may be slow.

@@ -43,7 +43,7 @@ impl Window {
         let hosts = front::with_ourselves(hosts.as_deref());
         let listener = TcpListener::bind(address).await;
         let listener = listener
-            .map_err(|error| format!("--status {address}: cannot be listened at: {error}"))?;
+            .map_err(|error| format!("--status {address}: cannot listen there: {error}"))?;
         let url = format!("http://{}/", listener.local_addr()?);
         Ok(Window {
             listener,
@@ -72,7 +72,7 @@ impl Window {
                 let (guard, hosts) = (guard.clone(), hosts.clone());
                 async move {
                     if !is_allowed(&hosts, request.headers()) {
-                        let text = "requests are answered that are meant for this machine, or for a name that --allow-host gives\n";
+                        let text = "the Host of a request must be this machine, or a name that --allow-host gives\n";
                         return Ok(refusal(StatusCode::FORBIDDEN, text));
                     }
                     let (method, path) = (request.method(), request.uri().path());
@@ -104,7 +104,7 @@ async fn answer(method: &Method, path: &str, guard: &Guard) -> Response<String> 
         (&Method::GET | &Method::HEAD, "/metrics") => {
             ("text/plain; version=0.0.4; charset=utf-8", as_metrics)
         }
-        _ => return refusal(StatusCode::NOT_FOUND, "there are / and /metrics to get\n"),
+        _ => return refusal(StatusCode::NOT_FOUND, "only / and /metrics exist\n"),
     };
     match guard.status().await {
         Ok(status) => {
@@ -183,12 +183,12 @@ fn as_metrics(status: &Status) -> String {
     let is_ready = u64::from(status.upstream == State::Ready);
     page.gauge(
         "everlink_upstream_ready",
-        "Whether the link to the server behind is ready.",
+        "Whether the server is ready.",
         is_ready,
     );
     page.gauge(
         "everlink_upstream_epoch",
-        "The number of the newest transport to the server behind.",
+        "The number of the newest connection to the server.",
         status.epoch.number(),
     );
     page.gauge(
@@ -198,12 +198,12 @@ fn as_metrics(status: &Status) -> String {
     );
     page.gauge(
         "everlink_downstream_open_requests",
-        "Requests of clients in front that are not answered yet.",
+        "Requests of hosts that are not answered yet.",
         status.requests as u64,
     );
     page.gauge(
         "everlink_downstream_open_sessions",
-        "Legacy clients in front, over HTTP.",
+        "Sessions of legacy hosts over HTTP.",
         status.sessions as u64,
     );
     if let Some(session) = &status.session {
@@ -215,7 +215,7 @@ fn as_metrics(status: &Status) -> String {
         ];
         page.info(
             "everlink_upstream_info",
-            "Who the server behind is.",
+            "Name and version of the server.",
             &labels,
         );
     }
@@ -275,24 +275,32 @@ type Counter = (&'static str, &'static str, u64);
 
 fn upstream(stats: &Stats) -> [Counter; 23] {
     [
-        ("opens", "Transports asked for.", stats.opens),
-        ("readies", "Times the link became ready.", stats.readies),
-        ("failures", "Ends that cost an attempt.", stats.failures),
-        ("free_ends", "Ends that were free.", stats.free_ends),
+        ("opens", "Connections opened.", stats.opens),
+        ("readies", "Handshakes finished.", stats.readies),
+        (
+            "failures",
+            "Connections that ended in a failure.",
+            stats.failures,
+        ),
+        (
+            "free_ends",
+            "Connections that were closed on purpose.",
+            stats.free_ends,
+        ),
         (
             "abandoned",
-            "Transports let go before their end was reported.",
+            "Connections abandoned before their end was reported.",
             stats.abandoned,
         ),
         (
             "stale_inputs",
-            "Inputs of transports that are over.",
+            "Inputs of connections that had ended.",
             stats.stale_inputs,
         ),
         ("calls", "Calls accepted.", stats.calls),
         (
             "settled",
-            "Calls settled, one way or the other.",
+            "Calls that were answered or failed.",
             stats.settled,
         ),
         (
@@ -305,10 +313,10 @@ fn upstream(stats: &Stats) -> [Counter; 23] {
             "Replies that came too late, or twice.",
             stats.late_replies,
         ),
-        ("asks", "Questions of servers.", stats.asks),
+        ("asks", "Questions of the server.", stats.asks),
         (
             "asks_refused",
-            "Questions refused by the link itself.",
+            "Questions of the server that the guard refused.",
             stats.asks_refused,
         ),
         ("probes", "Probes sent to a quiet server.", stats.probes),
@@ -323,18 +331,18 @@ fn upstream(stats: &Stats) -> [Counter; 23] {
             stats.messages_in,
         ),
         ("messages_out", "Messages sent.", stats.messages_out),
-        ("exchanges", "Exchanges of HTTP begun.", stats.exchanges),
-        ("resumes", "Streams asked for again.", stats.resumes),
+        ("exchanges", "HTTP requests sent.", stats.exchanges),
+        ("resumes", "Event streams resumed.", stats.resumes),
         (
             "turned_away",
-            "Messages that a server turned away unread.",
+            "Messages that the server refused unread.",
             stats.turned_away,
         ),
         ("bytes_in", "Bytes received.", stats.bytes_in),
         ("bytes_out", "Bytes sent.", stats.bytes_out),
         (
             "noise",
-            "Lines and messages that were of no use.",
+            "Lines and messages that were ignored.",
             stats.noise,
         ),
         (
@@ -357,10 +365,10 @@ fn downstream(stats: &server::Stats) -> [Counter; 15] {
         ),
         (
             "answers_dropped",
-            "Answers that their client did not want any more.",
+            "Answers that the host did not want any more.",
             stats.answers_dropped,
         ),
-        ("asks", "Questions to clients.", stats.asks),
+        ("asks", "Questions to hosts.", stats.asks),
         (
             "late_replies",
             "Replies that came too late, or twice.",
@@ -368,12 +376,12 @@ fn downstream(stats: &server::Stats) -> [Counter; 15] {
         ),
         (
             "news_dropped",
-            "News dropped because the client does not read.",
+            "Notifications dropped because the host does not read.",
             stats.news_dropped,
         ),
         (
             "displaced",
-            "Sessions, exchanges and calls that gave way because others needed their place.",
+            "Sessions, requests and calls that were ended to make room for others.",
             stats.displaced,
         ),
         (
@@ -386,7 +394,7 @@ fn downstream(stats: &server::Stats) -> [Counter; 15] {
         ("bytes_out", "Bytes sent.", stats.bytes_out),
         (
             "noise",
-            "Lines and messages that were of no use.",
+            "Lines and messages that were ignored.",
             stats.noise,
         ),
         (

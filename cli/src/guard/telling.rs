@@ -1,22 +1,31 @@
-//! How it is told on standard error what happens to both sides. Knows nothing of how they are reached.
+//! Logs what happens to both sides on standard error, between the lines of the server's own standard error. Knows nothing of how they are reached.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use everlink::Instant;
-use everlink::client::{self, Cause};
+use everlink::client::{self, Cause, Ended, Failure as Lost, Noise, Outcome};
 use everlink::relay::Event;
+use everlink::{Epoch, Instant};
 use everlink_tokio::Events;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::stderr::Screen;
 use crate::Failure;
 use crate::args::Log;
 use crate::shown::{Mood, Timeline, relayed_as_json, relayed_mood};
+use crate::tap::{Backlog, Taken, block_on};
 
 /// How long the last lines may take to be written. Nobody may read them.
 const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// What to do about text on a server's standard output.
+const STDOUT_HINT: &str = "it is ignored: stdout is for MCP messages, and the server should write such text to stderr; more of it is counted, and not shown";
+
+/// The machine shows each of so many pieces of noise of a connection, and then ever fewer: above this, a count is the least that it can be.
+const COUNTED_ONE_BY_ONE: u64 = 8;
 
 /// Where something can be found.
 pub(super) struct Notice {
@@ -45,6 +54,10 @@ impl Notice {
 pub(super) struct Told(oneshot::Receiver<()>);
 
 impl Told {
+    pub(super) const fn new(done: oneshot::Receiver<()>) -> Told {
+        Told(done)
+    }
+
     /// Waits until all is told, but not for ever.
     pub(super) async fn end(self) {
         let _ = timeout(LAST_LINES, self.0).await;
@@ -52,50 +65,246 @@ impl Told {
 }
 
 /// Tells first the notices, then the events. On a thread of its own: whoever does not read our standard error stops that, and nothing else.
+///
+/// The server's standard error is shown on `screen`, if there is one; where it is not, the end of a server quotes its last lines. Only a server that
+/// `is_process` has standard streams.
 pub(super) fn start(
     log: Log,
     notices: Vec<Notice>,
     events: Events<Event>,
+    is_process: bool,
+    screen: Option<(Screen, Arc<Backlog>)>,
 ) -> Result<Told, Failure> {
-    let timeline = Timeline::on_stderr();
     let (done, told) = oneshot::channel();
     let tell = move || {
-        match log {
-            Log::Json => tell_json(&timeline, notices, events),
-            Log::Off => {}
-            Log::Text => tell_text(&timeline, notices, events),
+        let mut teller = Teller::new(log, Timeline::on_stderr(), is_process);
+        teller.screen = screen;
+        for notice in notices {
+            teller.tell_notice(notice);
         }
+        block_on(teller.tell_all(events));
         let _ = done.send(());
     };
     thread::Builder::new().name("tell".into()).spawn(tell)?;
     Ok(Told(told))
 }
 
-fn tell_json(timeline: &Timeline, notices: Vec<Notice>, mut events: Events<Event>) {
-    for Notice { what, url, caution } in notices {
-        let mut fact = json!({what: url});
-        if let Some(caution) = caution {
-            fact["caution"] = json!(caution);
+/// Tells events, be it while they happen or from a recording.
+pub(crate) struct Teller {
+    log: Log,
+    is_process: bool,
+    timeline: Timeline,
+    /// The clock of the events began at about the same time.
+    started: std::time::Instant,
+    screen: Option<(Screen, Arc<Backlog>)>,
+    noise: NoiseCount,
+}
+
+/// The text that is no message on the server's standard output.
+#[derive(Default)]
+struct NoiseCount {
+    /// One of them was shown.
+    is_shown: bool,
+    /// How many there were on this connection, one after the other.
+    of: Option<(Epoch, u64)>,
+}
+
+impl Teller {
+    /// For a guard whose server's standard error is not shown.
+    pub(crate) fn new(log: Log, timeline: Timeline, is_process: bool) -> Teller {
+        Teller {
+            log,
+            is_process,
+            timeline,
+            started: std::time::Instant::now(),
+            screen: None,
+            noise: NoiseCount::default(),
         }
-        timeline.tell_json(Instant::ZERO, fact);
     }
-    while let Some(event) = events.next() {
-        timeline.tell_json(events.at(), relayed_as_json(&event));
+
+    fn tell_notice(&mut self, notice: Notice) {
+        let Notice { what, url, caution } = notice;
+        match self.log {
+            Log::Json => {
+                let mut fact = json!({what: url});
+                if let Some(caution) = caution {
+                    fact["caution"] = json!(caution);
+                }
+                self.timeline.tell_json(Instant::ZERO, fact);
+            }
+            Log::Off => {}
+            Log::Text => {
+                let caution = caution.map(|caution| format!(" ({caution})"));
+                let line = format!("{what}: {url}{}", caution.unwrap_or_default());
+                self.timeline.tell(Instant::ZERO, Mood::Plain, &line);
+            }
+        }
+    }
+
+    async fn tell_all(&mut self, mut events: Events<Event>) {
+        let backlog = self.screen.as_ref().map(|(_, backlog)| Arc::clone(backlog));
+        loop {
+            let event = match &backlog {
+                Some(backlog) => tokio::select! {
+                    biased;
+                    Some(taken) = backlog.next() => {
+                        self.show(taken);
+                        continue;
+                    }
+                    event = events.recv() => event,
+                },
+                None => events.recv().await,
+            };
+            // The server wrote this before the event happened.
+            while let Some(taken) = backlog.as_ref().and_then(|backlog| backlog.try_next()) {
+                self.show(taken);
+            }
+            match event {
+                Some(event) => self.tell(events.at(), &event),
+                None => break,
+            }
+        }
+        self.end_line();
+    }
+
+    fn show(&mut self, taken: Taken) {
+        let now = Instant::from_origin(self.started.elapsed());
+        if let Some((screen, _)) = &mut self.screen {
+            screen.show(now, &self.timeline, taken);
+        }
+    }
+
+    fn end_line(&mut self) {
+        let now = Instant::from_origin(self.started.elapsed());
+        if let Some((screen, _)) = &mut self.screen {
+            screen.end_line(now, &self.timeline);
+        }
+    }
+
+    pub(crate) fn tell(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Upstream(client::Event::Noise(noise)) if self.is_process && is_text(noise) => {
+                return self.tell_noise(at, event, noise);
+            }
+            Event::Upstream(client::Event::Ready(session)) => {
+                let name = session.server.as_ref().map(|server| server.name());
+                if let (Some((screen, _)), Some(name)) = (&mut self.screen, name) {
+                    screen.rename(name);
+                }
+            }
+            Event::Upstream(client::Event::Ended(ended)) => {
+                self.end_line();
+                self.tell_noise_count(at, ended.epoch);
+            }
+            _ => {}
+        }
+        let brief = without_stderr(event, self.screen.is_none());
+        let event = brief.as_ref().unwrap_or(event);
+        match (self.log, advice(event)) {
+            (Log::Json, _) => self.write_json(at, relayed_as_json(event)),
+            (Log::Off, _) => {}
+            (Log::Text, Some(advice)) => {
+                let line = format!("{event} ({advice})");
+                self.write(at, relayed_mood(event), &line);
+            }
+            (Log::Text, None) => self.write(at, relayed_mood(event), event),
+        }
+    }
+
+    /// Shows the first one, and counts the others.
+    fn tell_noise(&mut self, at: Instant, event: &Event, noise: &Noise) {
+        self.noise.of = Some((noise.epoch, noise.count));
+        if std::mem::replace(&mut self.noise.is_shown, true) {
+            return;
+        }
+        // It is told here.
+        self.noise.of = None;
+        let sample = &noise.sample;
+        match self.log {
+            Log::Json => {
+                let mut fact = relayed_as_json(event);
+                fact["text"] = json!(sample);
+                fact["hint"] = json!(STDOUT_HINT);
+                self.write_json(at, fact);
+            }
+            Log::Off => {}
+            Log::Text => {
+                let line = format!(
+                    "server: text on stdout that is no message: `{sample}` ({STDOUT_HINT})"
+                );
+                self.write(at, Mood::Bad, &line);
+            }
+        }
+    }
+
+    /// A connection has ended: how many there were on it.
+    fn tell_noise_count(&mut self, at: Instant, epoch: Epoch) {
+        let Some((_, count)) = self.noise.of.take_if(|(of, _)| *of == epoch) else {
+            return;
+        };
+        let least = if count > COUNTED_ONE_BY_ONE {
+            "at least "
+        } else {
+            ""
+        };
+        let line = format!("lines on the stdout of {epoch} that were ignored: {least}{count}");
+        match self.log {
+            Log::Json => {
+                let fact = json!({"side": "upstream", "event": line, "count": count});
+                self.write_json(at, fact);
+            }
+            Log::Off => {}
+            Log::Text => self.write(at, Mood::Plain, &format_args!("server: {line}")),
+        }
+    }
+
+    fn write(&mut self, at: Instant, mood: Mood, line: &dyn std::fmt::Display) {
+        if let Some((screen, _)) = &mut self.screen {
+            screen.make_way();
+        }
+        self.timeline.tell(at, mood, line);
+    }
+
+    fn write_json(&mut self, at: Instant, fact: serde_json::Value) {
+        if let Some((screen, _)) = &mut self.screen {
+            screen.make_way();
+        }
+        self.timeline.tell_json(at, fact);
     }
 }
 
-fn tell_text(timeline: &Timeline, notices: Vec<Notice>, mut events: Events<Event>) {
-    for Notice { what, url, caution } in notices {
-        let caution = caution.map(|caution| format!(" ({caution})"));
-        let line = format!("{what}: {url}{}", caution.unwrap_or_default());
-        timeline.tell(Instant::ZERO, Mood::Plain, &line);
-    }
-    while let Some(event) = events.next() {
-        let mood = relayed_mood(&event);
-        match advice(&event) {
-            Some(advice) => timeline.tell(events.at(), mood, &format_args!("{event} ({advice})")),
-            None => timeline.tell(events.at(), mood, &event),
+/// Whether it is text, such as a log line, and not a message with something wrong in it.
+fn is_text(noise: &Noise) -> bool {
+    let sample = noise.sample.trim_start();
+    !sample.is_empty() && !sample.starts_with(['{', '['])
+}
+
+/// The same event without what the server wrote to standard error, which was shown already. Where it was not, only the end of the connection quotes
+/// it, and not each call that failed with it.
+fn without_stderr(event: &Event, quotes_at_end: bool) -> Option<Event> {
+    let brief = |ended: &Ended| {
+        let mut brief = ended.clone();
+        brief.stderr = Box::default();
+        Arc::new(brief)
+    };
+    let lost = |failure: &Lost| {
+        let mut lost = failure.clone();
+        lost.ended = lost.ended.as_deref().map(brief);
+        Box::new(lost)
+    };
+    match event {
+        Event::Lost(failure) => Some(Event::Lost(lost(failure))),
+        Event::Upstream(client::Event::Done {
+            call,
+            outcome: Outcome::Failed(failure),
+        }) => Some(Event::Upstream(client::Event::Done {
+            call: *call,
+            outcome: Outcome::Failed(lost(failure)),
+        })),
+        Event::Upstream(client::Event::Ended(ended)) if !quotes_at_end => {
+            Some(Event::Upstream(client::Event::Ended(brief(ended))))
         }
+        _ => None,
     }
 }
 

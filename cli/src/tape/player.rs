@@ -156,7 +156,7 @@ impl Player {
             };
             if let Err(stranger) = self.step(step, &mut tell) {
                 self.differs(format!(
-                    "line {line} speaks of {stranger}, which there is not this time"
+                    "line {line} names {stranger}, which does not exist in this run"
                 ));
                 return Ok(self.verdict);
             }
@@ -210,9 +210,7 @@ impl Player {
             }
             let left = self.expected.drain(..).next();
             if let Some((line, text)) = left {
-                self.differs(format!(
-                    "line {line}: what was told then was not told this time: {text}"
-                ));
+                self.differs(format!("line {line}: recorded, and not seen now: {text}"));
             }
         }
         Ok(())
@@ -284,13 +282,11 @@ impl Player {
         match self.expected.pop_front() {
             Some((_, then)) if then == text => {}
             Some((line, then)) => {
-                self.differs(format!("line {line}: then: {then}\n  this time: {text}"));
+                self.differs(format!("line {line}: recorded: {then}\n  now: {text}"));
             }
             None => {
                 let line = self.line;
-                self.differs(format!(
-                    "line {line}: what was not told then was told this time: {text}"
-                ));
+                self.differs(format!("line {line}: not recorded, and seen now: {text}"));
             }
         }
     }
@@ -323,7 +319,7 @@ impl Named {
             return Ok(Epoch::NONE);
         }
         let epoch = self.epochs.get(&number);
-        epoch.copied().ok_or_else(|| format!("epoch {number}"))
+        epoch.copied().ok_or_else(|| format!("connection {number}"))
     }
 
     fn input(&mut self, in_front: bool, stream: StreamId, what: What) -> Input<'static> {
@@ -392,7 +388,7 @@ impl Named {
                     (Some(result), None) => Ok(Payload::from(result)),
                     (None, None) => return Err("an answer without an answer".to_owned()),
                 };
-                let ask = found.ok_or_else(|| format!("ask {ask}"))?;
+                let ask = found.ok_or_else(|| format!("question {ask}"))?;
                 return Ok(Asked::Answer { ask, answer });
             }
             line::Asked::Call {
@@ -801,8 +797,8 @@ mod tests {
         for (from, to) in [
             ("is ready", "is not ready"),
             (
-                r#"{"told":"opening epoch 1"}"#,
-                r#"{"told":"opening epoch 1"}{"told":"closed"}"#,
+                r#"{"told":"opening connection 1"}"#,
+                r#"{"told":"opening connection 1"}{"told":"closed"}"#,
             ),
             (r#"{"exited":{"code":70}}"#, r#"{"exited":{"code":71}}"#),
             ("\n{\"told\":\"closed\"}", ""),

@@ -161,6 +161,11 @@ impl Role {
             Role::Watch => config.watch = Watch::lists().and_logs(LogLevel::Debug),
             Role::Inspect => config.policy.retry.call_patience = Duration::ZERO,
         }
+        if let (Role::Call { .. } | Role::Inspect, Some(limit)) = (self, manner.timeout) {
+            // A person waits, and says for how long: for the handshake, too.
+            config.policy.handshake_timeout = limit;
+            config.policy.open_timeout = limit;
+        }
         manner.shape(&mut config);
         Ok(config)
     }
@@ -253,6 +258,11 @@ impl Recipe {
     /// Another version of the program, if it is one, that made the recording.
     pub(crate) fn other_version(&self) -> Option<&str> {
         (self.everlink != env!("CARGO_PKG_VERSION")).then_some(self.everlink.as_str())
+    }
+
+    /// Whether the server was a process, and not reached over HTTP.
+    pub(crate) const fn is_process(&self) -> bool {
+        self.url.is_none()
     }
 
     /// The relay that was recorded, if it was one, with what it sealed with.

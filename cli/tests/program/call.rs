@@ -3,7 +3,9 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::props::{Bouncer, Note, SERVER, Terminal, everlink, is_there, program, text, until};
+use crate::props::{
+    Bouncer, LIBRARY, Note, SERVER, Terminal, everlink, is_there, program, text, until,
+};
 
 #[test]
 fn the_exit_status_says_what_came_of_it() {
@@ -73,6 +75,73 @@ fn a_person_sees_how_far_it_is_and_can_answer() {
     assert_eq!(text(&output.stdout), "4 steps\n");
     assert!(screen.contains(" 100 % "), "{screen}");
     assert!(screen.ends_with("\r\n"), "the bar ends: {screen:?}");
+}
+
+/// The call is not tried again, and what the server wrote last is printed once.
+#[test]
+fn the_end_of_a_server_under_a_call_is_told_once() {
+    for arguments in [&["how=flood"][..], &["how=flood", "number=1"]] {
+        let output = everlink(&[&["call", "die"], arguments].concat(), &SERVER);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{said}");
+        assert_eq!(said.matches("\n20000: something").count(), 1, "{said}");
+        assert!(!said.contains("trying again"), "{said}");
+    }
+}
+
+#[test]
+fn arguments_can_be_key_value_pairs() {
+    let output = everlink(&["call", "echo", "message=hello=world"], &SERVER);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(said, "hello=world\n");
+    assert_eq!(output.status.code(), Some(0));
+    let output = everlink(&["call", "sleep", "ms=1"], &SERVER);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(said, "slept for 1 ms\n");
+    let output = everlink(&["call", "sleep", "{}", "ms:=2"], &SERVER);
+    assert_eq!(text(&output.stdout), "slept for 2 ms\n");
+}
+
+/// An ISBN looks like a number, and the tool says that it is text.
+#[test]
+fn key_value_arguments_have_the_type_of_the_input_schema() {
+    let arguments = ["call", "order", "isbn=9780142437247", "count=3", "other=4"];
+    let output = everlink(&arguments, &LIBRARY);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    let given: Value = serde_json::from_str(&said).expect(&said);
+    let expected = serde_json::json!({"isbn": "9780142437247", "count": 3, "other": 4});
+    assert_eq!(given, expected);
+}
+
+#[test]
+fn read_prints_text_and_bytes_of_a_resource_as_they_are() {
+    let output = everlink(&["read", "book:text"], &LIBRARY);
+    assert_eq!(text(&output.stdout), "Call me Ishmael.");
+    assert_eq!(output.status.code(), Some(0));
+    let output = everlink(&["read", "book:cover"], &LIBRARY);
+    assert_eq!(output.stdout, [0, 255, 1]);
+    let output = everlink(&["read", "book:text", "--json"], &LIBRARY);
+    let result: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
+    assert_eq!(result["contents"][0]["uri"], "book:text");
+    let output = everlink(&["read", "book:lost"], &LIBRARY);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("no such book"));
+    // A server without resources is not waited for.
+    let output = everlink(&["read", "book:text"], &SERVER);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output.stderr).contains("does not offer"));
+}
+
+#[test]
+fn prompt_prints_the_messages_with_their_roles() {
+    let output = everlink(&["prompt", "review", "isbn=7"], &LIBRARY);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(said, "user: {\"isbn\":\"7\"}\n");
+    assert_eq!(output.status.code(), Some(0));
+    let output = everlink(&["prompt", "review", r#"{"isbn":"8"}"#, "--json"], &LIBRARY);
+    let result: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
+    let said = &result["messages"][0]["content"]["text"];
+    assert_eq!(said, r#"{"isbn":"8"}"#);
 }
 
 #[test]

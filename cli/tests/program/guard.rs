@@ -93,8 +93,8 @@ async fn hosts_over_http_keep_theirs_and_the_status_tells() {
             fact["side"] == side && fact["event"].as_str().is_some_and(|it| it.contains(words))
         })
     };
-    assert!(has("downstream", "met host 1.0"), "{told:?}");
-    assert!(has("upstream", "epoch 2 is ready"), "{told:?}");
+    assert!(has("downstream", "host 1.0 connected"), "{told:?}");
+    assert!(has("upstream", "connection 2 is ready"), "{told:?}");
     assert!(has("downstream", "closed"), "{told:?}");
     let mut lost = told.iter().filter(|fact| fact["mayHaveRun"] == true);
     assert_eq!(
@@ -386,7 +386,10 @@ async fn a_server_is_started_for_the_first_host_that_comes() {
         let is_it = |fact: &Value| fact["event"].as_str().is_some_and(|it| it.contains(words));
         told.iter().position(is_it).expect("it is told")
     };
-    assert!(place("met host") < place("opening epoch 1"), "{told:?}");
+    assert!(
+        place("host 1.0 connected") < place("opening connection 1"),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]

@@ -1,9 +1,13 @@
 //! `everlink inspect`: what it says of a server, and of one that cannot be reached.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::props::{Bouncer, EVERLINK, Note, SERVER, Working, everlink, is_there, text, until};
+use crate::props::{
+    Bouncer, EVERLINK, LIBRARY, Note, SERVER, Working, everlink, is_there, text, until,
+};
 
 #[test]
 fn it_says_who_the_server_is_and_what_it_offers() {
@@ -23,12 +27,76 @@ fn it_says_who_the_server_is_and_what_it_offers() {
         "speaks 2026-07-28 (modern)\n",
         "offers tools\n",
         "tools (9)\n",
-        "Says the same\n",
+        "Repeats the message\n",
         "\nresource templates: not offered\n",
     ] {
         assert!(page.contains(line), "{line}: {page}");
     }
     assert!(!page.contains("odd"), "{page}");
+}
+
+#[test]
+fn parameters_of_tools_and_prompts_are_shown() {
+    let page = text(&everlink(&["inspect"], &LIBRARY).stdout);
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<_> = page.lines().map(words).collect();
+    let place = |line: &str| {
+        let place = lines.iter().position(|it| it == line);
+        place.unwrap_or_else(|| panic!("`{line}` is not in {page}"))
+    };
+    let tool = place("order Orders a book");
+    assert_eq!(place("isbn string, required Which book"), tool + 1);
+    assert_eq!(place("count integer, optional (default: 1)"), tool + 2);
+    assert_eq!(place("size one of small, large, optional"), tool + 3);
+    let tail = &lines[place("review Reviews a book")..];
+    assert_eq!(tail[1], "isbn string, required Which book");
+    assert!(page.contains("everlink call TOOL name=value"), "{page}");
+}
+
+#[test]
+fn a_list_that_cannot_be_read_makes_inspect_fail() {
+    for arguments in [&["inspect"][..], &["inspect", "--json"]] {
+        let output = everlink(arguments, &LIBRARY);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(
+            said.contains("the list of resource templates could not be read")
+                && said.contains("the catalogue is out of order"),
+            "{said}"
+        );
+        // The rest is shown all the same.
+        assert!(text(&output.stdout).contains("Orders a book"));
+    }
+}
+
+/// It reads what it is told, and says nothing. The bound is far below the two minutes that a handshake may take by default.
+#[test]
+fn timeout_bounds_the_handshake_and_it_is_not_tried_again() {
+    let silent = [
+        "sh",
+        "-c",
+        "echo still loading >&2; while read -r line; do :; done",
+    ];
+    for arguments in [
+        &["inspect"][..],
+        &["call", "echo"],
+        &["call", "echo", "count=3"],
+        &["prompt", "greet"],
+        &["read", "file:///x"],
+    ] {
+        let since = Instant::now();
+        let output = everlink(&[arguments, &["--timeout", "0.5"]].concat(), &silent);
+        let said = text(&output.stderr);
+        assert!(since.elapsed() < Duration::from_secs(30), "{said}");
+        assert_eq!(output.status.code(), Some(4), "{arguments:?}: {said}");
+        assert!(!said.contains("trying again"), "{arguments:?}: {said}");
+        if arguments == ["inspect"] {
+            let reason = "did not finish the handshake";
+            assert_eq!(said.matches(reason).count(), 1, "{said}");
+            assert!(said.contains("--timeout"), "{said}");
+            assert!(said.contains("still loading"), "{said}");
+        }
+    }
 }
 
 #[test]

@@ -14,4 +14,5 @@ mod props;
 mod record;
 mod shell;
 mod starts;
+mod stderr;
 mod watch;

@@ -51,6 +51,36 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// A legacy server with a tool, a resource of text, one of bytes, and a prompt. Its tool and its prompt say with which arguments they were called.
+pub(crate) const LIBRARY: [&str; 3] = ["sh", "-c", LIBRARY_SCRIPT];
+
+const LIBRARY_SCRIPT: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+  given() { printf '%s' "$line" | sed 's/.*"arguments":\({[^}]*}\).*/\1/; s/"/\\"/g'; }
+  case "$line" in
+    *'"method":"initialize"'*)
+      say '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{}},"serverInfo":{"name":"library","version":"1"}}' ;;
+    *'"method":"server/discover"'*) say '"error":{"code":-32601,"message":"unknown"}' ;;
+    *'"method":"tools/list"'*)
+      say '"result":{"tools":[{"name":"order","description":"Orders a book","inputSchema":{"type":"object","properties":{"count":{"type":"integer","default":1},"isbn":{"type":"string","description":"Which book"},"size":{"enum":["small","large"]}},"required":["isbn"]}}]}' ;;
+    *'"method":"tools/call"'*) say '"result":{"content":[{"type":"text","text":"'"$(given)"'"}]}' ;;
+    *'"method":"prompts/list"'*)
+      say '"result":{"prompts":[{"name":"review","description":"Reviews a book","arguments":[{"name":"isbn","description":"Which book","required":true}]}]}' ;;
+    *'"method":"prompts/get"'*)
+      say '"result":{"messages":[{"role":"user","content":{"type":"text","text":"'"$(given)"'"}}]}' ;;
+    *'"method":"resources/list"'*) say '"result":{"resources":[{"uri":"book:text","name":"text"}]}' ;;
+    *'"method":"resources/templates/list"'*) say '"error":{"code":-32603,"message":"the catalogue is out of order"}' ;;
+    *'"method":"resources/read"'*'"book:text"'*)
+      say '"result":{"contents":[{"uri":"book:text","text":"Call me Ishmael."}]}' ;;
+    *'"method":"resources/read"'*'"book:cover"'*)
+      say '"result":{"contents":[{"uri":"book:cover","mimeType":"image/png","blob":"AP8B"}]}' ;;
+    *'"method":"resources/read"'*) say '"error":{"code":-32002,"message":"there is no such book"}' ;;
+  esac
+done
+"#;
+
 /// A file that is not there at first, and not at the end.
 pub(crate) struct Note(pub(crate) PathBuf);
 
@@ -167,7 +197,7 @@ impl Drop for Working {
 }
 
 /// Lines as they come; what is no text is shown as well as it can be.
-fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
+pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
         let mut stream = BufReader::new(stream);

@@ -6,13 +6,15 @@ use std::process::{Command, Stdio};
 use crate::props::{Note, SERVER, Terminal, everlink, program, text};
 
 /// All that people are to find.
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 10] = [
     "call",
     "completions",
     "demo",
     "guard",
     "inspect",
     "man",
+    "prompt",
+    "read",
     "replay",
     "watch",
 ];

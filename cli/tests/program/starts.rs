@@ -188,7 +188,13 @@ fn a_script_says_how_long_its_answers_may_take() {
 /// Nobody waits at a shell for what cannot succeed.
 #[test]
 fn commands_that_look_at_a_server_do_not_try_again_what_cannot_succeed() {
-    for arguments in [&["call", "echo"][..], &["inspect"]] {
+    for arguments in [
+        &["call", "echo"][..],
+        &["call", "echo", "count=3"],
+        &["inspect"],
+        &["prompt", "greet"],
+        &["read", "file:///x"],
+    ] {
         let output = everlink(arguments, &["/no/such/server"]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{said}");
@@ -197,5 +203,6 @@ fn commands_that_look_at_a_server_do_not_try_again_what_cannot_succeed() {
             "{said}"
         );
         assert!(!said.contains("trying again"), "{said}");
+        assert_eq!(said.matches("cannot be started").count(), 1, "{said}");
     }
 }

@@ -11,12 +11,12 @@ use crate::props::{EVERLINK, Note, Working, is_there, text, until};
 fn a_server_that_dies_is_seen_to_come_back() {
     let note = Note::new("watch-text.pid");
     let mut watch = Working::start(&["watch"], &note.server());
-    let first = watch.line("epoch 1 is ready: everlink-demo");
+    let first = watch.line("connection 1 is ready: everlink-demo");
     let at = first.split_whitespace().next().map(str::parse::<f64>);
     assert!(matches!(at, Some(Ok(_))), "{first}");
     kill_process(note.pid(), Signal::KILL).expect("it is there");
     watch.line("signal 9");
-    watch.line("epoch 2 is ready");
+    watch.line("connection 2 is ready");
     let server = note.pid();
     watch.signal(Signal::INT);
     watch.line("closed");
@@ -49,7 +49,7 @@ fn whoever_asks_twice_does_not_wait() {
         note.path()
     );
     let mut watch = Working::start(&["watch"], &["sh", "-c", &script]);
-    watch.line("agreeing");
+    watch.line("the handshake begins");
     let server = note.pid();
     watch.signal(Signal::INT);
     watch.line("closing");
@@ -71,9 +71,9 @@ read -r line"#;
         &[&common[..], &["--stable-after", "3600"]].concat(),
         &server,
     );
-    short.line("parked");
+    short.line("retries are used up");
     let long = Working::start(&[&common[..], &["--stable-after", "0"]].concat(), &server);
-    let told = long.line("epoch 4 is ready");
+    let told = long.line("connection 4 is ready");
     assert!(told.contains("brief"), "{told}");
 }
 
@@ -101,7 +101,7 @@ fn it_ends_when_nobody_reads_it_any_more() {
     let script = r#""$0" watch -- "$0" demo-server | sed '/is watched/q'"#;
     let piped = Command::new("sh").args(["-c", script, EVERLINK]).output();
     let said = text(&piped.expect("there is a shell").stdout);
-    assert!(said.ends_with("is watched\n"), "{said}");
+    assert!(said.ends_with("is watched for changes\n"), "{said}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn what_a_server_says_of_itself_does_nothing_to_a_terminal() {
         r#"printf 'one\n\033[31m9.999 closed\n' >&2; exit 1"#,
     ];
     let watch = Working::start(&["watch", "--era", "legacy"], &server);
-    watch.line("its last words");
+    watch.line("its last lines on stderr");
     assert_eq!(watch.line("one"), "          one");
     assert_eq!(watch.line("9.999"), "           [31m9.999 closed");
 }

@@ -29,11 +29,12 @@ enum Of {
 }
 
 /// What stands before such a number, in how machines are shown and in what they write.
-const NAMED: [(&str, Of); 21] = [
+const NAMED: [(&str, Of); 23] = [
     ("app-", Of::Request),
     ("ask ", Of::Ask),
     ("\"ask\":", Of::Question),
     ("call ", Of::Call),
+    ("connection ", Of::Epoch),
     ("count: ", Of::Nothing),
     ("\"echo\":", Of::Echo),
     ("epoch ", Of::Epoch),
@@ -45,6 +46,7 @@ const NAMED: [(&str, Of); 21] = [
     ("\"of\":", Of::Question),
     ("\"progressToken\":", Of::Token),
     ("\"progressToken\":\"t", Of::Mark),
+    ("question ", Of::Ask),
     ("request ", Of::Request),
     ("\"requestId\":", Of::Wire),
     ("\"serial\":", Of::Serial),

@@ -1,0 +1,223 @@
+//! Reads the arguments of a tool or a prompt from the command line: JSON objects, `key=value` and `key:=json`. Knows no link.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use everlink::Payload;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::schema::wants_text;
+use crate::{Failure, usage};
+
+/// How arguments are written, for people who wrote something else.
+const HINT: &str = r#"arguments look like '{"name":"value"}' or name=value"#;
+
+/// Arguments as they were written.
+#[derive(Debug)]
+pub(super) struct Arguments {
+    members: BTreeMap<String, Given>,
+    /// The only one, if it is a JSON object: it is sent as it was written.
+    sole: Option<Payload>,
+}
+
+/// The value of an argument. JSON is kept as it was written: a number may have more digits than a machine word.
+#[derive(Debug)]
+enum Given {
+    Json(Box<RawValue>),
+    /// Text, or what it says as JSON.
+    Word(String),
+}
+
+impl Arguments {
+    pub(super) fn read(words: &[String]) -> Result<Arguments, Failure> {
+        let mut arguments = Arguments {
+            members: BTreeMap::new(),
+            sole: None,
+        };
+        for word in words {
+            match word.split_once('=') {
+                Some((key, value)) if !word.trim_start().starts_with('{') => {
+                    arguments.add_pair(word, key, value)?;
+                }
+                _ => arguments.add_object(word)?,
+            }
+        }
+        if let [word] = words {
+            arguments.sole = word.parse().ok().filter(Payload::is_object);
+        }
+        Ok(arguments)
+    }
+
+    fn add_object(&mut self, word: &str) -> Result<(), Failure> {
+        let members = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(word);
+        let members = members.map_err(|error| no_object(word, &error))?;
+        for (key, value) in members {
+            self.add(key, Given::Json(value))?;
+        }
+        Ok(())
+    }
+
+    fn add_pair(&mut self, word: &str, key: &str, value: &str) -> Result<(), Failure> {
+        let (key, given) = match key.strip_suffix(':') {
+            Some(key) => {
+                let json = RawValue::from_string(value.trim().to_owned());
+                let json = json.map_err(|error| {
+                    usage(format!("`{word}`: what follows `:=` is no JSON: {error}"))
+                })?;
+                (key, Given::Json(json))
+            }
+            None => (key, Given::Word(value.to_owned())),
+        };
+        if key.is_empty() {
+            return Err(usage(format!("`{word}` has no name before `=`; {HINT}")));
+        }
+        self.add(key.to_owned(), given)
+    }
+
+    fn add(&mut self, key: String, given: Given) -> Result<(), Failure> {
+        if self.members.contains_key(&key) {
+            return Err(usage(format!("the argument `{key}` is given twice")));
+        }
+        self.members.insert(key, given);
+        Ok(())
+    }
+
+    /// Whether only the schema of the tool can tell what is meant.
+    pub(super) fn are_ambiguous(&self) -> bool {
+        let is_ambiguous = |given: &Given| match given {
+            Given::Json(_) => false,
+            Given::Word(word) => serde_json::from_str::<Value>(word).is_ok(),
+        };
+        self.members.values().any(is_ambiguous)
+    }
+
+    /// For a tool whose input has this schema.
+    pub(super) fn for_tool(&self, schema: &Value) -> Result<Payload, Failure> {
+        self.written(|key, word| match serde_json::from_str::<Value>(word) {
+            Ok(value) if !wants_text(schema, key, &value) => word.trim().to_owned(),
+            _ => Value::from(word).to_string(),
+        })
+    }
+
+    /// For a prompt, whose arguments are text.
+    pub(super) fn for_prompt(&self) -> Result<Payload, Failure> {
+        self.written(|_, word| Value::from(word).to_string())
+    }
+
+    /// The object, with each word as `write` says.
+    fn written(&self, write: impl Fn(&str, &str) -> String) -> Result<Payload, Failure> {
+        if let Some(sole) = &self.sole {
+            return Ok(sole.clone());
+        }
+        let member = |(key, given): (&String, &Given)| {
+            let value = match given {
+                Given::Json(json) => json.get().to_owned(),
+                Given::Word(word) => write(key, word),
+            };
+            format!("{}:{value}", Value::from(key.as_str()))
+        };
+        let members: Vec<_> = self.members.iter().map(member).collect();
+        let object = format!("{{{}}}", members.join(","));
+        object.parse().map_err(|error| no_object(&object, &error))
+    }
+}
+
+fn no_object(word: &str, why: &dyn Display) -> Failure {
+    usage(format!("`{word}` is no JSON object: {why}; {HINT}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Arguments, String> {
+        let words: Vec<_> = words.iter().map(ToString::to_string).collect();
+        Arguments::read(&words).map_err(|error| error.to_string())
+    }
+
+    fn tool(words: &[&str], schema: &Value) -> String {
+        let arguments = read(words).expect("they can be read");
+        let payload = arguments.for_tool(schema).expect("an object");
+        payload.as_str().to_owned()
+    }
+
+    #[test]
+    fn values_are_json_where_they_parse_and_text_otherwise() {
+        let words = [
+            "name=Ada",
+            "count=3",
+            "big=123456789012345678901234567890",
+            "on=true",
+            "empty=",
+            "x=a=b",
+            "tags:=[1]",
+        ];
+        let said = tool(&words, &Value::Null);
+        assert_eq!(
+            said,
+            r#"{"big":123456789012345678901234567890,"count":3,"empty":"","name":"Ada","on":true,"tags":[1],"x":"a=b"}"#
+        );
+        assert_eq!(tool(&[], &Value::Null), "{}");
+    }
+
+    #[test]
+    fn the_schema_decides_between_text_and_numbers() {
+        let schema =
+            json!({"properties": {"id": {"type": "string"}, "count": {"type": "integer"}}});
+        let said = tool(&["id=007", "count=3"], &schema);
+        assert_eq!(said, r#"{"count":3,"id":"007"}"#);
+        let said = tool(&["id=7", "count=3"], &schema);
+        assert_eq!(said, r#"{"count":3,"id":"7"}"#);
+        // Who says that it is JSON is believed.
+        assert_eq!(tool(&["id:=7"], &schema), r#"{"id":7}"#);
+    }
+
+    #[test]
+    fn only_words_that_can_be_json_are_ambiguous() {
+        let cases: [(&[&str], bool); 4] = [
+            (&["name=Ada"], false),
+            (&["count:=3"], false),
+            (&[r#"{"count":3}"#], false),
+            (&["name=Ada", "count=3"], true),
+        ];
+        for (words, is_ambiguous) in cases {
+            let arguments = read(words).expect("they can be read");
+            assert_eq!(arguments.are_ambiguous(), is_ambiguous, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_alone_is_sent_as_it_was_written() {
+        let object = r#"{"b": 1.50, "a":"x"}"#;
+        assert_eq!(tool(&[object], &Value::Null), object);
+        let both = tool(&[object, "c=3"], &Value::Null);
+        assert_eq!(both, r#"{"a":"x","b":1.50,"c":3}"#);
+    }
+
+    #[test]
+    fn arguments_of_prompts_are_text() {
+        let arguments = read(&["count=3", "name=Ada"]).expect("they can be read");
+        let payload = arguments.for_prompt().expect("an object");
+        assert_eq!(payload.as_str(), r#"{"count":"3","name":"Ada"}"#);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_said_with_the_way_out() {
+        let cases: [(&[&str], &str); 7] = [
+            (&["Ada"], "name=value"),
+            (&["[1]"], "no JSON object"),
+            (&["{not json"], "no JSON object"),
+            (&["=3"], "no name"),
+            (&["a:=x"], "no JSON"),
+            (&["a=1", "a=2"], "twice"),
+            (&[r#"{"a":1}"#, "a=2"], "twice"),
+        ];
+        for (words, hint) in cases {
+            let error = read(words).expect_err("it cannot be meant");
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+}

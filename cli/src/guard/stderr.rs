@@ -1,0 +1,172 @@
+//! Shows what the server writes to standard error: on the guard's own, or in a file. Knows no events.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write, stderr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::Failure;
+use crate::shown::{Timeline, in_line, warn};
+use crate::tap::{Backlog, Taken, block_on};
+
+/// The longest part of a line that is held until the line ends. 64 KiB: beyond any line that a person reads.
+const LINE_LIMIT: usize = 64 << 10;
+
+/// How the server's standard error appears on the guard's.
+pub(super) enum Style {
+    /// An object for each line.
+    Json,
+    /// As it comes.
+    Raw,
+    /// With this name before each line.
+    Prefixed(String),
+}
+
+/// The guard's own standard error, for the server's.
+pub(super) struct Screen {
+    style: Style,
+    /// The beginning of a line whose end has not come. Always empty for [`Style::Raw`].
+    partial: Vec<u8>,
+    /// What was written last did not end its line.
+    is_mid_line: bool,
+}
+
+impl Screen {
+    pub(super) const fn new(style: Style) -> Screen {
+        Screen {
+            style,
+            partial: Vec::new(),
+            is_mid_line: false,
+        }
+    }
+
+    /// The server has said what it is called.
+    pub(super) fn rename(&mut self, name: &str) {
+        if let Style::Prefixed(shown) = &mut self.style {
+            *shown = in_line(name);
+        }
+    }
+
+    pub(super) fn show(&mut self, at: everlink::Instant, timeline: &Timeline, taken: Taken) {
+        match self.style {
+            Style::Raw => {
+                write_all(&taken.bytes);
+                if let Some(last) = taken.bytes.last() {
+                    self.is_mid_line = *last != b'\n';
+                }
+            }
+            Style::Json | Style::Prefixed(_) => self.add(at, timeline, &taken.bytes),
+        }
+        if taken.dropped > 0 {
+            self.end_line(at, timeline);
+            let dropped = taken.dropped;
+            if let Style::Json = self.style {
+                timeline.tell_json(at, json!({"side": "upstream", "stderrDropped": dropped}));
+            } else {
+                warn(&format_args!(
+                    "{dropped} bytes of the server's stderr are not shown: this stream was not read fast enough"
+                ));
+            }
+        }
+    }
+
+    /// Shows what was held of a line, and begins a new one: something else is written next, or the server has ended.
+    pub(super) fn end_line(&mut self, at: everlink::Instant, timeline: &Timeline) {
+        if !self.partial.is_empty() {
+            self.add(at, timeline, b"\n");
+        }
+        self.make_way();
+    }
+
+    /// Begins a new line before one of ours, if the server is in the middle of one of its own.
+    pub(super) fn make_way(&mut self) {
+        if std::mem::take(&mut self.is_mid_line) {
+            write_all(b"\n");
+        }
+    }
+
+    /// Shows all lines that are whole now.
+    fn add(&mut self, at: everlink::Instant, timeline: &Timeline, bytes: &[u8]) {
+        let mut shown = Vec::new();
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.partial.extend_from_slice(piece);
+            if !piece.ends_with(b"\n") && self.partial.len() < LINE_LIMIT {
+                continue;
+            }
+            let line = self.partial.strip_suffix(b"\n").unwrap_or(&self.partial);
+            match &self.style {
+                Style::Prefixed(name) => {
+                    shown.extend_from_slice(format!("[{name}] ").as_bytes());
+                    shown.extend_from_slice(line);
+                    shown.push(b'\n');
+                }
+                Style::Json | Style::Raw => {
+                    let line = String::from_utf8_lossy(line);
+                    let line = line.trim_end_matches('\r');
+                    timeline.tell_json(at, json!({"side": "upstream", "stderr": line}));
+                }
+            }
+            self.partial.clear();
+        }
+        write_all(&shown);
+    }
+}
+
+/// Writes to standard error, which the host may have set not to block. Where nobody reads it any more, nothing is shown.
+fn write_all(mut bytes: &[u8]) {
+    let mut stderr = stderr().lock();
+    while !bytes.is_empty() {
+        match stderr.write(bytes) {
+            Ok(0) => return,
+            Ok(len) => bytes = &bytes[len..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None).is_err() {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// Appends to this file, on a thread of its own: the file may be a pipe that nobody reads. The receiver hears when all is written.
+pub(super) fn append(path: &Path, backlog: Arc<Backlog>) -> Result<oneshot::Receiver<()>, Failure> {
+    let name = path.display().to_string();
+    // Only for the user: a server may write secrets.
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600);
+    let mut file = options
+        .open(path)
+        .map_err(|error| format!("--server-stderr {name}: cannot be opened: {error}"))?;
+    let (done, written) = oneshot::channel();
+    let write = move || {
+        while let Some(taken) = block_on(backlog.next()) {
+            let mut written = file.write_all(&taken.bytes);
+            if taken.dropped > 0 {
+                let dropped = taken.dropped;
+                written = written.and_then(|()| {
+                    writeln!(file, "\neverlink: {dropped} bytes are missing here: the file was not written fast enough")
+                });
+            }
+            if let Err(error) = written {
+                // The rest is dropped and counted by the backlog, in bounded memory.
+                warn(&format_args!(
+                    "--server-stderr {name}: cannot be written any more: {error}; the guard goes on"
+                ));
+                break;
+            }
+        }
+        let _ = done.send(());
+    };
+    thread::Builder::new()
+        .name("server-stderr".into())
+        .spawn(write)?;
+    Ok(written)
+}

@@ -1,0 +1,258 @@
+//! Reads from a JSON schema which parameters there are and of which types they can be. Checks no values.
+
+use serde_json::Value;
+
+/// How many references to other parts of a schema are followed from one parameter. 8: more than people write, and a circle ends.
+const DEPTH: usize = 8;
+
+/// The longest list of choices that is shown whole.
+const CHOICES: usize = 12;
+
+/// A parameter of a tool or a prompt.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Parameter<'a> {
+    pub(crate) name: &'a str,
+    /// Its type, in words.
+    pub(crate) kind: String,
+    pub(crate) is_required: bool,
+    pub(crate) about: Option<&'a str>,
+    pub(crate) default: Option<&'a Value>,
+}
+
+/// The parameters that the schema of a tool describes, those that are required first.
+pub(crate) fn parameters(schema: &Value) -> Vec<Parameter<'_>> {
+    let required = schema["required"].as_array();
+    let is_required =
+        |name: &str| required.is_some_and(|required| required.iter().any(|it| it == name));
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let mut parameters: Vec<_> = properties
+        .map(|(name, property)| {
+            let target = resolved(schema, property);
+            let said = |key: &str| property[key].as_str().or_else(|| target[key].as_str());
+            Parameter {
+                name,
+                kind: kind(schema, property, DEPTH),
+                is_required: is_required(name),
+                about: said("description").or_else(|| said("title")),
+                default: property.get("default"),
+            }
+        })
+        .collect();
+    parameters.sort_by_key(|parameter| !parameter.is_required);
+    parameters
+}
+
+/// The parameters of a prompt: a list of its own form, and all of them text.
+pub(crate) fn prompt_parameters(arguments: &Value) -> Vec<Parameter<'_>> {
+    let arguments = arguments.as_array().into_iter().flatten();
+    let parameter = |argument| {
+        let argument: &Value = argument;
+        Some(Parameter {
+            name: argument["name"].as_str()?,
+            kind: "string".to_owned(),
+            is_required: argument["required"] == true,
+            about: argument["description"].as_str(),
+            default: None,
+        })
+    };
+    arguments.filter_map(parameter).collect()
+}
+
+/// Whether the schema says that the parameter is text where `value` is none. Where it does not say, a value is taken as it is.
+pub(crate) fn wants_text(schema: &Value, name: &str, value: &Value) -> bool {
+    let mut types = Vec::new();
+    collect_types(schema, &schema["properties"][name], DEPTH, &mut types);
+    let is_fit = |of: &&str| match value {
+        Value::Number(number) => *of == "number" || *of == "integer" && !number.is_f64(),
+        value => *of == type_of(value),
+    };
+    types.contains(&"string") && !types.iter().any(is_fit)
+}
+
+/// All types that this part of a schema allows; none if it does not say.
+fn collect_types<'a>(root: &'a Value, part: &'a Value, depth: usize, types: &mut Vec<&'a str>) {
+    if depth == 0 {
+        return;
+    }
+    if let Some(target) = target(root, part) {
+        collect_types(root, target, depth - 1, types);
+    }
+    match &part["type"] {
+        Value::String(of) => types.push(of),
+        Value::Array(of) => types.extend(of.iter().filter_map(Value::as_str)),
+        _ => {
+            let choices = part["enum"].as_array().into_iter().flatten();
+            types.extend(choices.chain(part.get("const")).map(|it| type_of(it)));
+        }
+    }
+    for of in alternatives(part) {
+        collect_types(root, of, depth - 1, types);
+    }
+}
+
+/// The type of this part of a schema, in words.
+fn kind(root: &Value, part: &Value, depth: usize) -> String {
+    let part = resolved(root, part);
+    if depth == 0 {
+        return "any".to_owned();
+    }
+    if let Some(choices) = part["enum"].as_array() {
+        return one_of(choices.iter().map(shown));
+    }
+    if let Some(only) = part.get("const") {
+        return shown(only);
+    }
+    let alternatives: Vec<_> = alternatives(part)
+        .map(|of| kind(root, of, depth - 1))
+        .collect();
+    if !alternatives.is_empty() {
+        return joined(alternatives);
+    }
+    match &part["type"] {
+        Value::String(of) if of == "array" && part["items"].is_object() => {
+            format!("array of {}", kind(root, &part["items"], depth - 1))
+        }
+        Value::String(of) => of.clone(),
+        Value::Array(of) => joined(of.iter().map(shown).collect()),
+        _ if part["properties"].is_object() => "object".to_owned(),
+        _ => "any".to_owned(),
+    }
+}
+
+fn one_of(choices: impl ExactSizeIterator<Item = String>) -> String {
+    let more = choices.len().saturating_sub(CHOICES);
+    let mut choices: Vec<_> = choices.take(CHOICES).collect();
+    if more > 0 {
+        choices.push(format!("{more} more"));
+    }
+    format!("one of {}", choices.join(", "))
+}
+
+fn joined(mut kinds: Vec<String>) -> String {
+    let mut seen = Vec::new();
+    kinds.retain(|kind| {
+        let is_new = !seen.contains(kind);
+        seen.push(kind.clone());
+        is_new
+    });
+    kinds.join(" or ")
+}
+
+fn alternatives(part: &Value) -> impl Iterator<Item = &Value> {
+    let lists = ["anyOf", "oneOf"].into_iter();
+    lists.filter_map(|key| part[key].as_array()).flatten()
+}
+
+/// The part of the schema that this one refers to, after all references.
+fn resolved<'a>(root: &'a Value, part: &'a Value) -> &'a Value {
+    let mut part = part;
+    for _ in 0..DEPTH {
+        match target(root, part) {
+            Some(target) => part = target,
+            None => break,
+        }
+    }
+    part
+}
+
+/// The part that this one refers to, in the same schema.
+fn target<'a>(root: &'a Value, part: &Value) -> Option<&'a Value> {
+    root.pointer(part["$ref"].as_str()?.strip_prefix('#')?)
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+const fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Array(_) => "array",
+        Value::Bool(_) => "boolean",
+        Value::Null => "null",
+        Value::Number(_) => "number",
+        Value::Object(_) => "object",
+        Value::String(_) => "string",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "$defs": {
+                "Colour": {"enum": ["red", "blue"], "description": "a colour"},
+                "Loop": {"$ref": "#/$defs/Loop"},
+                "Tree": {"type": "array", "items": {"$ref": "#/$defs/Tree"}},
+            },
+            "properties": {
+                "colour": {"$ref": "#/$defs/Colour"},
+                "count": {"type": "integer", "default": 3},
+                "loop": {"$ref": "#/$defs/Loop"},
+                "name": {"type": "string", "description": "who"},
+                "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "odd": true,
+                "tags": {"type": "array", "items": {"type": "string"}},
+                "tree": {"$ref": "#/$defs/Tree"},
+                "zip": {"type": ["string", "null"]},
+            },
+            "required": ["name"],
+        })
+    }
+
+    #[test]
+    fn parameters_have_a_type_and_those_that_are_required_come_first() {
+        let schema = schema();
+        let parameters = parameters(&schema);
+        let kinds: Vec<_> = parameters
+            .iter()
+            .map(|it| (it.name, it.kind.as_str(), it.is_required))
+            .collect();
+        assert_eq!(kinds[0], ("name", "string", true));
+        assert_eq!(kinds[1], ("colour", "one of red, blue", false));
+        assert_eq!(kinds[2], ("count", "integer", false));
+        assert_eq!(kinds[3], ("loop", "any", false));
+        assert_eq!(kinds[4], ("note", "string or null", false));
+        assert_eq!(kinds[5], ("odd", "any", false));
+        assert_eq!(kinds[6], ("tags", "array of string", false));
+        assert!(kinds[7].1.starts_with("array of array of"), "{kinds:?}");
+        assert_eq!(kinds[8], ("zip", "string or null", false));
+        assert_eq!(parameters[1].about, Some("a colour"));
+        assert_eq!(parameters[2].default, Some(&json!(3)));
+    }
+
+    #[test]
+    fn text_is_wanted_where_no_other_type_fits() {
+        let schema = schema();
+        let cases = [
+            ("name", json!(3), true),
+            ("name", json!("x"), false),
+            ("count", json!(3), false),
+            ("zip", json!(12345), true),
+            ("zip", json!(null), false),
+            ("note", json!(true), true),
+            ("colour", json!(7), true),
+            ("loop", json!(7), false),
+            ("odd", json!(7), false),
+            ("unknown", json!(7), false),
+        ];
+        for (name, value, wants) in cases {
+            assert_eq!(wants_text(&schema, name, &value), wants, "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn long_lists_of_choices_are_cut() {
+        let choices: Vec<_> = (0..20).map(|it| json!(it)).collect();
+        let schema = json!({"properties": {"one": {"enum": choices}}});
+        let kind = &parameters(&schema)[0].kind;
+        assert!(kind.ends_with("10, 11, 8 more"), "{kind}");
+    }
+}
