@@ -88,7 +88,7 @@ impl Client {
         }
         let is_choice = choice.is_some();
         if let Some(choice) = choice {
-            web.choosing.insert(stream, choice);
+            web.choosing.add(stream, choice);
         }
         if wire.is_none() || is_choice {
             let patience = self.config.http.as_ref().map(|http| http.message_timeout);
@@ -263,7 +263,7 @@ impl Client {
         let Some(web) = &mut self.web else {
             return;
         };
-        web.choosing.remove(&stream);
+        web.choosing.forget(stream);
         if web.gate == Some(stream) {
             web.gate = None;
             web.is_introduced |= is_accepted;

@@ -11,7 +11,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub(super) use exchange::{Body, Exchange, Load, Purpose, Text};
+pub(super) use exchange::{Body, Exchange, Load, Purpose, STUCK, Text, Thread};
 pub(super) use heads::{Message, is_nameable, session_id};
 
 use super::event::Session;
@@ -20,6 +20,7 @@ use crate::http::Url;
 use crate::http::mirror::Mirrored;
 use crate::id::{CallId, StreamId};
 use crate::protocol::Version;
+use crate::register::Register;
 use crate::time::Instant;
 use crate::wire::Id;
 use table::Table;
@@ -57,7 +58,7 @@ pub(super) struct Web {
     /// The stream that all messages wait for then: what the server says by itself is to be heard from the first call on.
     pub(super) ear: Option<StreamId>,
     /// What is being chosen, by the exchanges that carry the choices: another choice of the same waits.
-    pub(super) choosing: BTreeMap<StreamId, Box<str>>,
+    pub(super) choosing: Register<StreamId, Box<str>>,
     pub(super) auth: Auth,
     /// Until when the server wants to be left alone.
     pub(super) paused_until: Option<Instant>,
@@ -131,7 +132,7 @@ impl Web {
             gate: None,
             is_introduced: false,
             ear: None,
-            choosing: BTreeMap::new(),
+            choosing: Register::new(),
             auth: Auth::default(),
             paused_until: None,
             listen: Listen::Off,
@@ -153,7 +154,7 @@ impl Web {
         self.gate = None;
         self.is_introduced = false;
         self.ear = None;
-        self.choosing.clear();
+        self.choosing = Register::new();
         self.auth.is_pending = false;
         self.paused_until = None;
         self.listen = Listen::Off;
