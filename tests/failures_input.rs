@@ -787,3 +787,41 @@ fn f_109_the_bytes_of_a_call_that_left_the_queue_are_free_again() {
     let refused = call(&mut link);
     assert!(matches!(refused, Err(Misuse::QueueFull { bytes: 120, .. })));
 }
+
+/// S-RPC-07 asks for the same type. Servers in use answer with the text of the number, and the SDKs take that.
+#[test]
+fn reply_whose_id_is_the_text_of_the_number_is_taken() {
+    for server in BOTH {
+        let mut world = ready(config(), move || server().ignores("tools/call"));
+        let call = world.tool("add");
+        let id = world.last("tools/call")["id"].to_string();
+        for strange in [format!("0{id}"), format!("+{id}"), format!("{id} ")] {
+            world.peer(Act::Say(
+                json!({"jsonrpc": "2.0", "id": strange, "result": {"content": []}}),
+            ));
+            assert!(!world.is_done(call), "{strange:?}");
+        }
+        world.peer(Act::Say(
+            json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}),
+        ));
+        assert!(matches!(world.outcome(call), Outcome::Reply(_)));
+        is_well(&mut world);
+    }
+}
+
+/// It could be for anything, but its words may help a person.
+#[test]
+fn error_without_an_id_is_shown_with_its_words() {
+    for server in BOTH {
+        let mut world = ready(config(), server);
+        world.peer(line(
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"unexpected token"}}"#,
+        ));
+        let samples = world.picked(|event| match event {
+            Event::Noise(noise) => Some(&*noise.sample),
+            _ => None,
+        });
+        assert_eq!(samples, ["unexpected token"]);
+        is_well(&mut world);
+    }
+}

@@ -1481,27 +1481,32 @@ fn the_ids_of_the_two_directions_are_apart() {
     });
 }
 
-/// S-RPC-07: an answer is told by the value and the type of its id.
+/// S-RPC-07 asks for the same type. Clients in use answer with the text of the number; no other spelling of it is taken.
 #[test]
-fn an_answer_with_an_id_of_another_type_answers_nothing() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let (_, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    let id = host.said(ROOTS)[0]["id"].clone();
-    let other = match &id {
-        Value::String(text) => json!(text.parse::<u64>().unwrap_or(1)),
-        id => json!(id.to_string()),
-    };
-    let heard = host.heard().len();
-    host.answer(&other, json!({"roots": ["wrong"]}));
-    assert_eq!(host.outcome(ask), None);
-    assert_eq!(host.heard().len(), heard, "an answer is not answered");
-    host.answer(&id, json!({"roots": []}));
-    assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
-    host.answer(&id, json!({"roots": ["twice"]}));
-    assert_eq!(host.server.stats().late_replies, 1);
-    assert_eq!(host.server.state(), State::Serving);
-    host.finish();
+fn answer_whose_id_is_the_text_of_the_number_is_taken() {
+    for is_text in [false, true] {
+        let mut host = Host::legacy(config(), "2025-11-25");
+        let (_, asking) = host.tool("asks");
+        let ask = host.roots(asking);
+        let id = host.said(ROOTS)[0]["id"].clone();
+        let heard = host.heard().len();
+        for other in [format!("0{id}"), format!("+{id}"), format!("{id}.0")] {
+            host.answer(&json!(other), json!({"roots": ["wrong"]}));
+            assert_eq!(host.outcome(ask), None, "{other:?}");
+        }
+        assert_eq!(host.heard().len(), heard, "an answer is not answered");
+        let answered = if is_text {
+            json!(id.to_string())
+        } else {
+            id.clone()
+        };
+        host.answer(&answered, json!({"roots": []}));
+        assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
+        host.answer(&id, json!({"roots": ["twice"]}));
+        assert_eq!(host.server.stats().late_replies, 1);
+        assert_eq!(host.server.state(), State::Serving);
+        host.finish();
+    }
 }
 
 /// S-RPC-25: a modern client gives no responses. If it does, nothing comes of it.

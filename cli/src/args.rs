@@ -486,10 +486,10 @@ pub(crate) struct Recording {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Era {
-    /// Detect it
+    /// Detect it: `server/discover`, and where that fails `initialize`
     #[default]
     Auto,
-    /// `initialize`: up to 2025-11-25
+    /// `initialize` alone: up to 2025-11-25, and for servers that `server/discover` breaks
     Legacy,
     /// Stateless: 2026-07-28
     Modern,

@@ -131,6 +131,16 @@ impl Client {
         }
     }
 
+    /// The probe has no answer of JSON-RPC. Whether `initialize` is tried instead.
+    pub(super) fn probe_failed(&mut self, how: &str, is_its_own: bool) -> bool {
+        let then = self.handshake.probe_failed(how, is_its_own);
+        let is_tried = then.is_some();
+        if let Some(then) = then {
+            self.proceed(then);
+        }
+        is_tried
+    }
+
     /// The handshake takes long; it is said, and waited on.
     pub(super) fn notice(&mut self) {
         let policy = &self.config.policy;

@@ -34,7 +34,7 @@ impl Client {
                 false
             }
             Purpose::Listen => {
-                self.set_listen(Listen::Unauthorized);
+                self.stop_listening(Listen::Unauthorized);
                 false
             }
             Purpose::Farewell(..) => {

@@ -103,12 +103,14 @@ impl Errands {
 
     /// What a reply with this id is for. It is not waited for again.
     pub(super) fn take(&mut self, id: &Id) -> Found {
-        match wire_of(id) {
-            Some(wire) if self.was_issued(id) => match self.close(wire) {
-                Some(errand) => Found::Open(wire, errand),
-                None => Found::Late,
-            },
-            Some(_) | None => Found::Unknown,
+        // The text of a number is taken for that number where something waits for it, and nowhere else.
+        match id
+            .counted()
+            .and_then(|wire| Some((wire, self.close(wire)?)))
+        {
+            Some((wire, errand)) => Found::Open(wire, errand),
+            None if self.was_issued(id) => Found::Late,
+            None => Found::Unknown,
         }
     }
 
@@ -119,7 +121,7 @@ impl Errands {
 
     /// What the request with this id is for.
     pub(super) fn get(&self, id: &Id) -> Option<&Errand> {
-        self.of_wire(wire_of(id)?)
+        self.of_wire(id.counted()?)
     }
 
     pub(super) fn of_wire(&self, wire: u64) -> Option<&Errand> {
@@ -210,13 +212,25 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_compared_by_value_and_type() {
+    fn id_is_a_count_or_the_text_of_that_count() {
         let mut errands = Errands::new();
-        errands.issue(Errand::Probe);
-        assert_eq!(errands.take(&Id::Text("1".into())), Found::Unknown);
-        assert_eq!(errands.take(&Id::Number(-1)), Found::Unknown);
-        assert_eq!(errands.take(&Id::Number(0)), Found::Unknown);
-        assert_eq!(errands.take(&Id::Number(2)), Found::Unknown);
+        let wire = errands.issue(Errand::Probe);
+        for text in [
+            "01", "+1", " 1", "1 ", "1.0", "1e0", "-1", "0", "2", "", "one",
+        ] {
+            assert_eq!(
+                errands.take(&Id::Text(text.into())),
+                Found::Unknown,
+                "{text:?}"
+            );
+        }
+        for number in [-1, 0, 2] {
+            assert_eq!(errands.take(&Id::Number(number)), Found::Unknown);
+        }
+        let one = Id::Text("1".into());
+        assert_eq!(errands.take(&one), Found::Open(wire, Errand::Probe));
+        assert_eq!(errands.take(&one), Found::Unknown, "it is not open");
+        assert_eq!(errands.take(&Id::Number(1)), Found::Late);
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub struct Ended {
     pub epoch: Epoch,
     /// Why it was taken down, or what it died of.
     pub cause: Cause,
+    /// What the server answered to `server/discover`, if `initialize` was tried after it in the same handshake and failed, too; or the
+    /// other way round.
+    pub first_try: Option<Box<str>>,
     /// Every fault that was reported, in order, up to a bound.
     pub faults: Vec<Fault>,
     /// How many more faults there were.
@@ -70,6 +73,14 @@ impl fmt::Display for Ended {
         }
         if self.more_faults > 0 {
             write!(f, ", and {} more faults", self.more_faults)?;
+        }
+        if let Some(first) = &self.first_try {
+            write!(f, "; {first}")?;
+            // A refusal comes from a server that is well.
+            let may_be_broken = !matches!(self.cause, Cause::HandshakeRefused { .. });
+            if may_be_broken && first.starts_with("server/discover") {
+                f.write_str("; if that request breaks the server, start it again and speak only the legacy era to it (`--era legacy`)")?;
+            }
         }
         if self.abandoned {
             f.write_str("; its end was never reported, so something of it may still run")?;
@@ -362,6 +373,8 @@ pub enum FailureKind {
     Status {
         /// Which.
         status: u16,
+        /// What it said to it, where that is an error of JSON-RPC.
+        said: Option<Box<str>>,
     },
     /// It took too long.
     TimedOut {
@@ -412,11 +425,12 @@ impl fmt::Display for FailureKind {
                 f.write_str("the connection to the server failed before it answered")
             }
             FailureKind::NotOffered { what } => write!(f, "the server does not offer {what}"),
-            FailureKind::Status { status } => {
-                write!(
-                    f,
-                    "the server answered with HTTP status {status} and no reply"
-                )
+            FailureKind::Status { status, said } => {
+                write!(f, "the server answered with HTTP status {status}")?;
+                match said {
+                    Some(said) => write!(f, ": {said}"),
+                    None => f.write_str(" and no reply"),
+                }
             }
             FailureKind::TimedOut { limit, state } => {
                 f.write_str(match limit {

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use crate::config::Dialect;
+use crate::noise::excerpt;
 use crate::protocol::{Era, Implementation, ServerCapabilities, Version, Versions, code};
 use crate::wire::{ErrorObject, Json, Payload};
 
@@ -57,6 +58,10 @@ pub(super) struct Handshake {
     probed: bool,
     /// In this life, the first choice was corrected. Once is enough (S-VER-02).
     corrected: bool,
+    /// In this life, the probe failed in a way that says nothing of the era (S-HTTP-43).
+    is_inconclusive: bool,
+    /// What the server answered to the first of the two requests that can begin a handshake, where the second was tried after it.
+    first_try: Option<Box<str>>,
 }
 
 /// What is believed of the server.
@@ -84,6 +89,8 @@ impl Handshake {
             has_spent_a_life: false,
             probed: false,
             corrected: false,
+            is_inconclusive: false,
+            first_try: None,
         }
     }
 
@@ -107,10 +114,17 @@ impl Handshake {
         self.verdict.map(|verdict| verdict.era)
     }
 
+    /// Whether the server has proved to be modern, and not failed since.
+    pub(super) fn is_known_modern(&self) -> bool {
+        self.verdict.is_some_and(Verdict::is_known_modern)
+    }
+
     /// A new transport is open: what to say first.
     pub(super) fn begin(&mut self) -> Move {
         self.probed = false;
         self.corrected = false;
+        self.is_inconclusive = false;
+        self.first_try = None;
         let legacy = match self.dialect {
             Dialect::Automatic => {
                 let preferred = self.preferred.filter(|_| !self.is_preference_vain);
@@ -148,12 +162,46 @@ impl Handshake {
         }
     }
 
+    /// The probe has no answer of JSON-RPC: the server, or somebody in between, answered with a status, or cut the connection. What to say
+    /// instead, if anything. `is_its_own`: the server itself failed at the probe, so the next life does not begin with it, unless
+    /// the server turns out to be modern.
+    pub(super) fn probe_failed(&mut self, how: &str, is_its_own: bool) -> Option<Move> {
+        if self.corrected {
+            return None;
+        }
+        let then = self.legacy_instead()?;
+        self.is_inconclusive = !is_its_own;
+        if is_its_own {
+            self.believe_legacy();
+        }
+        self.note_first_try("server/discover", how);
+        Some(then)
+    }
+
+    /// Nobody listens any more where the probe was cut off just before: the server did not survive it.
+    pub(super) fn vanished(&mut self) {
+        if self.is_inconclusive {
+            self.believe_legacy();
+        }
+    }
+
+    /// What the server answered to the first request, if it was tried with a second one.
+    pub(super) fn take_first_try(&mut self) -> Option<Box<str>> {
+        self.first_try.take()
+    }
+
     /// The server did not answer the probe in time. What to say instead, if anything.
     pub(super) fn silence(&mut self) -> Option<Move> {
-        let is_known_modern = self.verdict.is_some_and(Verdict::is_known_modern);
+        let then = self.legacy_instead()?;
+        self.note_first_try("server/discover", "no answer came in time");
+        Some(then)
+    }
+
+    /// What to say to a server that has not answered the probe, unless it is known to be modern.
+    fn legacy_instead(&self) -> Option<Move> {
         match self.dialect {
             // A modern one is only slow: there is nothing to do but to wait.
-            Dialect::Automatic if !is_known_modern => self.initialize(),
+            Dialect::Automatic if !self.is_known_modern() => self.initialize(),
             Dialect::Automatic | Dialect::Legacy | Dialect::Modern => None,
         }
     }
@@ -199,19 +247,15 @@ impl Handshake {
     /// The server died without agreement. Whether it died of the probe, and so free of charge: the
     /// next one is spoken to in the legacy era.
     pub(super) fn died(&mut self) -> bool {
-        let is_known_modern = self.verdict.is_some_and(Verdict::is_known_modern);
         let of_the_probe = self.dialect == Dialect::Automatic
             && self.probed
-            && !is_known_modern
+            && !self.is_known_modern()
             && self.versions.newest_of(Era::Legacy).is_some();
         if !of_the_probe {
             self.failed();
             return false;
         }
-        self.verdict = Some(Verdict {
-            era: Era::Legacy,
-            proven: false,
-        });
+        self.believe_legacy();
         !core::mem::replace(&mut self.has_spent_a_life, true)
     }
 
@@ -228,6 +272,19 @@ impl Handshake {
     /// What is believed of the server has proved wrong.
     pub(super) fn doubt(&mut self) {
         self.verdict = None;
+    }
+
+    fn note_first_try(&mut self, method: &str, how: &str) {
+        let how = excerpt(how);
+        self.first_try = Some(format!("{method} had failed before: {how}").into());
+    }
+
+    /// The next life begins with `initialize`.
+    fn believe_legacy(&mut self) {
+        self.verdict = Some(Verdict {
+            era: Era::Legacy,
+            proven: false,
+        });
     }
 
     fn discover(&mut self, version: Version) -> Move {
@@ -292,7 +349,10 @@ impl Handshake {
         self.verdict = None;
         let refused = || Move::Refused(format!("this is no modern server: {why}").into());
         match self.dialect {
-            Dialect::Automatic if !self.corrected => self.initialize().unwrap_or_else(refused),
+            Dialect::Automatic if !self.corrected => {
+                self.note_first_try("server/discover", why);
+                self.initialize().unwrap_or_else(refused)
+            }
             Dialect::Automatic | Dialect::Legacy | Dialect::Modern => refused(),
         }
     }
@@ -306,6 +366,7 @@ impl Handshake {
             if let Some(version) = self.versions.newest_of(Era::Modern) {
                 self.corrected = true;
                 self.verdict = None;
+                self.note_first_try("initialize", &format!("{error}"));
                 return self.discover(version);
             }
         }
@@ -314,8 +375,9 @@ impl Handshake {
 
     fn agree(&mut self, terms: Terms) -> Move {
         let era = terms.version.era();
-        // A legacy agreement with one that has since said that it is modern is for this life alone.
-        let is_for_now = era == Era::Legacy && self.verdict.is_some_and(Verdict::is_known_modern);
+        // A legacy agreement with one that has since said that it is modern is for this life alone, and so is one that only a fault led to.
+        let is_doubtful = self.is_inconclusive || self.is_known_modern();
+        let is_for_now = era == Era::Legacy && is_doubtful;
         if !is_for_now {
             self.verdict = Some(Verdict { era, proven: true });
         }
@@ -470,6 +532,61 @@ mod tests {
         handshake.doubt();
         handshake.begin();
         assert_eq!(said(handshake.silence()), Some(Era::Legacy));
+    }
+
+    #[test]
+    fn server_that_fails_at_the_probe_itself_is_not_probed_in_the_next_life() {
+        let mut handshake = handshake(None);
+        handshake.begin();
+        let then = handshake.probe_failed("HTTP status 500", true);
+        assert_eq!(said(then), Some(Era::Legacy));
+        assert_eq!(said(Some(handshake.begin())), Some(Era::Legacy));
+        assert_eq!(handshake.take_first_try(), None, "that was another life");
+    }
+
+    #[test]
+    fn legacy_agreement_after_a_fault_is_for_this_life_alone() {
+        for is_gone in [false, true] {
+            let mut handshake = handshake(None);
+            handshake.begin();
+            let then = handshake.probe_failed("the connection was cut", false);
+            assert_eq!(said(then), Some(Era::Legacy));
+            if is_gone {
+                handshake.vanished();
+            } else {
+                let agreed = handshake.initialized(Ok(introduction().json()));
+                assert!(matches!(agreed, Move::Agreed(_)));
+            }
+            let next = if is_gone { Era::Legacy } else { Era::Modern };
+            assert_eq!(said(Some(handshake.begin())), Some(next));
+        }
+    }
+
+    #[test]
+    fn known_modern_server_is_not_spoken_to_in_legacy_after_a_failed_probe() {
+        let mut proven = modern();
+        proven.begin();
+        assert!(proven.probe_failed("HTTP status 500", true).is_none());
+        assert_eq!(proven.take_first_try(), None);
+    }
+
+    #[test]
+    fn first_try_is_told_with_the_second() {
+        let mut legacy_first = handshake(Some(Era::Legacy));
+        legacy_first.begin();
+        let error = ErrorObject::new(code::METHOD_NOT_FOUND, "what?");
+        legacy_first.initialized(Err(&error));
+        let told = legacy_first.take_first_try().expect("a first try");
+        assert!(
+            told.contains("initialize") && told.contains("what?"),
+            "{told}"
+        );
+
+        let mut silent = handshake(None);
+        silent.begin();
+        silent.silence();
+        let told = silent.take_first_try().expect("a first try");
+        assert!(told.contains("server/discover"), "{told}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
+use alloc::string::String;
 
 use serde::Deserialize;
 
@@ -128,7 +129,7 @@ impl Client {
 
     /// A reply that cannot be used. It costs what it answers, and no more.
     pub(super) fn broken_reply(&mut self, id: &Id, kind: FailureKind, error: ErrorObject) {
-        if let Some(wire) = wire_of(id) {
+        if let Some(wire) = id.counted() {
             self.served(wire);
         }
         match self.errands.take(id) {
@@ -181,9 +182,10 @@ impl Client {
     /// Some servers answer a request that they cannot read with an error to nobody. During the handshake
     /// it is meant for the oldest request that is out.
     fn nameless_error(&mut self, outcome: Reply<'_>) {
-        // Afterwards it could be for anything.
+        // Afterwards it could be for anything. What it says may help a person.
         if self.state != State::Handshaking {
-            return self.noise("an error that names no request", b"");
+            let said = outcome.err().map_or(String::new(), |error| error.message);
+            return self.noise("an error that names no request", said.as_bytes());
         }
         let asked = [Errand::LateDiscover, Errand::Discover, Errand::Initialize];
         let open = asked.into_iter().find_map(|errand| {
@@ -448,6 +450,7 @@ impl Client {
             return;
         };
         let token = Id::from_json(told.progress_token.as_str());
+        let token = token.filter(|token| matches!(token, Id::Number(_)));
         let Some(Errand::Call(id)) = token.and_then(|token| self.errands.get(&token).cloned())
         else {
             return;

@@ -1,6 +1,7 @@
 //! One life of the transport: how it is asked for, how it is taken down, and what follows.
 //! Sees faults and time; of calls it knows only that they must be told.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -40,6 +41,8 @@ pub(super) struct Life {
     pub(super) ready_at: Option<Instant>,
     left_ready_at: Option<Instant>,
     cause: Option<Cause>,
+    /// What the server answered before, where its handshake was tried in two ways.
+    first_try: Option<Box<str>>,
     faults: Vec<Fault>,
     more_faults: u32,
     has_ended: bool,
@@ -68,6 +71,7 @@ impl Life {
             ready_at: None,
             left_ready_at: None,
             cause: None,
+            first_try: None,
             faults: Vec::new(),
             more_faults: 0,
             has_ended: false,
@@ -121,6 +125,7 @@ impl Life {
         Ended {
             epoch: self.epoch,
             cause: self.cause.clone().unwrap_or(Cause::Died),
+            first_try: self.first_try.clone(),
             faults: self.faults.clone(),
             more_faults: self.more_faults,
             exit: self.exit,
@@ -329,6 +334,9 @@ impl Client {
         let Some(life) = &mut self.life else {
             return;
         };
+        if state == State::Handshaking && cause != Cause::EraProbe {
+            life.first_try = self.handshake.take_first_try();
+        }
         let cause = life.cause.get_or_insert(cause).clone();
         let rung = first_rung(&cause, life.opened_at.is_some(), self.config.binding);
         self.tell(Event::Closing {

@@ -10,6 +10,7 @@ use super::lifecycle::State;
 use super::responses::read_error;
 use crate::fault::{Fault, FaultKind};
 use crate::id::{CallId, StreamId};
+use crate::noise::excerpt;
 use crate::protocol::{Era, code};
 use crate::wire::ErrorObject;
 
@@ -28,13 +29,16 @@ impl Client {
         };
         let is_post = matches!(exchange.purpose, Purpose::Message | Purpose::Request(_));
         let is_loss = exchange.is_in_session && self.is_session_loss(status, error.as_ref());
+        let said = || Some(excerpt(&format!("{}", error.as_ref()?)).into());
         if is_post && is_loss {
-            return self.session_lost(exchange, is_unread);
+            let said = said();
+            return self.session_lost(exchange, is_unread, said);
         }
         let is_busy = matches!(status, 429 | 503);
         match exchange.purpose {
             Purpose::Message | Purpose::Request(_) if exchange.is_put_off() => {
-                self.put_off(exchange, status);
+                let said = said();
+                self.put_off(exchange, status, said);
             }
             Purpose::Request(wire) => self.refused_request(wire, status, error),
             Purpose::Listen | Purpose::Resume(_) if status >= 500 || is_busy => {
@@ -47,10 +51,6 @@ impl Client {
                 if is_doubtful {
                     self.probe_now();
                 }
-            }
-            // The server does not know that the handshake is over, and would say nothing by itself.
-            Purpose::Message if exchange.ends_handshake() && !is_about_us(status) => {
-                self.down(Cause::Unavailable { status });
             }
             Purpose::Message => {
                 let what = format!("a message was refused with status {status}");
@@ -94,7 +94,7 @@ impl Client {
                 if let (Errand::Call(call), true) = (&errand, is_unread(status)) {
                     self.calls.send_later(*call, self.now);
                 }
-                self.no_reply(wire, FailureKind::Status { status });
+                self.no_reply(wire, FailureKind::Status { status, said: None });
             }
         }
         // No modern server answers so: is it still one?
@@ -118,15 +118,13 @@ impl Client {
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) if follows => {
                 self.begin_now(Exchange::following(exchange.purpose, exchange.thread));
             }
-            Purpose::Message if exchange.ends_handshake() => {
-                self.down(Cause::Unavailable { status });
-            }
             Purpose::Request(wire) => self.refused_request(wire, status, None),
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
                 self.stream_turned_down(exchange, "it is elsewhere");
             }
             Purpose::Farewell(..) => self.bury_if_gone(),
-            Purpose::Message | Purpose::Spent => {}
+            Purpose::Message => self.noise("a message was redirected to nowhere", b""),
+            Purpose::Spent => {}
         }
     }
 
@@ -168,12 +166,18 @@ impl Client {
             Purpose::Request(wire) if !self.is_wanted(wire) => return self.probe_now(),
             Purpose::Farewell(..) => return self.bury_if_gone(),
             Purpose::Spent => return,
+            Purpose::Request(wire) if faults.iter().all(says_cut) && self.is_probe_cut(wire) => {
+                return;
+            }
             Purpose::Message | Purpose::Old | Purpose::Request(_) => {}
         }
         self.note(faults);
         let says_unsent =
             |fault: &Fault| matches!(fault.kind(), FaultKind::NameNotFound | FaultKind::Refused);
         let is_unsent = !faults.is_empty() && faults.iter().all(says_unsent);
+        if is_unsent && self.state == State::Handshaking {
+            self.handshake.vanished();
+        }
         match (exchange.purpose, exchange.load) {
             (Purpose::Request(wire), Load::Call(call)) => {
                 self.errands.close(wire);
@@ -191,15 +195,33 @@ impl Client {
         self.wind_down(Cause::Unreachable, self.config.policy.close_grace);
     }
 
+    /// The request with this wire id is the modern probe, and its connection was cut. Whether `initialize` is tried instead.
+    fn is_probe_cut(&mut self, wire: u64) -> bool {
+        let is_probe = self.errands.of_wire(wire) == Some(&Errand::Discover);
+        if is_probe && self.probe_failed("the connection was cut", false) {
+            self.errands.close(wire);
+            return true;
+        }
+        false
+    }
+
     /// The reply to a request is lost: the response broke off, and the rest of it cannot be had.
     pub(super) fn lose(&mut self, wire: u64) {
+        self.lose_as(wire, FailureKind::Cut);
+    }
+
+    /// The reply to a request is lost; if that is the end of a call, this is why.
+    pub(super) fn lose_as(&mut self, wire: u64, kind: FailureKind) {
+        if self.is_probe_cut(wire) {
+            return;
+        }
         let Some(errand) = self.errands.close(wire) else {
             return;
         };
         match errand {
-            Errand::Call(call) => self.cut_off(call, FailureKind::Cut),
+            Errand::Call(call) => self.cut_off(call, kind),
             Errand::Page(list) => {
-                self.settle_lost_page(list, &FailureKind::Cut);
+                self.settle_lost_page(list, &kind);
                 self.catalog.begin_again(list);
             }
             Errand::Listen => self.listen_ended(wire, None),
@@ -228,6 +250,12 @@ impl Client {
     }
 }
 
+/// Whether a connection that failed so was there before.
+fn says_cut(fault: &Fault) -> bool {
+    let kind = fault.kind();
+    kind.only_says_closed() || matches!(kind, FaultKind::Read | FaultKind::Write)
+}
+
 /// Whether a request that is refused with this status was not run.
 pub(super) const fn is_unread(status: u16) -> bool {
     matches!(
@@ -238,7 +266,12 @@ pub(super) const fn is_unread(status: u16) -> bool {
 
 /// Whether a refusal with this status is about what was sent, and not about when.
 pub(super) const fn is_about_us(status: u16) -> bool {
-    matches!(status, 300..=499) && !matches!(status, 408 | 425 | 429)
+    matches!(status, 300..=499) && !is_passing(status)
+}
+
+/// Whether such a status says only that the server cannot be reached, or not now.
+pub(super) const fn is_passing(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 502 | 503 | 504)
 }
 
 /// Whether no modern server answers with such an error and a status of 4xx.

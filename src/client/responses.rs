@@ -10,6 +10,7 @@ use super::{Client, Timer};
 use crate::fault::Fault;
 use crate::http::{Fields, ResponseHead, delay, media, names};
 use crate::id::{CallId, StreamId};
+use crate::noise::excerpt;
 use crate::protocol::code;
 use crate::wire::{self, ErrorObject, Id, Inbound, SseReader};
 
@@ -40,7 +41,9 @@ impl Client {
         match status {
             200..=299 => self.accepted(stream, &head.fields),
             300..=399 => self.redirected(stream, status, head.fields.get(names::LOCATION)),
-            401 | 403 => self.unauthorized(stream, status, &head.fields),
+            401 | 403 if self.is_demand(stream, status, &head.fields) => {
+                self.unauthorized(stream, status, &head.fields);
+            }
             _ => {
                 if let Some(exchange) = self.exchange_mut(stream) {
                     exchange.body = Body::Text(Text::default());
@@ -50,6 +53,18 @@ impl Client {
                 self.arm_in(Timer::Exchange(stream), self.linger());
             }
         }
+    }
+
+    /// Whether such a refusal asks for credentials. Without a challenge, 403 is a refusal like any other to the modern probe and to the end
+    /// of the handshake: servers in use refuse so what they do not know.
+    fn is_demand(&self, stream: StreamId, status: u16, fields: &Fields<'_>) -> bool {
+        let exchange = self.web.as_ref().and_then(|web| web.exchanges.get(stream));
+        let is_probe = |wire| self.errands.of_wire(wire) == Some(&Errand::Discover);
+        let is_plain = exchange.is_some_and(|exchange| {
+            let is_probe = exchange.wire().is_some_and(is_probe);
+            exchange.ends_handshake() || is_probe && !self.handshake.is_known_modern()
+        });
+        status == 401 || !is_plain || fields.get(names::WWW_AUTHENTICATE).is_some()
     }
 
     /// Whether what arrives on an exchange shows that the server itself is there: with the transport of 2024-11-05, all that it says
@@ -87,7 +102,8 @@ impl Client {
                 exchange.opens = http::session_id(fields);
                 exchange.body = reader;
             }
-            Purpose::Request(_) if is_json => {
+            // What stands in the body of 202 is hardly a reply, of whatever kind it is said to be.
+            Purpose::Request(_) if is_json || exchange.status == Some(202) => {
                 exchange.opens = http::session_id(fields);
                 exchange.body = Body::Text(Text::default());
                 if matches!(exchange.status, Some(202 | 204 | 205)) {
@@ -219,10 +235,16 @@ impl Client {
             return self.no_reply(wire, FailureKind::TooLarge { bytes });
         }
         let status = exchange.status.unwrap_or(200);
-        if text.bytes.trim_ascii().is_empty() {
-            if !faults.is_empty() {
-                return self.lose(wire);
-            }
+        let is_empty = text.bytes.trim_ascii().is_empty();
+        if is_empty && !faults.is_empty() {
+            return self.lose(wire);
+        }
+        // Some servers say only that they have the request, and reply on the stream that is listened to. The SDKs take that.
+        let is_taken = status == 202 && (is_empty || !is_message(&text.bytes));
+        if is_taken && self.await_elsewhere(wire) {
+            return;
+        }
+        if is_empty {
             let why = format!("the response has no reply in it (status {status})");
             return self.no_reply(wire, invalid(&why));
         }
@@ -233,8 +255,9 @@ impl Client {
         match self.parse(read) {
             Ok(Inbound::One(message)) => {
                 let error = error_in(&message).filter(|_| exchange.is_in_session);
-                if error.is_some() && self.is_session_loss(status, error) {
-                    return self.session_lost(exchange, false);
+                if let Some(error) = error.filter(|_| self.is_session_loss(status, error)) {
+                    let said = excerpt(&format!("{error}")).into();
+                    return self.session_lost(exchange, false, Some(said));
                 }
                 self.message_for(Some(wire), exchange.opens.as_deref(), message);
             }
@@ -335,6 +358,10 @@ impl Client {
         let error = ErrorObject::new(code::INTERNAL_ERROR, text);
         self.broken_reply(&id_of(wire), kind, error);
     }
+}
+
+fn is_message(bytes: &[u8]) -> bool {
+    core::str::from_utf8(bytes).is_ok_and(|text| wire::parse(text).is_ok())
 }
 
 fn invalid(why: &str) -> FailureKind {

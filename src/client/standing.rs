@@ -1,6 +1,7 @@
 //! How the link stands with a server over HTTP: the session that it is in, the pauses that it was asked for, and what the refusal of a
 //! handshake says.
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use super::errand::Errand;
@@ -9,7 +10,7 @@ use super::frame::{Frame, Voice};
 use super::handshake::Terms;
 use super::http::{Exchange, Kept, Load, Purpose};
 use super::lifecycle::State;
-use super::refusals::{is_about_us, is_unread};
+use super::refusals::{is_about_us, is_passing, is_unread};
 use super::{Client, Timer};
 use crate::id::StreamId;
 use crate::protocol::code;
@@ -24,8 +25,13 @@ impl Client {
     }
 
     /// S-SESS-06: the session is over. Whoever sees it next sees the same; one handshake serves them all. `is_unread`: what was asked in it
-    /// was not run.
-    pub(super) fn session_lost(&mut self, exchange: Exchange, is_unread: bool) {
+    /// was not run. `said`: in which words the server said so.
+    pub(super) fn session_lost(
+        &mut self,
+        exchange: Exchange,
+        is_unread: bool,
+        said: Option<Box<str>>,
+    ) {
         if self.state == State::Handshaking {
             return self.not_revived(true);
         }
@@ -35,7 +41,7 @@ impl Client {
         }
         if let Load::Call(_) = exchange.load {
             let status = exchange.status.unwrap_or(404);
-            self.turn_back(exchange, is_unread, &FailureKind::Status { status });
+            self.turn_back(exchange, is_unread, &FailureKind::Status { status, said });
         }
         self.wind_down(Cause::SessionLost, self.config.policy.drain);
     }
@@ -150,6 +156,7 @@ impl Client {
         self.stats.turned_away += 1;
         let most = self.config.policy.resends;
         let ends_handshake = exchange.ends_handshake();
+        let is_shut_out = matches!(kind, FailureKind::Unauthorized { .. });
         match (exchange.wire(), exchange.load) {
             (Some(wire), Load::Call(call)) => {
                 self.errands.close(wire);
@@ -169,9 +176,9 @@ impl Client {
                 true
             }
             (wire, Load::Frame(..))
-                if ends_handshake || wire.is_some_and(|wire| self.is_of_handshake(wire)) =>
+                if ends_handshake && is_shut_out
+                    || wire.is_some_and(|wire| self.is_of_handshake(wire)) =>
             {
-                let is_shut_out = matches!(kind, FailureKind::Unauthorized { .. });
                 let status = exchange.status.unwrap_or(0);
                 self.down(if is_shut_out {
                     Cause::Unauthorized
@@ -197,7 +204,7 @@ impl Client {
     }
 
     /// The server is busy and says for how long.
-    pub(super) fn put_off(&mut self, exchange: Exchange, status: u16) {
+    pub(super) fn put_off(&mut self, exchange: Exchange, status: u16, said: Option<Box<str>>) {
         let (Some(http), Some(pause)) = (&self.config.http, exchange.retry_after) else {
             return;
         };
@@ -210,7 +217,7 @@ impl Client {
             self.budget.rest_until(until);
             return self.down(Cause::Unavailable { status });
         }
-        let kind = FailureKind::Status { status };
+        let kind = FailureKind::Status { status, said };
         self.turn_back(exchange, is_unread(status), &kind);
         if let Some(web) = &mut self.web {
             let until = web.paused_until.map_or(until, |before| before.max(until));
@@ -236,8 +243,18 @@ impl Client {
     /// What it says of the era of a server that a handshake is refused (S-HTTP-39, S-HTTP-40, S-HTTP-43).
     pub(super) fn handshake_refused(&mut self, wire: u64, status: u16, error: Option<ErrorObject>) {
         let errand = self.errands.close(wire);
-        if !is_about_us(status) {
-            return self.down(Cause::Unavailable { status });
+        let is_modern = |error: &ErrorObject| code::is_modern_evidence(error.code);
+        let is_proof = errand == Some(Errand::Discover) && error.as_ref().is_some_and(is_modern);
+        if !is_about_us(status) && !is_proof {
+            let how = match &error {
+                Some(error) => format!("HTTP status {status}, {error}"),
+                None => format!("HTTP status {status}"),
+            };
+            let is_probe = errand == Some(Errand::Discover);
+            if !is_probe || !self.probe_failed(&how, !is_passing(status)) {
+                self.down(Cause::Unavailable { status });
+            }
+            return;
         }
         if errand == Some(Errand::Revive) {
             return self.not_revived(false);

@@ -5,9 +5,9 @@ use alloc::format;
 use core::time::Duration;
 
 use super::errand::Errand;
-use super::failure::Cause;
+use super::failure::{Cause, FailureKind};
 use super::handshake::{Move, Say};
-use super::http::{self, Body, Carrier, Exchange, Listen, Load, Purpose};
+use super::http::{self, Body, Carrier, Exchange, Listen, Load, Purpose, STUCK, Thread};
 use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::fault::Fault;
@@ -59,12 +59,14 @@ impl Client {
             let Some(exchange) = exchange.filter(|e| !matches!(e.purpose, Purpose::Spent)) else {
                 return;
             };
-            // What a request waits for may take long, and its own deadline ends that.
-            if bears || exchange.wire().is_some() {
-                exchange.thread.bears();
-            }
             let id = reader.last_id().filter(|id| http::is_nameable(id));
-            exchange.thread.is_worth_it |= id.is_some();
+            // What came of the stream of a request is judged when it ends.
+            if exchange.wire().is_none() {
+                if bears {
+                    exchange.thread.bears();
+                }
+                exchange.thread.is_worth_it |= id.is_some();
+            }
             exchange.thread.cursor = id.map(Into::into);
         }
         let is_beat = !has_event && reader.is_between_events();
@@ -139,11 +141,29 @@ impl Client {
         if is_handshake {
             web.session = exchange.opens.clone();
         }
+        let lasted = self.now.since(exchange.begun.unwrap_or(self.now));
+        let mut thread = exchange.thread;
+        if thread.is_stuck(lasted >= GOOD_WHILE) {
+            let why = format!("its stream broke off at the same event {STUCK} times in a row");
+            return self.lose_as(wire, FailureKind::Invalid { why: why.into() });
+        }
         let again = Exchange {
             opens: exchange.opens,
-            ..Exchange::following(Purpose::Resume(wire), exchange.thread)
+            ..Exchange::following(Purpose::Resume(wire), thread)
         };
         self.stream_again(again, Duration::ZERO);
+    }
+
+    /// The server has taken a request and may reply to it on the stream that is listened to. Whether there is one.
+    pub(super) fn await_elsewhere(&mut self, wire: u64) -> bool {
+        let is_awaited = self.is_awaited(wire);
+        let web = self.web.as_mut().filter(|web| web.listen == Listen::On);
+        let is_there = is_awaited && web.is_some();
+        if let Some(web) = web.filter(|_| is_there) {
+            let elsewhere = Exchange::following(Purpose::Resume(wire), Thread::default());
+            web.exchanges.add(elsewhere);
+        }
+        is_there
     }
 
     /// The stream of what the server says by itself ended.
@@ -192,7 +212,7 @@ impl Client {
     /// There is no stream for this.
     pub(super) fn no_stream_for(&mut self, purpose: Purpose, why: &str) {
         match purpose {
-            Purpose::Listen => self.set_listen(Listen::Off),
+            Purpose::Listen => self.stop_listening(Listen::Off),
             Purpose::Old => self.old_failed(why),
             Purpose::Resume(wire) => {
                 // S-RES-08: what is over is perhaps more than this stream.
@@ -241,9 +261,15 @@ impl Client {
         }
     }
 
-    pub(super) fn set_listen(&mut self, listen: Listen) {
-        if let Some(web) = &mut self.web {
-            web.listen = listen;
+    /// Nothing is listened to any more: what was to be replied there is lost.
+    pub(super) fn stop_listening(&mut self, listen: Listen) {
+        let Some(web) = &mut self.web else {
+            return;
+        };
+        web.listen = listen;
+        for (stream, wire) in web.exchanges.elsewhere() {
+            self.take_exchange(stream);
+            self.lose(wire);
         }
     }
 }

@@ -170,14 +170,12 @@ impl Asks {
 
     /// The question that a reply with this id answers, when it comes from this client.
     pub(super) fn find(&self, session: Option<SessionKey>, id: &Id) -> Found {
-        let Id::Number(number) = id else {
+        let number = id
+            .counted()
+            .filter(|number| (1..self.next).contains(number));
+        let Some(ask) = number.map(AskId::from_number) else {
             return Found::Unknown;
         };
-        let number = u64::try_from(*number).unwrap_or(0);
-        if !(1..self.next).contains(&number) {
-            return Found::Unknown;
-        }
-        let ask = AskId::from_number(number);
         let Some(open) = self.open.get(&ask) else {
             return Found::Late;
         };
@@ -216,6 +214,27 @@ mod tests {
     use crate::id::StreamId;
 
     const ONE: RequestId = RequestId::from_number(1);
+
+    #[test]
+    fn reply_whose_id_is_the_text_of_the_number_is_taken() {
+        let mut asks = Asks::new();
+        let ask = asks.open(Open {
+            request: None,
+            session: None,
+            lane: Lane::Stream(StreamId::DUPLEX),
+            key: None,
+            method: "roots/list".into(),
+            params: None,
+            place: Place::Wire(true),
+        });
+        for id in [Id::Number(1), Id::Text("1".into())] {
+            assert_eq!(asks.find(None, &id), Found::Open(ask), "{id}");
+        }
+        for id in ["01", "+1", "2", ""] {
+            let found = asks.find(None, &Id::Text(id.into()));
+            assert_eq!(found, Found::Unknown, "{id:?}");
+        }
+    }
 
     #[test]
     fn a_question_is_found_by_the_name_that_it_was_given_or_by_its_number() {

@@ -38,6 +38,20 @@ impl Id {
     }
 }
 
+impl Id {
+    /// The count that a request of our own has as its id, where this is such an id. Some peers answer `1` as `"1"`, and the SDKs in use
+    /// take that; no other spelling of a number is one.
+    pub(crate) fn counted(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => u64::try_from(*number).ok(),
+            Self::Text(text) => match count(text.as_bytes())? {
+                (number, []) => u64::try_from(number).ok(),
+                (_, _) => None,
+            },
+        }
+    }
+}
+
 /// Reads a JSON number that has an integral value.
 pub(super) fn integer(json: &str) -> Option<i64> {
     if let Some((number, [])) = count(json.as_bytes()) {

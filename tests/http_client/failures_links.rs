@@ -1064,7 +1064,7 @@ fn f_114_credentials_are_no_matter_of_the_budget() {
         web.connect();
         let call = web.call("tools/call", json!({"name": "add"}));
         let probe = web.posted("server/discover");
-        web.status(probe.stream, status);
+        web.respond(probe.stream, status, &[("www-authenticate", "Bearer")], "");
         // The one who hands them out is slow; that is no denial.
         web.pass(seconds(590));
         assert_eq!(web.client.state(), State::Handshaking);
@@ -1398,7 +1398,11 @@ fn f_116_every_end_says_what_happened() {
     web.connect();
     let probe = web.posted("server/discover");
     web.status(probe.stream, 502);
-    assert!(web.last_end().contains("502"), "{}", web.last_end());
+    let post = web.posted("initialize");
+    web.status(post.stream, 504);
+    for status in ["502", "504"] {
+        assert!(web.last_end().contains(status), "{}", web.last_end());
+    }
 }
 
 #[test]

@@ -393,7 +393,7 @@ fn s_xhdr_16_a_request_that_is_too_large_is_the_end_of_that_call_alone() {
             "too large",
         );
         let failure = web.failure(call);
-        assert_eq!(failure.kind, FailureKind::Status { status });
+        assert_eq!(failure.kind, FailureKind::Status { status, said: None });
         assert_eq!(failure.delivery, Delivery::NotSent, "it was not run");
         assert_eq!(web.client.state(), State::Ready);
         assert_eq!(web.unseen(), 0, "the same again would be as large");

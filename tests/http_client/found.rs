@@ -57,20 +57,7 @@ fn a_stream_of_news_that_was_there_is_asked_for_again_whoever_refuses_it() {
     }
 }
 
-/// A server that does not know that the handshake is over says nothing by itself, and may refuse what it is asked.
-#[test]
-fn a_life_whose_handshake_could_not_be_ended_is_none() {
-    for status in [307, 408, 500, 502, 504] {
-        let (mut web, told) = introduced();
-        web.status(told.stream, status);
-        let why = Cause::Unavailable { status };
-        assert_eq!(closing(&web), Some(why), "status {status}");
-        web.pass(seconds(3));
-        web.agree_legacy("2025-11-25", Some("s-2"));
-    }
-}
-
-/// The same where it is refused for want of credentials, and there are none.
+/// A server that refuses the end of the handshake for want of credentials does not serve, where there are none.
 #[test]
 fn a_life_whose_handshake_is_not_let_end_is_none() {
     let (mut web, told) = introduced();

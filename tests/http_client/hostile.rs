@@ -444,7 +444,13 @@ fn a_server_that_is_found_by_a_redirect_stays_found() {
         };
         web.status(post.stream, 500);
         let failure = web.failure(call);
-        assert_eq!(failure.kind, FailureKind::Status { status: 500 });
+        assert_eq!(
+            failure.kind,
+            FailureKind::Status {
+                status: 500,
+                said: None
+            }
+        );
     }
 }
 

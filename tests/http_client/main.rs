@@ -17,6 +17,7 @@ mod failures_streams;
 mod fields;
 mod found;
 mod hostile;
+mod lenient;
 mod old;
 mod posts;
 mod replies;

@@ -347,7 +347,13 @@ fn redirects_are_followed_to_the_same_origin_alone() {
         "",
     );
     let failure = web.failure(call);
-    assert_eq!(failure.kind, FailureKind::Status { status: 308 });
+    assert_eq!(
+        failure.kind,
+        FailureKind::Status {
+            status: 308,
+            said: None
+        }
+    );
 }
 
 #[test]

@@ -86,7 +86,13 @@ fn s_sess_06_without_a_session_none_is_lost() {
         let call = web.call("tools/call", json!({"name": "add"}));
         let post = web.posted("tools/call");
         web.status(post.stream, 404);
-        assert_eq!(web.failure(call).kind, FailureKind::Status { status: 404 });
+        assert_eq!(
+            web.failure(call).kind,
+            FailureKind::Status {
+                status: 404,
+                said: None
+            }
+        );
         let call = web.call("tools/call", json!({"name": "add"}));
         let post = web.posted("tools/call");
         web.json(post.stream, 404, &error(&post, -32_601));

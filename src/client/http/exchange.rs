@@ -12,6 +12,9 @@ use crate::protocol::Version;
 use crate::time::Instant;
 use crate::wire::SseReader;
 
+/// So often in a row the stream of a request may bring nothing new. With the pauses between them, that takes half a minute.
+pub(in crate::client) const STUCK: u32 = 5;
+
 /// What an exchange is for.
 #[derive(Debug)]
 pub(in crate::client) enum Purpose {
@@ -25,7 +28,8 @@ pub(in crate::client) enum Purpose {
     Old,
     /// It carries the request with this wire id.
     Request(u64),
-    /// The rest of the response to the request with this wire id.
+    /// The rest of the response to the request with this wire id; without a cursor, it comes on the stream that is listened to, and nothing
+    /// is asked for.
     Resume(u64),
     /// It has served.
     Spent,
@@ -144,6 +148,10 @@ impl Exchange {
 pub(in crate::client) struct Thread {
     /// The last event that arrived whole.
     pub(in crate::client) cursor: Option<Box<str>>,
+    /// The event after which it was last resumed.
+    pub(in crate::client) resumed_after: Option<Box<str>>,
+    /// How often in a row it was resumed, and ended at the event after which it was resumed.
+    pub(in crate::client) stuck: u32,
     /// The pause that the server wants before it is asked again.
     pub(in crate::client) retry: Option<Duration>,
     /// How often in a row it brought nothing.
@@ -161,6 +169,18 @@ impl Thread {
     /// Something came of it.
     pub(in crate::client) fn bears(&mut self) {
         self.barren = 0;
+    }
+
+    /// The stream of a request ended before its reply. Whether it does so again and again at the same event; `is_long`: it lasted.
+    pub(in crate::client) fn is_stuck(&mut self, is_long: bool) -> bool {
+        if is_long || self.cursor != self.resumed_after {
+            self.resumed_after.clone_from(&self.cursor);
+            self.stuck = 0;
+            self.bears();
+        } else {
+            self.stuck += 1;
+        }
+        self.stuck >= STUCK
     }
 
     /// It ended. Whether it is to be given up.

@@ -11,7 +11,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub(super) use exchange::{Body, Exchange, Load, Purpose, Text};
+pub(super) use exchange::{Body, Exchange, Load, Purpose, STUCK, Text, Thread};
 pub(super) use heads::{Message, is_nameable, session_id};
 
 use super::event::Session;

@@ -106,6 +106,16 @@ impl Table {
         self.by_wire.get(&wire).copied()
     }
 
+    /// Those whose replies come on the stream that is listened to.
+    pub(in crate::client) fn elsewhere(&self) -> Vec<(StreamId, u64)> {
+        let all = self.all.iter();
+        let elsewhere = all.filter_map(|(stream, exchange)| {
+            let wire = exchange.wire().filter(|_| exchange.begun.is_none())?;
+            exchange.thread.cursor.is_none().then_some((stream, wire))
+        });
+        elsewhere.collect()
+    }
+
     pub(in crate::client) fn any(&self, is_it: impl Fn(&Exchange) -> bool) -> Option<StreamId> {
         let mut all = self.all.iter();
         let found = all.find(|(_, exchange)| is_it(exchange));

@@ -284,6 +284,8 @@ impl Mask {
     fn text_for(&self, text: &[u8], shown: Shown) -> Option<Vec<u8>> {
         let is_known = match shown {
             Shown::Word => is_value(text),
+            // Some peers answer the id 1 as "1", and a machine takes that.
+            Shown::Shape => text.iter().all(u8::is_ascii_digit),
             Shown::Method => {
                 let method = std::str::from_utf8(text).ok();
                 method.is_some_and(|method| method::find(method).is_some())

@@ -16,7 +16,7 @@
 //! Where one is longer than 64 KiB, it can be seen how far it begins like another.
 //!
 //! Shown as they are: the form of messages; names of members, methods, versions, log levels, kinds of results and types in schemas that the protocol
-//! has; numbers by which questions are called; codes of errors; numbers that are ids, tokens, progress, totals or lifetimes; which capabilities there are; `true` and `false` by their
+//! has; numbers by which questions are called; codes of errors; numbers that are ids, tokens, progress, totals or lifetimes, and ids and tokens that are texts of digits; which capabilities there are; `true` and `false` by their
 //! length alone; in HTTP, statuses and the fields `Accept`, `Content-Type`, `Date`, `Host`, `Last-Event-ID`, `MCP-Protocol-Version`, `Origin` and
 //! `Retry-After`, the scheme of a challenge, and the origin of an address. Not changed at all: when something happened, how many bytes it was, how a
 //! process ended, and the command's own options.

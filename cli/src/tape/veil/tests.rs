@@ -253,6 +253,9 @@ fn where_words_are_shown_nothing_else_is() {
     }
     let shown = r#"{"jsonrpc":"2.0","id":17,"result":{"resultType":"input_required","isError":true,"protocolVersion":"2025-11-25","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":false}},"tools":[{"inputSchema":{"type":["object","null"],"properties":{"type":{"type":"string","x-mcp-header":null}}}}]}}"#;
     assert_eq!(masked(&cipher, shown.as_bytes()), shown.as_bytes());
+    // A link takes the text of a number for its id.
+    let shown = r#"{"jsonrpc":"2.0","id":"17"}"#;
+    assert_eq!(masked(&cipher, shown.as_bytes()), shown.as_bytes());
 }
 
 #[test]

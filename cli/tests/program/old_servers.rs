@@ -1,0 +1,226 @@
+//! The program before servers over HTTP that are old, or break a rule, and work with the SDKs all the same.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use everlink::Config;
+use everlink_tokio::child;
+use serde_json::{Value, json};
+
+use crate::props::{everlink, program, text};
+
+/// What a server does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The probe breaks it: from then on it answers 500 to everything.
+    BrokenByProbe,
+    /// It closes the connection of a request that it does not know.
+    Cut,
+    /// It says only that it has a call, and replies on the stream that is listened to.
+    Elsewhere,
+    /// It answers 500 to the end of the handshake.
+    FailsAtInitialized,
+    /// It answers a request that it does not know with this status.
+    Status(&'static str),
+    /// It answers with the text of each id.
+    TextIds,
+}
+
+/// A legacy server over HTTP, and every method that it was asked for.
+struct Server {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+#[derive(Default)]
+struct State {
+    is_broken: bool,
+    listener: Option<TcpStream>,
+}
+
+impl Server {
+    /// Serves on until the test ends.
+    fn start(fault: Fault) -> Server {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let url = format!("http://{}/mcp", socket.local_addr().expect("it has one"));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (state, log) = (Arc::new(Mutex::new(State::default())), Arc::clone(&asked));
+        thread::spawn(move || {
+            for stream in socket.incoming().map_while(Result::ok) {
+                let (state, log) = (Arc::clone(&state), Arc::clone(&log));
+                thread::spawn(move || serve(fault, stream, &state, &log));
+            }
+        });
+        Server { url, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no panic").clone()
+    }
+}
+
+/// Answers one request.
+fn serve(fault: Fault, mut stream: TcpStream, state: &Mutex<State>, asked: &Mutex<Vec<String>>) {
+    let Some((head, message)) = read(&stream) else {
+        return;
+    };
+    let mut state = state.lock().expect("no panic");
+    if head.starts_with("GET") {
+        let _ = stream.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
+        );
+        state.listener = Some(stream);
+        return;
+    }
+    let method = message["method"].as_str().unwrap_or_default();
+    asked.lock().expect("no panic").push(method.into());
+    let is_known = matches!(
+        method,
+        "initialize" | "notifications/initialized" | "tools/call" | "tools/list"
+    );
+    state.is_broken |= fault == Fault::BrokenByProbe && !is_known;
+    let error = |status: &str| {
+        format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    };
+    let reply = match fault {
+        _ if state.is_broken => error("500 Internal Server Error"),
+        Fault::Cut if !is_known => return,
+        Fault::FailsAtInitialized if method == "notifications/initialized" => {
+            error("500 Internal Server Error")
+        }
+        Fault::Status(status) if !is_known => error(status),
+        _ if message["id"].is_null() => error("202 Accepted"),
+        Fault::Elsewhere if method == "tools/call" => {
+            let event = format!("data: {}\n\n", reply_to(fault, &message));
+            let listener = state.listener.as_mut().expect("it listens before it calls");
+            let _ = listener.write_all(event.as_bytes());
+            error("202 Accepted")
+        }
+        _ => {
+            let body = reply_to(fault, &message);
+            let len = body.len();
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
+            )
+        }
+    };
+    let _ = stream.write_all(reply.as_bytes());
+}
+
+/// The head of a request, and the message in it.
+fn read(stream: &TcpStream) -> Option<(String, Value)> {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut len) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let start = head.len();
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+        let line = head[start..].to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            len = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; len];
+    reader.read_exact(&mut body).ok()?;
+    Some((head, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+fn reply_to(fault: Fault, request: &Value) -> String {
+    let id = match fault {
+        Fault::TextIds => json!(request["id"].to_string()),
+        _ => request["id"].clone(),
+    };
+    let result = match request["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "old", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": "hello"}]}),
+        method => {
+            let error = json!({"code": -32_601, "message": format!("{method}?")});
+            return json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
+        }
+    };
+    json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()
+}
+
+/// What `everlink call` says, and how it ends.
+fn call(server: &Server, more: &[&str]) -> (Option<i32>, String) {
+    let mut arguments = vec!["call", "echo", "{}", "--retries", "0", "--url", &server.url];
+    arguments.extend(more);
+    let output = everlink(&arguments, &[]);
+    (
+        output.status.code(),
+        text(&output.stdout) + &text(&output.stderr),
+    )
+}
+
+/// The faults that a call gets over.
+const HARMLESS: [Fault; 8] = [
+    Fault::Cut,
+    Fault::Elsewhere,
+    Fault::FailsAtInitialized,
+    Fault::Status("403 Forbidden"),
+    Fault::Status("500 Internal Server Error"),
+    Fault::Status("502 Bad Gateway"),
+    Fault::Status("503 Service Unavailable"),
+    Fault::TextIds,
+];
+
+#[test]
+fn call_to_a_server_that_fails_at_the_probe_is_answered() {
+    for fault in HARMLESS {
+        let server = Server::start(fault);
+        let (code, said) = call(&server, &[]);
+        assert_eq!(code, Some(0), "{fault:?}: {said}");
+        assert!(said.contains("hello"), "{fault:?}: {said}");
+        assert_eq!(
+            server.asked()[..2],
+            ["server/discover", "initialize"],
+            "{fault:?}"
+        );
+    }
+}
+
+/// The host is a link of ours, of either era; the guard is a process.
+#[tokio::test]
+async fn guard_before_a_server_that_fails_at_the_probe_serves_its_host() {
+    for fault in HARMLESS {
+        let server = Server::start(fault);
+        let mut guard = program();
+        guard.args([
+            "guard",
+            "--log",
+            "off",
+            "--remember",
+            "off",
+            "--url",
+            &server.url,
+        ]);
+        let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
+        let reply = host.call_tool("echo", json!({})).await.expect("a reply");
+        let said = reply.text();
+        assert!(said.contains("hello"), "{fault:?}: {said}");
+        host.shutdown().await.expect("it is driven");
+    }
+}
+
+/// Such servers are reached if nothing but `initialize` is sent to them, and the failure says so.
+#[test]
+fn failure_before_a_server_that_the_probe_broke_says_how_to_reach_it() {
+    let server = Server::start(Fault::BrokenByProbe);
+    let (code, said) = call(&server, &[]);
+    assert_eq!(code, Some(4), "{said}");
+    assert_eq!(server.asked(), ["server/discover", "initialize"]);
+    for part in ["HTTP status 500", "server/discover", "--era legacy"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let server = Server::start(Fault::BrokenByProbe);
+    let (code, said) = call(&server, &["--era", "legacy"]);
+    assert_eq!(code, Some(0), "{said}");
+}
