@@ -5,13 +5,13 @@ use core::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::scan::count;
+use super::scan::{checked_number, count};
 
 /// The longest text id that is read, in bytes. Ids are kept for as long as a request runs, so they are bounded.
 pub const TEXT_ID_LIMIT: usize = 1024;
 
-/// Beyond this a JSON number with a fraction or exponent no longer names one integer: 2 to the 53rd.
-const EXACT_FLOAT_LIMIT: f64 = 9_007_199_254_740_992.0;
+/// Beyond this a peer that keeps every number as a float no longer tells one integer from the next: 2 to the 53rd.
+const EXACT_FLOAT_LIMIT: u64 = 1 << 53;
 
 /// A JSON-RPC id: its value and its JSON type, since `"1"` is not `1` (S-RPC-07).
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -63,12 +63,44 @@ pub(super) fn integer(json: &str) -> Option<i64> {
             return Some(number);
         }
     }
-    // `serde_json` judges the grammar, `core` the value, because the former may round in the last place.
-    serde_json::from_str::<f64>(json).ok()?;
-    let float: f64 = json.trim_end().parse().ok()?;
-    let whole = float as i64;
-    let exact = (-EXACT_FLOAT_LIMIT..=EXACT_FLOAT_LIMIT).contains(&float) && whole as f64 == float;
-    exact.then_some(whole)
+    whole(json)
+}
+
+/// Reads a JSON number with a fraction or an exponent that has an integral value: digit by digit, so that nothing is rounded.
+fn whole(json: &str) -> Option<i64> {
+    if !checked_number(json.as_bytes()).ok()?.is_empty() {
+        return None;
+    }
+    let (mantissa, exponent) = json.split_once(['e', 'E']).unwrap_or((json, "0"));
+    let (before, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = before.trim_start_matches('-').bytes().chain(behind.bytes());
+    let (mut number, mut zeros) = (0_u64, 0_u32);
+    for digit in digits {
+        // Zeros count when another digit comes behind them.
+        zeros += 1;
+        if digit != b'0' {
+            let power = 10_u64.checked_pow(zeros).or((number == 0).then_some(0))?;
+            number = number
+                .checked_mul(power)?
+                .checked_add((digit - b'0').into())?;
+            zeros = 0;
+        }
+    }
+    if number == 0 {
+        return Some(0);
+    }
+    let places = i64::try_from(behind.len()).ok()?;
+    let power = exponent.parse::<i32>().ok()?;
+    let power = i64::from(power) - places + i64::from(zeros);
+    let number = number.checked_mul(10_u64.checked_pow(power.try_into().ok()?)?)?;
+    let number = i64::try_from(number)
+        .ok()
+        .filter(|_| number <= EXACT_FLOAT_LIMIT)?;
+    Some(if json.starts_with('-') {
+        -number
+    } else {
+        number
+    })
 }
 
 fn text(json: &str) -> Option<Id> {
@@ -119,6 +151,8 @@ mod tests {
             ("-0.0", 0),
             ("1e3", 1000),
             ("1500e-2", 15),
+            ("0.0015E+4", 15),
+            ("0e999999999999", 0),
             ("9007199254740992.0", 1 << 53),
             ("-9007199254740992.0", -(1 << 53)),
         ] {
@@ -136,6 +170,9 @@ mod tests {
             "[1]",
             "1.5",
             "1e-1",
+            "1.00000000000000000000000000000000001",
+            "1e-400",
+            "1e999999999999",
             "9223372036854775808",
             "9007199254740994.0",
             "1e400",

@@ -340,7 +340,7 @@ fn checked_literal(rest: &[u8]) -> Result<&[u8], NotJson> {
     }
 }
 
-fn checked_number(rest: &[u8]) -> Result<&[u8], NotJson> {
+pub(super) fn checked_number(rest: &[u8]) -> Result<&[u8], NotJson> {
     let mut rest = rest.strip_prefix(b"-").unwrap_or(rest);
     // `01` is no number.
     rest = match rest {

@@ -118,7 +118,7 @@ fn id(text: &str) -> Option<Id> {
     }
 }
 
-/// A number without a fraction, as exact as a double can tell.
+/// A number without a fraction, however it is written. Where it has a fraction or an exponent, no more than a double can tell.
 fn integer(text: &str) -> Option<i64> {
     if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
         return None;
@@ -126,9 +126,24 @@ fn integer(text: &str) -> Option<i64> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
-    let float: f64 = text.parse().ok()?;
-    let exact = float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0;
-    exact.then_some(float as i64)
+    let text = text.to_ascii_lowercase();
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(mantissa) => (-1, mantissa),
+        None => (1, mantissa),
+    };
+    let (before, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{before}{behind}");
+    if digits.bytes().all(|digit| digit == b'0') {
+        return Some(0);
+    }
+    let point = before.len() as i64 + exponent.parse::<i64>().ok()?;
+    let point = usize::try_from(point).ok().filter(|point| *point < 5_000)?;
+    let digits = format!("{digits:0<point$}");
+    let (whole, fraction) = digits.split_at(point);
+    let is_exact = fraction.bytes().all(|digit| digit == b'0');
+    let number: i64 = whole.trim_start_matches('0').parse().ok()?;
+    (is_exact && number <= 1 << 53).then_some(sign * number)
 }
 
 impl<'de> Deserialize<'de> for Members {
