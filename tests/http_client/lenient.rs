@@ -30,10 +30,12 @@ fn probed() -> (Web, Begun) {
     (web, probe)
 }
 
-/// The ways in which a server fails at the probe.
-fn failures() -> Vec<Box<dyn Fn(&mut Web, &Begun)>> {
+/// A way in which a server fails at the probe.
+type Failing = Box<dyn Fn(&mut Web, &Begun)>;
+
+fn failures() -> Vec<Failing> {
     let statuses = [403, 418, 500, 501, 505].into_iter().chain(PASSING);
-    let mut all: Vec<Box<dyn Fn(&mut Web, &Begun)>> = Vec::new();
+    let mut all: Vec<Failing> = Vec::new();
     for status in statuses {
         all.push(Box::new(move |web, probe| web.status(probe.stream, status)));
         let body = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"what?"}}"#;
@@ -87,11 +89,9 @@ fn initialize_is_tried_in_the_same_attempt_after_a_probe_that_failed() {
 /// S-HTTP-43: a gateway that fails says nothing of the era, so a later epoch asks again.
 #[test]
 fn legacy_era_is_remembered_only_if_the_server_itself_failed_at_the_probe() {
-    let status = |status: u16| -> Box<dyn Fn(&mut Web, &Begun)> {
-        Box::new(move |web, probe| web.status(probe.stream, status))
-    };
-    let cut: Box<dyn Fn(&mut Web, &Begun)> =
-        Box::new(|web, probe| web.fail(probe.stream, FaultKind::Reset));
+    let status =
+        |status: u16| -> Failing { Box::new(move |web, probe| web.status(probe.stream, status)) };
+    let cut: Failing = Box::new(|web, probe| web.fail(probe.stream, FaultKind::Reset));
     let remembered = [403, 500, 501].map(|code| (status(code), true));
     let forgotten = PASSING.map(|code| (status(code), false));
     let all = remembered.into_iter().chain(forgotten);
