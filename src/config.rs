@@ -54,6 +54,10 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// Where clients share a link, a request that carries no more than this need not wait or give way for longer ones of others. 64 KiB: most
+/// requests are a thousandth of it.
+pub(crate) const SHORT: usize = 64 << 10;
+
 /// What a relay adds to the link of its far end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relayed {
@@ -61,9 +65,17 @@ pub(crate) struct Relayed {
     pub(crate) introduction: Option<Payload>,
     /// The relay, named to every server beside that client.
     pub(crate) via: Option<Implementation>,
+    /// There are several clients in front: what one of them sends does not keep the short calls of another waiting.
+    pub(crate) has_many_clients: bool,
 }
 
 impl Config {
+    /// Whether the calls are of different clients, which know nothing of each other.
+    pub(crate) fn has_many_clients(&self) -> bool {
+        let relayed = self.relayed.as_ref();
+        relayed.is_some_and(|relayed| relayed.has_many_clients)
+    }
+
     /// A link to a child process over its standard streams.
     #[must_use]
     pub fn child(name: impl Into<String>, version: impl Into<String>) -> Config {

@@ -377,16 +377,17 @@ fn holds_back_for(span: u64) {
     }
 }
 
-/// A server that does not read costs bounded memory: what has no room is refused in words, at once.
+/// A server that does not read costs bounded memory: the host is read no further, and nothing is refused.
 #[test]
 fn f_109_a_server_that_does_not_read_is_not_queued_for_without_bound() {
+    const CALL: u64 = 100 << 10;
     for eras in Eras::ALL {
         let mut config = relay_config();
         config.upstream.limits.queued_bytes = 1 << 20;
         let mut chain = Chain::relayed_by(config, eras);
         works(&mut chain, 1);
         chain.perform(Deed::DeafenServer);
-        let long = "x".repeat(100 << 10);
+        let long = "x".repeat(CALL as usize);
         let calls: Vec<CallId> = (0..30)
             .map(|_| {
                 let call = chain.tool_with("echo", json!({"long": long}));
@@ -394,16 +395,10 @@ fn f_109_a_server_that_does_not_read_is_not_queued_for_without_bound() {
                 call
             })
             .collect();
-        let refused = calls.iter().filter(|call| chain.is_done(**call)).count();
-        assert!((10..25).contains(&refused), "{refused} were refused");
-        for call in calls.iter().filter(|call| chain.is_done(**call)) {
-            let text = chain.text(*call);
-            assert!(text.contains("the queue is full"), "{text}");
-            assert_eq!(
-                chain.result(*call)["_meta"]["everlink/delivery"],
-                "not_sent"
-            );
-        }
+        assert!(calls.iter().all(|call| !chain.is_done(*call)));
+        // What was read waits, an eighth of what may, or lies in the window of 256 KiB, or is the call that filled them.
+        let read = chain.link().downstream().stats().bytes_in;
+        assert!(read < (384 << 10) + 3 * CALL, "{read} bytes were read");
         chain.until_all_done();
         chain.finish();
     }

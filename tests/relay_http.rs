@@ -30,6 +30,9 @@ struct Front {
     epoch: Epoch,
     told: Vec<Value>,
     is_modern: bool,
+    /// Whether it takes what is written to it, and how much it did not take.
+    takes: bool,
+    not_taken: usize,
     /// What it was asked over HTTP and has not answered: its news first of all.
     unanswered: Vec<StreamId>,
     /// What whoever runs the relay was told.
@@ -62,6 +65,8 @@ impl Front {
             epoch: Epoch::FIRST,
             told: Vec::new(),
             is_modern: false,
+            takes: true,
+            not_taken: 0,
             unanswered: Vec::new(),
             events: Vec::new(),
         }
@@ -273,8 +278,8 @@ impl Front {
             }
             Output::Write { epoch, len, .. } => {
                 let line = buf.split_off(buf.len() - len);
-                self.relay
-                    .handle_upstream(self.now, epoch, Input::sent(len));
+                self.not_taken += len;
+                self.take_written(epoch);
                 let message: Value = serde_json::from_slice(&line).expect("a line is JSON");
                 self.answer(epoch, &message);
                 self.told.push(message);
@@ -294,6 +299,14 @@ impl Front {
                 self.relay.handle_upstream(self.now, epoch, Input::end(&[]));
             }
             _ => {}
+        }
+    }
+
+    fn take_written(&mut self, epoch: Epoch) {
+        if self.takes {
+            let len = core::mem::take(&mut self.not_taken);
+            self.relay
+                .handle_upstream(self.now, epoch, Input::sent(len));
         }
     }
 
@@ -886,6 +899,53 @@ fn who_does_not_read_holds_up_nobody() {
     let side = Side::Upstream;
     assert!(front.relay.wants_input(side, StreamId::DUPLEX));
     assert_eq!(front.text(stream).matches("xxx\"").count(), 60);
+    front.finish();
+}
+
+/// While a server reads slowly, the long calls of one client neither take all the room nor are written before the short call of another.
+#[test]
+fn short_call_passes_the_long_ones_of_another_client() {
+    let mut front = Front::with(|config| config.upstream.limits.queued_bytes = 1_900 << 10);
+    let (eve, ann) = (front.session("eve"), front.session("ann"));
+    front.takes = false;
+    let long = json!({"name": "long", "arguments": {"text": "x".repeat(300 << 10)}});
+    let all_long: Vec<StreamId> = (0..12)
+        .map(|id| front.send(&eve.post(id, "tools/call", long.clone())))
+        .collect();
+    let short = front.send(&ann.post(1, "tools/call", json!({"name": "short"})));
+    let is_refused = |stream: &&StreamId| front.text(**stream).contains("could not be passed on");
+    assert!(!is_refused(&&short));
+    let refused = all_long.iter().filter(is_refused).count();
+    // One is being written, and six have room to wait.
+    assert_eq!(refused, 12 - 1 - 6, "{:?}", front.relay);
+    front.takes = true;
+    front.take_written(front.epoch);
+    front.turn();
+    let calls = front.told("tools/call").into_iter();
+    let names: Vec<_> = calls.map(|call| &call["params"]["name"]).collect();
+    assert_eq!(names.len(), 1 + 6 + 1);
+    assert_eq!(names[..3], ["long", "short", "long"]);
+    front.finish();
+}
+
+/// A call gives way to one that is far shorter, so that whoever sends most is refused when all is full.
+#[test]
+fn longest_call_gives_way_when_too_much_waits() {
+    let mut front = Front::with(|config| config.upstream.limits.queued_bytes = 640 << 10);
+    let (eve, ann) = (front.session("eve"), front.session("ann"));
+    front.takes = false;
+    let of = |kib: usize| json!({"name": "t", "arguments": {"text": "x".repeat(kib << 10)}});
+    let long: Vec<StreamId> = (0..3)
+        .map(|id| front.send(&eve.post(id, "tools/call", of(300))))
+        .collect();
+    let shorter = front.send(&ann.post(1, "tools/call", of(100)));
+    let refused = |stream| {
+        let text: &str = front.text(stream);
+        text.contains("send it again when others are done")
+    };
+    assert!(!refused(shorter));
+    let refused: Vec<bool> = long.iter().map(|stream| refused(*stream)).collect();
+    assert_eq!(refused, [false, false, true]);
     front.finish();
 }
 

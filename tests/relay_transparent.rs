@@ -11,6 +11,9 @@ struct Between {
     /// The lines that each of them has heard and nobody has looked at.
     host: Vec<String>,
     server: Vec<String>,
+    /// Whether the server takes what is written to it, and how much it did not take.
+    takes: bool,
+    not_taken: usize,
 }
 
 impl Between {
@@ -26,6 +29,8 @@ impl Between {
             epoch: Epoch::FIRST,
             host: Vec::new(),
             server: Vec::new(),
+            takes: true,
+            not_taken: 0,
         }
     }
 
@@ -91,6 +96,13 @@ impl Between {
         self.server.remove(0)
     }
 
+    fn take_written(&mut self) {
+        if self.takes {
+            let sent = Input::sent(core::mem::take(&mut self.not_taken));
+            self.relay.handle_upstream(Instant::ZERO, self.epoch, sent);
+        }
+    }
+
     fn turn(&mut self) {
         let mut buf = Vec::new();
         while let Some((side, output)) = self.relay.poll_output(&mut buf) {
@@ -104,13 +116,14 @@ impl Between {
                     let written = buf.split_off(buf.len() - len);
                     let lines = String::from_utf8(written).expect("it is UTF-8");
                     let lines = lines.lines().map(str::to_owned);
-                    let sent = Input::sent(len);
                     if side == Side::Downstream {
                         self.host.extend(lines);
-                        self.relay.handle_downstream(Instant::ZERO, sent);
+                        self.relay
+                            .handle_downstream(Instant::ZERO, Input::sent(len));
                     } else {
                         self.server.extend(lines);
-                        self.relay.handle_upstream(Instant::ZERO, self.epoch, sent);
+                        self.not_taken += len;
+                        self.take_written();
                     }
                 }
                 (_, _) => {}
@@ -430,6 +443,41 @@ fn more_calls_than_may_be_in_flight_are_held_back() {
             .relay
             .wants_input(Side::Downstream, StreamId::DUPLEX)
     );
+}
+
+/// So is one with more bytes than a server takes that reads slowly.
+#[test]
+fn more_bytes_than_the_server_takes_are_held_back() {
+    let mut between = Between::agreed(hello(), welcome());
+    between.takes = false;
+    let params = json!({"name": "t", "arguments": {"text": "x".repeat(5 << 20)}});
+    let mut said = 0;
+    while between
+        .relay
+        .wants_input(Side::Downstream, StreamId::DUPLEX)
+    {
+        said += 1;
+        between.host_says(&line(
+            json!({"id": said, "method": "tools/call", "params": params}),
+        ));
+    }
+    // One is being written, and 8 MiB wait.
+    assert_eq!(said, 3);
+    let late = json!({"id": 4, "method": "tools/call", "params": {"name": "late"}});
+    between.host_says(&line(late));
+    assert!(between.host.is_empty(), "nothing is refused");
+    between.takes = true;
+    between.take_written();
+    between.turn();
+    assert!(
+        between
+            .relay
+            .wants_input(Side::Downstream, StreamId::DUPLEX)
+    );
+    let names: Vec<_> = (0..4)
+        .map(|_| between.server_hears()["params"]["name"].clone())
+        .collect();
+    assert_eq!(names, ["t", "t", "t", "late"], "in the order of the host");
 }
 
 /// A modern host has its own words, and nobody else's, with each request.

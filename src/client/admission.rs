@@ -101,13 +101,13 @@ impl Client {
         Ok(())
     }
 
-    fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
+    pub(super) fn check_room(&self, bytes: usize) -> Result<(), Misuse> {
         let limits = &self.config.limits;
         if bytes > limits.message_bytes {
             return Err(Misuse::TooLarge { bytes });
         }
         let calls = self.calls.queued() + self.frames.notices();
-        let queued = self.calls.waiting_bytes() + self.frames.bytes();
+        let queued = self.unsent_bytes();
         // One that is alone waits whatever its size.
         let is_too_much = queued > 0 && queued + bytes > limits.queued_bytes;
         if calls >= limits.queued_calls || is_too_much {

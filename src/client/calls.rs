@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::clock::Clock;
 use super::failure::{Delivery, Failure, FailureKind, TimeLimit};
-use crate::config::Limit;
+use crate::config::{Limit, SHORT};
 use crate::id::CallId;
 use crate::protocol::{LogLevel, Method, Peer, Repeat, method};
 use crate::register::Register;
@@ -114,6 +114,8 @@ pub(super) struct Call {
     /// The server is to report progress.
     pub(super) wants_progress: bool,
     pub(super) phase: Phase,
+    /// Its rank among those that wait, while it does.
+    rank: u8,
     /// What its server wanted before it goes on, if it did.
     pub(super) round: Option<Box<Round>>,
     pub(super) progress: Option<f64>,
@@ -168,6 +170,7 @@ impl Call {
             is_idempotent: options.idempotent,
             wants_progress: !options.no_progress,
             phase: Phase::Waiting,
+            rank: 0,
             round: None,
             progress: None,
             has_new_schema: false,
@@ -258,6 +261,15 @@ impl Call {
     }
 }
 
+/// Short calls have the first rank; of the others, those that carry twice as much have a later one.
+const fn rank_of(bytes: usize) -> u8 {
+    if bytes <= SHORT {
+        0
+    } else {
+        bytes.ilog2() as u8
+    }
+}
+
 fn payload_bytes(payload: Option<&Payload>) -> usize {
     payload.map_or(0, |payload| payload.as_str().len())
 }
@@ -266,7 +278,10 @@ fn payload_bytes(payload: Option<&Payload>) -> usize {
 pub(super) struct Calls {
     next: u64,
     table: Register<CallId, Call>,
-    waiting: Sorted<CallId, ()>,
+    /// In the order in which they are sent: by rank, then by age.
+    waiting: Sorted<(u8, CallId), ()>,
+    /// Short calls are sent before long ones.
+    short_first: bool,
     /// Those of them that were sent before, and are to be sent again with the answers that their server wanted.
     going_on: BTreeSet<CallId>,
     waiting_bytes: usize,
@@ -278,11 +293,12 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) const fn new() -> Calls {
+    pub(super) const fn new(short_first: bool) -> Calls {
         Calls {
             next: 1,
             table: Register::new(),
             waiting: Sorted::new(),
+            short_first,
             going_on: BTreeSet::new(),
             waiting_bytes: 0,
             in_flight: 0,
@@ -321,9 +337,15 @@ impl Calls {
         self.table.keys()
     }
 
-    /// Those that are to be sent, oldest first.
+    /// Those that are to be sent, in this order.
     pub(super) fn waiting_ids(&self) -> Vec<CallId> {
-        self.waiting.keys().copied().collect()
+        self.waiting.keys().map(|(_, id)| *id).collect()
+    }
+
+    /// The newest of those that carry most and were never sent, if it carries far more than this.
+    pub(super) fn far_longer(&self, bytes: usize) -> Option<CallId> {
+        let (rank, id) = self.waiting.last()?;
+        (*rank > rank_of(bytes)).then_some(*id)
     }
 
     /// Those that were sent once and whose next round was not.
@@ -360,17 +382,15 @@ impl Calls {
         if self.stands_still(call.phase) {
             call.clock.pause(now);
         }
-        if call.phase == Phase::Waiting {
-            self.waiting.insert(id, ());
-            self.waiting_bytes += call.bytes();
-        }
+        let phase = call.phase;
         self.table.add(id, call);
+        self.count(id, phase);
         id
     }
 
-    /// The oldest that is to be sent.
+    /// The one that is to be sent next.
     pub(super) fn first_waiting(&self) -> Option<CallId> {
-        self.waiting.first().map(|(id, ())| *id)
+        self.waiting.first().map(|((_, id), ())| *id)
     }
 
     /// The oldest that is to be sent again, with the answers that its server wanted.
@@ -543,14 +563,24 @@ impl Calls {
 
     fn enter(&mut self, id: CallId, phase: Phase) {
         self.leave(id);
+        if let Some(call) = self.table.get_mut(id) {
+            call.phase = phase;
+            self.count(id, phase);
+        }
+    }
+
+    /// It is one of those in this phase now.
+    fn count(&mut self, id: CallId, phase: Phase) {
         let Some(call) = self.table.get_mut(id) else {
             return;
         };
-        call.phase = phase;
         match phase {
             Phase::Waiting => {
-                self.waiting.insert(id, ());
-                self.waiting_bytes += call.bytes();
+                let bytes = call.bytes();
+                let may_be_late = self.short_first && call.delivery() == Delivery::NotSent;
+                call.rank = if may_be_late { rank_of(bytes) } else { 0 };
+                self.waiting.insert((call.rank, id), ());
+                self.waiting_bytes += bytes;
                 if call.goes_on() {
                     self.going_on.insert(id);
                 }
@@ -566,7 +596,7 @@ impl Calls {
         };
         match call.phase {
             Phase::Waiting => {
-                self.waiting.remove(&id);
+                self.waiting.remove(&(call.rank, id));
                 self.waiting_bytes -= call.bytes();
                 if self.going_on.remove(&id) && self.going_on.is_empty() {
                     self.going_on = BTreeSet::new();

@@ -243,7 +243,7 @@ impl Client {
             handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
             pulse: None,
             habits: Habits::default(),
-            calls: Calls::new(),
+            calls: Calls::new(config.has_many_clients()),
             asks: Asks::new(),
             watcher: Box::new(Watcher::new(config.watch.clone())),
             has_unsaid_wish: false,
@@ -442,6 +442,18 @@ impl Client {
     /// Whether all that was asked of the server is written, and its input is open.
     pub(crate) fn can_finish(&self) -> bool {
         !self.is_shutting_down && self.is_all_written()
+    }
+
+    /// How much waits to be sent.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.calls.waiting_bytes() + self.frames.bytes()
+    }
+
+    /// Of the calls that were never sent, the one to give up for another of this size: the newest of those that carry most, if that is far more. None
+    /// where there is room for both.
+    pub(crate) fn to_give_up_for(&self, bytes: usize) -> Option<CallId> {
+        let longer = self.calls.far_longer(bytes)?;
+        self.check_room(bytes).is_err().then_some(longer)
     }
 
     /// When the link is shut down, nothing is to be left of the transport by then.

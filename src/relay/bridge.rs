@@ -132,6 +132,13 @@ impl Relay {
         options.no_progress |= !request.wants_progress;
         options.idempotent |= carried.setting.is_some();
         let behalf = Some(Box::new(behalf));
+        let bytes = request
+            .params
+            .as_ref()
+            .map_or(0, |params| params.as_str().len());
+        while let Some(longer) = self.client.to_give_up_for(bytes) {
+            self.give_up(longer);
+        }
         let call = self
             .client
             .call_for(self.now, method, request.params, options, behalf);
@@ -150,6 +157,17 @@ impl Relay {
                 }
                 self.lost(&carried, &text, Delivery::NotSent);
             }
+        }
+    }
+
+    /// Ends a call that was not sent, for others to have its room.
+    fn give_up(&mut self, call: CallId) {
+        let reason = "too much waits for the server, and this request carries most of it; send it again when others are done";
+        let _ = self.client.cancel(self.now, call, Some(reason));
+        if let Some(Errand::Request(carried)) = self.errands.remove(&call) {
+            self.calls.remove(&carried.request);
+            let text = alloc::format!("the request could not be passed on: {reason}");
+            self.lost(&carried, &text, Delivery::NotSent);
         }
     }
 

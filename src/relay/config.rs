@@ -57,6 +57,7 @@ impl Config {
     pub fn new(mut upstream: Upstream, secret: [u8; 16]) -> Config {
         let limits = &mut upstream.limits;
         limits.message_bytes = limits.message_bytes.max(MESSAGE_BYTES);
+        limits.queued_bytes = limits.queued_bytes.max(MESSAGE_BYTES);
         Config {
             upstream,
             downstream: server::Config {
@@ -95,6 +96,12 @@ impl Config {
         self.downstream.http.is_none()
     }
 
+    /// How much may wait for the server behind before the one client in front is read no further. An eighth of what may wait at all, 8 MiB: what
+    /// was read already has room.
+    pub(super) const fn unsent_bytes(&self) -> usize {
+        self.upstream.limits.queued_bytes / 8
+    }
+
     /// The end that serves the client in front. It has a bit longer than the relay, which knows better what became of a call.
     pub(super) fn server(&self) -> server::Config {
         server::Config {
@@ -112,6 +119,7 @@ impl Config {
         upstream.relayed = Some(Box::new(Relayed {
             introduction: None,
             via: (!self.hides_host).then(|| upstream.client.clone()),
+            has_many_clients: !self.has_one_host(),
         }));
         if self.downstream.http.is_some() {
             // Each client in front has a bound of its own: the questions that one leaves open are no reason not to ask another.

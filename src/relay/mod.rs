@@ -208,9 +208,19 @@ impl Relay {
     #[must_use]
     pub fn wants_input(&self, side: Side, stream: StreamId) -> bool {
         match side {
-            Side::Downstream => self.server.wants_input(stream),
+            Side::Downstream => self.server.wants_input(stream) && !self.has_much_to_send(),
             Side::Upstream => self.client.wants_input(stream),
         }
+    }
+}
+
+impl Relay {
+    /// Whether the one client in front has said so much that the server behind does not take that it is read no further, unless it is to answer
+    /// something.
+    fn has_much_to_send(&self) -> bool {
+        self.config.has_one_host()
+            && !self.server.has_open_asks()
+            && self.client.unsent_bytes() >= self.config.unsent_bytes()
     }
 }
 

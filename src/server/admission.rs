@@ -17,6 +17,7 @@ use super::seal::PREFIX;
 use super::service::no_such_level;
 use super::terms::Terms;
 use super::{Server, missing_capability, quoting};
+use crate::config::SHORT;
 use crate::protocol::method::{self, names};
 use crate::protocol::{
     ClientFeature, Era, Kind, LogLevel, Method, Owner, Peer, ServerFeature, Version, code,
@@ -165,8 +166,9 @@ impl Server {
         self.check_room(from)?;
         let held = self.early.bytes();
         let bytes = params.whole().map_or(0, |params| params.as_str().len());
-        // One that is alone waits whatever its size.
-        if held > 0 && held + name.len() + bytes > self.config.limits.queued_bytes {
+        // One that is alone waits whatever its size, and for short ones there is always room: the long ones of others are no reason to refuse them.
+        let is_long = bytes > SHORT && held > 0;
+        if is_long && held + name.len() + bytes > self.config.limits.queued_bytes {
             let text = "too much waits to be served already; ask again when some of it is";
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }

@@ -325,7 +325,7 @@ impl Server {
     /// something.
     fn holds_requests_back(&self) -> bool {
         let is_piped = self.config.is_relayed && self.http.is_none();
-        is_piped && self.asks.len() == 0 && self.open_requests() >= self.config.limits.requests
+        is_piped && !self.has_open_asks() && self.open_requests() >= self.config.limits.requests
     }
 
     /// What waits but writes, so that a relay can carry all of it before anything is written.
@@ -340,6 +340,11 @@ impl Server {
     #[must_use]
     pub fn is_away(&self, request: RequestId) -> bool {
         self.requests.is_away(request)
+    }
+
+    /// Whether the client is to answer something.
+    pub(crate) fn has_open_asks(&self) -> bool {
+        self.asks.len() > 0
     }
 
     /// Whether what waits to be written leaves room for more. Where it does not, the client does not read: no input is wanted, and log
