@@ -480,6 +480,42 @@ fn more_bytes_than_the_server_takes_are_held_back() {
     assert_eq!(names, ["t", "t", "t", "late"], "in the order of the host");
 }
 
+/// The code of an error is the server's, also one that the version of the host has another code for.
+#[test]
+fn codes_of_errors_are_passed_on_as_they_are() {
+    for code in [-32_002, -32_042, -32_050, 7] {
+        let mut legacy = Between::agreed(hello(), welcome());
+        legacy.host_says(&line(
+            json!({"id": 1, "method": "resources/read", "params": {"uri": "a://b"}}),
+        ));
+        let mut modern = Between::new();
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({"uri": "a://b", "_meta": meta});
+        modern.host_says(&line(
+            json!({"id": 1, "method": "resources/read", "params": params}),
+        ));
+        let discover = modern.server_hears();
+        modern.server_says(&line(json!({"id": discover["id"], "result": {
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"resources": {}},
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }})));
+        for mut between in [legacy, modern] {
+            let asked = between.server_hears();
+            assert_eq!(asked["method"], "resources/read");
+            let error = json!({"code": code, "message": "no", "data": {"a": 1}});
+            between.server_says(&line(json!({"id": asked["id"], "error": error})));
+            assert_eq!(between.host_hears()["error"], error);
+        }
+    }
+}
+
 /// A modern host has its own words, and nobody else's, with each request.
 #[test]
 fn a_modern_host_is_heard_and_answered_as_it_is() {

@@ -135,8 +135,8 @@ pub(super) struct Voice {
     /// The `_meta` of a modern result in which this server names itself (S-META-06), if it does.
     name: Option<String>,
     cache: Cache,
-    /// Results come from a modern server behind a relay, and are passed on as they are.
-    is_passed: bool,
+    /// The era of the server behind a relay: what it says to a client of the same era is passed on as it is.
+    era_behind: Option<Era>,
 }
 
 impl Voice {
@@ -154,7 +154,7 @@ impl Voice {
                 }),
             server: server.unwrap_or_default(),
             cache: config.cache,
-            is_passed: offer.is_some_and(|offer| offer.era == Some(Era::Modern)),
+            era_behind: offer.and_then(|offer| offer.era),
         }
     }
 
@@ -162,7 +162,12 @@ impl Voice {
     pub(super) fn reply(&self, buf: &mut Vec<u8>, entry: &Entry, verdict: &Verdict) {
         let (id, version) = (&entry.arrival.wire.id, entry.arrival.peer.version);
         match verdict {
-            Verdict::Error(error) => write_error(buf, Some(id), error, version),
+            Verdict::Error(error) if self.era_behind == Some(version.era()) => {
+                write_error(buf, Some(id), error, error.code);
+            }
+            Verdict::Error(error) => {
+                write_error(buf, Some(id), error, code::in_version(error.code, version));
+            }
             Verdict::Input(input) => self.questions(
                 buf,
                 id,
@@ -248,7 +253,10 @@ impl Voice {
                 let text = "the server ended before the request was done; it may have run in part";
                 return encode::error(buf, id, code::INTERNAL_ERROR, text, None);
             }
-            Answer::Error(error) => return write_error(buf, id, error, Version::LATEST_MODERN),
+            Answer::Error(error) => {
+                let code = code::in_version(error.code, Version::LATEST_MODERN);
+                return write_error(buf, id, error, code);
+            }
             Answer::Discovery(result) | Answer::Initialize(result) => &**result,
             Answer::Empty => "{}",
         };
@@ -375,7 +383,7 @@ impl Voice {
         shape: Shape,
         is_cacheable: bool,
     ) {
-        if self.is_passed {
+        if self.era_behind == Some(Era::Modern) {
             members.splice(result.as_str());
             return;
         }
@@ -451,9 +459,8 @@ fn written(fill: impl FnOnce(&mut Object<'_>)) -> String {
     String::from_utf8(buf).unwrap_or_default()
 }
 
-/// Appends an error, with the code that the version has for it (S-ERR-06).
-fn write_error(buf: &mut Vec<u8>, id: Option<&Id>, error: &ErrorObject, version: Version) {
+/// Appends an error, with the code that the version of the client has for it (S-ERR-06).
+fn write_error(buf: &mut Vec<u8>, id: Option<&Id>, error: &ErrorObject, code: i64) {
     let data = error.data.as_ref().map(Payload::json);
-    let code = code::in_version(error.code, version);
     encode::error(buf, id, code, error.text(), data);
 }
