@@ -1,7 +1,7 @@
 //! Between a host and a server that understand each other the relay is invisible: what one says, the other hears, as it was said.
 
 use everlink::relay::Side;
-use everlink::{Epoch, Input, Instant, Output, Relay, StreamId, relay};
+use everlink::{Dialect, Epoch, Input, Instant, Output, Relay, StreamId, relay};
 use serde_json::{Value, json};
 
 /// A relay between a host and a server of which both say only what a test has them say.
@@ -11,6 +11,10 @@ struct Between {
     /// The lines that each of them has heard and nobody has looked at.
     host: Vec<String>,
     server: Vec<String>,
+    /// The host reads what is written to it.
+    host_reads: bool,
+    /// What the relay told of itself.
+    told: Vec<String>,
     /// Whether the server takes what is written to it, and how much it did not take.
     takes: bool,
     not_taken: usize,
@@ -24,11 +28,17 @@ impl Between {
     fn with(change: impl FnOnce(&mut relay::Config)) -> Between {
         let mut config = relay::Config::new(everlink::Config::child("guard", "1"), [7; 16]);
         change(&mut config);
+        Between::around(config)
+    }
+
+    fn around(config: relay::Config) -> Between {
         Between {
             relay: Relay::new(config),
             epoch: Epoch::FIRST,
             host: Vec::new(),
             server: Vec::new(),
+            host_reads: true,
+            told: Vec::new(),
             takes: true,
             not_taken: 0,
         }
@@ -37,19 +47,20 @@ impl Between {
     /// One in which this was said in a legacy handshake.
     fn agreed(initialize: Value, result: Value) -> Between {
         let mut between = Between::new();
-        between.host_says(&line(
+        between.shake_hands(initialize, result);
+        between
+    }
+
+    fn shake_hands(&mut self, initialize: Value, result: Value) {
+        self.host_says(&line(
             json!({"id": 0, "method": "initialize", "params": initialize}),
         ));
-        let asked = between.server_hears();
+        let asked = self.server_hears();
         assert_eq!(asked["method"], "initialize", "{asked}");
-        between.server_says(&line(json!({"id": asked["id"], "result": result})));
-        assert_eq!(between.host_hears()["result"], result);
-        between.host_says(&line(json!({"method": "notifications/initialized"})));
-        assert_eq!(
-            between.server_hears()["method"],
-            "notifications/initialized"
-        );
-        between
+        self.server_says(&line(json!({"id": asked["id"], "result": result})));
+        assert_eq!(self.host_hears()["result"], result);
+        self.host_says(&line(json!({"method": "notifications/initialized"})));
+        assert_eq!(self.server_hears()["method"], "notifications/initialized");
     }
 
     fn host_says(&mut self, line: &str) {
@@ -118,14 +129,17 @@ impl Between {
                     let lines = lines.lines().map(str::to_owned);
                     if side == Side::Downstream {
                         self.host.extend(lines);
-                        self.relay
-                            .handle_downstream(Instant::ZERO, Input::sent(len));
+                        if self.host_reads {
+                            let sent = Input::sent(len);
+                            self.relay.handle_downstream(Instant::ZERO, sent);
+                        }
                     } else {
                         self.server.extend(lines);
                         self.not_taken += len;
                         self.take_written();
                     }
                 }
+                (_, Output::Event(event)) => self.told.push(event.to_string()),
                 (_, _) => {}
             }
         }
@@ -205,6 +219,7 @@ fn a_relay_that_hides_its_host_introduces_itself() {
         asked["params"]["clientInfo"],
         json!({"name": "guard", "version": "1"})
     );
+    assert_eq!(asked["params"]["protocolVersion"], "2025-06-18");
 }
 
 /// A server that chooses an older version than it was asked for has chosen for the host, too.
@@ -282,6 +297,8 @@ fn notifications_of_the_host_wait_for_the_server_and_are_passed_on() {
     for method in [
         "notifications/roots/list_changed",
         "notifications/com.example/own",
+        // The name of a request, but no request.
+        "tools/list",
     ] {
         between.host_says(&line(json!({"method": method, "params": params})));
     }
@@ -293,10 +310,37 @@ fn notifications_of_the_host_wait_for_the_server_and_are_passed_on() {
     for method in [
         "notifications/roots/list_changed",
         "notifications/com.example/own",
+        "tools/list",
     ] {
         let said = heard.iter().find(|it| it["method"] == method);
         assert_eq!(said.map(|it| &it["params"]), Some(&params), "{method}");
     }
+}
+
+/// A server of 2026-07-28 has no use for a notification of roots, and no word for it.
+#[test]
+fn notifications_that_the_era_of_the_server_does_not_have_are_counted_and_told() {
+    let mut between = Between::with(|config| config.upstream.dialect = Dialect::Modern);
+    between.host_says(&line(
+        json!({"id": 0, "method": "initialize", "params": hello()}),
+    ));
+    let asked = between.server_hears();
+    let found = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+    between.server_says(&line(json!({"id": asked["id"], "result": found})));
+    assert!(between.host_hears()["result"].is_object());
+    between.host_says(&line(json!({"method": "notifications/initialized"})));
+    between.server.clear();
+    for _ in 0..3 {
+        between.host_says(&line(json!({"method": "notifications/roots/list_changed"})));
+    }
+    assert!(between.server.is_empty(), "{:?}", between.server);
+    let words = "could not be passed on to the server: notifications/roots/list_changed (number ";
+    let told = between
+        .told
+        .iter()
+        .filter_map(|told| told.split_once(words));
+    let told: Vec<&str> = told.map(|(_, count)| count).collect();
+    assert_eq!(told, ["1)", "2)"], "{:?}", between.told);
 }
 
 #[test]
@@ -404,6 +448,73 @@ fn a_message_of_40_megabytes_passes_both_ways() {
             .as_str()
             .map(str::len),
         Some(40 << 20)
+    );
+}
+
+/// The limit holds in both directions, and whoever sent more is told so, or the host in its place.
+#[test]
+fn a_message_that_is_too_large_is_refused_with_its_size_and_the_limit() {
+    let config = relay::Config::new(everlink::Config::child("guard", "1"), [7; 16]);
+    let mut between = Between::around(config.with_max_message(1 << 20));
+    between.shake_hands(hello(), welcome());
+    let call = |id, text: &str| {
+        line(
+            json!({"id": id, "method": "tools/call", "params": {"name": "t", "arguments": {"text": text}}}),
+        )
+    };
+    let large = "x".repeat(2 << 20);
+    between.host_says(&call(1, &large));
+    assert!(between.server.is_empty(), "it is not passed on");
+    let refused = between.host_hears();
+    let why = refused["error"]["message"].as_str().expect("an error");
+    assert_eq!(refused["id"], 1, "{refused}");
+    assert!(why.contains("1048576 is the most"), "{why}");
+
+    between.host_says(&call(2, "small"));
+    let id = between.server_hears()["id"].clone();
+    let result = json!({"content": [{"type": "text", "text": large}]});
+    between.server_says(&line(json!({"id": id, "result": result})));
+    let lost = between.host_hears();
+    assert_eq!(
+        (&lost["id"], &lost["result"]["isError"]),
+        (&json!(2), &json!(true))
+    );
+    let why = lost["result"]["content"][0]["text"]
+        .as_str()
+        .expect("a text");
+    assert!(why.contains("the reply is too large (2097"), "{why}");
+
+    // It was one message, and the next ones pass.
+    between.host_says(&call(3, "small"));
+    let id = between.server_hears()["id"].clone();
+    between.server_says(&line(json!({"id": id, "result": {"content": []}})));
+    assert_eq!(between.host_hears()["result"], json!({"content": []}));
+}
+
+/// A host that reads too slowly misses log messages. Whoever runs the relay learns of that, and how many they are.
+#[test]
+fn log_messages_that_a_slow_host_misses_are_counted_and_told() {
+    let mut between = Between::agreed(hello(), welcome());
+    between.host_reads = false;
+    let data = "x".repeat(1 << 20);
+    let log =
+        line(json!({"method": "notifications/message", "params": {"level": "info", "data": data}}));
+    // All in one read: after it, nothing more of the server is wanted.
+    between.server_says(&log.repeat(24));
+    let counted = between.relay.downstream().stats().news_dropped;
+    assert!(counted >= 8, "{counted}");
+    let words = "dropped because the client reads too slowly: ";
+    let told = between
+        .told
+        .iter()
+        .filter_map(|told| told.split_once(words));
+    let told: Vec<u64> = told
+        .map(|(_, count)| count.parse().expect("a count"))
+        .collect();
+    assert_eq!(told[..2], [1, 2], "{told:?}");
+    assert!(
+        told.len() < 10 && told.last().is_some_and(|last| 2 * last > counted),
+        "{told:?}"
     );
 }
 
@@ -589,4 +700,86 @@ fn a_modern_host_is_heard_and_answered_as_it_is() {
         json!({"id": 2, "method": "server/discover", "params": {"_meta": meta}}),
     ));
     assert_eq!(between.host_hears()["result"], found);
+}
+
+/// What a modern host says with each request.
+fn terms() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "3"},
+    })
+}
+
+/// One in which a modern host has called a tool of a modern server. The id of the call behind.
+fn called() -> (Between, Value) {
+    let mut between = Between::new();
+    let params = json!({"name": "t", "_meta": terms()});
+    between.host_says(&line(
+        json!({"id": 1, "method": "tools/call", "params": params}),
+    ));
+    let asked = between.server_hears();
+    let found = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+    between.server_says(&line(json!({"id": asked["id"], "result": found})));
+    let asked = between.server_hears();
+    assert_eq!(asked["method"], "tools/call", "{asked}");
+    (between, asked["id"].clone())
+}
+
+/// Neither end declared an extension that has such results.
+#[test]
+fn results_of_unknown_types_are_passed_on() {
+    let (mut between, id) = called();
+    let result = json!({"resultType": "com.example/odd", "x": 1});
+    between.server_says(&line(json!({"id": id, "result": result})));
+    assert_eq!(between.host_hears()["result"], result);
+}
+
+/// A modern server asks in the place of a result, and the host declared nothing.
+#[test]
+fn questions_in_a_result_that_the_host_did_not_declare_are_passed_on() {
+    let (mut between, id) = called();
+    let question = json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}});
+    let result = json!({"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"});
+    between.server_says(&line(json!({"id": id, "result": result})));
+    let heard = between.host_hears();
+    assert_eq!(heard["result"]["resultType"], "input_required", "{heard}");
+    assert_eq!(heard["result"]["inputRequests"], json!({"q": question}));
+}
+
+/// The server sees the host in the first message, also where it is spoken to in another era than the host's.
+#[test]
+fn a_server_of_another_era_sees_the_host_too() {
+    let mut between = Between::with(|config| config.upstream.dialect = Dialect::Modern);
+    between.host_says(&line(
+        json!({"id": 0, "method": "initialize", "params": hello()}),
+    ));
+    let asked = between.server_hears();
+    let meta = &asked["params"]["_meta"];
+    assert_eq!(asked["method"], "server/discover");
+    assert_eq!(
+        meta["io.modelcontextprotocol/clientInfo"],
+        hello()["clientInfo"]
+    );
+    assert_eq!(
+        meta["everlink/via"],
+        json!({"name": "guard", "version": "1"})
+    );
+}
+
+/// It waits until the server has started, alone and larger than all that may wait otherwise.
+#[test]
+fn a_message_of_40_megabytes_waits_for_the_server() {
+    let mut between = Between::new();
+    let params =
+        json!({"name": "t", "arguments": {"text": "x".repeat(40 << 20)}, "_meta": terms()});
+    between.host_says(&line(
+        json!({"id": 1, "method": "tools/call", "params": params}),
+    ));
+    let asked = between.server_hears();
+    let found = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+    between.server_says(&line(json!({"id": asked["id"], "result": found})));
+    let asked = between.server_hears();
+    let text = asked["params"]["arguments"]["text"].as_str();
+    assert_eq!(text.map(str::len), Some(40 << 20));
 }

@@ -295,9 +295,15 @@ pub(crate) struct Guard {
     /// read the answers [default: 1; with --listen http://…, 15]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) drain: Option<Duration>,
+    /// Introduce the guard to the server as its client, instead of the host
+    #[arg(long)]
+    pub(crate) hide_host: bool,
     /// How events are logged to standard error
     #[arg(long, default_value = "text")]
     pub(crate) log: Log,
+    /// The longest message that passes, in either direction; a longer one is refused, and its sender or the host is told so [default: 64]
+    #[arg(long, value_name = "MIB", value_parser = mebibytes)]
+    pub(crate) max_message: Option<usize>,
     /// The directory in which to remember what a server offers, so that hosts need not wait while it starts; `off`: nowhere
     /// [default: everlink in $XDG_CACHE_HOME or ~/.cache]
     #[arg(long, value_name = "DIRECTORY")]
@@ -445,11 +451,11 @@ pub(crate) struct Manner {
     /// Which generation of the protocol to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
-    /// How long a call may go without a reply or progress, and for call, inspect, prompt and read how long the handshake may take [default: 60; for guard, 300; for
+    /// How long a call may go without a reply or progress, and for call, inspect, prompt and read how long the handshake may take [default: 60; for guard, no limit; for
     /// the handshake of inspect, 120]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) timeout: Option<Duration>,
-    /// How long a call may take in total, not counting up to 30 minutes in which a person answers the server or signs in [default: 600; for guard, 3600]
+    /// How long a call may take in total, not counting up to 30 minutes in which a person answers the server or signs in [default: 600; for guard, no limit]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
     /// How often a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
@@ -500,6 +506,18 @@ fn limit(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
         Duration::ZERO => Err("this must be more than 0 seconds".to_owned()),
         limit => Ok(limit),
+    }
+}
+
+/// A size in MiB, as bytes.
+fn mebibytes(text: &str) -> Result<usize, String> {
+    let number: usize = text
+        .parse()
+        .map_err(|_| "this is no whole number of MiB".to_owned())?;
+    match number.checked_mul(1 << 20) {
+        Some(0) => Err("this must be at least 1 MiB".to_owned()),
+        Some(bytes) => Ok(bytes),
+        None => Err("this is more than a machine can hold".to_owned()),
     }
 }
 

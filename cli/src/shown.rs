@@ -166,7 +166,9 @@ pub(crate) fn relayed_mood(event: &relay::Event) -> Mood {
         relay::Event::Downstream(server::Event::Closed { faults }) if !faults.is_empty() => {
             Mood::Bad
         }
-        relay::Event::Lost(_) | relay::Event::Unattributed { .. } => Mood::Bad,
+        relay::Event::Lost(_)
+        | relay::Event::NotPassed { .. }
+        | relay::Event::Unattributed { .. } => Mood::Bad,
         relay::Event::Upstream(event) => mood(event),
         _ => Mood::Plain,
     }
@@ -182,6 +184,11 @@ pub(crate) fn relayed_as_json(event: &relay::Event) -> Value {
             "event": event.to_string(),
             "method": failure.method,
             "mayHaveRun": failure.delivery == Delivery::Unknown,
+        }),
+        relay::Event::NotPassed { method, count, .. } => json!({
+            "event": event.to_string(),
+            "method": method,
+            "count": count,
         }),
         relay::Event::Unattributed { method } => json!({
             "side": "upstream",

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Event, Relay, lists, words};
+use super::{Event, Relay, Side, lists, words};
 use crate::client::{self, Behalf, Delivery, FailureKind, Outcome};
 use crate::id::{CallId, Epoch, RequestId};
 use crate::protocol::method::names;
@@ -90,7 +90,9 @@ impl Relay {
                 self.client.shutdown(self.now);
                 return Some(Event::Downstream(event));
             }
-            server::Event::Initialized | server::Event::Noise(_) => {
+            server::Event::Initialized
+            | server::Event::NewsDropped { .. }
+            | server::Event::Noise(_) => {
                 return Some(Event::Downstream(event));
             }
         }
@@ -285,8 +287,14 @@ impl Relay {
                 let (is_for_all, logger) = (self.may_tell_all(), logger.as_deref());
                 let guess = call.is_none() && !is_for_all;
                 let request = request.or_else(|| guess.then(|| self.logging()).flatten());
-                if request.is_some() || is_for_all {
-                    let _ = self.server.log(self.now, request, level, logger, data);
+                let is_passed = (request.is_some() || is_for_all)
+                    && self
+                        .server
+                        .log(self.now, request, level, logger, data)
+                        .is_ok();
+                if !is_passed && self.server.state() != server::State::Closed {
+                    let method = names::NOTIFICATIONS_MESSAGE;
+                    self.notices.not_passed(Side::Downstream, method);
                 }
             }
             client::Event::Notified {

@@ -85,6 +85,18 @@ impl Config {
         }
     }
 
+    /// Lets messages of up to so many bytes pass, in both directions. 64 MiB by default.
+    #[must_use]
+    pub fn with_max_message(mut self, bytes: usize) -> Config {
+        let (back, front) = (&mut self.upstream.limits, &mut self.downstream.limits);
+        (back.message_bytes, front.message_bytes) = (bytes, bytes);
+        back.queued_bytes = back.queued_bytes.max(bytes);
+        // Over HTTP these bound all messages that arrive at the same time, and one must fit.
+        back.unfinished_bytes = back.unfinished_bytes.max(bytes);
+        front.body_bytes = front.body_bytes.max(bytes);
+        self
+    }
+
     /// How long the requests in flight may take at the end.
     pub(super) fn drain(&self) -> Duration {
         let default = if self.has_one_host() { 1 } else { 15 };

@@ -52,6 +52,16 @@ pub enum Event {
     Downstream(server::Event),
     /// A request of the client in front has no reply, which was told to it.
     Lost(Box<Failure>),
+    /// Notifications could not be passed on: the other end cannot be told such a thing in its era, or it is not certain for which of several clients
+    /// it is. Told of the first one, and whenever their number has doubled.
+    NotPassed {
+        /// To whom.
+        to: Side,
+        /// The method of the last one.
+        method: Box<str>,
+        /// How many there were until now, in both directions.
+        count: u64,
+    },
     /// The server behind asked something with this method, and it is not certain for which of several clients: none was asked, and the
     /// server was answered with an error.
     Unattributed {
@@ -159,6 +169,9 @@ impl Relay {
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<(Side, Output<Event>)> {
         // All that happened is carried before anything is written: the one may make the other superfluous.
         loop {
+            if let Some((side, event)) = self.notices.take_untold() {
+                return Some((side, Output::Event(event)));
+            }
             let (side, output) = if let Some(output) = self.server.poll_outbox() {
                 let output = output.and_then_event(|event| self.carry_up(event));
                 (Side::Downstream, output)

@@ -1,45 +1,70 @@
 //! Notifications, passed on as they came: those of the client in front wait for a server that is starting, those of the server behind go to the one
-//! client that they can be for.
+//! client that they can be for. What cannot be passed on is counted and told.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
-use super::Relay;
+use super::{Event, Relay, Side};
 use crate::client::Misuse;
 use crate::id::CallId;
 use crate::protocol::LogLevel;
 use crate::protocol::method::names;
-use crate::server::Caller;
+use crate::server::{self, Caller};
 use crate::watch::{Change, List};
 use crate::wire::Payload;
 
 /// The number of notifications that wait for a server that is starting. The oldest is dropped for a newer one.
 const KEPT: usize = 64;
 
-/// Notifications of the client in front that the server behind has still to be told.
 #[derive(Debug, Default)]
-pub(super) struct Notices(VecDeque<(String, Option<Payload>)>);
+pub(super) struct Notices {
+    /// Those of the client in front that the server behind has still to be told.
+    waiting: VecDeque<(String, Option<Payload>)>,
+    /// How many could not be passed on, in either direction.
+    not_passed: u64,
+    /// The last of those, if it is still to be told to whoever runs the relay.
+    untold: Option<(Side, Event)>,
+}
 
 impl Notices {
     pub(super) fn push(&mut self, method: String, params: Option<Payload>) {
-        if self.0.len() == KEPT {
-            self.0.pop_front();
+        if self.waiting.len() == KEPT {
+            if let Some((oldest, _)) = self.waiting.pop_front() {
+                self.not_passed(Side::Upstream, &oldest);
+            }
         }
-        self.0.push_back((method, params));
+        self.waiting.push_back((method, params));
+    }
+
+    /// A notification could not be passed on. The first one is told, and then one whenever their number has doubled: a peer may send them without end.
+    pub(super) fn not_passed(&mut self, to: Side, method: &str) {
+        self.not_passed += 1;
+        let count = self.not_passed;
+        if count.is_power_of_two() {
+            let method = method.into();
+            self.untold = Some((to, Event::NotPassed { to, method, count }));
+        }
+    }
+
+    pub(super) fn take_untold(&mut self) -> Option<(Side, Event)> {
+        self.untold.take()
     }
 }
 
 impl Relay {
     /// Tells the server behind what the client in front had to say, if it is ready.
     pub(super) fn pass_notices(&mut self) {
-        while let Some((method, params)) = self.notices.0.pop_front() {
-            let told = self.client.notify(self.now, method.clone(), params.clone());
-            if let Err(Misuse::NotReady { .. }) = told {
-                self.notices.0.push_front((method, params));
-                return;
+        while let Some((method, params)) = self.notices.waiting.pop_front() {
+            match self.client.notify(self.now, method.clone(), params.clone()) {
+                Ok(()) => {}
+                Err(Misuse::NotReady { .. }) => {
+                    return self.notices.waiting.push_front((method, params));
+                }
+                Err(Misuse::Closed) => {}
+                // No server of this era can be told.
+                Err(_) => self.notices.not_passed(Side::Upstream, &method),
             }
-            // What no server of this era can be told has no other way.
         }
     }
 
@@ -73,21 +98,27 @@ impl Relay {
                 .filter(|it| it.is_session())
                 .cloned(),
         };
-        let method = String::from(method).into();
-        let _ = if request.is_some() || to.is_some() {
-            self.server
-                .pass(self.now, request, to.as_ref(), method, params)
+        let name = String::from(&*method).into();
+        let is_passed = if request.is_some() || to.is_some() {
+            let passed = self
+                .server
+                .pass(self.now, request, to.as_ref(), name, params);
+            passed.is_ok()
         } else if self.config.shares_news {
-            match params.as_ref().and_then(|params| log(&method, params)) {
+            let passed = match params.as_ref().and_then(|params| log(&method, params)) {
                 Some((level, logger, data)) => {
                     let logger = logger.as_deref();
                     self.server.log(self.now, None, level, logger, data)
                 }
-                None => self.server.notify(self.now, method, params),
-            }
+                None => self.server.notify(self.now, name, params),
+            };
+            passed.is_ok()
         } else {
-            Ok(())
+            false
         };
+        if !is_passed && self.server.state() != server::State::Closed {
+            self.notices.not_passed(Side::Downstream, &method);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::Event;
+use super::{Event, Side};
 
 /// What happened, to which side. What is carried through is not in it; what a failure or an end says is.
 impl fmt::Display for Event {
@@ -10,6 +10,16 @@ impl fmt::Display for Event {
         match self {
             Event::Downstream(event) => write!(f, "host: {event}"),
             Event::Lost(failure) => write!(f, "no reply: {failure}"),
+            Event::NotPassed { to, method, count } => {
+                let to = match to {
+                    Side::Downstream => "host",
+                    Side::Upstream => "server",
+                };
+                write!(
+                    f,
+                    "a notification could not be passed on to the {to}: {method} (number {count})"
+                )
+            }
             Event::Unattributed { method } => write!(
                 f,
                 "nobody was asked: the server sent {method} without saying for which client, and several have used it"

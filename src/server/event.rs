@@ -68,6 +68,12 @@ pub enum Event {
     },
     /// A client wrote something of no use. A sample: the first few, then ever fewer.
     Noise(Noise),
+    /// Log messages and other notifications were dropped because their client reads too slowly. Told of the first one, and whenever their number has
+    /// doubled.
+    NewsDropped {
+        /// How many were dropped until now, of all clients. [`Stats::news_dropped`](super::Stats::news_dropped) has the newest count.
+        count: u64,
+    },
 }
 
 /// What a client asks for.
@@ -305,7 +311,11 @@ impl Weigh for Event {
                     + state.map_or(0, |state| state.len())
             }
             Event::Watching(update) => update.bytes(),
-            Event::Closed { .. } | Event::Draining { .. } | Event::Initialized | Event::Met(_) => 0,
+            Event::Closed { .. }
+            | Event::Draining { .. }
+            | Event::Initialized
+            | Event::Met(_)
+            | Event::NewsDropped { .. } => 0,
         };
         size_of::<Event>() + held
     }

@@ -49,6 +49,10 @@ impl fmt::Display for Event {
                 "the client sent something that is ignored (number {}): {}",
                 noise.count, noise.what
             ),
+            Event::NewsDropped { count } => write!(
+                f,
+                "notifications that were dropped because the client reads too slowly: {count}"
+            ),
         }
     }
 }

@@ -47,6 +47,8 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         front,
         drain: args.drain,
         remembered: memory.as_ref().and_then(Memory::read),
+        hides_host: args.hide_host,
+        max_message: args.max_message,
     };
     let is_process = args.target.url.is_none();
     let backlog = Arc::new(Backlog::default());

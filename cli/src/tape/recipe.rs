@@ -71,6 +71,12 @@ pub(crate) enum Role {
         /// What is known of the server from an earlier time.
         #[serde(default)]
         remembered: Option<Remembered>,
+        /// The server sees the guard as its client, not the host.
+        #[serde(default)]
+        hides_host: bool,
+        /// The longest message that passes, if that was said.
+        #[serde(default)]
+        max_message: Option<usize>,
     },
     Inspect,
     Watch,
@@ -183,8 +189,14 @@ impl Role {
             front,
             drain,
             remembered,
+            hides_host,
+            max_message,
         } = self
         {
+            if let Some(bytes) = max_message {
+                config = config.with_max_message(*bytes);
+            }
+            config.hides_host = *hides_host;
             if let Some(front) = front {
                 config.downstream = config.downstream.with_http(front.http());
             }

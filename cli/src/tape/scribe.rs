@@ -774,6 +774,8 @@ mod tests {
             front: Some(front),
             drain: None,
             remembered: None,
+            hides_host: false,
+            max_message: None,
         };
         let scribe = role.record(None, &Manner::default(), 1, None, &recording);
         (scribe.ok().flatten().expect("it is wanted"), path)

@@ -15,7 +15,7 @@ use everlink::{Config, Dialect, Epoch};
 use everlink_tokio::{Link, child, http};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::props::{
     Bouncer, EVERLINK, PATIENCE, SERVER, Terminal, everlink, is_there, program, text,
@@ -256,7 +256,9 @@ async fn a_busy_server_is_not_killed() {
 async fn a_server_that_blocks_on_a_call_is_not_killed() {
     let host = host_of_a_stern_guard(&SERVER);
     let server = pid(&host).await;
-    let said = host.call_tool("block", json!({"ms": 2_500})).await;
+    // It answers probes, and is known to.
+    sleep(Duration::from_secs(1)).await;
+    let said = host.call_tool("block", json!({"ms": 3_000})).await;
     assert_eq!(said.expect("a reply").text(), "done");
     assert_eq!(pid(&host).await, server);
     host.shutdown().await.expect("it is driven");
@@ -285,6 +287,84 @@ async fn a_server_that_ignores_ping_is_not_killed() {
         assert_eq!(pid(&host).await, server);
     }
     host.shutdown().await.expect("it is driven");
+}
+
+/// A server that lost what is behind it, as a bridge to a remote one does: it answers the first call, no other, and each probe with an error.
+const LOST: &str = r#"
+calls=0
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+  case "$line" in
+    *'"method":"initialize"'*)
+      say '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+    *'"method":"server/discover"'*) say '"error":{"code":-32601,"message":"unknown"}' ;;
+    *'"method":"tools/call"'*)
+      calls=$((calls + 1))
+      test $calls -gt 1 || say '"result":{"content":[{"type":"text","text":"'$$'"}]}' ;;
+    *'"method":"ping"'*) say '"error":{"code":-32603,"message":"Session not found"}' ;;
+  esac
+done
+"#;
+
+#[tokio::test]
+async fn a_server_that_answers_probes_with_a_lost_session_is_replaced_while_a_call_waits() {
+    let host = host_of_a_stern_guard(&["sh", "-c", LOST]);
+    let first = pid(&host).await;
+    let lost = timeout(PATIENCE, host.call_tool("pid", json!({}))).await;
+    let lost = lost.expect("it does not hang").expect("an answer");
+    assert!(lost.is_error(), "{}", lost.text());
+    assert!(lost.text().contains("lost session"), "{}", lost.text());
+    assert_ne!(pid(&host).await, first);
+    host.shutdown().await.expect("it is driven");
+}
+
+/// Whoever goes on calling while a server over HTTP is redeployed is told each time what is wrong, in time, and finds the server soon after it is
+/// back.
+#[tokio::test]
+async fn calls_find_a_server_over_http_after_a_redeploy_of_twelve_seconds() {
+    let held = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let url = format!("http://{}/mcp", held.local_addr().expect("it has one"));
+    drop(held);
+    let deploy = || {
+        let server = Running::start(&["--listen", &url], &SERVER.map(PathBuf::from));
+        server.told("listening");
+        server
+    };
+    let server = deploy();
+    let mut guard = program();
+    // Its own attempts are soon over: from then on it looks once a minute, and when it is called.
+    guard.args([
+        "guard",
+        "--log",
+        "off",
+        "--remember",
+        "off",
+        "--retries",
+        "1",
+    ]);
+    guard.args(["--url", &url]);
+    let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
+    pid(&host).await;
+    drop(server);
+    let gone = Instant::now();
+    while gone.elapsed() < Duration::from_secs(12) {
+        let since = Instant::now();
+        let said = host.call_tool("echo", json!({})).await.expect("an answer");
+        assert!(said.is_error(), "{}", said.text());
+        // Hosts give up after 5 s.
+        assert!(since.elapsed() < Duration::from_secs(5), "{}", said.text());
+        assert!(
+            said.text().contains("the next attempt is in"),
+            "{}",
+            said.text()
+        );
+    }
+    let mut server = deploy();
+    let said = host.call_tool("echo", json!({"message": "hello"})).await;
+    assert_eq!(said.expect("an answer").text(), "hello");
+    host.shutdown().await.expect("it is driven");
+    assert_eq!(server.terminate().code(), Some(0));
 }
 
 #[test]
@@ -451,6 +531,7 @@ fn question_for_one_host_is_not_put_to_another() {
         let body = body.to_string();
         let session = session.map(|id| format!("Mcp-Session-Id: {id}\r\n"));
         let mut stream = TcpStream::connect(place).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         write!(stream, "POST /mcp HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{}Content-Length: {}\r\n\r\n{body}", session.unwrap_or_default(), body.len()).expect("it reads");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("it answers");
@@ -809,10 +890,10 @@ impl Drop for Running {
 }
 
 /// What the server has run.
-struct Diary(PathBuf);
+pub(crate) struct Diary(pub(crate) PathBuf);
 
 impl Diary {
-    fn new(name: &str) -> Diary {
+    pub(crate) fn new(name: &str) -> Diary {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guard-{name}.diary"));
         let _ = fs::remove_file(&path);
         Diary(path)
@@ -829,7 +910,7 @@ impl Diary {
         ]
     }
 
-    fn has(&self, number: u64) -> bool {
+    pub(crate) fn has(&self, number: u64) -> bool {
         let text = fs::read_to_string(&self.0).unwrap_or_default();
         text.lines().any(|line| line == number.to_string())
     }

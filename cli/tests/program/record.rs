@@ -72,6 +72,20 @@ async fn what_a_guard_at_the_standard_streams_told_is_told_again() {
     }
 }
 
+/// The options that change what passes are part of the recording.
+#[tokio::test]
+async fn guard_that_hides_its_host_and_refuses_long_messages_is_told_again() {
+    let tape = Tape::new("stdio-limits");
+    let options = ["--hide-host", "--max-message", "1"];
+    let host = host_of(&tape, Dialect::Legacy, &options, false);
+    live(&host).await;
+    let long = host.call_tool("echo", json!({"message": "x".repeat(2 << 20)}));
+    let refused = long.await.expect_err("it is too long").to_string();
+    assert!(refused.contains("is the most"), "{refused}");
+    host.shutdown().await.expect("it is driven");
+    tape.is_told_again("text", false);
+}
+
 #[tokio::test]
 async fn what_hosts_over_http_see_is_told_again_of_both_ends() {
     for (front, dialect) in ERAS {

@@ -1,0 +1,59 @@
+//! What passes a guard between a host and a server at the standard streams: who the host is, and how long messages may be.
+
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::guard::Host;
+use crate::props::SERVER;
+
+/// A server whose instructions say whom it sees as its client.
+const SEES: &str = r#"
+while read -r line; do
+  case "$line" in
+    *'"clientInfo":{"name":"host"'*'"everlink/via":{"name":"everlink"'*) client='the host, via everlink' ;;
+    *'"everlink/via":{"name":"everlink"'*'"clientInfo":{"name":"host"'*) client='the host, via everlink' ;;
+    *'"clientInfo":{"name":"everlink"'*) client='everlink' ;;
+    *) client='somebody else' ;;
+  esac
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"method":"initialize"'*)
+      printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sees","version":"1"},"instructions":"%s"}}\n' "$id" "$client" ;;
+  esac
+done"#;
+
+#[test]
+fn server_sees_the_host_and_the_guard_beside_it_unless_the_host_is_hidden() {
+    for (options, client) in [
+        (&[][..], "the host, via everlink"),
+        (&["--hide-host"], "everlink"),
+    ] {
+        let mut host = Host::start(Stdio::null(), options, &["sh", "-c", SEES]);
+        let reply = host.introduces_itself();
+        assert_eq!(reply["result"]["instructions"], client, "{reply}");
+        assert_eq!(host.leaves().code(), Some(0));
+    }
+}
+
+/// Two messages of 2 MiB, to the server and back.
+#[test]
+fn max_message_says_how_long_a_message_may_be() {
+    let message = "x".repeat(2 << 20);
+    let mut host = Host::start(Stdio::null(), &[], &SERVER);
+    host.meets_and_calls();
+    host.calls(7, "echo", &json!({"message": message}));
+    assert_eq!(host.hears(7)["result"]["content"][0]["text"], message);
+    assert_eq!(host.leaves().code(), Some(0));
+
+    let mut host = Host::start(Stdio::null(), &["--max-message", "1"], &SERVER);
+    host.meets_and_calls();
+    host.calls(7, "echo", &json!({"message": message}));
+    let refused = host.hears(7);
+    let why = refused["error"]["message"].as_str().expect("an error");
+    assert!(why.contains("1048576 is the most"), "{why}");
+    host.calls(8, "echo", &json!({"message": "still here"}));
+    let reply = host.hears(8);
+    assert_eq!(reply["result"]["content"][0]["text"], "still here");
+    assert_eq!(host.leaves().code(), Some(0));
+}
