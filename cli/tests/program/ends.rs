@@ -10,7 +10,7 @@ use crate::guard::Host;
 use crate::props::{EVERLINK, Note, is_alive, is_there, until};
 
 /// How long the end of a guard and of its server may take. It takes less than two seconds; the rest is for a busy machine.
-const BOUND: Duration = Duration::from_secs(8);
+const BOUND: Duration = Duration::from_millis(4_500);
 
 /// The processes that a server has started.
 struct Descendants {

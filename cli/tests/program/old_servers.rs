@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use everlink::Config;
 use everlink_tokio::child;
@@ -93,10 +94,14 @@ fn serve(fault: Fault, mut stream: TcpStream, state: &Mutex<State>, asked: &Mute
         Fault::Status(status) if !is_known => error(status),
         _ if message["id"].is_null() => error("202 Accepted"),
         Fault::Elsewhere if method == "tools/call" => {
+            let _ = stream.write_all(error("202 Accepted").as_bytes());
+            drop(stream);
+            // The client has read that by now, for certain or almost.
+            thread::sleep(Duration::from_millis(300));
             let event = format!("data: {}\n\n", reply_to(fault, &message));
             let listener = state.listener.as_mut().expect("it listens before it calls");
             let _ = listener.write_all(event.as_bytes());
-            error("202 Accepted")
+            return;
         }
         _ => {
             let body = reply_to(fault, &message);

@@ -54,6 +54,17 @@ impl Guard {
         self.address
     }
 
+    /// How many sockets it has open. None, where the system does not tell.
+    #[must_use]
+    pub fn sockets(&self) -> usize {
+        let all = fs::read_dir(format!("/proc/{}/fd", self.process.id()));
+        let links = all.into_iter().flatten().flatten();
+        let links = links.filter_map(|entry| fs::read_link(entry.path()).ok());
+        links
+            .filter(|link| link.to_string_lossy().starts_with("socket:"))
+            .count()
+    }
+
     /// The most memory that it ever had, in bytes.
     ///
     /// # Errors

@@ -22,6 +22,9 @@ use guard::Guard;
 /// Resident memory that the guard stays under, whatever hosts do. `docs/LIMITS.md` says why.
 pub const MEMORY_BOUND: u64 = 512 << 20;
 
+/// Connections that the guard serves at most. `docs/LIMITS.md` says who gives way to a new one.
+pub const CONNECTIONS: usize = 512;
+
 /// How much is done.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -66,6 +69,8 @@ pub struct Felt {
     pub newcomers: Calls,
     /// The most memory that the guard ever had, in bytes.
     pub peak_memory: u64,
+    /// The most sockets that the guard was seen to have open at once.
+    pub most_sockets: usize,
 }
 
 impl Felt {
@@ -100,7 +105,9 @@ pub fn run(everlink: &Path, attack: &Attack, scale: Scale) -> io::Result<Felt> {
     thread::sleep(scale.head_start);
     let mut newcomers = Calls::default();
     let mut beside = Calls::default();
+    let mut most_sockets = 0;
     for _ in 0..10 {
+        most_sockets = most_sockets.max(guard.sockets());
         beside.add(host.calls(scale.calls / 10));
         newcomers.add(good::newcomer(address));
     }
@@ -115,6 +122,7 @@ pub fn run(everlink: &Path, attack: &Attack, scale: Scale) -> io::Result<Felt> {
         beside,
         newcomers,
         peak_memory: guard.peak_memory()?,
+        most_sockets,
     })
 }
 
