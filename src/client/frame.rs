@@ -12,7 +12,7 @@ use super::errand::{id_of, number_of};
 use crate::config::Config;
 use crate::filter;
 use crate::protocol::method::names;
-use crate::protocol::{ClientCapabilities, Era, Implementation, LogLevel, Version, meta, round};
+use crate::protocol::{Era, Implementation, LogLevel, Version, meta, round};
 use crate::queue::add;
 use crate::watch::{List, Watch};
 use crate::wire::encode::{self, Object};
