@@ -90,7 +90,10 @@ impl Relay {
                 self.client.shutdown(self.now);
                 return Some(Event::Downstream(event));
             }
-            server::Event::Initialized | server::Event::Noise(_) => {
+            server::Event::Initialized
+            | server::Event::Noise(_)
+            | server::Event::NotificationsDropped { .. }
+            | server::Event::Refused(_) => {
                 return Some(Event::Downstream(event));
             }
         }

@@ -85,6 +85,18 @@ impl Config {
         }
     }
 
+    /// With this as the longest message that passes, in either direction. Limits that a single message could exceed on its own are raised to it.
+    #[must_use]
+    pub fn with_message_bytes(mut self, bytes: usize) -> Config {
+        let upstream = &mut self.upstream.limits;
+        upstream.message_bytes = bytes;
+        upstream.unfinished_bytes = upstream.unfinished_bytes.max(bytes);
+        let downstream = &mut self.downstream.limits;
+        downstream.message_bytes = bytes;
+        downstream.all_queued_bytes = downstream.all_queued_bytes.max(bytes);
+        self
+    }
+
     /// How long the requests in flight may take at the end.
     pub(super) fn drain(&self) -> Duration {
         let default = if self.has_one_host() { 1 } else { 15 };

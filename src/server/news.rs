@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::Server;
-use super::event::{Caller, State};
+use super::event::{Caller, Event, State};
 use super::frame::Frame;
 use super::legacy::Scope;
 use super::misuse::Misuse;
@@ -293,6 +293,10 @@ impl Server {
             self.lanes.push(lane, frame);
         } else {
             self.stats.news_dropped += 1;
+            let count = self.stats.news_dropped;
+            if count.is_power_of_two() {
+                self.tell(Event::NotificationsDropped { count });
+            }
         }
     }
 

@@ -89,7 +89,11 @@ impl Rules {
                 assert!(self.dialogue.may_be_initialized(), "nobody is here");
             }
             Event::Met(peer) => self.met = Some(peer.version),
-            Event::Noise(_) | Event::Notified { .. } | Event::Watching(_) => {}
+            Event::Noise(_)
+            | Event::Notified { .. }
+            | Event::NotificationsDropped { .. }
+            | Event::Refused(_)
+            | Event::Watching(_) => {}
             other => panic!("{other:?} is not known here"),
         }
     }
