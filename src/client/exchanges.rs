@@ -9,11 +9,13 @@ use super::errand::Errand;
 use super::event::Event;
 use super::frame::Frame;
 use super::http::{Body, Exchange, Load, Message, Purpose};
+use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::id::StreamId;
 use crate::io::Output;
 use crate::protocol::Era;
 use crate::protocol::method::names as methods;
+use crate::watch::List;
 use crate::wire::{Json, Payload};
 
 /// As many exchanges may be under way beside those of calls.
@@ -257,6 +259,20 @@ impl Client {
         Some(spent)
     }
 
+    /// The server refused to hear that the handshake is over, and answers all the same. It may say nothing by itself before it has heard that, so it
+    /// is told again, a few times.
+    pub(super) fn introduce_again(&mut self) {
+        const MOST: u8 = 3;
+        let is_meant = self.state == State::Ready && self.voice.version().era() == Era::Legacy;
+        let Some(web) = self.web.as_mut().filter(|_| is_meant) else {
+            return;
+        };
+        if !web.is_introduced && web.gate.is_none() && web.reintroductions < MOST {
+            web.reintroductions += 1;
+            self.frames.push(Frame::Initialized);
+        }
+    }
+
     /// Whoever waited for this exchange goes on; not yet for the end of the handshake, if that is to be said again.
     fn pass(&mut self, stream: StreamId, is_said: bool, is_accepted: bool) {
         self.listens_by(stream);
@@ -267,8 +283,13 @@ impl Client {
         if web.gate == Some(stream) {
             web.gate = None;
             web.is_introduced |= is_accepted;
-            if is_said {
+            let is_again = web.reintroductions > 0;
+            if is_said && (is_accepted || !is_again) {
                 self.gate_opened();
+            }
+            if is_accepted && is_again {
+                // What changed before was not said.
+                self.changed(None, &List::ALL);
             }
         }
     }

@@ -105,6 +105,7 @@ impl Client {
 
     /// A probe or a call was answered as by a server that is well.
     pub(super) fn is_well(&mut self) {
+        self.introduce_again();
         let Some(pulse) = self.pulse.as_mut().filter(|pulse| pulse.is_wedged()) else {
             return;
         };

@@ -284,6 +284,50 @@ fn server_that_fails_at_the_end_of_the_handshake_is_used() {
     }
 }
 
+/// It may say nothing by itself before it has heard that the handshake is over, so it is told again when it answers. What changed meanwhile is read
+/// anew.
+#[test]
+fn server_that_fails_at_the_end_of_the_handshake_is_told_of_it_again() {
+    let (mut web, told) = introduced();
+    web.status(told.stream, 500);
+    web.no_news();
+    for status in [500, 202] {
+        let call = web.call("tools/call", json!({"name": "add"}));
+        let post = web.posted("tools/call");
+        web.serve(&post);
+        assert!(web.reply(call).is_ok(), "{status}");
+        let told = web.posted("notifications/initialized");
+        web.status(told.stream, status);
+    }
+    // It is asked for its news once more, too.
+    web.no_news();
+    let call = web.call("tools/call", json!({"name": "add"}));
+    let post = web.posted("tools/call");
+    web.serve(&post);
+    assert!(web.reply(call).is_ok());
+    assert_eq!(web.carrying("notifications/initialized").len(), 3);
+}
+
+/// A server that never takes it is not told for ever.
+#[test]
+fn end_of_the_handshake_is_said_four_times_at_most() {
+    let (mut web, told) = introduced();
+    web.status(told.stream, 500);
+    web.no_news();
+    for _ in 0..10 {
+        let call = web.call("tools/call", json!({"name": "add"}));
+        let post = web.posted("tools/call");
+        web.serve(&post);
+        assert!(web.reply(call).is_ok());
+        let told = web.carrying("notifications/initialized").pop();
+        let again = told.expect("it was said").stream;
+        if web.is_open(again) {
+            web.status(again, 500);
+        }
+    }
+    assert_eq!(web.carrying("notifications/initialized").len(), 4);
+}
+
 /// What still counts: a session that is lost, and credentials.
 #[test]
 fn end_of_the_handshake_can_find_the_session_lost() {

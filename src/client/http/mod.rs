@@ -55,6 +55,8 @@ pub(super) struct Web {
     pub(super) gate: Option<StreamId>,
     /// The server took that message, so that its session is good for more than a handshake.
     pub(super) is_introduced: bool,
+    /// How often that message was sent again after the server had refused it.
+    pub(super) reintroductions: u8,
     /// The stream that all messages wait for then: what the server says by itself is to be heard from the first call on.
     pub(super) ear: Option<StreamId>,
     /// What is being chosen, by the exchanges that carry the choices: another choice of the same waits.
@@ -131,6 +133,7 @@ impl Web {
             is_known_old: false,
             gate: None,
             is_introduced: false,
+            reintroductions: 0,
             ear: None,
             choosing: Register::new(),
             auth: Auth::default(),
@@ -153,6 +156,7 @@ impl Web {
         self.carrier = Carrier::Streamable;
         self.gate = None;
         self.is_introduced = false;
+        self.reintroductions = 0;
         self.ear = None;
         self.choosing = Register::new();
         self.auth.is_pending = false;

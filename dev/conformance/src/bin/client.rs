@@ -1,4 +1,4 @@
-//! The client that the conformance suite judges, on tokio: `conformance-client [--automatic] URL`.
+//! The client that the conformance suite judges, on tokio: `conformance-client [--automatic] [--guarded] URL`.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,10 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<(), Failed> {
     let errand = Errand::of_this_process()?;
-    let link = everlink_tokio::http::connect(errand.config()?)?;
+    let link = match errand.guard()? {
+        Some(guard) => everlink_tokio::child::connect(guard, errand.config()?)?,
+        None => everlink_tokio::http::connect(errand.config()?)?,
+    };
     tokio::spawn(attend(link.clone(), link.events()));
     errand.run(&link).await?;
     link.shutdown().await?;

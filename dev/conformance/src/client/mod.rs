@@ -8,6 +8,7 @@ mod scenarios;
 
 use std::env::{self, VarError};
 use std::error::Error;
+use std::process::Command;
 
 use everlink::protocol::{ClientCapabilities, Era, Version, Versions};
 use everlink::{Config, Dialect, Payload};
@@ -28,10 +29,12 @@ pub struct Errand {
     context: Option<Payload>,
     /// Whether the client has to find out by itself which era the server speaks.
     is_automatic: bool,
+    /// Whether there is a guard between the client and the server.
+    is_guarded: bool,
 }
 
 impl Errand {
-    /// What this process was started for: `PROGRAM [--automatic] URL`.
+    /// What this process was started for: `PROGRAM [--automatic] [--guarded] URL`.
     ///
     /// # Errors
     ///
@@ -39,11 +42,14 @@ impl Errand {
     pub fn of_this_process() -> Result<Errand, Failed> {
         let (options, mut urls): (Vec<_>, Vec<_>) =
             env::args().skip(1).partition(|word| word.starts_with("--"));
-        let is_automatic = match options.as_slice() {
-            [] => false,
-            [option] if option == "--automatic" => true,
-            _ => return Err(format!("unknown options: {options:?}").into()),
-        };
+        let (mut is_automatic, mut is_guarded) = (false, false);
+        for option in options {
+            match &*option {
+                "--automatic" => is_automatic = true,
+                "--guarded" => is_guarded = true,
+                _ => return Err(format!("unknown option: {option}").into()),
+            }
+        }
         let scenario = env::var("MCP_CONFORMANCE_SCENARIO")
             .map_err(|error| format!("MCP_CONFORMANCE_SCENARIO: {error}"))?;
         let version = match env::var("MCP_CONFORMANCE_PROTOCOL_VERSION") {
@@ -62,7 +68,22 @@ impl Errand {
             version,
             context,
             is_automatic,
+            is_guarded,
         })
+    }
+
+    /// The guard to start in front of the server, if there is to be one: the program beside this one.
+    ///
+    /// # Errors
+    ///
+    /// When nobody knows where this program is.
+    pub fn guard(&self) -> Result<Option<Command>, Failed> {
+        if !self.is_guarded {
+            return Ok(None);
+        }
+        let mut guard = Command::new(env::current_exe()?.with_file_name("everlink"));
+        guard.args(["guard", "--url", &self.url]);
+        Ok(Some(guard))
     }
 
     /// How the link is to be set up.
@@ -71,7 +92,12 @@ impl Errand {
     ///
     /// When the address of the server is none.
     pub fn config(&self) -> Result<Config, Failed> {
-        let mut config = Config::http("conformance", env!("CARGO_PKG_VERSION"), &self.url)?;
+        let (name, version) = ("conformance", env!("CARGO_PKG_VERSION"));
+        let mut config = if self.is_guarded {
+            Config::child(name, version)
+        } else {
+            Config::http(name, version, &self.url)?
+        };
         config.capabilities = ClientCapabilities::default()
             .with_elicitation_form()
             .with_roots(false)

@@ -199,9 +199,9 @@ impl Lives {
         self.is_urged = true;
     }
 
-    pub(super) fn input(&mut self, told: Instant, input: &Input<'_>) {
+    pub(super) fn input(&mut self, told: Instant, epoch: Epoch, input: &Input<'_>) {
         let is_http = self.is_http();
-        let Some(life) = self.all.get_mut(&self.current) else {
+        let Some(life) = self.all.get_mut(&epoch) else {
             return;
         };
         let real = |faults: &[Fault]| faults.iter().any(|fault| !fault.kind().only_says_closed());

@@ -241,13 +241,13 @@ impl Oracle {
         self.asks.retain(|open| *open != ask);
     }
 
-    /// Something is about to be told of the transport that lives.
-    pub(crate) fn input(&mut self, told: Instant, input: &Input<'_>) {
+    /// Something is about to be told of the transport of this epoch.
+    pub(crate) fn input(&mut self, told: Instant, epoch: Epoch, input: &Input<'_>) {
         self.step = match input {
             Input::Bytes { .. } => Step::Bytes,
             _ => Step::Input,
         };
-        self.lives.input(told, input);
+        self.lives.input(told, epoch, input);
     }
 
     /// The time is about to be told.

@@ -123,7 +123,8 @@ impl Host {
     }
 
     pub(super) fn feed(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) -> Verdict {
-        self.oracle.input(self.told.max(self.clock(now)), &input);
+        self.oracle
+            .input(self.told.max(self.clock(now)), epoch, &input);
         self.step(now, |subject, clock| subject.handle(clock, epoch, input))
     }
 
@@ -346,6 +347,10 @@ impl Host {
     }
 
     /// Whether what is watched is to be heard of.
+    pub(super) fn stream_denied(&mut self) {
+        self.denied = Some(self.subject.epoch());
+    }
+
     pub(super) fn watches(&self) -> bool {
         self.denied != Some(self.subject.epoch())
     }

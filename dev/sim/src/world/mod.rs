@@ -580,6 +580,15 @@ impl World {
         Ok(())
     }
 
+    /// A stream of news is refused for want of credentials. Nobody is asked for any because of it, and this life goes on without news.
+    fn stream_denied(&mut self, leg: usize) {
+        match (&mut self.relay, leg) {
+            (_, 0) => self.host.stream_denied(),
+            (Some(middle), _) => middle.denied = Some(middle.relay.upstream().epoch()),
+            (None, _) => {}
+        }
+    }
+
     fn credentials(&mut self, leg: usize, are_given: bool) -> Verdict {
         self.legs[leg].weather.wants_credentials &= !are_given;
         let now = self.now;

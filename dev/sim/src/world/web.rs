@@ -69,7 +69,12 @@ impl World {
             (Some((_, Outage::Fault(kind))), _) => self.end_exchange(leg, near, Some(kind)),
             (Some((_, Outage::Status(status))), _) => self.proxy_answers(leg, near, status),
             (None, None) => self.end_exchange(leg, near, Some(FaultKind::Refused)),
-            (None, Some(_)) if weather.wants_credentials => self.proxy_answers(leg, near, 401),
+            (None, Some(_)) if weather.wants_credentials => {
+                if body.is_empty() {
+                    self.stream_denied(leg);
+                }
+                self.proxy_answers(leg, near, 401);
+            }
             // A page in the place of a stream says that there is none, and to a message that has no reply it says nothing.
             (None, Some(_)) if weather.pages > 0 && is_request(&body) => {
                 weather.pages -= 1;

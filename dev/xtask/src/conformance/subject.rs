@@ -1,4 +1,4 @@
-//! What is judged: our programs, and the guard in front of one of them. Knows not what is asked of them.
+//! What is judged: our programs, and the guard in front of a server and behind a client. Knows not what is asked of them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -16,8 +16,8 @@ pub(super) struct Subject {
 }
 
 enum Kind {
-    /// A client, by the name of its program.
-    Client(&'static str),
+    /// A client: the name of its program, and its options.
+    Client(&'static str, &'static str),
     /// The server, with a guard in front of it over HTTP.
     Guarded,
     Server,
@@ -27,12 +27,17 @@ pub(super) const SUBJECTS: &[Subject] = &[
     Subject {
         name: "client (tokio)",
         leg: Leg::Client,
-        kind: Kind::Client("conformance-client"),
+        kind: Kind::Client("conformance-client", ""),
     },
     Subject {
         name: "client (threads)",
         leg: Leg::Client,
-        kind: Kind::Client("conformance-client-blocking"),
+        kind: Kind::Client("conformance-client-blocking", ""),
+    },
+    Subject {
+        name: "client behind a guard",
+        leg: Leg::Client,
+        kind: Kind::Client("conformance-client", " --guarded"),
     },
     Subject {
         name: "server (tokio)",
@@ -54,10 +59,10 @@ impl Subject {
         revision: &str,
     ) -> Result<Vec<Judged>, String> {
         match self.kind {
-            Kind::Client(program) => {
+            Kind::Client(program, options) => {
                 let program = target().join("debug").join(program);
-                let program = program.to_string_lossy();
-                suite.judge(self.leg, scope, revision, &["--command", &program])
+                let command = format!("{}{options}", program.display());
+                suite.judge(self.leg, scope, revision, &["--command", &command])
             }
             Kind::Guarded => {
                 let server = Running::server()?;
