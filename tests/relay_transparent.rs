@@ -516,6 +516,44 @@ fn codes_of_errors_are_passed_on_as_they_are() {
     }
 }
 
+/// What its era does not have is refused by the server, in the words of the server.
+#[test]
+fn methods_of_the_other_era_are_passed_on() {
+    let mut between = Between::new();
+    let capabilities = json!({"roots": {"listChanged": true}, "com.example": 1});
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    let mut id = 0;
+    for method in ["ping", "resources/subscribe", "logging/setLevel"] {
+        id += 1;
+        let params = json!({"uri": "a://b", "level": "info", "_meta": meta});
+        between.host_says(&line(json!({"id": id, "method": method, "params": params})));
+        let mut asked = between.server_hears();
+        if asked["method"] == "server/discover" {
+            let own = &asked["params"]["_meta"];
+            assert!(own.get("io.modelcontextprotocol/logLevel").is_none());
+            between.server_says(&line(json!({"id": asked["id"], "result": {
+                "resultType": "complete",
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": {"resources": {}},
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }})));
+            asked = between.server_hears();
+        }
+        assert_eq!(
+            (&asked["method"], &asked["params"]),
+            (&json!(method), &params)
+        );
+        let error = json!({"code": -32_601, "message": "no such method", "data": method});
+        between.server_says(&line(json!({"id": asked["id"], "error": error})));
+        assert_eq!(between.host_hears()["error"], error);
+    }
+}
+
 /// A modern host has its own words, and nobody else's, with each request.
 #[test]
 fn a_modern_host_is_heard_and_answered_as_it_is() {

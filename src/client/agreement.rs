@@ -112,11 +112,14 @@ impl Client {
         self.voice = Voice::new(&self.config, version, self.wanted_logs());
     }
 
-    /// How long the silence of a server to the modern probe may last.
+    /// How long the silence of a server to the modern probe may last. Longer where it is the era of the client in front of a relay: without the
+    /// relay, the server would hear nothing else.
     pub(super) fn probe_patience(&self) -> Duration {
         let (policy, http) = (&self.config.policy, self.config.http.as_ref());
         let patience = http.map_or(policy.probe_timeout, |http| http.probe_timeout);
-        patience.min(policy.handshake_timeout / 2)
+        let preferred = self.handshake.preferred().map(Version::era);
+        let times = if preferred == Some(Era::Modern) { 4 } else { 1 };
+        (patience * times).min(policy.handshake_timeout / 2)
     }
 
     /// The server is silent to the modern probe.

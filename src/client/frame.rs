@@ -250,7 +250,10 @@ impl Voice {
         let meta = match version.era() {
             Era::Legacy => None,
             Era::Modern => {
-                let mut meta = meta_for(&config.capabilities, version, logs, &client);
+                let declared = config.capabilities.write_for(version);
+                // A relay wants to hear nothing for itself.
+                let logs = logs.filter(|_| config.relayed.is_none());
+                let mut meta = meta_for(&declared, version, logs, &client);
                 if let Some(via) = via(config) {
                     meta.push_str(&alloc::format!(r#","{}":{via}"#, meta::VIA));
                 }
@@ -407,11 +410,12 @@ impl Voice {
                     let client = peer.client.as_ref().and_then(written);
                     let client = client.as_deref().unwrap_or(&self.client);
                     let declared = &peer.capabilities;
-                    let logs = match peer.version.era() {
-                        Era::Legacy => self.logs,
-                        Era::Modern => behalf.log_level,
+                    let (declared, logs) = match peer.version.era() {
+                        Era::Legacy => (declared.write_for(self.version), self.logs),
+                        // It says itself what it can be asked, and what it wants to hear.
+                        Era::Modern => (declared.as_given(), behalf.log_level),
                     };
-                    members.paste(&meta_for(declared, self.version, logs, client));
+                    members.paste(&meta_for(&declared, self.version, logs, client));
                 }
                 (Some(ours), None) => {
                     members.paste(ours);
@@ -438,18 +442,12 @@ fn written(implementation: &Implementation) -> Option<Box<str>> {
     written.ok().map(String::into_boxed_str)
 }
 
-fn meta_for(
-    declared: &ClientCapabilities,
-    version: Version,
-    logs: Option<LogLevel>,
-    client: &str,
-) -> String {
+fn meta_for(declared: &str, version: Version, logs: Option<LogLevel>, client: &str) -> String {
     let mut buf = Vec::new();
     let mut members = Object::open(&mut buf);
-    let capabilities = declared.write_for(version);
     members
         .text(meta::PROTOCOL_VERSION, version.as_str())
-        .raw(meta::CLIENT_CAPABILITIES, &capabilities)
+        .raw(meta::CLIENT_CAPABILITIES, declared)
         .raw(meta::CLIENT_INFO, client);
     if let Some(level) = logs {
         members.text(meta::LOG_LEVEL, level.as_str());

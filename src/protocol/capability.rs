@@ -90,6 +90,11 @@ impl ServerCapabilities {
 }
 
 impl ClientCapabilities {
+    /// The JSON object as it was given.
+    pub(crate) fn as_given(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     /// Whether the client declares `feature`, in the versions that know it.
     #[must_use]
     pub fn declares(&self, feature: ClientFeature) -> bool {

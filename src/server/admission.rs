@@ -20,7 +20,7 @@ use super::{Server, missing_capability, quoting};
 use crate::config::SHORT;
 use crate::protocol::method::{self, names};
 use crate::protocol::{
-    ClientFeature, Era, Kind, LogLevel, Method, Owner, Peer, ServerFeature, Version, code,
+    ClientFeature, Era, Kind, LogLevel, Method, Peer, ServerFeature, Version, code,
 };
 use crate::wire::{ErrorObject, Id, Payload};
 
@@ -135,7 +135,8 @@ impl Server {
         let facts = self.gate(from, name, &peer)?;
         self.check_room(from)?;
         let id = &wire.id;
-        let is_passed = is_setting(name) && self.passes(peer.version);
+        // What the version of the client does not have is for the server behind a relay to judge.
+        let is_passed = facts.is_none() || is_setting(name) && self.passes(peer.version);
         match name {
             _ if is_passed => {
                 let arrival = self.arrival(from, wire, &peer, params)?;
@@ -304,13 +305,15 @@ impl Server {
         };
         let passes = self.passes(peer.version);
         let is_in_version = facts.to_server.contains(peer.version);
-        if facts.kind != Kind::Request
-            || !(is_in_version || passes && facts.owner == Owner::Application)
-        {
+        if facts.kind != Kind::Request {
             return Err(unknown());
         }
         if passes {
-            return Ok(Some(facts));
+            // What is of the other era is for the server to refuse.
+            return Ok(Some(facts).filter(|_| is_in_version));
+        }
+        if !is_in_version {
+            return Err(unknown());
         }
         let offers = |feature| {
             let offer = self.config.offer.as_ref();

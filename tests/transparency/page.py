@@ -22,7 +22,10 @@ def page(pairs, scenarios, hosts, servers, transports):
         if not of_transport:
             continue
         lines.append(f"## Over {TITLES[transport]}\n")
-        lines.append("Numbers are those of the differences below. A dash means that nothing differs.\n")
+        lines.append(
+            "Numbers are those of the differences below. A dash means that nothing differs, `not direct either` that host and server do not get through "
+            "the first scenario without a guard.\n"
+        )
         lines.append("| host \\ server | " + " | ".join(server[1] for server in servers) + " |")
         lines.append("|---" * (len(servers) + 1) + "|")
         for host in hosts:
@@ -55,6 +58,8 @@ TITLES = {"stdio": "stdio: `everlink guard -- COMMAND`", "http": "HTTP: `everlin
 def cell(pair, numbers):
     if pair is None:
         return ""
+    if not pair.works_direct:
+        return "not direct either"
     found = sorted({numbers[row] for _, row in pair.found if row})
     words = [str(number) for number in found]
     if any(row is None for _, row in pair.found):

@@ -100,7 +100,7 @@ class Play:
                 outcomes[told["scenario"]] = told["outcomes"]
         if not outcomes:
             words = (self.directory / "stderr").read_text(errors="replace")[-2000:]
-            raise SystemExit(f"{self.directory}: the host played nothing:\n{words}")
+            raise PlayedNothing(f"{self.directory}: the host played nothing:\n{words}")
         return outcomes
 
     def views(self, played):
@@ -178,12 +178,17 @@ def wait_for(port):
     raise SystemExit(f"nothing listens on port {port}")
 
 
+class PlayedNothing(SystemExit):
+    """The host did not get through its first scenario."""
+
+
 class Pair:
     """A host and a server over one transport, and what differs with a guard between them."""
 
     def __init__(self, host, server, transport):
         self.host, self.server, self.transport = host, server, transport
         self.found = []
+        self.works_direct = True
 
     @property
     def name(self):
@@ -191,7 +196,13 @@ class Pair:
 
     def compare(self, options, libraries):
         plays = [Play(options, libraries, self.host, self.server, self.transport, guarded) for guarded in (False, True)]
-        direct, guarded = [play.run() for play in plays]
+        try:
+            direct = plays[0].run()
+        except PlayedNothing:
+            self.works_direct = False
+            print(f"{self.name}: they do not understand each other without a guard", flush=True)
+            return
+        guarded = plays[1].run()
         # Where a scenario ends the host without a guard, there is nothing to compare it with.
         played = {"start", *direct}
         (host_direct, server_direct), (host_guarded, server_guarded) = [play.views(played) for play in plays]
