@@ -18,6 +18,8 @@ pub struct Noise {
     pub count: u64,
     /// How it begins. Not part of the debug output: it may be anything.
     pub sample: String,
+    /// Whether it is a message over the limit for one message.
+    pub is_too_large: bool,
 }
 
 impl fmt::Debug for Noise {

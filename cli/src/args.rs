@@ -286,11 +286,17 @@ pub(crate) struct DemoServer {
 #[derive(Debug, Arguments)]
 pub(crate) struct Guard {
     /// Where hosts connect: `stdio`, or an address to listen on such as http://127.0.0.1:8080/mcp
+    ///
+    /// Hosts that speak only the HTTP+SSE transport of 2024-11-05 connect to /sse at the same address, and post to /messages.
     #[arg(long, default_value = "stdio", value_name = "WHERE")]
     pub(crate) listen: String,
     /// Another name that clients of --listen or --status may send as `Host`; can be given more than once
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
+    /// Let web pages of this origin connect to --listen and read the responses (CORS), such as https://app.example; `*`: of any origin. Can be given
+    /// more than once
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    pub(crate) cors: Vec<String>,
     /// How long calls may still take when the host has gone or the guard is asked to end; raise it for scripts that pipe requests in and
     /// read the answers [default: 1; with --listen http://…, 15]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
@@ -301,9 +307,10 @@ pub(crate) struct Guard {
     /// How events are logged to standard error
     #[arg(long, default_value = "text")]
     pub(crate) log: Log,
-    /// The longest message that passes, in either direction; a longer one is refused, and its sender or the host is told so [default: 64]
-    #[arg(long, value_name = "MIB", value_parser = mebibytes)]
-    pub(crate) max_message: Option<usize>,
+    /// The longest message that passes in either direction, in bytes or with a unit of 1,024: 512K, 64M, 64MiB, 1G. A longer message is refused, and the
+    /// log says so
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    pub(crate) max_message: usize,
     /// The directory in which to remember what a server offers, so that hosts need not wait while it starts; `off`: nowhere
     /// [default: everlink in $XDG_CACHE_HOME or ~/.cache]
     #[arg(long, value_name = "DIRECTORY")]
@@ -451,11 +458,11 @@ pub(crate) struct Manner {
     /// Which generation of the protocol to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
-    /// How long a call may go without a reply or progress, and for call, inspect, prompt and read how long the handshake may take [default: 60; for guard, no limit; for
+    /// How long a call may go without a reply or progress, and for call, inspect, prompt and read how long the handshake may take [default: 60; for guard, 300; for
     /// the handshake of inspect, 120]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) timeout: Option<Duration>,
-    /// How long a call may take in total, not counting up to 30 minutes in which a person answers the server or signs in [default: 600; for guard, no limit]
+    /// How long a call may take in total, not counting up to 30 minutes in which a person answers the server or signs in [default: 600; for guard, 3600]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
     /// How often a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
@@ -509,18 +516,6 @@ fn limit(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A size in MiB, as bytes.
-fn mebibytes(text: &str) -> Result<usize, String> {
-    let number: usize = text
-        .parse()
-        .map_err(|_| "this is no whole number of MiB".to_owned())?;
-    match number.checked_mul(1 << 20) {
-        Some(0) => Err("this must be at least 1 MiB".to_owned()),
-        Some(bytes) => Ok(bytes),
-        None => Err("this is more than a machine can hold".to_owned()),
-    }
-}
-
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
@@ -529,4 +524,102 @@ fn seconds(text: &str) -> Result<Duration, String> {
         return Err("this is less than 0 seconds".to_owned());
     }
     Duration::try_from_secs_f64(seconds).map_err(|_| "this is longer than can be waited".to_owned())
+}
+
+/// A number of bytes, perhaps with a unit.
+fn size(text: &str) -> Result<usize, String> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit());
+    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    let shift = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        _ => {
+            return Err(
+                "this is no size; write bytes, or a unit as in 512K, 64M, 64MiB, 1G".to_owned(),
+            );
+        }
+    };
+    let number: usize = digits
+        .parse()
+        .map_err(|_| "this is no size; write a number such as 64M".to_owned())?;
+    match number.checked_mul(1 << shift) {
+        None => Err("this is more than there can be".to_owned()),
+        Some(bytes) if bytes < SMALLEST_MESSAGE => Err(format!(
+            "a handshake does not fit; the least is {SMALLEST_MESSAGE} bytes"
+        )),
+        Some(bytes) => Ok(bytes),
+    }
+}
+
+/// The least that `--max-message` can be.
+const SMALLEST_MESSAGE: usize = 4 << 10;
+
+/// The origin of web pages as browsers write it, or `*`.
+fn origin(text: &str) -> Result<String, String> {
+    let is_host = |rest: &str| !rest.is_empty() && !rest.contains(['/', '?', '#', '@', '*', ' ']);
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    if text == "*" || rest.is_some_and(is_host) {
+        return Ok(text.to_owned());
+    }
+    Err("this is neither `*` nor an origin, which is a scheme and a host without a path, such as https://app.example or http://localhost:5173".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{origin, size};
+
+    #[test]
+    fn size_has_units_of_1024() {
+        for (text, bytes) in [
+            ("4096", 4 << 10),
+            ("4096B", 4 << 10),
+            ("512K", 512 << 10),
+            ("512kib", 512 << 10),
+            ("64M", 64 << 20),
+            ("64 MiB", 64 << 20),
+            ("1G", 1 << 30),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "M",
+            "-1",
+            "64MB",
+            "64X",
+            "1.5M",
+            "4095",
+            "99999999999999999999",
+            "17179869184G",
+        ] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn origin_has_a_scheme_and_a_host_and_no_path() {
+        for text in [
+            "*",
+            "https://app.example",
+            "http://localhost:5173",
+            "http://[::1]:1",
+        ] {
+            assert_eq!(origin(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "",
+            "null",
+            "app.example",
+            "https://",
+            "https://app.example/",
+            "https://*.example",
+            "https://a@b",
+        ] {
+            assert!(origin(text).is_err(), "{text}");
+        }
+    }
 }

@@ -166,7 +166,10 @@ pub(crate) fn relayed_mood(event: &relay::Event) -> Mood {
         relay::Event::Downstream(server::Event::Closed { faults }) if !faults.is_empty() => {
             Mood::Bad
         }
-        relay::Event::Lost(_)
+        relay::Event::Downstream(
+            server::Event::NotificationsDropped { .. } | server::Event::Refused(_),
+        )
+        | relay::Event::Lost(_)
         | relay::Event::NotPassed { .. }
         | relay::Event::Unattributed { .. } => Mood::Bad,
         relay::Event::Upstream(event) => mood(event),

@@ -100,9 +100,9 @@ impl Client {
 
     /// The rest of the life is not spoilt by one line that nobody can hold.
     pub(super) fn oversized(&mut self, skimmed: &Skimmed) {
-        let bytes = skimmed.len;
-        let what = format!("a message of {bytes} bytes, which is too large");
-        self.noise(&what, b"");
+        let (bytes, limit) = (skimmed.len, self.config.limits.message_bytes);
+        let what = format!("a message of {bytes} bytes, which is too large: {limit} is the most");
+        self.count_noise(&what, b"", true);
         if let Some(id) = skimmed.id.as_ref().filter(|_| skimmed.is_response) {
             let error = ErrorObject::new(code::INTERNAL_ERROR, what);
             self.broken_reply(id, FailureKind::TooLarge { bytes }, error);
@@ -474,6 +474,10 @@ impl Client {
 
     /// Something of no use. It is counted, and some of it is shown.
     pub(super) fn noise(&mut self, what: &str, bytes: &[u8]) {
+        self.count_noise(what, bytes, false);
+    }
+
+    fn count_noise(&mut self, what: &str, bytes: &[u8], is_too_large: bool) {
         self.stats.noise += 1;
         let Some(life) = &mut self.life else {
             return;
@@ -487,6 +491,7 @@ impl Client {
                 what: what.into(),
                 count,
                 sample,
+                is_too_large,
             }));
         }
         if self.config.limits.noise_run.is_some_and(|most| run > most) {

@@ -155,6 +155,7 @@ mod tests {
                 what: "it is no JSON".into(),
                 count: 1,
                 sample: "sesame".into(),
+                is_too_large: false,
             }),
             Event::Notified {
                 method: "notifications/x".into(),

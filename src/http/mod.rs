@@ -13,6 +13,7 @@ pub(crate) mod value;
 
 use alloc::borrow::Cow;
 use core::fmt;
+use core::net::IpAddr;
 
 pub use fields::Fields;
 pub use url::{BadUrl, Url};
@@ -25,6 +26,8 @@ pub enum Verb {
     Delete,
     /// `GET`: a stream of what the server says by itself, or the rest of one that broke off.
     Get,
+    /// `OPTIONS`: a browser asks whether a web page may send a request (CORS). Only a server meets it.
+    Options,
     /// Another one, which the binding has no use for. Only a server meets it.
     Other,
     /// `POST`: a message.
@@ -38,6 +41,7 @@ impl Verb {
         match name {
             "DELETE" => Verb::Delete,
             "GET" => Verb::Get,
+            "OPTIONS" => Verb::Options,
             "POST" => Verb::Post,
             _ => Verb::Other,
         }
@@ -49,6 +53,7 @@ impl Verb {
         match self {
             Verb::Delete => "DELETE",
             Verb::Get => "GET",
+            Verb::Options => "OPTIONS",
             Verb::Other => "",
             Verb::Post => "POST",
         }
@@ -73,6 +78,8 @@ pub struct RequestHead<'a> {
     pub fields: Fields<'a>,
     /// At the server's end: who asks, as whoever checked the credentials says. A session belongs to whom it was opened for.
     pub user: Option<Cow<'a, str>>,
+    /// At the server's end: the network address that the request came from, if the driver knows it. It is told with a refusal and decides nothing.
+    pub address: Option<IpAddr>,
 }
 
 impl<'a> RequestHead<'a> {
@@ -83,7 +90,15 @@ impl<'a> RequestHead<'a> {
             target: target.into(),
             fields: Fields::new(),
             user: None,
+            address: None,
         }
+    }
+
+    /// From this network address.
+    #[must_use]
+    pub fn coming_from(mut self, address: IpAddr) -> RequestHead<'a> {
+        self.address = Some(address);
+        self
     }
 
     /// On behalf of this user.
@@ -191,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_verb_has_a_name() {
-        for verb in [Verb::Delete, Verb::Get, Verb::Post] {
+        for verb in [Verb::Delete, Verb::Get, Verb::Options, Verb::Post] {
             assert_eq!(Verb::parse(verb.as_str()), verb);
         }
         for name in ["", "get", "PUT"] {

@@ -91,8 +91,9 @@ impl Relay {
                 return Some(Event::Downstream(event));
             }
             server::Event::Initialized
-            | server::Event::NewsDropped { .. }
-            | server::Event::Noise(_) => {
+            | server::Event::Noise(_)
+            | server::Event::NotificationsDropped { .. }
+            | server::Event::Refused(_) => {
                 return Some(Event::Downstream(event));
             }
         }

@@ -85,15 +85,15 @@ impl Config {
         }
     }
 
-    /// Lets messages of up to so many bytes pass, in both directions. 64 MiB by default.
+    /// With this as the longest message that passes, in either direction. Limits that a single message could exceed on its own are raised to it.
     #[must_use]
-    pub fn with_max_message(mut self, bytes: usize) -> Config {
-        let (back, front) = (&mut self.upstream.limits, &mut self.downstream.limits);
-        (back.message_bytes, front.message_bytes) = (bytes, bytes);
-        back.queued_bytes = back.queued_bytes.max(bytes);
-        // Over HTTP these bound all messages that arrive at the same time, and one must fit.
-        back.unfinished_bytes = back.unfinished_bytes.max(bytes);
-        front.body_bytes = front.body_bytes.max(bytes);
+    pub fn with_message_bytes(mut self, bytes: usize) -> Config {
+        let upstream = &mut self.upstream.limits;
+        upstream.message_bytes = bytes;
+        upstream.unfinished_bytes = upstream.unfinished_bytes.max(bytes);
+        let downstream = &mut self.downstream.limits;
+        downstream.message_bytes = bytes;
+        downstream.all_queued_bytes = downstream.all_queued_bytes.max(bytes);
         self
     }
 

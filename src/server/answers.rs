@@ -24,6 +24,7 @@ impl Server {
     /// The server itself answers that something cannot be served.
     pub(super) fn refuse(&mut self, lane: Lane, id: Id, error: ErrorObject) {
         self.stats.refused += 1;
+        self.tell_refused_message(lane, &error);
         self.answer(lane, id, Answer::Error(error));
     }
 

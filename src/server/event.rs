@@ -5,9 +5,11 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::IpAddr;
 
 use super::origin::{Lane, SessionKey};
 use crate::fault::Fault;
+use crate::http::Verb;
 use crate::id::{AskId, RequestId, StreamId};
 use crate::noise::Noise;
 use crate::protocol::question::Unaskable;
@@ -68,12 +70,49 @@ pub enum Event {
     },
     /// A client wrote something of no use. A sample: the first few, then ever fewer.
     Noise(Noise),
-    /// Log messages and other notifications were dropped because their client reads too slowly. Told of the first one, and whenever their number has
-    /// doubled.
-    NewsDropped {
-        /// How many were dropped until now, of all clients. [`Stats::news_dropped`](super::Stats::news_dropped) has the newest count.
+    /// A notification was dropped because its client does not read. A sample: the first, then every power of two.
+    NotificationsDropped {
+        /// How many there were so far, of all clients.
         count: u64,
     },
+    /// A request over HTTP was refused. A sample: for each reason the first, then every power of two.
+    Refused(Box<Refused>),
+}
+
+/// A request over HTTP that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// What it was to do.
+    pub verb: Verb,
+    /// Its path, without the query, which may hold a secret. `None`: it is not known any more.
+    pub path: Option<Box<str>>,
+    /// The network address that it came from, if the driver says so.
+    pub address: Option<IpAddr>,
+    /// The status of the response.
+    pub status: u16,
+    /// Why, in words. A `Host` or an `Origin` that is not allowed is quoted.
+    pub why: Box<str>,
+    /// The same for a program, where an operator can do something about it.
+    pub cause: RefusalCause,
+    /// How many were refused with this status for this reason, this one included.
+    pub count: u64,
+}
+
+/// Why a request over HTTP was refused, as far as an operator can do something about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RefusalCause {
+    /// Its `Host` is not one of [`hosts`](super::Http::hosts).
+    Host,
+    /// Its `Origin` is neither one of [`origins`](super::Http::origins) nor of [`cors`](super::Http::cors).
+    Origin,
+    /// Another reason.
+    Other,
+    /// Nothing is served at its path.
+    Path,
+    /// Its message is longer than [`message_bytes`](super::Limits::message_bytes).
+    Size,
 }
 
 /// What a client asks for.
@@ -311,11 +350,14 @@ impl Weigh for Event {
                     + state.map_or(0, |state| state.len())
             }
             Event::Watching(update) => update.bytes(),
+            Event::Refused(refused) => {
+                refused.why.len() + refused.path.as_ref().map_or(0, |path| path.len())
+            }
             Event::Closed { .. }
             | Event::Draining { .. }
             | Event::Initialized
             | Event::Met(_)
-            | Event::NewsDropped { .. } => 0,
+            | Event::NotificationsDropped { .. } => 0,
         };
         size_of::<Event>() + held
     }

@@ -110,7 +110,7 @@ impl Server {
         let limit = self.config.limits.message_bytes;
         let bytes = skimmed.len;
         let what = format!("a message of {bytes} bytes, where {limit} is the most");
-        self.noise(&what, b"");
+        self.count_noise(&what, b"", true);
         let error = ErrorObject::new(code::INVALID_REQUEST, what);
         let from = &Origin::DUPLEX;
         let is_free = |id: &Id| !self.is_in_flight(&from.wire(id.clone()));
@@ -239,6 +239,10 @@ impl Server {
 
     /// Something that is of no use: it is counted, and some of it is shown.
     pub(super) fn noise(&mut self, what: &str, bytes: &[u8]) {
+        self.count_noise(what, bytes, false);
+    }
+
+    fn count_noise(&mut self, what: &str, bytes: &[u8], is_too_large: bool) {
         self.stats.noise += 1;
         if self.state == State::Closed {
             return;
@@ -250,6 +254,7 @@ impl Server {
                 what: what.into(),
                 count,
                 sample,
+                is_too_large,
             }));
         }
     }

@@ -44,7 +44,10 @@ use core::fmt;
 use core::time::Duration;
 
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
-pub use event::{Caller, Cancelled, EndOfService, Event, Request, State, Supplied, Unanswered};
+pub use event::{
+    Caller, Cancelled, EndOfService, Event, RefusalCause, Refused, Request, State, Supplied,
+    Unanswered,
+};
 pub use http::{
     Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
     SsePaths,

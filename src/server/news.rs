@@ -295,7 +295,7 @@ impl Server {
             self.stats.news_dropped += 1;
             let count = self.stats.news_dropped;
             if count.is_power_of_two() {
-                self.tell(Event::NewsDropped { count });
+                self.tell(Event::NotificationsDropped { count });
             }
         }
     }

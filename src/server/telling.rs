@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::event::{Cancelled, EndOfService, Event, Unanswered};
+use super::event::{Cancelled, EndOfService, Event, Refused, Unanswered};
 
 /// One line that says what happened, to what. Parameters, answers and samples of noise are not in it; who a client says it is, and the
 /// faults of the transport, are.
@@ -44,16 +44,32 @@ impl fmt::Display for Event {
 
             Event::Watching(_) => f.write_str("the subscriptions of clients have changed"),
             Event::Notified { method, .. } => write!(f, "the client sent {method}"),
+            Event::NotificationsDropped { count } => write!(
+                f,
+                "notifications were dropped because the client does not read: {count} so far"
+            ),
+            Event::Refused(refused) => refused.fmt(f),
             Event::Noise(noise) => write!(
                 f,
                 "the client sent something that is ignored (number {}): {}",
                 noise.count, noise.what
             ),
-            Event::NewsDropped { count } => write!(
-                f,
-                "notifications that were dropped because the client reads too slowly: {count}"
-            ),
         }
+    }
+}
+
+/// Neither the path nor the address is in it: they may be anybody's secret.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a request was refused with {}: {}",
+            self.status, self.why
+        )?;
+        if self.count > 1 {
+            write!(f, " ({} times so far)", self.count)?;
+        }
+        Ok(())
     }
 }
 
@@ -123,6 +139,7 @@ mod tests {
                 what: "it is no JSON".into(),
                 count: 1,
                 sample: "sesame".into(),
+                is_too_large: false,
             }),
             Event::Notified {
                 method: "notifications/x".into(),

@@ -22,6 +22,7 @@ mod lives;
 mod marks;
 mod messages;
 mod news;
+mod pages;
 mod rounds;
 mod service;
 mod sessions;

@@ -15,8 +15,8 @@ pub trait Recorder<A, E>: Send {
     /// This happened to a transport. A link has no side but [`Side::Upstream`].
     fn heard(&mut self, now: Instant, side: Side, epoch: Epoch, input: &Input<'_>);
 
-    /// The machine was polled once, and this came out.
-    fn polled(&mut self, output: Option<(Side, &Output<E>)>);
+    /// The machine was polled once, and this came out, with these bytes to write.
+    fn polled(&mut self, output: Option<(Side, &Output<E>)>, bytes: &[u8]);
 
     /// The machine was told the time.
     fn timed(&mut self, now: Instant);

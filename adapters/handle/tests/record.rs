@@ -43,7 +43,7 @@ impl<A: Debug, E: Debug> Recorder<A, E> for Diary {
         self.note(format!("{now} heard {side:?} {epoch} {}", kind(input)));
     }
 
-    fn polled(&mut self, output: Option<(Side, &Output<E>)>) {
+    fn polled(&mut self, output: Option<(Side, &Output<E>)>, _bytes: &[u8]) {
         self.note(match output {
             Some((side, Output::Event(event))) => format!("told {side:?} {}", kind(event)),
             Some((side, output)) => format!("polled {side:?} {}", kind(output)),

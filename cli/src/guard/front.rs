@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use everlink::server::SsePaths;
 use everlink_tokio::Guard;
 use everlink_tokio::http::{Front, Gate};
 use http::Uri;
@@ -25,12 +26,20 @@ pub(super) struct Door {
     path: String,
     /// For which hosts requests may be meant beside this machine itself, if not for that alone.
     hosts: Option<Vec<String>>,
+    /// Where hosts connect that speak only the transport of 2024-11-05, if anywhere.
+    sse: Option<String>,
+    /// Web pages of which origins may connect.
+    cors: Vec<String>,
     caution: Option<String>,
 }
 
 impl Door {
     /// Listens at this address.
-    pub(super) async fn open(url: &str, allowed: &[String]) -> Result<(Door, Front), Failure> {
+    pub(super) async fn open(
+        url: &str,
+        allowed: &[String],
+        cors: &[String],
+    ) -> Result<(Door, Front), Failure> {
         let bad = |what: &str| usage(format!("--listen {url}: {what}"));
         let uri: Uri = url.parse().map_err(|_| {
             bad("this is neither `stdio` nor an address such as http://127.0.0.1:8080/mcp")
@@ -46,17 +55,39 @@ impl Door {
             listener.map_err(|error| format!("--listen {url}: cannot listen there: {error}"))?;
         let address = listener.local_addr()?;
         let hosts = hosts(host, address.ip(), allowed).map_err(bad)?;
-        let caution = hosts.as_ref().map(|hosts| {
+        let open_to_hosts = hosts.as_ref().map(|hosts| {
             let hosts = hosts.join(", ");
             format!("anyone who can reach it is let in; the Host of a request may be {hosts} or this machine")
         });
+        let open_to_pages = (!cors.is_empty()).then(|| {
+            let pages = if cors.iter().any(|origin| origin == "*") {
+                "any web page".to_owned()
+            } else {
+                format!("web pages of {}", cors.join(", "))
+            };
+            format!("{pages} in a browser that reaches it can use the server")
+        });
+        let cautions: Vec<_> = [open_to_hosts, open_to_pages]
+            .into_iter()
+            .flatten()
+            .collect();
+        let caution = (!cautions.is_empty()).then(|| cautions.join("; "));
+        let paths = SsePaths::default();
+        // Where one of its paths is taken by the endpoint, the old transport is not served.
+        let is_free = [&paths.stream, &paths.messages]
+            .into_iter()
+            .all(|path| **path != *uri.path());
+        let origin = format!("http://{host}:{}", address.port());
+        let sse = is_free.then(|| format!("{origin}{}", paths.stream));
         let (gate, front) = Front::new();
         let door = Door {
             gate,
             listener,
-            url: format!("http://{host}:{}{}", address.port(), uri.path()),
+            url: format!("{origin}{}", uri.path()),
             path: uri.path().to_owned(),
             hosts,
+            sse,
+            cors: cors.to_vec(),
             caution,
         };
         Ok((door, front))
@@ -65,6 +96,11 @@ impl Door {
     /// Where it is.
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where hosts connect that speak only the transport of 2024-11-05, if anywhere.
+    pub(super) fn sse(&self) -> Option<&str> {
+        self.sse.as_deref()
     }
 
     /// What to take care of, if anything.
@@ -77,6 +113,8 @@ impl Door {
         Served {
             path: self.path.clone(),
             hosts: with_ourselves(self.hosts.as_deref()),
+            sse: self.sse.is_some(),
+            cors: self.cors.clone(),
         }
     }
 

@@ -46,9 +46,9 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let role = |front| Role::Guard {
         front,
         drain: args.drain,
-        remembered: memory.as_ref().and_then(Memory::read),
         hides_host: args.hide_host,
-        max_message: args.max_message,
+        max_message: Some(args.max_message),
+        remembered: memory.as_ref().and_then(Memory::read),
     };
     let is_process = args.target.url.is_none();
     let backlog = Arc::new(Backlog::default());
@@ -66,6 +66,11 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
                 "--allow-host is for --listen http://… and --status: a host at the standard streams has no name",
             ));
         }
+        "stdio" if !args.cors.is_empty() => {
+            return Err(usage(
+                "--cors is for --listen http://…: no web page is at the standard streams",
+            ));
+        }
         "stdio" => {
             if stdin().is_terminal() && args.log == Log::Text {
                 warn(&HINT);
@@ -73,8 +78,10 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
             (args.target.relay(role(None), Streams::take()?, tap)?, None)
         }
         url => {
-            let (door, hands) = Door::open(url, &args.allow_host).await?;
-            let guard = args.target.relay(role(Some(door.front())), hands, tap)?;
+            let (door, hands) = Door::open(url, &args.allow_host, &args.cors).await?;
+            let guard = args
+                .target
+                .relay(role(Some(Box::new(door.front()))), hands, tap)?;
             (guard, Some(door))
         }
     };
@@ -82,8 +89,10 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         window
             .as_ref()
             .map(|window| Notice::new("status", window.url())),
-        door.as_ref()
-            .map(|door| Notice::new("listening", door.url()).with_caution(door.caution())),
+        door.as_ref().map(|door| {
+            let notice = Notice::new("listening", door.url());
+            notice.with_sse(door.sse()).with_caution(door.caution())
+        }),
     ];
     let notices = notices.into_iter().flatten().collect();
     let style = match (&args.server_stderr, args.log) {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use everlink::client::{self, Cause, Ended, Failure as Lost, Noise, Outcome};
+use everlink::client::{self, Cause, Ended, Failure as Lost, FailureKind, Noise, Outcome};
 use everlink::relay::Event;
+use everlink::server::{self, RefusalCause, Refused};
 use everlink::{Epoch, Instant};
 use everlink_tokio::Events;
 use serde_json::json;
@@ -21,6 +22,9 @@ use crate::tap::{Backlog, Taken, block_on};
 /// How long the last lines may take to be written. Nobody may read them.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
+/// What to do about a message that is too long.
+const LARGER: &str = "--max-message lets longer messages pass";
+
 /// What to do about text on a server's standard output.
 const STDOUT_HINT: &str = "it is ignored: stdout is for MCP messages, and the server should write such text to stderr; more of it is counted, and not shown";
 
@@ -31,6 +35,8 @@ const COUNTED_ONE_BY_ONE: u64 = 8;
 pub(super) struct Notice {
     what: &'static str,
     url: String,
+    /// Where hosts connect instead that speak only the transport of 2024-11-05.
+    sse: Option<String>,
     /// What to take care of there, if anything.
     caution: Option<String>,
 }
@@ -40,8 +46,14 @@ impl Notice {
         Notice {
             what,
             url: url.to_owned(),
+            sse: None,
             caution: None,
         }
+    }
+
+    pub(super) fn with_sse(mut self, url: Option<&str>) -> Notice {
+        self.sse = url.map(str::to_owned);
+        self
     }
 
     pub(super) fn with_caution(mut self, caution: Option<&str>) -> Notice {
@@ -123,10 +135,18 @@ impl Teller {
     }
 
     fn tell_notice(&mut self, notice: Notice) {
-        let Notice { what, url, caution } = notice;
+        let Notice {
+            what,
+            url,
+            sse,
+            caution,
+        } = notice;
         match self.log {
             Log::Json => {
                 let mut fact = json!({what: url});
+                if let Some(sse) = sse {
+                    fact["sse"] = json!(sse);
+                }
                 if let Some(caution) = caution {
                     fact["caution"] = json!(caution);
                 }
@@ -137,6 +157,11 @@ impl Teller {
                 let caution = caution.map(|caution| format!(" ({caution})"));
                 let line = format!("{what}: {url}{}", caution.unwrap_or_default());
                 self.timeline.tell(Instant::ZERO, Mood::Plain, &line);
+                if let Some(sse) = sse {
+                    let line =
+                        format!("{what} for hosts that speak only HTTP+SSE (2024-11-05): {sse}");
+                    self.timeline.tell(Instant::ZERO, Mood::Plain, &line);
+                }
             }
         }
     }
@@ -186,6 +211,9 @@ impl Teller {
             Event::Upstream(client::Event::Noise(noise)) if self.is_process && is_text(noise) => {
                 return self.tell_noise(at, event, noise);
             }
+            Event::Downstream(server::Event::Refused(refused)) => {
+                return self.tell_refused(at, event, refused);
+            }
             Event::Upstream(client::Event::Ready(session)) => {
                 let name = session.server.as_ref().map(|server| server.name());
                 if let (Some((screen, _)), Some(name)) = (&mut self.screen, name) {
@@ -201,13 +229,55 @@ impl Teller {
         let brief = without_stderr(event, self.screen.is_none());
         let event = brief.as_ref().unwrap_or(event);
         match (self.log, advice(event)) {
-            (Log::Json, _) => self.write_json(at, relayed_as_json(event)),
+            (Log::Json, advice) => {
+                let mut fact = relayed_as_json(event);
+                if let Some(advice) = advice {
+                    fact["hint"] = json!(advice);
+                }
+                self.write_json(at, fact);
+            }
             (Log::Off, _) => {}
             (Log::Text, Some(advice)) => {
                 let line = format!("{event} ({advice})");
                 self.write(at, relayed_mood(event), &line);
             }
             (Log::Text, None) => self.write(at, relayed_mood(event), event),
+        }
+    }
+
+    /// Says which request it was, and what to do about it. The machine tells the first for each reason, and then ever fewer.
+    fn tell_refused(&mut self, at: Instant, event: &Event, refused: &Refused) {
+        let hint = match refused.cause {
+            RefusalCause::Host => Some("--allow-host lets in requests for another name"),
+            RefusalCause::Origin => Some("--cors lets in web pages of an origin"),
+            RefusalCause::Path => Some("hosts connect to the path of --listen, or to /sse"),
+            RefusalCause::Size => Some(LARGER),
+            _ => None,
+        };
+        let verb = match refused.verb.as_str() {
+            "" => "a request of another method",
+            verb => verb,
+        };
+        let path = refused.path.as_deref().unwrap_or("");
+        match self.log {
+            Log::Json => {
+                let mut fact = relayed_as_json(event);
+                fact["verb"] = json!(refused.verb.as_str());
+                fact["path"] = json!(path);
+                fact["from"] = json!(refused.address);
+                fact["status"] = json!(refused.status);
+                fact["count"] = json!(refused.count);
+                fact["hint"] = json!(hint);
+                self.write_json(at, fact);
+            }
+            Log::Off => {}
+            Log::Text => {
+                let from = refused.address.map(|address| format!(" from {address}"));
+                let from = from.unwrap_or_default();
+                let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+                let line = format!("{event} [{verb} {path}{from}]{hint}");
+                self.write(at, Mood::Bad, &line);
+            }
         }
     }
 
@@ -315,6 +385,18 @@ fn advice(event: &Event) -> Option<&'static str> {
             cause: Cause::Unresponsive { .. },
             ..
         }) => Some("--hang-timeout says how long it may be silent; 0: for ever"),
+        Event::Downstream(server::Event::Noise(noise))
+        | Event::Upstream(client::Event::Noise(noise))
+            if noise.is_too_large =>
+        {
+            Some(LARGER)
+        }
+        Event::Lost(failure) if matches!(failure.kind, FailureKind::TooLarge { .. }) => {
+            Some(LARGER)
+        }
+        Event::Downstream(server::Event::NotificationsDropped { .. }) => Some(
+            "log messages and the like; answers are kept. --status counts them as news_dropped",
+        ),
         _ => None,
     }
 }

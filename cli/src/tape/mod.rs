@@ -21,6 +21,13 @@ const OURS: &str = "session-";
 /// What stands for the path that is served in front, which may be a secret.
 const SERVED: &str = "/mcp";
 
+/// The id of the session in the first event of a stream of the transport of 2024-11-05.
+fn session_of_endpoint(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes.strip_prefix(b"event: endpoint\n")?).ok()?;
+    let (_, id) = text.lines().next()?.split_once("?session=")?;
+    Some(id)
+}
+
 /// What kind of event it is, without anything that anybody said.
 fn brief(event: &impl Debug) -> String {
     /// Takes no more than two names.

@@ -13,7 +13,7 @@ use everlink_tokio::{Asked, Upkeep};
 use super::line::{self, Bytes, Heard, Line, What, faults, list, request, response, wish};
 use super::recipe::{Lines, Recipe, Role};
 use super::veil::Seal;
-use super::{OURS, brief};
+use super::{OURS, brief, session_of_endpoint};
 use crate::Failure;
 
 /// A machine that lives again.
@@ -300,6 +300,7 @@ impl Named {
             }
             Output::Response { stream, head, .. } if side == Side::Downstream => {
                 let id = head.fields.get(names::MCP_SESSION_ID);
+                let id = id.or_else(|| session_of_endpoint(written));
                 self.sessions.extend(id.map(str::to_owned));
                 self.give(*stream, written);
             }
@@ -343,7 +344,7 @@ impl Named {
             What::Opened => Input::Opened,
             What::Request { verb, path, fields } => Input::Request {
                 stream,
-                head: Box::new(request(&verb, path, self.fields(fields))),
+                head: Box::new(request(&verb, self.target(path), self.fields(fields))),
             },
             What::Response { status, fields } => Input::Response {
                 stream,
@@ -362,15 +363,30 @@ impl Named {
         }
     }
 
+    /// The target of a request, with the id that the session in it has now.
+    fn target(&self, path: String) -> String {
+        let named = path.split_once("?session=");
+        let ours = named.and_then(|(place, name)| Some((place, self.ours(name)?)));
+        match ours {
+            Some((place, id)) => format!("{place}?session={id}"),
+            None => path,
+        }
+    }
+
+    /// The id that a session of ours has now, which has this name in the recording.
+    fn ours(&self, name: &str) -> Option<&String> {
+        let number = name.strip_prefix(OURS)?;
+        self.sessions.get(number.parse::<usize>().ok()?)
+    }
+
     /// A session that was ours then is the one that has its number now.
     fn fields(&self, lines: Vec<(String, Bytes)>) -> Fields<'static> {
         let mut fields = Fields::new();
         for (name, value) in lines {
             let ours = match &value {
-                Bytes::Text(text) if name == names::MCP_SESSION_ID => text.strip_prefix(OURS),
+                Bytes::Text(text) if name == names::MCP_SESSION_ID => self.ours(text),
                 _ => None,
             };
-            let ours = ours.and_then(|number| self.sessions.get(number.parse::<usize>().ok()?));
             match ours {
                 Some(id) => fields.push(name, id.clone()),
                 None => fields.push_bytes(name, value.into_vec()),

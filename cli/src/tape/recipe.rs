@@ -8,7 +8,7 @@ use std::time::Duration;
 use everlink::protocol::{
     ClientCapabilities, ClientFeature, Implementation, LogLevel, ServerCapabilities,
 };
-use everlink::server::{Allowed, Http, Offer};
+use everlink::server::{Allowed, Http, Offer, SsePaths};
 use everlink::{Config, Limit, Watch, relay};
 use serde::{Deserialize, Serialize};
 
@@ -64,19 +64,19 @@ pub(crate) enum Role {
     Demo,
     Guard {
         /// Where hosts come in, if not at the standard streams.
-        front: Option<Front>,
+        front: Option<Box<Front>>,
         /// How long calls in flight may take at the end, if that was said.
         #[serde(default)]
         drain: Option<Duration>,
+        /// Whether the server sees the guard as its client, and not the host.
+        #[serde(default)]
+        hides_host: bool,
+        /// The longest message, if not the one of the machine.
+        #[serde(default)]
+        max_message: Option<usize>,
         /// What is known of the server from an earlier time.
         #[serde(default)]
         remembered: Option<Remembered>,
-        /// The server sees the guard as its client, not the host.
-        #[serde(default)]
-        hides_host: bool,
-        /// The longest message that passes, if that was said.
-        #[serde(default)]
-        max_message: Option<usize>,
     },
     Inspect,
     Watch,
@@ -130,11 +130,25 @@ pub(crate) struct Front {
     pub(crate) path: String,
     /// For which hosts requests may be meant, if not for this machine itself alone.
     pub(crate) hosts: Option<Vec<String>>,
+    /// Whether the transport of 2024-11-05 is served, at its usual paths.
+    #[serde(default)]
+    pub(crate) sse: bool,
+    /// Web pages of which origins may connect and read the responses; `*` is any.
+    #[serde(default)]
+    pub(crate) cors: Vec<String>,
 }
 
 impl Front {
     fn http(&self) -> Http {
-        let http = Http::new().with_path(self.path.as_str());
+        let mut http = Http::new().with_path(self.path.as_str());
+        if self.sse {
+            http = http.with_sse(SsePaths::default());
+        }
+        if self.cors.iter().any(|origin| origin == "*") {
+            http = http.with_cors(Allowed::Any);
+        } else if !self.cors.is_empty() {
+            http = http.with_cors(Allowed::list(self.cors.iter().map(String::as_str)));
+        }
         match &self.hosts {
             Some(hosts) => http.with_hosts(Allowed::list(hosts.iter().map(String::as_str))),
             None => http,
@@ -188,13 +202,13 @@ impl Role {
         if let Role::Guard {
             front,
             drain,
-            remembered,
             hides_host,
             max_message,
+            remembered,
         } = self
         {
-            if let Some(bytes) = max_message {
-                config = config.with_max_message(*bytes);
+            if let Some(bytes) = *max_message {
+                config = config.with_message_bytes(bytes);
             }
             config.hides_host = *hides_host;
             if let Some(front) = front {
@@ -204,6 +218,16 @@ impl Role {
             config.remembered = remembered.clone().map(Offer::from);
         }
         config
+    }
+
+    /// Where the transport of 2024-11-05 is served in front, if it is.
+    pub(super) fn sse(&self) -> Option<SsePaths> {
+        match self {
+            Role::Guard {
+                front: Some(front), ..
+            } if front.sse => Some(SsePaths::default()),
+            _ => None,
+        }
     }
 
     /// Begins a recording, if one is wanted, of a link that was set up with this seed.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use everlink::http::{Fields, names};
 use everlink::protocol::method;
 use everlink::relay::{self, Side};
+use everlink::server::SsePaths;
 use everlink::{Epoch, Input, Instant, Output, StreamId};
 use everlink::{ErrorObject, Fault, Payload, client};
 use everlink_tokio::{Asked, Recorder, Upkeep};
@@ -19,7 +20,7 @@ use serde_json::value::RawValue;
 use super::line::{self, Bytes, ErrorLine, Exit, FaultLine, Heard, Line, Options, What};
 use super::recipe::Recipe;
 use super::veil::{Cipher, EventMask, Mask};
-use super::{OURS, SERVED, brief};
+use super::{OURS, SERVED, brief, session_of_endpoint};
 
 /// Fields that a machine reads, with values that are nobody's secret.
 const PLAIN: [&str; 9] = [
@@ -33,6 +34,9 @@ const PLAIN: [&str; 9] = [
     names::ORIGIN,
     names::RETRY_AFTER,
 ];
+
+/// What stands in the paths at which clients look for an authorization server.
+const WELL_KNOWN: &str = "/.well-known/";
 
 /// As many bytes are held for what is not known yet: a name of which the rest does not come is taken for unknown then.
 const MOST_HELD: usize = 1 << 20;
@@ -70,6 +74,8 @@ pub(crate) struct Scribe {
     origin: Arc<str>,
     /// What is served in front.
     served: Option<String>,
+    /// Where the transport of 2024-11-05 is served in front.
+    sse: Option<SsePaths>,
     streams: HashMap<StreamKey, Stream>,
     /// The lines that wait for what is not known yet, in order.
     held: VecDeque<Held>,
@@ -188,6 +194,7 @@ impl Scribe {
             cipher: Cipher::new(),
             origin: recipe.url.as_deref().unwrap_or_default().into(),
             served,
+            sse: recipe.role.sse(),
             streams: HashMap::new(),
             held: VecDeque::new(),
             held_bytes: 0,
@@ -362,6 +369,7 @@ impl Scribe {
     fn write_polled<E>(
         &mut self,
         output: Option<(Side, &Output<E>)>,
+        bytes: &[u8],
         told: impl Fn(&E) -> (String, String),
     ) {
         self.polls += 1;
@@ -387,6 +395,7 @@ impl Scribe {
                 },
             )) => {
                 let id = head.fields.get(names::MCP_SESSION_ID);
+                let id = id.or_else(|| session_of_endpoint(bytes));
                 id.into_iter().for_each(|id| self.issued.add(id));
                 // Whoever is refused may never end its request.
                 if *is_whole {
@@ -428,12 +437,9 @@ impl Scribe {
             Input::Request { stream, head } => {
                 let mask = Stream::new(self.mask_of_body(&head.fields));
                 self.streams.insert((in_front, epoch, *stream), mask);
-                let path = head.target.split('?').next();
-                let is_served = path == self.served.as_deref();
                 What::Request {
                     verb: head.verb.as_str().to_owned(),
-                    // An address can be anything.
-                    path: if is_served { SERVED } else { "/" }.to_owned(),
+                    path: self.target(&head.target),
                     fields: self.fields(in_front, &head.fields),
                 }
             }
@@ -457,6 +463,26 @@ impl Scribe {
             // Of a kind that is newer than this program.
             _ => return None,
         })
+    }
+
+    /// What stands for the target of a request: an address can be anything.
+    fn target(&self, target: &str) -> String {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        if Some(path) == self.served.as_deref() {
+            return SERVED.to_owned();
+        }
+        let mut pairs = query.split('&');
+        let session = pairs.find_map(|pair| pair.strip_prefix("session="));
+        match (&self.sse, session) {
+            (Some(paths), _) if path == &*paths.stream => path.to_owned(),
+            (Some(paths), Some(id)) if path == &*paths.messages => {
+                format!("{path}?session={}", self.session(true, id))
+            }
+            (Some(paths), None) if path == &*paths.messages => path.to_owned(),
+            // The machine does not tell of these.
+            _ if path.contains(WELL_KNOWN) => WELL_KNOWN.to_owned(),
+            _ => "/".to_owned(),
+        }
     }
 
     fn faults(&self, faults: &[Fault]) -> Vec<FaultLine> {
@@ -707,8 +733,8 @@ impl Recorder<Asked, client::Event> for Scribe {
         self.write_heard(now, side, epoch, input);
     }
 
-    fn polled(&mut self, output: Option<(Side, &Output<client::Event>)>) {
-        self.write_polled(output, |event| (event.to_string(), brief(event)));
+    fn polled(&mut self, output: Option<(Side, &Output<client::Event>)>, bytes: &[u8]) {
+        self.write_polled(output, bytes, |event| (event.to_string(), brief(event)));
     }
 
     fn timed(&mut self, now: Instant) {
@@ -726,8 +752,8 @@ impl Recorder<Upkeep, relay::Event> for Scribe {
         self.write_heard(now, side, epoch, input);
     }
 
-    fn polled(&mut self, output: Option<(Side, &Output<relay::Event>)>) {
-        self.write_polled(output, |event| (event.to_string(), brief(event)));
+    fn polled(&mut self, output: Option<(Side, &Output<relay::Event>)>, bytes: &[u8]) {
+        self.write_polled(output, bytes, |event| (event.to_string(), brief(event)));
     }
 
     fn timed(&mut self, now: Instant) {
@@ -769,13 +795,15 @@ mod tests {
         let front = Front {
             path: "/mcp".to_owned(),
             hosts: None,
+            sse: false,
+            cors: Vec::new(),
         };
         let role = Role::Guard {
-            front: Some(front),
+            front: Some(Box::new(front)),
             drain: None,
-            remembered: None,
             hides_host: false,
             max_message: None,
+            remembered: None,
         };
         let scribe = role.record(None, &Manner::default(), 1, None, &recording);
         (scribe.ok().flatten().expect("it is wanted"), path)
@@ -798,7 +826,8 @@ mod tests {
             len: 0,
             is_whole: true,
         };
-        Recorder::<Upkeep, relay::Event>::polled(scribe, Some((Side::Downstream, &response)));
+        let response = Some((Side::Downstream, &response));
+        Recorder::<Upkeep, relay::Event>::polled(scribe, response, b"");
         let bytes = b"{\"method\":\"to".as_slice().into();
         let late = Input::Bytes { stream, bytes };
         scribe.write_heard(now, Side::Downstream, Epoch::FIRST, &late);

@@ -860,10 +860,14 @@ impl Running {
         Running { process, told }
     }
 
+    /// The next thing that is told.
+    pub(crate) fn fact(&self) -> Value {
+        self.told.recv_timeout(PATIENCE).expect("it is told")
+    }
+
     /// The next thing that is told must be this.
     pub(crate) fn told(&self, what: &str) -> String {
-        let fact = self.told.recv_timeout(PATIENCE).expect("it is told");
-        fact[what].as_str().expect("an address").to_owned()
+        self.fact()[what].as_str().expect("an address").to_owned()
     }
 
     pub(crate) fn terminate(&mut self) -> ExitStatus {
@@ -877,7 +881,7 @@ impl Running {
     }
 
     /// All else that it told until its end.
-    fn rest(&self) -> Vec<Value> {
+    pub(crate) fn rest(&self) -> Vec<Value> {
         self.told.iter().collect()
     }
 }
@@ -938,7 +942,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// What is at this address, head and all.
-fn get(url: &str) -> String {
+pub(crate) fn get(url: &str) -> String {
     let (host, path) = url
         .strip_prefix("http://")
         .and_then(|rest| rest.split_once('/'))

@@ -9,6 +9,7 @@ mod guard;
 #[cfg(target_os = "linux")]
 mod hostile;
 mod inspect;
+mod listen;
 mod old_servers;
 mod passes;
 mod props;

@@ -46,7 +46,7 @@ fn max_message_says_how_long_a_message_may_be() {
     assert_eq!(host.hears(7)["result"]["content"][0]["text"], message);
     assert_eq!(host.leaves().code(), Some(0));
 
-    let mut host = Host::start(Stdio::null(), &["--max-message", "1"], &SERVER);
+    let mut host = Host::start(Stdio::null(), &["--max-message", "1MiB"], &SERVER);
     host.meets_and_calls();
     host.calls(7, "echo", &json!({"message": message}));
     let refused = host.hears(7);

@@ -17,6 +17,7 @@ use everlink_tokio::{Link, child, http};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::listen::{OldHost, ask};
 use crate::props::program;
 
 const EVERLINK: &str = env!("CARGO_BIN_EXE_everlink");
@@ -76,7 +77,7 @@ async fn what_a_guard_at_the_standard_streams_told_is_told_again() {
 #[tokio::test]
 async fn guard_that_hides_its_host_and_refuses_long_messages_is_told_again() {
     let tape = Tape::new("stdio-limits");
-    let options = ["--hide-host", "--max-message", "1"];
+    let options = ["--hide-host", "--max-message", "1MiB"];
     let host = host_of(&tape, Dialect::Legacy, &options, false);
     live(&host).await;
     let long = host.call_tool("echo", json!({"message": "x".repeat(2 << 20)}));
@@ -229,6 +230,34 @@ fn what_is_a_secret_of_hosts_and_processes_is_in_no_recording() {
     tape.says_nothing(&["swordfish", session.as_str()]);
     assert_eq!(tape.text().matches(r#"{"key""#).count(), 1);
     tape.is_told_again("text", false);
+}
+
+/// Its session is in the address that it posts to, and that is in no recording.
+#[test]
+fn recording_of_a_host_of_http_sse_is_told_again() {
+    for redact in [false, true] {
+        let tape = Tape::new(&format!("sse-{redact}"));
+        let options = ["--listen", "http://127.0.0.1:0/mcp"];
+        let mut guard = Running::start(&mut tape.guard(&options, redact));
+        let url = tape.listening();
+        let place = url.strip_prefix("http://").expect("an address");
+        let (place, _) = place.split_once('/').expect("a path");
+        let mut hosts = [OldHost::connect(place), OldHost::connect(place)];
+        for host in hosts.iter_mut().rev() {
+            host.meets();
+            let said = json!({"message": "open sesame"});
+            assert_eq!(host.call(1, "echo", &said), "open sesame");
+        }
+        let session = hosts[0].endpoint.split_once('=').expect("a session").1;
+        for path in ["/.well-known/oauth-protected-resource", "/swordfish"] {
+            let refused = ask(place, &format!("GET {path}"), &[], "");
+            assert!(refused.contains(" 404 "), "{refused}");
+        }
+        tape.says_nothing(&[session, "swordfish"]);
+        guard.signal(Signal::TERM);
+        assert_eq!(guard.ended(), Some(0));
+        tape.is_told_again("text", redact);
+    }
 }
 
 #[tokio::test]
@@ -700,9 +729,9 @@ impl Tape {
         let name = self.0.display();
         let told = fs::read_to_string(self.log()).expect("it is text");
         let events = told.lines().filter(|line| !line.contains("listening"));
-        let events: Vec<_> = events.collect();
+        let events: Vec<_> = events.map(without_request).collect();
         let again_told = text(&again.stdout);
-        let again_told: Vec<_> = again_told.lines().collect();
+        let again_told: Vec<_> = again_told.lines().map(without_request).collect();
         assert!(again.status.success(), "{name}: {}", text(&again.stderr));
         if redact {
             assert_eq!(again_told.len(), events.len(), "{name}");
@@ -710,6 +739,17 @@ impl Tape {
         } else {
             assert_eq!(again_told, events, "{name}");
         }
+    }
+}
+
+/// A line of a log without the path and the address of a request that was refused: they are in no recording.
+fn without_request(line: &str) -> String {
+    let parts = line
+        .split_once(" [")
+        .filter(|(event, _)| event.contains("a request was refused"));
+    match parts.and_then(|(event, rest)| Some((event, rest.split_once(']')?.1))) {
+        Some((event, hint)) => format!("{event}{hint}"),
+        None => line.to_owned(),
     }
 }
 

@@ -19,6 +19,9 @@ pub struct Http {
     pub hosts: Allowed,
     /// On behalf of which web pages a browser may ask: its `Origin`, if there is one (S-HTTP-02). Those of the machine itself.
     pub origins: Allowed,
+    /// Which web pages of other origins may send requests and read the responses (CORS); they need not be in `origins`, too. `None`: none, and no
+    /// response says anything of it. [`Allowed::Any`] lets every page that a user visits use the server.
+    pub cors: Option<Allowed>,
     /// How long a session lives in which nothing happens. 30 min: clients forget to end theirs, and a new one costs a round trip.
     pub session_idle: Duration,
     /// Whether clients may end their sessions with `DELETE`. Yes: that is the polite thing to do.
@@ -59,6 +62,13 @@ impl Http {
         self
     }
 
+    /// And web pages of these origins may send requests and read the responses (CORS).
+    #[must_use]
+    pub fn with_cors(mut self, origins: Allowed) -> Http {
+        self.cors = Some(origins);
+        self
+    }
+
     /// And at this path alone.
     #[must_use]
     pub fn with_path(mut self, path: impl Into<Box<str>>) -> Http {
@@ -79,6 +89,7 @@ impl Default for Http {
         Http {
             hosts: Allowed::Loopback,
             origins: Allowed::Loopback,
+            cors: None,
             session_idle: Duration::from_secs(30 * 60),
             may_delete: true,
             replay: Replay::default(),

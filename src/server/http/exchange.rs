@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use super::super::origin::{Lane, SessionKey};
 use crate::http::{Fields, Verb};
@@ -16,6 +17,8 @@ pub(in crate::server) struct Asked {
     /// Those fields that say something of the message.
     pub(super) fields: Fields<'static>,
     pub(super) user: Option<Box<str>>,
+    /// The network address that it came from, if that is known.
+    pub(super) address: Option<IpAddr>,
     pub(super) takes: Takes,
     pub(super) body: Vec<u8>,
 }

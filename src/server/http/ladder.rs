@@ -6,9 +6,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::super::event::RefusalCause;
 use super::config::{Allowed, Http};
+use super::cors;
 use super::exchange::{Asked, Route, Takes};
 use crate::http::{Fields, RequestHead, Verb, fields, media, names, url, value};
+use crate::noise::excerpt;
 use crate::protocol::code;
 use crate::wire::{ErrorObject, Id};
 
@@ -38,6 +41,7 @@ pub(super) struct Refusal {
     pub(super) id: Option<Id>,
     pub(super) error: ErrorObject,
     pub(super) fields: Fields<'static>,
+    pub(super) cause: RefusalCause,
 }
 
 impl Refusal {
@@ -51,7 +55,14 @@ impl Refusal {
             id: None,
             error: ErrorObject::new(code, text),
             fields: Fields::new(),
+            cause: RefusalCause::Other,
         }
+    }
+
+    /// For a reason that an operator can do something about.
+    pub(super) fn because(mut self, cause: RefusalCause) -> Refusal {
+        self.cause = cause;
+        self
     }
 
     /// It comes at the wrong time.
@@ -80,12 +91,25 @@ impl Refusal {
     }
 }
 
+/// The answer to a browser that asks whether a page may send a request here, if the page may.
+pub(super) fn preflight(
+    http: &Http,
+    is_legacy: bool,
+    head: &RequestHead<'_>,
+) -> Option<Fields<'static>> {
+    let granted = cors::granted(http, &head.fields).filter(|_| head.verb == Verb::Options)?;
+    check_repeated(&head.fields).ok()?;
+    check_source(http, &head.fields).ok()?;
+    route(http, is_legacy, &head.target).map(|_| cors::preflight(granted))
+}
+
 /// Looks at the head of a request. What is worth the wait for its body.
-pub(super) fn look(http: &Http, is_legacy: bool, head: RequestHead<'_>) -> Result<Asked, Refusal> {
+pub(super) fn look(http: &Http, is_legacy: bool, head: &RequestHead<'_>) -> Result<Asked, Refusal> {
     check_repeated(&head.fields)?;
     check_source(http, &head.fields)?;
     let Some(route) = route(http, is_legacy, &head.target) else {
-        return Err(Refusal::new(404, "there is nothing at this path"));
+        let refusal = Refusal::new(404, "there is nothing at this path");
+        return Err(refusal.because(RefusalCause::Path));
     };
     check_verb(http, is_legacy, &route, head.verb)?;
     let takes_both = media::accepts_both(&head.fields);
@@ -96,7 +120,7 @@ pub(super) fn look(http: &Http, is_legacy: bool, head: RequestHead<'_>) -> Resul
     let is_taken = match (head.verb, &route) {
         (Verb::Get, _) => takes.sse,
         (Verb::Post, Route::Endpoint) => takes.json || takes.sse,
-        (Verb::Delete | Verb::Other | Verb::Post, _) => true,
+        (Verb::Delete | Verb::Options | Verb::Other | Verb::Post, _) => true,
     };
     if !is_taken {
         let text =
@@ -117,7 +141,8 @@ pub(super) fn look(http: &Http, is_legacy: bool, head: RequestHead<'_>) -> Resul
         verb: head.verb,
         route,
         fields,
-        user: head.user.map(Into::into),
+        user: head.user.as_deref().map(Into::into),
+        address: head.address,
         takes,
         body: Vec::new(),
     })
@@ -144,17 +169,31 @@ fn check_repeated(fields: &Fields<'_>) -> Result<(), Refusal> {
 fn check_source(http: &Http, fields: &Fields<'_>) -> Result<(), Refusal> {
     let host = fields.get(names::HOST);
     if !allows_host(&http.hosts, host) {
-        return Err(Refusal::new(403, "the request is meant for another host"));
+        let text = match host {
+            Some(host) => format!(
+                "the `Host` of the request is not served here: `{}`",
+                excerpt(host)
+            ),
+            None => String::from("the request has no `Host`, or one that cannot be read"),
+        };
+        return Err(Refusal::new(403, text).because(RefusalCause::Host));
     }
-    let is_allowed = match fields.get(names::ORIGIN) {
-        Some(origin) => allows_origin(&http.origins, origin),
+    let is_allowed_by = |allowed: &Allowed| match fields.get(names::ORIGIN) {
+        Some(origin) => allows_origin(allowed, origin),
         // What is there and cannot be read is not allowed, but by those who allow everything.
-        None => !fields.has(names::ORIGIN) || http.origins == Allowed::Any,
+        None => !fields.has(names::ORIGIN) || *allowed == Allowed::Any,
     };
-    if is_allowed {
+    if is_allowed_by(&http.origins) || http.cors.as_ref().is_some_and(is_allowed_by) {
         return Ok(());
     }
-    Err(Refusal::new(403, "pages of this origin may not ask here"))
+    let text = match fields.get(names::ORIGIN) {
+        Some(origin) => format!(
+            "web pages of this `Origin` may not send requests here: `{}`",
+            excerpt(origin)
+        ),
+        None => String::from("the `Origin` of the request cannot be read"),
+    };
+    Err(Refusal::new(403, text).because(RefusalCause::Origin))
 }
 
 pub(super) fn allows_host(allowed: &Allowed, host: Option<&str>) -> bool {
@@ -336,7 +375,7 @@ mod tests {
     use super::*;
 
     fn asked(http: &Http, head: RequestHead<'_>) -> Result<Asked, u16> {
-        look(http, true, head).map_err(|refusal| refusal.status)
+        look(http, true, &head).map_err(|refusal| refusal.status)
     }
 
     fn post<'a>(fields: Fields<'a>) -> RequestHead<'a> {
@@ -429,7 +468,7 @@ mod tests {
         ] {
             let head = RequestHead::new(verb, target);
             let head = head.with_fields(Fields::new().and("host", "localhost"));
-            let refused = look(&http, is_legacy, head).err();
+            let refused = look(&http, is_legacy, &head).err();
             let said = refused.as_ref().and_then(|r| r.fields.get(names::ALLOW));
             assert_eq!(said, allowed, "{verb} {target}");
             assert!(refused.is_none_or(|refusal| refusal.status == 405));
@@ -465,7 +504,7 @@ mod tests {
         ] {
             let head = RequestHead::new(Verb::Get, target);
             let head = head.with_fields(Fields::new().and("host", "localhost"));
-            let refused = look(&http, true, head).err();
+            let refused = look(&http, true, &head).err();
             assert_eq!(refused.map(|refusal| refusal.status), status, "{target}");
         }
     }

@@ -1,14 +1,16 @@
 //! The server end over HTTP: what exchanges begin with, carry and end with, and what becomes of them.
 //!
 //! This is the machine's part of it, by subject: here the inputs and how an exchange ends, `post` what is posted, `streams` the streams and
-//! sessions of legacy clients, `sse` those of the first version, `writing` how what waits leaves. Its children know neither the machine nor each
-//! other: `config` the numbers, `ladder` what a head must be like, `exchange` what is open, `session` the sessions, `store` where they are
+//! sessions of legacy clients, `sse` those of the first version, `refusals` which refused requests the application hears of, `writing` how what waits leaves. Its children know neither the machine nor each
+//! other: `config` the numbers, `cors` what browsers are told of web pages, `ladder` what a head must be like, `exchange` what is open, `session` the sessions, `store` where they are
 //! held, `shares` who gives way to whom (`room` lets them), `tools` which arguments are repeated in fields.
 
 mod config;
+mod cors;
 mod exchange;
 mod ladder;
 mod post;
+mod refusals;
 mod room;
 mod session;
 mod shares;
@@ -18,7 +20,9 @@ mod streams;
 mod tools;
 mod writing;
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 pub use config::{Allowed, Http, Replay, SsePaths};
@@ -28,11 +32,12 @@ pub(super) use ladder::mismatch;
 
 use exchange::{Asked, Exchange, Exchanges, Route, Takes};
 use ladder::Refusal;
+use refusals::{Refusals, Source};
 use session::Sessions;
 use shares::Shares;
 use tools::{Audience, Tools};
 
-use super::event::{Cancelled, State};
+use super::event::{Cancelled, RefusalCause, State};
 use super::frame::{Answer, Frame, Signal};
 use super::lanes::Kind;
 use super::origin::{Lane, SessionKey, Whose};
@@ -66,6 +71,9 @@ pub(super) struct Endpoint {
     events: Box<dyn EventStore>,
     tools: Tools,
     shares: Shares,
+    refusals: Refusals,
+    /// What `Access-Control-Allow-Origin` will say in the responses that have not begun, where it says something.
+    granted: BTreeMap<StreamId, Cow<'static, str>>,
     /// Where messages are written before they become events.
     scratch: Vec<u8>,
 }
@@ -83,6 +91,8 @@ impl Endpoint {
             events,
             tools: Tools::default(),
             shares: Shares::default(),
+            refusals: Refusals::default(),
+            granted: BTreeMap::new(),
             scratch: Vec::new(),
         }
     }
@@ -119,24 +129,49 @@ impl Server {
         if http.exchanges.has(stream) {
             return false;
         }
-        if http.exchanges.len() >= self.config.limits.exchanges && !self.free_exchange() {
-            let refusal = Refusal::busy("");
+        let is_full = http.exchanges.len() >= self.config.limits.exchanges;
+        if self.answers_preflight(stream, is_legacy, &head) {
+            return true;
+        }
+        if is_full && !self.free_exchange() {
+            let refusal = Refusal::busy("as many requests are open as may be");
             self.stats.refused += 1;
+            self.tell_refusal(Source::of_head(&head), &refusal);
             self.respond_empty(stream, refusal.status, refusal.fields);
             return true;
         }
         let (Some(http), Some(config)) = (&mut self.http, &self.config.http) else {
             return false;
         };
-        match ladder::look(config, is_legacy, head) {
+        match ladder::look(config, is_legacy, &head) {
             Ok(asked) => {
                 let all = http.exchanges.read(stream, asked);
                 self.arm_in(Timer::Body(stream), config.body_timeout);
                 self.relieve(all);
             }
-            Err(refusal) => self.turn_away(stream, refusal),
+            Err(refusal) => self.turn_away(stream, Source::of_head(&head), refusal),
         }
         true
+    }
+
+    /// Notes whether the page of a browser may read the response, and answers the browser that asks just that.
+    fn answers_preflight(
+        &mut self,
+        stream: StreamId,
+        is_legacy: bool,
+        head: &RequestHead<'_>,
+    ) -> bool {
+        let (Some(http), Some(config)) = (&mut self.http, &self.config.http) else {
+            return false;
+        };
+        if let Some(fields) = ladder::preflight(config, is_legacy, head) {
+            self.respond_empty(stream, 204, fields);
+            return true;
+        }
+        if let Some(granted) = cors::granted(config, &head.fields) {
+            http.granted.insert(stream, granted);
+        }
+        false
     }
 
     fn body_grown(&mut self, stream: StreamId, bytes: &[u8]) -> bool {
@@ -148,8 +183,9 @@ impl Server {
         let limits = &self.config.limits;
         if body > limits.message_bytes {
             let most = limits.message_bytes;
-            let text = alloc::format!("a message has {most} bytes at most");
-            self.give_up(stream, Refusal::new(413, text));
+            let text = alloc::format!("the message is longer than {most} bytes, which is the most");
+            let refusal = Refusal::new(413, text).because(RefusalCause::Size);
+            self.give_up(stream, refusal);
         } else {
             self.relieve(all);
         }
@@ -177,10 +213,13 @@ impl Server {
             (Route::SseStream, _) => self.sse_opened(stream, &asked),
             (Route::Endpoint, Verb::Delete) => self.session_deleted(stream, &asked),
             (Route::Endpoint, Verb::Get) => self.stream_wanted(stream, &asked),
-            (Route::Endpoint, Verb::Other | Verb::Post) => self.posted(stream, &asked),
+            (Route::Endpoint, Verb::Options | Verb::Other | Verb::Post) => {
+                self.posted(stream, &asked)
+            }
         };
         if let Err(refusal) = done {
-            self.turn_away(stream, refusal);
+            let source = self.source_of(&asked);
+            self.turn_away(stream, source, refusal);
         }
         true
     }
@@ -194,8 +233,9 @@ impl Server {
 
     /// What is left of the body is not waited for.
     fn give_up(&mut self, stream: StreamId, refusal: Refusal) {
-        if self.take_asked(stream).is_some() {
-            self.turn_away(stream, refusal);
+        if let Some(asked) = self.take_asked(stream) {
+            let source = self.source_of(&asked);
+            self.turn_away(stream, source, refusal);
         }
     }
 
@@ -230,6 +270,9 @@ impl Server {
     /// The client of an exchange is gone. In the modern era that takes back what it asked (S-HTTP-23); in the legacy era it says nothing of
     /// the kind, and what is still said waits for another stream.
     fn client_gone(&mut self, stream: StreamId) -> bool {
+        if let Some(http) = &mut self.http {
+            http.granted.remove(&stream);
+        }
         if self.take_asked(stream).is_some() {
             return true;
         }
@@ -315,7 +358,8 @@ impl Server {
     }
 
     /// It is answered with this and nothing else.
-    fn turn_away(&mut self, stream: StreamId, refusal: Refusal) {
+    fn turn_away(&mut self, stream: StreamId, source: Source, refusal: Refusal) {
+        self.tell_refusal(source, &refusal);
         let takes = Takes {
             json: true,
             sse: false,
@@ -344,7 +388,8 @@ impl Server {
     }
 
     /// It is answered without a body.
-    fn respond_empty(&mut self, stream: StreamId, status: u16, fields: Fields<'static>) {
+    fn respond_empty(&mut self, stream: StreamId, status: u16, mut fields: Fields<'static>) {
+        self.let_pages_read(stream, &mut fields);
         let head = ResponseHead::new(status).with_fields(fields);
         self.outbox.push(Output::Response {
             epoch: Epoch::FIRST,
@@ -353,6 +398,14 @@ impl Server {
             len: 0,
             is_whole: true,
         });
+    }
+
+    /// Adds the fields that let the page of a browser read a response, if it may.
+    fn let_pages_read(&mut self, stream: StreamId, fields: &mut Fields<'static>) {
+        let http = self.http.as_mut();
+        if let Some(granted) = http.and_then(|http| http.granted.remove(&stream)) {
+            fields.extend(cors::fields(granted));
+        }
     }
 
     /// It is over, whatever else would have been said on it.
@@ -527,6 +580,7 @@ impl Server {
         let Some(http) = &mut self.http else {
             return;
         };
+        http.granted.clear();
         let exchanges = core::mem::take(&mut http.exchanges);
         let epoch = Epoch::FIRST;
         for stream in exchanges.arriving() {

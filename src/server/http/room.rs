@@ -20,8 +20,13 @@ impl Server {
             return false;
         };
         if let Some(stream) = http.exchanges.oldest_arriving() {
-            self.take_asked(stream);
-            let Refusal { status, fields, .. } = Refusal::busy("");
+            let refusal =
+                Refusal::busy("the request had not arrived whole, and others needed its place");
+            if let Some(asked) = self.take_asked(stream) {
+                let source = self.source_of(&asked);
+                self.tell_refusal(source, &refusal);
+            }
+            let Refusal { status, fields, .. } = refusal;
             // Nothing is left to be read of it, so it takes no place any more.
             self.respond_empty(stream, status, fields);
         } else if let Some(stream) = http.exchanges.oldest_unread() {

@@ -91,6 +91,7 @@ impl Server {
         if status == 503 && !fields.has(names::RETRY_AFTER) {
             fields.extend(Refusal::busy("").fields);
         }
+        self.let_pages_read(stream, &mut fields);
         Box::new(ResponseHead::new(status).with_fields(fields))
     }
 

@@ -43,7 +43,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use everlink::protocol::{ServerCapabilities, Version};
 use everlink::server::{
-    Cancelled, Config, Event, Http, Misuse, Offer, Progress, Request, Server, State, Unanswered,
+    Cancelled, Config, Event, Http, Misuse, Offer, Progress, Refused, Request, Server, State,
+    Unanswered,
 };
 use everlink::{
     AskId, Change, Epoch, ErrorObject, Fault, FaultKind, Input, Instant, Output, Payload,
@@ -660,6 +661,14 @@ impl Site {
     pub(crate) fn notified(&self) -> Vec<&str> {
         self.picked(|event| match event {
             Event::Notified { method, .. } => Some(&**method),
+            _ => None,
+        })
+    }
+
+    /// The refused requests that the application was told of.
+    pub(crate) fn refusals(&self) -> Vec<&Refused> {
+        self.picked(|event| match event {
+            Event::Refused(refused) => Some(&**refused),
             _ => None,
         })
     }

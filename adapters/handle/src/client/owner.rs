@@ -110,9 +110,11 @@ impl LinkOwner {
         // Whoever hears of something finds that the state says so, too.
         self.lay_open();
         loop {
+            let start = buf.len();
             let output = self.client.poll_output(buf);
             if let Some(recorder) = &mut self.recording {
-                recorder.polled(output.as_ref().map(|output| (Side::Upstream, output)));
+                let output = output.as_ref().map(|output| (Side::Upstream, output));
+                recorder.polled(output, &buf[start..]);
             }
             let Some(output) = output else {
                 self.done.drain(..).for_each(wake);

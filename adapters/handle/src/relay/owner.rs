@@ -104,9 +104,11 @@ impl GuardOwner {
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<(Side, Output<Infallible>)> {
         loop {
+            let start = buf.len();
             let polled = self.relay.poll_output(buf);
             if let Some(recorder) = &mut self.recording {
-                recorder.polled(polled.as_ref().map(|(side, output)| (*side, output)));
+                let output = polled.as_ref().map(|(side, output)| (*side, output));
+                recorder.polled(output, &buf[start..]);
             }
             let (side, output) = polled?;
             let for_driver = output.and_then_event(|event| {

@@ -152,6 +152,7 @@ impl Connections {
         Connection {
             place: Arc::new(Place {
                 number,
+                address,
                 connections: self.clone(),
                 switch,
             }),
@@ -246,6 +247,7 @@ pub struct Connection {
 #[derive(Debug)]
 struct Place {
     number: u64,
+    address: IpAddr,
     connections: Connections,
     switch: Arc<Switch>,
 }
@@ -267,6 +269,12 @@ impl Connection {
         if switch.has_grace.load(Ordering::Acquire) {
             let _ = timeout(GRACE, served).await;
         }
+    }
+
+    /// The address of the client.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.place.address.to_canonical()
     }
 
     /// A request arrived on it.

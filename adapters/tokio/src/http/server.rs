@@ -414,12 +414,13 @@ impl Front {
                         answer,
                         connection,
                     } = *begun;
+                    let mut head = Box::new(head(&parts, &mut room));
                     if let Some(connection) = connection {
+                        head.address = Some(connection.address());
                         self.connections.insert(stream, connection);
                     }
                     self.open.insert(stream, Way::Waiting(answer));
                     self.ahead = Some((stream, body)).filter(|(_, body)| body.has_any());
-                    let head = Box::new(head(&parts, &mut room));
                     Input::Request { stream, head }
                 }
                 Poll::Ready(Some(Arrival::More(input))) => input,

@@ -89,9 +89,10 @@ impl Rules {
                 assert!(self.dialogue.may_be_initialized(), "nobody is here");
             }
             Event::Met(peer) => self.met = Some(peer.version),
-            Event::NewsDropped { .. }
-            | Event::Noise(_)
+            Event::Noise(_)
             | Event::Notified { .. }
+            | Event::NotificationsDropped { .. }
+            | Event::Refused(_)
             | Event::Watching(_) => {}
             other => panic!("{other:?} is not known here"),
         }
