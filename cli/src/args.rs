@@ -458,11 +458,11 @@ pub(crate) struct Manner {
     /// Which generation of the protocol to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
-    /// How long a call may go without a reply or progress, and for call, inspect, prompt and read how long the handshake may take [default: 60; for guard, 300; for
+    /// How long a call may go without a reply or progress, and for call, inspect, prompt and read how long the handshake may take [default: 60; for guard, none; for
     /// the handshake of inspect, 120]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) timeout: Option<Duration>,
-    /// How long a call may take in total, not counting up to 30 minutes in which a person answers the server or signs in [default: 600; for guard, 3600]
+    /// How long a call may take in total, not counting up to 30 minutes in which a person answers the server or signs in [default: 600; for guard, none]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
     /// How often a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
