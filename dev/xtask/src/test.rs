@@ -94,12 +94,12 @@ fn tests() -> Outcome {
     ))
 }
 
-/// The scripts of the scripted world once more, with the server's bytes cut into other reads.
+/// The scripts of the scripted world once more, with the server's bytes cut into other reads. Of the workspace, so that nothing is built anew.
 fn scripts_cut(chunking: &str) -> Outcome {
     let runner = runner();
     cargo_with(
         &format!(
-            "{runner} --all-features --test asks --test failures_* --test founding --test http_* --test server_*"
+            "{runner} --workspace --all-features --test asks --test failures_* --test founding --test http_* --test server_*"
         ),
         |command| {
             command.env("EVERLINK_CHUNKING", chunking);
