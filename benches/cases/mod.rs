@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::rig::both::Both;
+use crate::rig::guarded::Guarded;
 use crate::rig::samples::{self, ECHO, params};
 use crate::rig::{Rig, dialect};
 
@@ -44,6 +45,10 @@ macro_rules! all_cases {
             }
             encode: Encode {
                 request_100b => new(),
+            }
+            guarded: Passed {
+                legacy_100b => new(Era::Legacy),
+                modern_100b => new(Era::Modern),
             }
             idle_poll: IdlePoll {
                 in_flight_0 => new(0),
@@ -211,6 +216,32 @@ impl Case for Encode {
             members.splice(black_box(self.params.as_str()));
         });
         encode::line_end(&mut self.buf);
+    }
+}
+
+/// A call and its reply pass a relay: from the bytes of the host to the bytes for the host.
+pub(crate) struct Passed {
+    guarded: Guarded,
+    call: String,
+}
+
+impl Passed {
+    pub(crate) fn new(era: Era) -> Box<Passed> {
+        let mut guarded = Guarded::ready(era);
+        for _ in 0..WARM_UP {
+            let call = guarded.next_call();
+            guarded.round_trip(&call, ECHO);
+        }
+        let call = guarded.next_call();
+        Box::new(Passed { guarded, call })
+    }
+}
+
+impl Case for Passed {
+    const REPEATS: bool = false;
+
+    fn run(&mut self) {
+        assert!(self.guarded.round_trip(black_box(&self.call), ECHO) > ECHO.len());
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 
 pub(crate) mod both;
+pub(crate) mod guarded;
 pub(crate) mod samples;
 
 use everlink::client::{CallOptions, Client, Event, Outcome, State};

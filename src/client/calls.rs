@@ -215,6 +215,15 @@ impl Call {
         by_nature || self.is_idempotent
     }
 
+    /// Its rank among those that wait. Whatever was sent before goes first.
+    fn rank_among(&self, is_short_first: bool, bytes: usize) -> u8 {
+        if is_short_first && self.delivery() == Delivery::NotSent {
+            rank_of(bytes)
+        } else {
+            0
+        }
+    }
+
     /// Whether the peer may have acted on it.
     pub(super) fn delivery(&self) -> Delivery {
         match self.phase {
@@ -382,9 +391,13 @@ impl Calls {
         if self.stands_still(call.phase) {
             call.clock.pause(now);
         }
-        let phase = call.phase;
+        if call.phase == Phase::Waiting {
+            let bytes = call.bytes();
+            call.rank = call.rank_among(self.short_first, bytes);
+            self.waiting.insert((call.rank, id), ());
+            self.waiting_bytes += bytes;
+        }
         self.table.add(id, call);
-        self.count(id, phase);
         id
     }
 
@@ -563,22 +576,14 @@ impl Calls {
 
     fn enter(&mut self, id: CallId, phase: Phase) {
         self.leave(id);
-        if let Some(call) = self.table.get_mut(id) {
-            call.phase = phase;
-            self.count(id, phase);
-        }
-    }
-
-    /// It is one of those in this phase now.
-    fn count(&mut self, id: CallId, phase: Phase) {
         let Some(call) = self.table.get_mut(id) else {
             return;
         };
+        call.phase = phase;
         match phase {
             Phase::Waiting => {
                 let bytes = call.bytes();
-                let may_be_late = self.short_first && call.delivery() == Delivery::NotSent;
-                call.rank = if may_be_late { rank_of(bytes) } else { 0 };
+                call.rank = call.rank_among(self.short_first, bytes);
                 self.waiting.insert((call.rank, id), ());
                 self.waiting_bytes += bytes;
                 if call.goes_on() {

@@ -1,0 +1,115 @@
+//! A relay with a host in front and a server behind, both of them no more than their lines. Measures nothing itself.
+
+use everlink::protocol::Era;
+use everlink::relay::{self, Relay, Side};
+use everlink::{Config, Epoch, Input, Instant, Output};
+
+use super::{dialect, wire_id};
+
+const NOW: Instant = Instant::ZERO;
+
+/// What a modern host says with every request.
+const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"host","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+pub(crate) struct Guarded {
+    relay: Relay,
+    epoch: Epoch,
+    era: Era,
+    calls: u64,
+    buf: Vec<u8>,
+    /// What was written last to each of them.
+    to_host: Vec<u8>,
+    to_server: Vec<u8>,
+}
+
+impl Guarded {
+    /// A host and a server of this era that have agreed.
+    pub(crate) fn ready(era: Era) -> Guarded {
+        let mut config = relay::Config::new(Config::child("guard", "1.0"), [7; 16]);
+        config.upstream.dialect = dialect(era);
+        let mut guarded = Guarded {
+            relay: Relay::new(config),
+            epoch: Epoch::FIRST,
+            era,
+            calls: 0,
+            buf: Vec::with_capacity(1 << 10),
+            to_host: Vec::with_capacity(1 << 10),
+            to_server: Vec::with_capacity(1 << 10),
+        };
+        let (hello, agreement) = match era {
+            Era::Legacy => (
+                r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#.to_owned(),
+                r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"server","version":"1"}}"#,
+            ),
+            _ => (
+                format!(r#"{{"jsonrpc":"2.0","id":"a","method":"server/discover","params":{{{META}}}}}"#),
+                r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#,
+            ),
+        };
+        guarded.host_says(&hello);
+        guarded.server_replies(agreement);
+        if era == Era::Legacy {
+            guarded.host_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        }
+        guarded
+    }
+
+    /// The next call of the host, as it writes it.
+    pub(crate) fn next_call(&mut self) -> String {
+        self.calls += 1;
+        let (id, arguments) = (self.calls, r#""name":"echo","arguments":{"text":"hello"}"#);
+        let meta = match self.era {
+            Era::Legacy => String::new(),
+            _ => format!(",{META}"),
+        };
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{{arguments}{meta}}}}}"#
+        )
+    }
+
+    /// What the host hears when it says this and the server replies so.
+    pub(crate) fn round_trip(&mut self, call: &str, result: &str) -> usize {
+        self.host_says(call);
+        self.server_replies(result);
+        self.to_host.len()
+    }
+
+    fn host_says(&mut self, line: &str) {
+        self.relay
+            .handle_downstream(NOW, Input::bytes(line.as_bytes()));
+        self.relay.handle_downstream(NOW, Input::bytes(&b"\n"[..]));
+        self.turn();
+    }
+
+    fn server_replies(&mut self, result: &str) {
+        let wire = wire_id(&self.to_server);
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{wire},\"result\":{result}}}\n");
+        let input = Input::bytes(line.as_bytes());
+        self.relay.handle_upstream(NOW, self.epoch, input);
+        self.turn();
+    }
+
+    fn turn(&mut self) {
+        self.buf.clear();
+        while let Some((side, output)) = self.relay.poll_output(&mut self.buf) {
+            match (side, output) {
+                (_, Output::Open { epoch }) => {
+                    self.epoch = epoch;
+                    self.relay.handle_upstream(NOW, epoch, Input::Opened);
+                }
+                (Side::Downstream, Output::Write { len, .. }) => {
+                    std::mem::swap(&mut self.buf, &mut self.to_host);
+                    self.relay.handle_downstream(NOW, Input::sent(len));
+                    self.buf.clear();
+                }
+                (_, Output::Write { len, .. }) => {
+                    std::mem::swap(&mut self.buf, &mut self.to_server);
+                    self.relay
+                        .handle_upstream(NOW, self.epoch, Input::sent(len));
+                    self.buf.clear();
+                }
+                (_, _) => {}
+            }
+        }
+    }
+}
