@@ -36,19 +36,20 @@ impl Guarded {
             to_host: Vec::with_capacity(1 << 10),
             to_server: Vec::with_capacity(1 << 10),
         };
-        let (hello, agreement) = match era {
-            Era::Legacy => (
+        let is_legacy = era == Era::Legacy;
+        let (hello, agreement) = match is_legacy {
+            true => (
                 r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#.to_owned(),
                 r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"server","version":"1"}}"#,
             ),
-            _ => (
+            false => (
                 format!(r#"{{"jsonrpc":"2.0","id":"a","method":"server/discover","params":{{{META}}}}}"#),
                 r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#,
             ),
         };
         guarded.host_says(&hello);
         guarded.server_replies(agreement);
-        if era == Era::Legacy {
+        if is_legacy {
             guarded.host_says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         }
         guarded
@@ -58,9 +59,10 @@ impl Guarded {
     pub(crate) fn next_call(&mut self) -> String {
         self.calls += 1;
         let (id, arguments) = (self.calls, r#""name":"echo","arguments":{"text":"hello"}"#);
-        let meta = match self.era {
-            Era::Legacy => String::new(),
-            _ => format!(",{META}"),
+        let meta = if self.era == Era::Legacy {
+            String::new()
+        } else {
+            format!(",{META}")
         };
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{{arguments}{meta}}}}}"#
@@ -98,12 +100,12 @@ impl Guarded {
                     self.relay.handle_upstream(NOW, epoch, Input::Opened);
                 }
                 (Side::Downstream, Output::Write { len, .. }) => {
-                    std::mem::swap(&mut self.buf, &mut self.to_host);
+                    core::mem::swap(&mut self.buf, &mut self.to_host);
                     self.relay.handle_downstream(NOW, Input::sent(len));
                     self.buf.clear();
                 }
                 (_, Output::Write { len, .. }) => {
-                    std::mem::swap(&mut self.buf, &mut self.to_server);
+                    core::mem::swap(&mut self.buf, &mut self.to_server);
                     self.relay
                         .handle_upstream(NOW, self.epoch, Input::sent(len));
                     self.buf.clear();
