@@ -396,7 +396,7 @@ fn f_109_a_server_that_does_not_read_is_not_queued_for_without_bound() {
             })
             .collect();
         assert!(calls.iter().all(|call| !chain.is_done(*call)));
-        // What was read waits, an eighth of what may, or lies in the window of 256 KiB, or is the call that filled them.
+        // The bytes that were read: those that wait (an eighth of the limit), the window of 256 KiB, and the call that filled both.
         let read = chain.link().downstream().stats().bytes_in;
         assert!(read < (384 << 10) + 3 * CALL, "{read} bytes were read");
         chain.until_all_done();

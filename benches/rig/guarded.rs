@@ -17,7 +17,7 @@ pub(crate) struct Guarded {
     era: Era,
     calls: u64,
     buf: Vec<u8>,
-    /// What was written last to each of them.
+    /// The last line for each of them.
     to_host: Vec<u8>,
     to_server: Vec<u8>,
 }

@@ -449,8 +449,8 @@ impl Client {
         self.calls.waiting_bytes() + self.frames.bytes()
     }
 
-    /// Of the calls that were never sent, the one to give up for another of this size: the newest of those that carry most, if that is far more. None
-    /// where there is room for both.
+    /// The call to give up so that another of this size has room: of those that were never sent, the newest of the longest. `None` if there is room for
+    /// both, or if it is not far longer than the other.
     pub(crate) fn to_give_up_for(&self, bytes: usize) -> Option<CallId> {
         let longer = self.calls.far_longer(bytes)?;
         self.check_room(bytes).is_err().then_some(longer)

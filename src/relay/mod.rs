@@ -228,8 +228,8 @@ impl Relay {
 }
 
 impl Relay {
-    /// Whether the one client in front has said so much that the server behind does not take that it is read no further, unless it is to answer
-    /// something.
+    /// Whether the one client in front is read no further for now, because the server behind takes less than the client sends. A client that has a
+    /// question to answer is read all the same: the server may wait for the answer.
     fn has_much_to_send(&self) -> bool {
         self.config.has_one_host()
             && !self.server.has_open_asks()
