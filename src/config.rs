@@ -67,6 +67,8 @@ pub(crate) struct Relayed {
     pub(crate) via: Option<Implementation>,
     /// There are several clients in front: what one of them sends does not keep the short calls of another waiting.
     pub(crate) has_many_clients: bool,
+    /// A client in front that asks `server/discover` is refused where the server refuses it.
+    pub(crate) passes_refusals: bool,
 }
 
 impl Config {

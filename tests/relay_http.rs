@@ -674,6 +674,28 @@ fn nobody_hears_what_is_logged_for_another() {
     front.finish();
 }
 
+/// A server may tell of a resource without being asked to. That is for the only client there is, and for none of several.
+#[test]
+fn update_that_nobody_subscribed_to_reaches_the_only_client() {
+    for is_alone in [true, false] {
+        let mut front = Front::new();
+        let ann = front.session("ann");
+        let news = front.send(&ann.get());
+        front.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+        if !is_alone {
+            let eve = front.session("eve");
+            front.send(&eve.post(1, "tools/call", json!({"name": "x"})));
+        }
+        front.say(
+            json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {
+                "uri": "a:b", "_meta": {"x": 1},
+            }}),
+        );
+        assert_eq!(front.text(news).contains("a:b"), is_alone);
+        front.finish();
+    }
+}
+
 /// A modern server logs for requests alone, so with one client there is nobody else whom it could be about.
 #[test]
 fn the_only_client_hears_what_a_modern_server_logs() {

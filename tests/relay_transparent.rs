@@ -1,5 +1,8 @@
 //! Between a host and a server that understand each other the relay is invisible: what one says, the other hears, as it was said.
 
+use core::time::Duration;
+
+use everlink::protocol::Era;
 use everlink::relay::Side;
 use everlink::{Dialect, Epoch, Input, Instant, Output, Relay, StreamId, relay};
 use serde_json::{Value, json};
@@ -782,4 +785,147 @@ fn a_message_of_40_megabytes_waits_for_the_server() {
     let asked = between.server_hears();
     let text = asked["params"]["arguments"]["text"].as_str();
     assert_eq!(text.map(str::len), Some(40 << 20));
+}
+
+/// A relay before a legacy server that has refused the `server/discover` of a modern host with an error of its own.
+fn refused() -> Between {
+    let mut between = Between::new();
+    between.host_says(&line(
+        json!({"id": "a", "method": "server/discover", "params": {"_meta": terms()}}),
+    ));
+    let probe = between.server_hears();
+    assert_eq!(probe["method"], "server/discover");
+    let error = json!({"code": -32602, "message": "Invalid request parameters", "data": ""});
+    between.server_says(&line(json!({"id": probe["id"], "error": error})));
+    let heard = between.host_hears();
+    assert_eq!((&heard["id"], &heard["error"]), (&json!("a"), &error));
+    assert_eq!(
+        between.server, [""; 0],
+        "the host's own initialize is waited for"
+    );
+    between
+}
+
+/// As it would without the relay, so that nothing need be translated.
+#[test]
+fn a_host_of_both_eras_falls_back_where_the_server_is_of_the_older_one() {
+    let mut between = refused();
+    between.host_says(&line(
+        json!({"id": 0, "method": "initialize", "params": hello()}),
+    ));
+    let mut asked = between.server_hears();
+    assert_eq!(asked["method"], "initialize");
+    let meta = asked["params"]["_meta"].as_object_mut();
+    meta.expect("an object").remove("everlink/via");
+    assert_eq!(asked["params"], hello());
+    between.server_says(&line(json!({"id": asked["id"], "result": welcome()})));
+    assert_eq!(between.host_hears()["result"], welcome());
+    // Another one that asks is told the same.
+    between.host_says(&line(
+        json!({"id": 1, "method": "server/discover", "params": {"_meta": terms()}}),
+    ));
+    assert_eq!(between.host_hears()["error"]["code"], -32602);
+}
+
+#[test]
+fn a_modern_host_that_goes_on_after_the_refusal_is_translated() {
+    let mut between = refused();
+    between.host_says(&line(
+        json!({"id": 1, "method": "tools/list", "params": {"_meta": terms()}}),
+    ));
+    assert_eq!(between.server_hears()["method"], "initialize");
+}
+
+#[test]
+fn a_host_that_says_nothing_after_the_refusal_is_not_waited_for_long() {
+    let mut between = refused();
+    for _ in 0..3 {
+        let deadline = between.relay.poll_timeout().expect("something is due");
+        between.relay.handle_timeout(deadline.at);
+        between.turn();
+        if !between.server.is_empty() {
+            assert!(deadline.at <= Instant::ZERO + Duration::from_secs(5));
+            break;
+        }
+    }
+    assert_eq!(between.server_hears()["method"], "initialize");
+}
+
+#[test]
+fn a_modern_host_that_does_not_ask_for_the_era_is_translated_at_once() {
+    let mut between = Between::new();
+    between.host_says(&line(
+        json!({"id": 1, "method": "tools/list", "params": {"_meta": terms()}}),
+    ));
+    let probe = between.server_hears();
+    let error = json!({"code": -32601, "message": "Method not found"});
+    between.server_says(&line(json!({"id": probe["id"], "error": error})));
+    assert_eq!(between.server_hears()["method"], "initialize");
+}
+
+#[test]
+fn server_discover_is_answered_for_an_older_server_where_that_is_wanted() {
+    let mut between = Between::with(|config| config.answers_discover = true);
+    between.host_says(&line(
+        json!({"id": 1, "method": "server/discover", "params": {"_meta": terms()}}),
+    ));
+    let probe = between.server_hears();
+    let error = json!({"code": -32601, "message": "Method not found"});
+    between.server_says(&line(json!({"id": probe["id"], "error": error})));
+    let asked = between.server_hears();
+    assert_eq!(asked["method"], "initialize");
+    between.server_says(&line(json!({"id": asked["id"], "result": welcome()})));
+    let versions = between.host_hears()["result"]["supportedVersions"].clone();
+    assert_eq!(versions, json!(["2026-07-28"]));
+}
+
+/// What a legacy server offered in an earlier life does not tell a host that it has `server/discover`.
+#[test]
+fn a_remembered_legacy_server_is_not_discovered_before_it_has_started() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut between = Between::with(|config| {
+            let mut offer = everlink::server::Offer::new("server", "9");
+            offer.era = Some(era);
+            config.remembered = Some(offer);
+        });
+        between.host_says(&line(
+            json!({"id": 1, "method": "server/discover", "params": {"_meta": terms()}}),
+        ));
+        let soon = Instant::ZERO + Duration::from_secs(4);
+        between.relay.handle_timeout(soon);
+        between.turn();
+        assert_eq!(between.host.is_empty(), era == Era::Legacy);
+        if era == Era::Legacy {
+            // It loses patience with `server/discover`, and need not wait as long again.
+            between.host_says(&line(
+                json!({"id": 2, "method": "initialize", "params": hello()}),
+            ));
+            between.relay.handle_timeout(soon + Duration::from_secs(4));
+            between.turn();
+            let refused = between.host_hears();
+            assert_eq!(
+                (&refused["id"], &refused["error"]["code"]),
+                (&json!(1), &json!(-32601))
+            );
+            let heard = between.host_hears();
+            assert_eq!(heard["result"]["serverInfo"]["name"], "server");
+        }
+    }
+}
+
+#[test]
+fn cancellations_are_passed_on_with_their_meta() {
+    let mut between = Between::agreed(hello(), welcome());
+    between.host_says(&line(
+        json!({"id": 7, "method": "tools/call", "params": {"name": "t"}}),
+    ));
+    let call = between.server_hears();
+    let meta = json!({"com.example/a": [1.0]});
+    between.host_says(&line(
+        json!({"method": "notifications/cancelled", "params": {"requestId": 7, "reason": "enough", "_meta": meta}}),
+    ));
+    let cancelled = between.server_hears();
+    let params = json!({"requestId": call["id"], "reason": "enough", "_meta": meta});
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"], params);
 }

@@ -96,7 +96,10 @@ fn a_cancelled_request_is_over_and_nothing_more_is_said_of_it() {
         let params = json!({"requestId": id, "reason": "the user went home"});
         host.notify(CANCELLED, params);
         let reason = Some("the user went home".into());
-        assert_eq!(host.why_cancelled(slow), Cancelled::ByPeer { reason });
+        assert_eq!(
+            host.why_cancelled(slow),
+            Cancelled::ByPeer { reason, meta: None }
+        );
         assert_eq!(host.server.requests(), 1, "what it held is free");
         host.is_over(slow);
         host.respond(kept, json!({"content": []}));
@@ -116,7 +119,10 @@ fn a_cancellation_needs_no_reason() {
         let mut params = params;
         params["requestId"] = id;
         host.notify(CANCELLED, params.clone());
-        let unsaid = Cancelled::ByPeer { reason: None };
+        let unsaid = Cancelled::ByPeer {
+            reason: None,
+            meta: None,
+        };
         assert_eq!(host.why_cancelled(slow), unsaid, "{params}");
         host.finish();
     }
@@ -487,7 +493,10 @@ fn the_id_of_an_earlier_round_cancels_nothing() {
         host.cancel(&second);
         assert_eq!(
             host.why_cancelled(asking),
-            Cancelled::ByPeer { reason: None }
+            Cancelled::ByPeer {
+                reason: None,
+                meta: None
+            }
         );
         assert!(host.replies(&second).is_empty());
         host.is_over(asking);

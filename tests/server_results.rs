@@ -742,7 +742,7 @@ fn a_cancelled_request_is_heard_of_no_more() {
             _ => None,
         });
         let reason = Some("enough".into());
-        assert_eq!(why, [Cancelled::ByPeer { reason }]);
+        assert_eq!(why, [Cancelled::ByPeer { reason, meta: None }]);
         let progress = everlink::server::Progress::new(2.0);
         let told = host.verb(|server, now| server.progress(now, request, progress));
         assert_eq!(told, Err(Misuse::UnknownRequest));

@@ -301,6 +301,10 @@ pub(crate) struct Guard {
     /// read the answers [default: 1; with --listen http://…, 15]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) drain: Option<Duration>,
+    /// Answer `server/discover` for a server that knows only `initialize`: needed by hosts that speak 2026-07-28 alone and ask that first. Others fall
+    /// back to `initialize`, as they would without the guard
+    #[arg(long)]
+    pub(crate) answer_discover: bool,
     /// Introduce the guard to the server as its client, instead of the host
     #[arg(long)]
     pub(crate) hide_host: bool,

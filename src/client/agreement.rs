@@ -18,6 +18,10 @@ use crate::protocol::{Era, LogLevel, Version};
 /// Nobody wants to hear more often than this that a handshake takes long.
 const NOTICE_FLOOR: Duration = Duration::from_secs(1);
 
+/// How long a client in front of a relay may take to send its `initialize`, once it was told that the server has no `server/discover`. Those in use
+/// send it at once.
+const INTRODUCTION_PATIENCE: Duration = Duration::from_secs(5);
+
 impl Client {
     /// The next word of the handshake.
     pub(super) fn proceed(&mut self, then: Move) {
@@ -33,6 +37,10 @@ impl Client {
                 self.frames.push(Frame::Discover(wire));
                 self.arm_in(Timer::Probe, self.probe_patience());
             }
+            Move::Say(Say::Initialize(_)) if self.awaits_introduction() => {
+                let most = self.config.policy.handshake_timeout / 2;
+                self.arm_in(Timer::Probe, INTRODUCTION_PATIENCE.min(most));
+            }
             Move::Say(Say::Initialize(version)) => {
                 self.timers.disarm(Timer::Probe);
                 self.voice = Voice::new(&self.config, version, None);
@@ -45,6 +53,24 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Whether `initialize` waits for that of the client in front of the relay.
+    fn awaits_introduction(&mut self) -> bool {
+        let relayed = self.config.relayed.as_ref();
+        relayed.is_some_and(|relayed| relayed.passes_refusals) && self.handshake.hold()
+    }
+
+    /// Sends the `initialize` that waited, if one did.
+    pub(super) fn introduce_now(&mut self) -> bool {
+        let Some(then) = self.handshake.release() else {
+            return false;
+        };
+        if let Some(capabilities) = self.to_declare.take() {
+            self.config.capabilities = *capabilities;
+        }
+        self.proceed(then);
+        true
     }
 
     /// Both ends agree: now, or in the session of a life before that goes on.
@@ -122,8 +148,11 @@ impl Client {
         (patience * times).min(policy.handshake_timeout / 2)
     }
 
-    /// The server is silent to the modern probe.
+    /// The server is silent to the modern probe, or the client in front of the relay after it was refused.
     pub(super) fn probe_unanswered(&mut self) {
+        if self.introduce_now() {
+            return;
+        }
         if self.errands.wire_for(&Errand::Revive).is_some() {
             return self.not_revived(false);
         }

@@ -12,7 +12,7 @@ use super::catalog::{Broken, Listing, Step};
 use super::errand::{Errand, wire_of};
 use super::event::{Event, Outcome, Session};
 use super::failure::FailureKind;
-use super::frame::Frame;
+use super::frame::{Frame, Withdrawal};
 use super::inbound::{Reply, read};
 use super::lifecycle::State;
 use super::watcher::{Chore, Watcher};
@@ -117,7 +117,7 @@ impl Client {
                 }
                 Chore::Unlisten(wire) => {
                     self.errands.close(wire);
-                    self.withdraw_request(wire, None);
+                    self.withdraw_request(wire, Withdrawal::default());
                     continue;
                 }
                 Chore::Unsubscribe(uri) => {
@@ -167,7 +167,7 @@ impl Client {
     /// Some answers did not come. They are not waited for any more (S-TIME-02), and asked for again later.
     pub(super) fn stop_waiting_for_watch(&mut self) {
         for wire in self.errands.close_setup() {
-            self.withdraw_request(wire, None);
+            self.withdraw_request(wire, Withdrawal::default());
         }
         self.watcher.stop_waiting();
         self.tell_watching();

@@ -18,11 +18,28 @@ use crate::watch::{List, Watch};
 use crate::wire::encode::{self, Object};
 use crate::wire::{ErrorObject, Id, Payload, object};
 
+/// What is said with the cancellation of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Withdrawal {
+    pub(crate) reason: Option<Box<str>>,
+    /// The `_meta` of the client in front of a relay.
+    pub(crate) meta: Option<Payload>,
+}
+
+impl Withdrawal {
+    pub(crate) fn because(reason: &str) -> Withdrawal {
+        Withdrawal {
+            reason: Some(reason.into()),
+            meta: None,
+        }
+    }
+}
+
 /// A message of the link itself that waits to be written. Calls wait in their own order.
 #[derive(Debug)]
 pub(super) enum Frame {
     Answer(Id, Result<Option<Payload>, ErrorObject>),
-    Cancel(u64, Option<Box<str>>),
+    Cancel(u64, Withdrawal),
     Discover(u64),
     Initialize(u64, Version),
     Initialized,
@@ -302,11 +319,14 @@ impl Voice {
                 let data = error.data.as_ref().map(Payload::json);
                 encode::error(buf, Some(id), error.code, &error.message, data);
             }
-            Frame::Cancel(wire, reason) => {
+            Frame::Cancel(wire, words) => {
                 encode::notification(buf, names::NOTIFICATIONS_CANCELLED, |params| {
                     params.id("requestId", &id_of(*wire));
-                    if let Some(reason) = reason {
+                    if let Some(reason) = &words.reason {
                         params.text("reason", reason);
+                    }
+                    if let Some(meta) = &words.meta {
+                        params.raw("_meta", meta.as_str());
                     }
                 });
             }

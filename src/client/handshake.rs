@@ -62,6 +62,20 @@ pub(super) struct Handshake {
     is_inconclusive: bool,
     /// What the server answered to the first of the two requests that can begin a handshake, where the second was tried after it.
     first_try: Option<Box<str>>,
+    /// The error with which the server answered `server/discover`, or would have.
+    refusal: Option<Box<ErrorObject>>,
+    introduction: Introduction,
+}
+
+/// Whether `initialize` is sent in the words of the client in front of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Introduction {
+    /// It was not needed so far in this life.
+    Unasked,
+    /// It is needed, and that client may be about to send its own.
+    Awaited,
+    /// It is sent with whatever is known.
+    Given,
 }
 
 /// What is believed of the server.
@@ -91,6 +105,8 @@ impl Handshake {
             corrected: false,
             is_inconclusive: false,
             first_try: None,
+            refusal: None,
+            introduction: Introduction::Unasked,
         }
     }
 
@@ -125,6 +141,7 @@ impl Handshake {
         self.corrected = false;
         self.is_inconclusive = false;
         self.first_try = None;
+        self.introduction = Introduction::Unasked;
         let legacy = match self.dialect {
             Dialect::Automatic => {
                 let preferred = self.preferred.filter(|_| !self.is_preference_vain);
@@ -148,6 +165,7 @@ impl Handshake {
 
     /// The server answered `server/discover`.
     pub(super) fn discovered(&mut self, reply: Result<Json<'_>, &ErrorObject>) -> Move {
+        self.refusal = reply.err().cloned().map(Box::new);
         match reply {
             Ok(result) => match Discovered::read(result) {
                 Some(found) => self.choose(found, result),
@@ -176,6 +194,34 @@ impl Handshake {
         }
         self.note_first_try("server/discover", how);
         Some(then)
+    }
+
+    /// Waits with `initialize` for the client in front of the relay, once in a life. That client began in the modern era; now that the server turns
+    /// out not to know it, it may fall back to an `initialize` of its own, as it would without the relay. Whether it is waited for.
+    pub(super) fn hold(&mut self) -> bool {
+        let is_first = self.introduction == Introduction::Unasked;
+        if is_first && self.preferred.map(Version::era) == Some(Era::Modern) {
+            self.refusal.get_or_insert_with(|| Box::new(no_discover()));
+            self.introduction = Introduction::Awaited;
+        }
+        self.introduction == Introduction::Awaited
+    }
+
+    /// Whether `initialize` waits for the client in front of the relay.
+    pub(super) fn is_held(&self) -> bool {
+        self.introduction == Introduction::Awaited
+    }
+
+    /// The client in front of the relay is not waited for any more: what to say, if it was.
+    pub(super) fn release(&mut self) -> Option<Move> {
+        let then = self.initialize().filter(|_| self.is_held())?;
+        self.introduction = Introduction::Given;
+        Some(then)
+    }
+
+    /// What a server without `server/discover` answers to it.
+    pub(super) fn refusal(&self) -> Option<&ErrorObject> {
+        self.refusal.as_deref()
     }
 
     /// Nobody listens any more where the probe was cut off just before: the server did not survive it.
@@ -384,6 +430,12 @@ impl Handshake {
         self.has_spent_a_life = false;
         Move::Agreed(Box::new(terms))
     }
+}
+
+/// What a server without `server/discover` answers to it, where its own words are not known.
+pub(crate) fn no_discover() -> ErrorObject {
+    let text = "Method not found: the server knows only `initialize`";
+    ErrorObject::new(code::METHOD_NOT_FOUND, text)
 }
 
 #[derive(Deserialize)]

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::errand::Errand;
 use super::event::Event;
 use super::failure::{Cause, Sign};
-use super::frame::Frame;
+use super::frame::{Frame, Withdrawal};
 use super::keepalive::{Beat, PROMPT, Situation};
 use super::{Client, Timer};
 use crate::config::Binding;
@@ -197,7 +197,7 @@ impl Client {
             self.errands.close(missed);
             // Over HTTP its exchange ends. On a pipe nothing is said: some servers end when a ping is cancelled that they have not read yet.
             if self.web.is_some() {
-                self.withdraw_request(missed, None);
+                self.withdraw_request(missed, Withdrawal::default());
             }
         }
         self.stats.probes += 1;

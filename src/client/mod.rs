@@ -54,6 +54,8 @@ pub use calls::CallOptions;
 pub use catalog::Listing;
 pub use event::{Ask, Challenge, Event, Outcome, Session, Withdrawn};
 pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, Sign, TimeLimit};
+pub(crate) use frame::Withdrawal;
+pub(crate) use handshake::no_discover;
 pub use lifecycle::State;
 
 pub use crate::noise::Noise;
@@ -554,14 +556,25 @@ impl Client {
         call: CallId,
         reason: Option<&str>,
     ) -> Result<(), Misuse> {
+        let reason = reason.map(Into::into);
+        self.withdraw(now, call, Withdrawal { reason, meta: None })
+    }
+
+    /// The same in the words of somebody else.
+    pub(crate) fn withdraw(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        words: Withdrawal,
+    ) -> Result<(), Misuse> {
         self.act(now, |link| {
             if link.calls.call(call).is_none() {
                 return Err(Misuse::UnknownCall);
             }
             let kind = FailureKind::Cancelled {
-                reason: reason.map(Into::into),
+                reason: words.reason.clone(),
             };
-            link.abort(call, kind, reason);
+            link.abort(call, kind, words);
             Ok(())
         })
     }
@@ -674,7 +687,27 @@ impl Client {
                     link.speak(version);
                 }
             }
+            if version.era() == Era::Legacy {
+                link.introduce_now();
+            }
         });
+    }
+
+    /// Whether `initialize` waits for the client in front of the relay to send its own, now that the server has refused `server/discover`.
+    pub(crate) fn is_held(&self) -> bool {
+        self.handshake.is_held()
+    }
+
+    /// Sends the `initialize` that waits for the client in front of the relay.
+    pub(crate) fn introduce(&mut self, now: Instant) {
+        self.act(now, |link| {
+            link.introduce_now();
+        });
+    }
+
+    /// The error with which the server refuses `server/discover`, if it is known to.
+    pub(crate) fn refusal(&self) -> Option<&ErrorObject> {
+        self.handshake.refusal()
     }
 
     /// The server agreed to this for the client in front of the relay: it is asked of later servers, too.

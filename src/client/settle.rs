@@ -9,7 +9,7 @@ use super::calls::{Call, Phase};
 use super::errand::Errand;
 use super::event::{Event, Outcome, Withdrawn};
 use super::failure::{Cause, Ended, FailureKind, TimeLimit};
-use super::frame::Frame;
+use super::frame::{Frame, Withdrawal};
 use super::lifecycle::State;
 use super::{Client, Timer};
 use crate::id::CallId;
@@ -89,7 +89,7 @@ impl Client {
                     if let Some(wire) = self.errands.wire_for(&Errand::Page(list)) {
                         self.errands.close(wire);
                         if !self.frames.retract(wire) {
-                            self.withdraw_request(wire, None);
+                            self.withdraw_request(wire, Withdrawal::default());
                         }
                     }
                 }
@@ -102,7 +102,7 @@ impl Client {
     }
 
     /// The caller or the clock ends a call that may be under way: the server is told.
-    pub(super) fn abort(&mut self, id: CallId, kind: FailureKind, reason: Option<&str>) {
+    pub(super) fn abort(&mut self, id: CallId, kind: FailureKind, words: Withdrawal) {
         let sent = self.calls.call(id).and_then(|call| match call.phase {
             Phase::Sent(wire) if !self.runs_as_task(call) => Some(wire),
             Phase::Asking | Phase::Listing(_) | Phase::Schema | Phase::Sent(_) | Phase::Waiting => {
@@ -112,7 +112,7 @@ impl Client {
         let sent_at = self.calls.sent_at(id);
         self.fail(id, kind);
         if let Some(wire) = sent {
-            self.withdraw_request(wire, reason);
+            self.withdraw_request(wire, words);
         }
         if let Some(at) = sent_at {
             self.given_up(at);
@@ -130,7 +130,7 @@ impl Client {
         has_tasks && call.asks_to_be_a_task()
     }
 
-    pub(super) fn withdraw_request(&mut self, wire: u64, reason: Option<&str>) {
+    pub(super) fn withdraw_request(&mut self, wire: u64, words: Withdrawal) {
         if self.session.is_none() {
             return;
         }
@@ -144,8 +144,7 @@ impl Client {
                 return;
             }
         }
-        self.frames
-            .push(Frame::Cancel(wire, reason.map(Into::into)));
+        self.frames.push(Frame::Cancel(wire, words));
     }
 
     /// The time of a call may be over.
@@ -161,7 +160,8 @@ impl Client {
                     TimeLimit::Idle => "no reply and no progress in time",
                     TimeLimit::Total => "it took too long in all",
                 };
-                self.abort(id, FailureKind::TimedOut { limit, state }, Some(reason));
+                let kind = FailureKind::TimedOut { limit, state };
+                self.abort(id, kind, Withdrawal::because(reason));
             }
             None => self.arm_call(id),
         }

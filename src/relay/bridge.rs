@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Event, Relay, Side, lists, words};
-use crate::client::{self, Behalf, Delivery, FailureKind, Outcome};
+use crate::client::{self, Behalf, Delivery, FailureKind, Outcome, Withdrawal};
 use crate::id::{CallId, Epoch, RequestId};
 use crate::protocol::method::names;
 use crate::protocol::{Era, code, round};
@@ -62,7 +62,7 @@ impl Relay {
     pub(super) fn carry_up(&mut self, event: server::Event) -> Option<Event> {
         match event {
             server::Event::Request(request) => self.request(request),
-            server::Event::Cancelled { request, why } => self.cancelled(request, &why),
+            server::Event::Cancelled { request, why } => self.cancelled(request, why),
             server::Event::Answered { ask, outcome, .. } => return self.answered(ask, outcome),
             server::Event::Watching(update) => self.watch(*update),
             server::Event::Notified {
@@ -190,21 +190,23 @@ impl Relay {
         true
     }
 
-    fn cancelled(&mut self, request: RequestId, why: &server::Cancelled) {
+    fn cancelled(&mut self, request: RequestId, why: server::Cancelled) {
         let Some(call) = self.calls.remove(&request) else {
             return;
         };
         self.errands.remove(&call);
-        let reason = match why {
-            server::Cancelled::Anew => Some("the client began anew"),
-            server::Cancelled::ByPeer { reason } => reason.as_deref(),
-            server::Cancelled::NotResumed => Some("the client was asked and did not come back"),
+        let words = match why {
+            server::Cancelled::Anew => Withdrawal::because("the client began anew"),
+            server::Cancelled::ByPeer { reason, meta } => Withdrawal { reason, meta },
+            server::Cancelled::NotResumed => {
+                Withdrawal::because("the client was asked and did not come back")
+            }
             server::Cancelled::OutOfTime | server::Cancelled::PeerGone => {
-                Some("the client is gone")
+                Withdrawal::because("the client is gone")
             }
         };
         // It may have its outcome already, on its way to here.
-        let _ = self.client.cancel(self.now, call, reason);
+        let _ = self.client.withdraw(self.now, call, words);
     }
 
     /// The end has come: what is under way has this long. With the one host in front, the server behind is to be gone soon after.

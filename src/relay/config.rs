@@ -23,6 +23,10 @@ pub struct Config {
     /// Whether the server behind sees the relay as its client, under the name in [`upstream`](Config::upstream). No: it sees the client in front, and
     /// finds the name of the relay beside it, in `_meta` under `everlink/via`.
     pub hides_host: bool,
+    /// Whether `server/discover` is answered for a server that knows only `initialize`. No: the client in front is refused as the server refuses it,
+    /// and one that speaks both eras falls back to `initialize`, so that nothing need be translated. A client that speaks only the modern era and asks
+    /// `server/discover` first needs it; one that begins with another request is understood either way.
+    pub answers_discover: bool,
     /// What an earlier relay was told by this same server, if that is known: see [`Event::offer`](super::Event::offer). It is offered to a client in
     /// front that has waited for [`short_patience`](Config::short_patience).
     pub remembered: Option<Offer>,
@@ -71,6 +75,7 @@ impl Config {
                 ..server::Config::deferred(secret)
             },
             hides_host: false,
+            answers_discover: false,
             remembered: None,
             patience: Duration::from_secs(55),
             short_patience: Duration::from_secs(3),
@@ -132,6 +137,7 @@ impl Config {
             introduction: None,
             via: (!self.hides_host).then(|| upstream.client.clone()),
             has_many_clients: !self.has_one_host(),
+            passes_refusals: !self.answers_discover,
         }));
         if self.downstream.http.is_some() {
             // Each client in front has a bound of its own: the questions that one leaves open are no reason not to ask another.

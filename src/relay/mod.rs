@@ -178,6 +178,8 @@ impl Relay {
             } else if let Some(output) = self.client.poll_outbox() {
                 let output = output.and_then_event(|event| self.carry_down(event));
                 (Side::Upstream, output)
+            } else if self.client.is_held() && self.decides_on_introduction() {
+                continue;
             } else {
                 break;
             };

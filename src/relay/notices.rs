@@ -83,7 +83,11 @@ impl Relay {
             return;
         }
         if let Some(change) = change(&method, params.as_ref()) {
-            if !self.config.has_one_host() {
+            let is_watched = match &change {
+                Change::List(_) => true,
+                Change::Resource { uri } => self.server.watchers_of(uri) > 0,
+            };
+            if is_watched && !self.config.has_one_host() {
                 // Each hears what it watches.
                 return self.announce(change);
             }

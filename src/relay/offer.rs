@@ -4,7 +4,7 @@ use super::bridge::Errand;
 use super::{Event, Relay, words};
 use crate::client::{self, CallOptions, Delivery, FailureKind, Outcome, Session};
 use crate::id::Epoch;
-use crate::protocol::{Era, ServerCapabilities, ServerFeature, Version, code};
+use crate::protocol::{ClientCapabilities, Era, ServerCapabilities, ServerFeature, Version, code};
 use crate::server::{Offer, Peer};
 use crate::watch::{Change, List};
 use crate::wire::Payload;
@@ -20,6 +20,10 @@ pub(super) struct Offered {
 impl Relay {
     /// There is a client in front: its server is wanted.
     pub(super) fn met(&mut self, peer: &Peer) {
+        if self.config.has_one_host() && peer.introduction.is_some() {
+            // What it declared in another era does not hold any more.
+            self.declared = ClientCapabilities::default();
+        }
         let all = self.declared.clone().and(&peer.capabilities);
         // However many clients come and whatever each makes up, no more is kept of all than one may say.
         let most = self.config.downstream.limits.peer_bytes;
@@ -33,8 +37,8 @@ impl Relay {
         let introduction = peer.introduction.clone().filter(|_| is_alone);
         self.client
             .speak_for(self.now, client, peer.version, introduction);
-        if peer.version.era() == Era::Legacy && !core::mem::replace(&mut self.has_legacy_host, true)
-        {
+        let is_legacy = peer.version.era() == Era::Legacy;
+        if is_legacy && !core::mem::replace(&mut self.has_legacy_host, true) {
             let mut wish = self.server.watched();
             (wish.tools, wish.prompts, wish.resources) = (true, true, true);
             self.client.watch(self.now, wish);
@@ -44,12 +48,34 @@ impl Relay {
             if !may_come {
                 return self.decline_as_down();
             }
-            let patience = match self.config.remembered {
-                Some(_) => self.config.short_patience,
-                None => self.config.patience,
+            let patience = match &self.config.remembered {
+                // A client that asks `server/discover` is not told by heart that there is one.
+                Some(offer) if offer.era != Some(Era::Legacy) || is_legacy => {
+                    self.config.short_patience
+                }
+                Some(_) | None => self.config.patience,
             };
-            self.patience.get_or_insert(self.now + patience);
+            let until = self.now + patience;
+            self.patience = Some(self.patience.map_or(until, |earlier| earlier.min(until)));
         }
+    }
+
+    /// The server behind knows only `initialize`, which waits for that of the client in front. Who asked `server/discover` is told, and what it says next
+    /// decides; where anybody waits for something else, there is no time for that. Whether anything was done.
+    pub(super) fn decides_on_introduction(&mut self) -> bool {
+        if self.offered.is_none() {
+            if let Some(refusal) = self.client.refusal() {
+                if self.server.refuse_discovery(self.now, refusal) {
+                    return true;
+                }
+            }
+            if !self.server.is_deferring() {
+                self.patience = None;
+                return false;
+            }
+        }
+        self.client.introduce(self.now);
+        true
     }
 
     pub(super) fn ready(&mut self, session: &Session) {
@@ -65,6 +91,11 @@ impl Relay {
         }
         offer.instructions = session.instructions.clone();
         offer.era = Some(session.version.era());
+        let refusal = self
+            .client
+            .refusal()
+            .filter(|_| !self.config.answers_discover);
+        offer.refusal = refusal.cloned();
         offer.bargain = self.client.bargain();
         offer.introduction = session.introduction.clone();
         let mut capabilities = session.capabilities.clone();
@@ -99,7 +130,9 @@ impl Relay {
     pub(super) fn offer_in_advance(&mut self) {
         if self.offered.is_none() {
             let remembered = self.config.remembered.clone();
-            let offer = remembered.unwrap_or_else(|| self.config.empty_offer());
+            let mut offer = remembered.unwrap_or_else(|| self.config.empty_offer());
+            let is_legacy = offer.era == Some(Era::Legacy) && !self.config.answers_discover;
+            offer.refusal = is_legacy.then(client::no_discover);
             self.offer(offer.in_advance(), true);
         }
     }
@@ -182,6 +215,7 @@ impl Event {
         // Who does not say who it is would be remembered under a made-up name.
         let server = session.server.clone()?;
         Some(Offer {
+            era: Some(session.version.era()),
             instructions: session.instructions.clone(),
             ..Offer::of(server).with_capabilities(session.capabilities.clone())
         })

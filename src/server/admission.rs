@@ -142,7 +142,7 @@ impl Server {
                 let arrival = self.arrival(from, wire, &peer, params)?;
                 self.deliver(name, facts, from.user.clone(), arrival, params)?;
             }
-            names::SERVER_DISCOVER => self.discover(from, id, &peer),
+            names::SERVER_DISCOVER => self.discover(from, id, &peer)?,
             names::SUBSCRIPTIONS_LISTEN => self.listen(from, id, &peer, params)?,
             names::LOGGING_SET_LEVEL => self.set_level(from, id, params)?,
             names::RESOURCES_SUBSCRIBE | names::RESOURCES_UNSUBSCRIBE => {

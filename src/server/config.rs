@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use super::http::Http;
 use crate::protocol::{Era, Implementation, LogLevel, ServerCapabilities, Version, Versions};
-use crate::wire::Payload;
+use crate::wire::{ErrorObject, Payload};
 
 /// How a server end is set up.
 #[derive(Clone)]
@@ -118,8 +118,10 @@ pub struct Offer {
     pub instructions: Option<Box<str>>,
     /// It is made before it is known what there is: a request for something else is not refused, but goes to the application.
     pub is_in_advance: bool,
-    /// The era of the server behind a relay.
-    pub(crate) era: Option<Era>,
+    /// In which era the server behind a relay was spoken to.
+    pub era: Option<Era>,
+    /// What `server/discover` is answered with, where the server behind a relay refuses it.
+    pub(crate) refusal: Option<ErrorObject>,
     /// Which version that server was asked for, and which one it chose, if they are of one era. A client that asks for the first is offered the second.
     pub(crate) bargain: Option<(Version, Version)>,
     /// What the server behind a relay answered in the handshake, to be passed on as it is.
@@ -142,6 +144,7 @@ impl Offer {
             instructions: None,
             is_in_advance: false,
             era: None,
+            refusal: None,
             bargain: None,
             introduction: None,
         }

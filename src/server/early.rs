@@ -104,6 +104,23 @@ impl Deferred {
         self.remove(*number)
     }
 
+    /// Takes out the requests for `server/discover`.
+    pub(super) fn take_discoveries(&mut self) -> Vec<(Origin, Id)> {
+        let is_discovery = |early: &Early| matches!(early, Early::Request { method, .. } if **method == *names::SERVER_DISCOVER);
+        let numbers: Vec<u64> = self
+            .entries
+            .iter()
+            .filter_map(|(number, early)| is_discovery(early).then_some(*number))
+            .collect();
+        let taken = numbers
+            .into_iter()
+            .filter_map(|number| match self.remove(number)? {
+                Early::Initialized(_) => None,
+                Early::Request { from, id, .. } => Some((from, id)),
+            });
+        taken.collect()
+    }
+
     /// The request with this id does not wait any more, unless it begins a handshake (S-CANC-10).
     pub(super) fn cancel(&mut self, wire: &WireId) -> Option<Early> {
         let number = *self.by_wire.get(wire)?;

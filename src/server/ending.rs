@@ -86,6 +86,19 @@ impl Server {
         self.met = None;
     }
 
+    /// Nobody waits any more for an answer to `server/discover`. What its client says next tells whether it speaks the older era: it is met again.
+    /// Whether anybody did.
+    pub(super) fn discovery_refused(&mut self, error: &ErrorObject) -> bool {
+        let waiting = self.early.take_discoveries();
+        let is_anybody = !waiting.is_empty();
+        for (from, id) in waiting {
+            self.lanes.settle(from.lane);
+            self.refuse(from.lane, id, error.clone());
+            self.met = None;
+        }
+        is_anybody
+    }
+
     /// The requests in flight have had their while: their clients are told, and it is left off.
     pub(super) fn out_of_time(&mut self) {
         self.refuse_early(&unavailable());

@@ -229,8 +229,10 @@ pub enum Cancelled {
     Anew,
     /// The client does not want it any more.
     ByPeer {
-        /// In whose words.
+        /// Why, in its own words.
         reason: Option<Box<str>>,
+        /// The `_meta` of its `notifications/cancelled`.
+        meta: Option<Payload>,
     },
     /// The client was asked something and did not come back with the answer in time.
     NotResumed,
@@ -331,7 +333,9 @@ impl Weigh for Event {
                 Err(_) => 0,
             },
             Event::Cancelled { why, .. } => match why {
-                Cancelled::ByPeer { reason } => reason.as_ref().map_or(0, |text| text.len()),
+                Cancelled::ByPeer { reason, meta } => {
+                    reason.as_ref().map_or(0, |text| text.len()) + meta.as_ref().map_or(0, of)
+                }
                 Cancelled::Anew
                 | Cancelled::NotResumed
                 | Cancelled::OutOfTime

@@ -226,7 +226,8 @@ impl Server {
                 .reason
                 .map(|reason| serde_json::from_str(reason.as_str()));
             let reason = reason.and_then(Result::ok);
-            self.cancel(request, Cancelled::ByPeer { reason });
+            let meta = notice.meta.map(Payload::from);
+            self.cancel(request, Cancelled::ByPeer { reason, meta });
         } else {
             // S-CANC-10
             if let Some(lane) = self.early.cancel(&wire).and_then(|early| early.lane()) {
@@ -267,4 +268,6 @@ struct CancelledParams<'a> {
     request_id: Option<Json<'a>>,
     #[serde(borrow)]
     reason: Option<Json<'a>>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<Json<'a>>,
 }

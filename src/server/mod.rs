@@ -628,6 +628,11 @@ impl Server {
         self.act(now, |server| server.declined(error));
     }
 
+    /// The server behind the relay has no `server/discover`: who waits for its answer is told this, and everybody else waits on. Whether anybody was told.
+    pub(crate) fn refuse_discovery(&mut self, now: Instant, error: &ErrorObject) -> bool {
+        self.act(now, |server| server.discovery_refused(error))
+    }
+
     /// Whether a client waits to know what is offered.
     #[must_use]
     pub fn is_deferring(&self) -> bool {

@@ -17,12 +17,21 @@ use crate::watch::{Setting, Watch};
 use crate::wire::{ErrorObject, Id};
 
 impl Server {
-    pub(super) fn discover(&mut self, from: &Origin, id: &Id, peer: &Peer) {
+    pub(super) fn discover(
+        &mut self,
+        from: &Origin,
+        id: &Id,
+        peer: &Peer,
+    ) -> Result<(), ErrorObject> {
         if let Some(offer) = &self.config.offer {
+            if let Some(refusal) = &offer.refusal {
+                return Err(refusal.clone());
+            }
             let spoken = self.config.versions;
             let discovery = self.voice.discovery(offer, peer.version, spoken);
             self.answer(from.lane, id.clone(), discovery);
         }
+        Ok(())
     }
 
     pub(super) fn set_level(

@@ -129,6 +129,7 @@ mod tests {
         };
         let why = Cancelled::ByPeer {
             reason: Some("sesame".into()),
+            meta: Some(secret()),
         };
         let events = [
             answered(Ok(secret())),

@@ -176,7 +176,7 @@ impl Service {
         match event {
             Event::Request(request) => self.request(server, now, request),
             Event::Cancelled { request, why } => {
-                if let (Some(call), Cancelled::ByPeer { reason }) =
+                if let (Some(call), Cancelled::ByPeer { reason, .. }) =
                     (self.running.remove(&request), why)
                 {
                     let reason = reason.unwrap_or_default();

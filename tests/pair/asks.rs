@@ -443,7 +443,11 @@ fn a_call_that_is_cancelled_takes_its_questions_along() {
             "{version}"
         );
         let (told, why, cancelled) = match version.era() {
-            Era::Legacy => ("ByServer", "RequestOver", "ByPeer { reason: None }"),
+            Era::Legacy => (
+                "ByServer",
+                "RequestOver",
+                "ByPeer { reason: None, meta: None }",
+            ),
             _ => ("CallSettled", "TimedOut", "NotResumed"),
         };
         assert_eq!(client, [format!("ask 1 is withdrawn: {told}")], "{version}");

@@ -354,7 +354,7 @@ fn a_cancelled_call_is_cancelled_at_the_other_end() {
         said,
         [
             r#"request 2 tools/call {"arguments":{},"name":"other"}"#,
-            r#"Cancelled { request: request 1, why: ByPeer { reason: Some("enough\n") } }"#,
+            r#"Cancelled { request: request 1, why: ByPeer { reason: Some("enough\n"), meta: None } }"#,
         ]
     );
 }
@@ -397,7 +397,7 @@ fn a_call_that_runs_out_of_time_ends_at_both_ends() {
     assert_eq!(
         seen.1,
         [
-            "Cancelled { request: request 1, why: ByPeer { reason: Some(\"it took too long in all\") } }"
+            "Cancelled { request: request 1, why: ByPeer { reason: Some(\"it took too long in all\"), meta: None } }"
         ]
     );
 }

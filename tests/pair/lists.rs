@@ -158,7 +158,7 @@ fn a_list_that_nobody_wants_any_more_is_cancelled() {
     });
     assert_eq!(
         said,
-        ["Cancelled { request: request 1, why: ByPeer { reason: None } }"]
+        ["Cancelled { request: request 1, why: ByPeer { reason: None, meta: None } }"]
     );
 }
 

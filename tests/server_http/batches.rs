@@ -89,7 +89,10 @@ fn s_batch_06_what_was_taken_back_is_not_waited_for() {
     let first = site.requests()[0].request;
     let second = site.newest();
     site.send(session.notice("notifications/cancelled", json!({"requestId": 1})));
-    let why = Cancelled::ByPeer { reason: None };
+    let why = Cancelled::ByPeer {
+        reason: None,
+        meta: None,
+    };
     assert_eq!(site.cancellations(), [(first, why)]);
     assert!(!site.is_over(sent));
     site.respond(second, json!({"content": []}));

@@ -42,7 +42,7 @@ fn s_canc_03_a_client_takes_back_its_own_requests() {
         let params = json!({"requestId": 1, "reason": "enough"});
         site.send(session.notice(CANCELLED, params));
         let reason = Some("enough".into());
-        let why = Cancelled::ByPeer { reason };
+        let why = Cancelled::ByPeer { reason, meta: None };
         assert_eq!(site.cancellations(), [(request, why)]);
         assert!(site.is_over(running), "S-CANC-04");
         let mut answers = site.messages(running);

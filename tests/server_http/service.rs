@@ -826,7 +826,10 @@ fn a_legacy_client_takes_back_a_request() {
             assert_eq!(site.status(told), 202);
             assert_eq!(site.is_over(running), is_meant);
         }
-        let why = Cancelled::ByPeer { reason: None };
+        let why = Cancelled::ByPeer {
+            reason: None,
+            meta: None,
+        };
         assert_eq!(site.cancellations().pop(), Some((request, why)));
         assert_eq!(site.messages(running), NOTHING);
     }

@@ -59,12 +59,6 @@ DIFFERENCES = [
         "host [surrogates] host: tools/call reply added",
     ),
     row(
-        "the eras differ",
-        KNOWN,
-        "A host that speaks both eras asks `server/discover` first. The guard answers that before a server of the older era, too, so that hosts of the newer era alone reach it; so the host chooses the newer era, and the guard translates. Then all messages differ, and they are not compared one by one.",
-        "* [start] both: agreed era changed",
-    ),
-    row(
         "error codes are rewritten",
         KNOWN,
         "A modern host gets another code than the server sent: -32050 becomes -32603, -32002 becomes -32602.",

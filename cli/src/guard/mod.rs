@@ -47,6 +47,7 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         front,
         drain: args.drain,
         hides_host: args.hide_host,
+        answers_discover: args.answer_discover,
         max_message: Some(args.max_message),
         remembered: memory.as_ref().and_then(Memory::read),
     };

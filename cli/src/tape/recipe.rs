@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use everlink::protocol::{
-    ClientCapabilities, ClientFeature, Implementation, LogLevel, ServerCapabilities,
+    ClientCapabilities, ClientFeature, Era, Implementation, LogLevel, ServerCapabilities,
 };
 use everlink::server::{Allowed, Http, Offer, SsePaths};
 use everlink::{Config, Limit, Watch, relay};
@@ -71,6 +71,9 @@ pub(crate) enum Role {
         /// Whether the server sees the guard as its client, and not the host.
         #[serde(default)]
         hides_host: bool,
+        /// Whether `server/discover` is answered for a server that has none.
+        #[serde(default)]
+        answers_discover: bool,
         /// The longest message, if not the one of the machine.
         #[serde(default)]
         max_message: Option<usize>,
@@ -89,6 +92,9 @@ pub(crate) struct Remembered {
     capabilities: ServerCapabilities,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instructions: Option<Box<str>>,
+    /// It was spoken to in the era of `initialize`.
+    #[serde(default)]
+    is_legacy: bool,
 }
 
 impl Remembered {
@@ -110,13 +116,15 @@ impl From<&Offer> for Remembered {
             server: offer.server.clone(),
             capabilities: offer.capabilities.clone(),
             instructions: offer.instructions.clone(),
+            is_legacy: offer.era == Some(Era::Legacy),
         }
     }
 }
 
 impl From<Remembered> for Offer {
     fn from(remembered: Remembered) -> Offer {
-        let offer = Offer::of(remembered.server).with_capabilities(remembered.capabilities);
+        let mut offer = Offer::of(remembered.server).with_capabilities(remembered.capabilities);
+        offer.era = remembered.is_legacy.then_some(Era::Legacy);
         match remembered.instructions {
             Some(instructions) => offer.with_instructions(instructions),
             None => offer,
@@ -203,6 +211,7 @@ impl Role {
             front,
             drain,
             hides_host,
+            answers_discover,
             max_message,
             remembered,
         } = self
@@ -211,6 +220,7 @@ impl Role {
                 config = config.with_message_bytes(bytes);
             }
             config.hides_host = *hides_host;
+            config.answers_discover = *answers_discover;
             if let Some(front) = front {
                 config.downstream = config.downstream.with_http(front.http());
             }

@@ -802,6 +802,7 @@ mod tests {
             front: Some(Box::new(front)),
             drain: None,
             hides_host: false,
+            answers_discover: false,
             max_message: None,
             remembered: None,
         };

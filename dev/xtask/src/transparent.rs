@@ -45,13 +45,27 @@ const WHOLE: &[Library] = &[
     ("rmcp-3.8", Installed::Rust("rmcp-peer")),
 ];
 
-/// Plays every pair, or those whose names contain all of these words, and writes the page if it played all.
+/// The public Inspector, and a server for it to look at.
+const INSPECTOR: &str = "inspector";
+const INSPECTOR_PACKAGES: &[&str] = &[
+    "@modelcontextprotocol/inspector@2.12.0",
+    "@modelcontextprotocol/server-everything@2026.8.31",
+];
+
+/// Plays every pair, or those whose names contain all of these words, and writes the page if it played all. The commands of the Inspector come before
+/// all, or alone if they are asked for.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if lacks(NEEDED).is_some() {
         return Err("this needs node, npm and python3".into());
     }
     cargo("build --release --package everlink-cli")?;
-    let libraries = install(QUICK.iter().chain(WHOLE))?;
+    if arguments.is_empty() || arguments == [INSPECTOR] {
+        inspect()?;
+    }
+    if arguments == [INSPECTOR] {
+        return Ok(());
+    }
+    let libraries = install("libraries.json", QUICK.iter().chain(WHOLE))?;
     let mut command = suite(&libraries, "release");
     for word in arguments {
         command.args(["--only", word]);
@@ -73,13 +87,28 @@ pub(crate) fn check() -> Outcome {
         return skipped;
     }
     cargo("build --package everlink-cli")?;
-    let libraries = install(QUICK)?;
+    let libraries = install("quick.json", QUICK)?;
     succeed(suite(&libraries, "debug").arg("--quick"))?;
     Ok(Done::Passed)
 }
 
+/// Runs the commands of the Inspector direct and through the guard. Fails if one prints something else.
+fn inspect() -> Result<(), String> {
+    let mut command = Command::new("python3");
+    command
+        .arg(root().join("tests/transparency/inspector.py"))
+        .arg("--program")
+        .arg(target().join("release/everlink"))
+        .arg("--modules")
+        .arg(node_modules(INSPECTOR, INSPECTOR_PACKAGES)?);
+    succeed(&mut command).map(drop)
+}
+
 /// Installs the libraries, and writes down for the scripts how they are run: the words before a script and those after it.
-fn install<'a>(libraries: impl IntoIterator<Item = &'a Library>) -> Result<PathBuf, String> {
+fn install<'a>(
+    file: &str,
+    libraries: impl IntoIterator<Item = &'a Library>,
+) -> Result<PathBuf, String> {
     let mut found = Map::new();
     for (name, installed) in libraries {
         let words = match installed {
@@ -92,7 +121,7 @@ fn install<'a>(libraries: impl IntoIterator<Item = &'a Library>) -> Result<PathB
         };
         found.insert((*name).to_owned(), words);
     }
-    let file = directory().join("libraries.json");
+    let file = directory().join(file);
     let failed = |error| format!("{} cannot be written: {error}", file.display());
     fs::create_dir_all(directory()).map_err(failed)?;
     fs::write(&file, Value::Object(found).to_string()).map_err(failed)?;

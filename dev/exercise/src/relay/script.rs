@@ -74,6 +74,7 @@ impl Setup {
             config.drain = Some(Duration::from_millis(300));
             config.downstream.ask_timeout = Duration::from_millis(300);
         }
+        config.answers_discover = has(5);
         if has(4) {
             config.lost_calls = LostCalls::AsError;
         }
