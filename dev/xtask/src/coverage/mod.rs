@@ -84,8 +84,11 @@ fn ledger() -> Result<Ledger, String> {
             strangers.join("\n  ")
         ));
     }
-    let witnesses: Vec<Witness> = sources.iter().flat_map(witnesses).collect();
-    Ledger::new(&requirements, failures, &rows::excuses()?, &witnesses)
+    let mut all = Vec::new();
+    for source in &sources {
+        all.extend(witnesses(source)?);
+    }
+    Ledger::new(&requirements, failures, &rows::excuses()?, &all)
 }
 
 /// A file that may hold tests.
@@ -144,12 +147,14 @@ fn unreadable(path: &str, error: &std::io::Error) -> String {
     format!("{path} could not be read: {error}")
 }
 
-fn witnesses(source: &Source) -> impl Iterator<Item = Witness> {
-    scan::tests(&source.text).into_iter().map(|test| Witness {
+fn witnesses(source: &Source) -> Result<Vec<Witness>, String> {
+    let tests = scan::tests(&source.text).map_err(|why| format!("{}: {why}", source.path))?;
+    let witness = |test: scan::Test| Witness {
         path: source.path.clone(),
         name: format!("{}::{}", source.path, test.name),
         cites: test.cites,
-    })
+    };
+    Ok(tests.into_iter().map(witness).collect())
 }
 
 /// The ids in a file that are not known, in tests or elsewhere, each with its line.
