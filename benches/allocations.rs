@@ -1,6 +1,7 @@
-//! How often memory is asked for, and for how much: `cargo xtask bench`. The same on every run and every machine.
+//! Counts allocations and allocated bytes: `cargo xtask bench`. The counts are the same on every run and every machine.
 //!
-//! Prints a line for each case: its name, how often, how many bytes. Then the sizes of values, and what idle machines hold.
+//! Prints a line for each case: its name, the number of allocations, the number of bytes. Then prints the sizes of values, and the heap use of idle
+//! machines.
 
 mod cases;
 mod rig;
@@ -37,14 +38,14 @@ fn main() {
     ERAS.into_iter().for_each(idle_heaps);
 }
 
-/// What a machine takes where it stands.
+/// Prints the size of each machine's type.
 fn sizes() {
     println!("size/client\t-\t{}", size_of::<Client>());
     println!("size/relay\t-\t{}", size_of::<Relay>());
     println!("size/server\t-\t{}", size_of::<Server>());
 }
 
-/// What the machines at both ends still hold on the heap when a life that was full of calls, short and long, has become quiet.
+/// Prints how much heap the machines at both ends still hold after many calls, short and long, have ended.
 fn idle_heaps(era: Era) {
     let before = live();
     let mut both = Both::ready(era);

@@ -1,4 +1,4 @@
-//! How many instructions it takes: `cargo xtask bench`. The same on every run, so small changes show.
+//! Counts the instructions of each case: `cargo xtask bench`. The counts are the same on every run, so small changes show.
 //!
 //! By itself, `cargo bench --bench instructions` needs valgrind, and `gungraun-runner` in the version of `gungraun` in Cargo.lock.
 #![allow(missing_docs, unreachable_pub, reason = "so the macros write it")]
@@ -29,7 +29,7 @@ macro_rules! measure {
 
 all_cases!(measure);
 
-// Without a model of the caches, which nobody reads, it takes half as long.
+// Without the cache simulation, whose numbers are not used, it takes half as long.
 main!(
     config = LibraryBenchmarkConfig::default().tool(Callgrind::with_args(["--cache-sim=no"])),
     library_benchmark_groups = [all]

@@ -1,4 +1,4 @@
-//! How long it takes: `cargo bench --bench wall`. Clocks vary; see `instructions` for what can be compared.
+//! Measures the time of each case: `cargo bench --bench wall`. Times vary between runs; use `instructions` for comparisons.
 
 mod cases;
 mod rig;

@@ -1,5 +1,5 @@
-//! Everything that can be chosen about a link, with the reason beside each default.
-//! Owns the numbers; knows nothing of how they are used.
+//! The settings of a client link, with the reason for each default.
+//! Holds the values only; other modules use them.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -19,60 +19,61 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// How a client link is set up.
+/// The settings of a client link.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Who we are, said to every server.
+    /// The name and version that the client gives to every server.
     pub client: Implementation,
-    /// The link is the far end of a relay: what the two ends did not declare is passed on all the same, as they would have it without the relay.
+    /// Set if the link is the upstream end of a relay. Messages then pass even if a side did not declare the capability, as they would
+    /// without the relay.
     pub(crate) relayed: Option<Box<Relayed>>,
-    /// What questions of a server we can serve. None by default: what is declared must be answered.
+    /// The kinds of asks that the application can answer. None by default, because an ask of a declared kind must be answered.
     pub capabilities: ClientCapabilities,
-    /// What carries the bytes.
+    /// The kind of transport.
     pub binding: Binding,
-    /// Where the server is and how its streams are treated, where it is reached over HTTP.
+    /// The server's URL and the treatment of its streams, if the server is reached over HTTP.
     pub http: Option<Box<Http>>,
-    /// Which era to speak.
+    /// The era to speak.
     pub dialect: Dialect,
-    /// Which versions to speak. All five by default.
+    /// The versions to speak. All five by default.
     pub versions: Versions,
-    /// What an earlier process learned of this same server with [`Client::era`](crate::Client::era),
-    /// so that it need not be found out again. Dropped when it proves wrong.
+    /// The era of this same server, as an earlier process learned it from [`Client::era`](crate::Client::era). It saves the probe. Dropped
+    /// if it proves wrong.
     pub remembered_era: Option<Era>,
-    /// What the application wants to hear of from the start: by default, the three lists.
+    /// The changes that the application wants to be told of from the start: by default, the three lists.
     pub watch: Watch,
-    /// From which level on log messages are told that the watch does not ask for. No legacy server is asked to send any for this; a modern one,
-    /// which sends none unasked, is. `None`: none are told.
+    /// The lowest level of log messages that are reported although the watch does not ask for logs. `None` reports none. A legacy server is
+    /// not asked to send them. A modern server is, because it sends none unasked.
     pub unasked_logs: Option<LogLevel>,
-    /// How long, how often, how patiently.
+    /// Timeouts, intervals and retries.
     pub policy: Policy,
-    /// How much.
+    /// Bounds on memory and counts.
     pub limits: Limits,
-    /// Where the jitter comes from. Give each link its own (a random one where there is
-    /// randomness), so that many links do not come back in step.
+    /// The seed of the jitter. Give each link its own (a random one if randomness is available), so that many links do not reconnect at the
+    /// same moment.
     pub seed: u64,
 }
 
-/// Where clients share a link, a request that carries no more than this need not wait or give way for longer ones of others. 64 KiB: most
-/// requests are a thousandth of it.
+/// Requests with at most this many bytes of parameters count as short. Where several clients share a link, a short request neither waits
+/// behind long ones of other clients nor is refused because of them. 64 KiB: most requests are a thousandth of it.
 pub(crate) const SHORT: usize = 64 << 10;
 
-/// What a relay adds to the link of its far end.
+/// The additional settings of a relay's upstream link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relayed {
-    /// What the client in front sent as its `initialize`, if it did.
+    /// The params of the host's `initialize`, if it sent one.
     pub(crate) introduction: Option<Payload>,
-    /// The relay, named to every server beside that client.
+    /// The relay's own name, sent to every server in addition to the host's.
     pub(crate) via: Option<Implementation>,
-    /// There are several clients in front: what one of them sends does not keep the short calls of another waiting.
+    /// Whether there are several hosts. Long requests of one host then do not delay the short calls of another.
     pub(crate) has_many_clients: bool,
-    /// A client in front that asks `server/discover` is refused where the server refuses it.
+    /// Whether a host's `server/discover` is refused if the server refuses it.
     pub(crate) passes_refusals: bool,
 }
 
 impl Config {
-    /// Whether the calls are of different clients, which know nothing of each other.
+    /// Whether the calls come from several clients that do not know of each other.
     pub(crate) fn has_many_clients(&self) -> bool {
         let relayed = self.relayed.as_ref();
         relayed.is_some_and(|relayed| relayed.has_many_clients)
@@ -90,11 +91,11 @@ impl Config {
         Config::over(Binding::Socket, name.into(), version.into())
     }
 
-    /// A link to a server at this address, over HTTP.
+    /// A link to the server at this URL, over HTTP.
     ///
     /// # Errors
     ///
-    /// When the address is no URL of HTTP that a request can be sent to.
+    /// When the URL is not an HTTP URL to which a request can be sent.
     pub fn http(
         name: impl Into<String>,
         version: impl Into<String>,
@@ -126,65 +127,63 @@ impl Config {
     }
 }
 
-/// What carries the bytes of a link, as far as the machine must know.
+/// The kind of transport under a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Binding {
-    /// A child process: it can be asked to end, it has an exit status, and it is gone only when
-    /// it was reaped.
+    /// A child process. It can be asked to end, it has an exit status, and it is gone only after it was reaped.
     Child,
-    /// Exchanges of HTTP, each for one message: nothing is open that could end, so a life is a stretch in which the server can be
-    /// reached, and in the legacy era a session.
+    /// HTTP exchanges, one per message. No connection stays open whose end would be seen. So an epoch lasts as long as the server can be
+    /// reached, or, in the legacy era, as long as the session.
     Http,
-    /// A connected stream: it is gone when it ended.
+    /// A connected stream. It is gone when it has ended.
     Socket,
 }
 
-/// Where a server is that is reached over HTTP, and how its streams are treated.
+/// The URL of an HTTP server, and the treatment of its streams.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Http {
-    /// The address of the server.
+    /// The URL of the server.
     pub url: Url,
-    /// Whether a legacy server is asked for a stream of what it says by itself. Yes; not for servers that serve one request at a
-    /// time.
+    /// Whether the client requests a stream for the messages that a legacy server sends on its own. Yes by default. Turn it off for servers
+    /// that serve one request at a time.
     pub listens: bool,
-    /// How long calls wait for that stream at the beginning of a life, since many servers drop what they ask by themselves while nobody
-    /// listens. 1 s: most say at once whether there is one; a few say nothing until there is something on it.
+    /// How long calls wait for that stream at the beginning of an epoch, because many servers drop their asks while no client listens. 1 s:
+    /// most servers respond at once, with or without a stream. A few respond only when they have a message for it.
     pub listen_patience: Duration,
-    /// Whether a server that does not know the present transport is looked for behind the one of 2024-11-05. Yes.
+    /// Whether the client tries the transport of 2024-11-05 if the server does not support the present one. Yes.
     pub falls_back: bool,
-    /// How long a server may be silent to the modern probe before it is spoken to in legacy. 3 s: whoever speaks HTTP answers every request,
-    /// so silence is a slow network or a server that is only just started. At most half of the time for the handshake.
+    /// How long a server may leave the modern probe unanswered before the client tries the legacy handshake. 3 s: an HTTP server answers
+    /// every request, so silence means a slow network or a server that is still starting. At most half of the handshake timeout.
     pub probe_timeout: Duration,
-    /// How long the older transport may take to say where messages go. 10 s.
+    /// How long the transport of 2024-11-05 may take to name the endpoint for messages. 10 s.
     pub endpoint_timeout: Duration,
-    /// The pause before a stream that broke off is asked for again, where the server does not say. 1 s.
+    /// The pause before a broken stream is requested again, if the server does not name one. 1 s.
     pub resume_after: Duration,
-    /// The least of what a server can say there. 250 ms: zero would be a hot loop.
+    /// The lower bound of a pause that the server names. 250 ms: zero would be a busy loop.
     pub resume_least: Duration,
-    /// The most of what a server can say there. 5 min: more would be as good as never.
+    /// The upper bound of a pause that the server names. 5 min: a longer one would amount to never.
     pub resume_most: Duration,
-    /// How often in a row a stream is asked for again that brings nothing. 8; then it is given up.
+    /// How often in a row a stream that brings nothing is requested again. 8; then the client gives it up.
     pub resumes: u32,
-    /// How long to wait for [`Client::authorized`](crate::Client::authorized) when the server wants credentials. 10 min: people
-    /// look for their phone.
+    /// How long the link waits for [`Client::authorized`](crate::Client::authorized) when the server wants credentials. 10 min: people look
+    /// for their phone.
     pub auth_timeout: Duration,
-    /// The most that a server can ask to wait before it is asked again. 5 min.
+    /// The longest time that a server can ask the client to wait before the next request (`Retry-After`). 5 min.
     pub retry_after_most: Duration,
-    /// How long an exchange may go on that has brought what it was for. 2 s, then it is cut.
+    /// How long an exchange may stay open after it has served its purpose. 2 s; then the link aborts it.
     pub linger: Duration,
-    /// How long a server may take to say that it has a message that has no reply. 10 s, then the link goes on without.
+    /// How long a server may take to acknowledge a message that has no reply. 10 s; then the link goes on without the acknowledgement.
     pub message_timeout: Duration,
-    /// How long a stream may be silent on which the server used to say now and then that it is there. 2 min, then it is taken for
-    /// broken.
+    /// How long a stream may be silent on which the server sent heartbeats before. 2 min; then the link takes it for broken.
     pub stream_silence: Duration,
-    /// The responses that say that a session is over.
+    /// The responses that mean that a session is over.
     pub session_loss: Vec<SessionLoss>,
 }
 
 impl Http {
-    /// A server at this address, treated as most servers want.
+    /// A server at this URL, with defaults that suit most servers.
     #[must_use]
     pub fn at(url: Url) -> Http {
         Http {
@@ -208,43 +207,43 @@ impl Http {
     }
 }
 
-/// A response that says that the session it was asked in is over.
+/// A response that means that the session of its request is over.
 ///
-/// The specification knows one, status 404; servers in use have others.
+/// The specification defines one, status 404. Servers in use send others, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionLoss {
     /// The status of the response.
     pub status: u16,
-    /// The code of the error in it; `None`: any, or no error at all.
+    /// The JSON-RPC error code in it. `None` matches any code, and a response without an error.
     pub code: Option<i64>,
 }
 
 impl SessionLoss {
-    /// What servers in use say.
+    /// The responses that servers in use send.
     pub const IN_USE: [SessionLoss; 3] = [
         SessionLoss::new(404, None),
         SessionLoss::new(400, Some(-32_000)),
         SessionLoss::new(400, Some(-32_001)),
     ];
 
-    /// One with this status, and an error with this code if that matters.
+    /// A response with this status and, if `code` is given, with a JSON-RPC error of this code.
     #[must_use]
     pub const fn new(status: u16, code: Option<i64>) -> SessionLoss {
         SessionLoss { status, code }
     }
 
-    /// Whether a response is of this kind.
+    /// Whether a response matches.
     pub(crate) fn is(self, status: u16, code: Option<i64>) -> bool {
         self.status == status && (self.code.is_none() || self.code == code)
     }
 }
 
-/// Which era to speak.
+/// The era to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// Find out, and remember.
+    /// Find out which era the server speaks, and remember it.
     Automatic,
     /// Only the handshake of 2025-11-25 and before.
     Legacy,
@@ -252,64 +251,63 @@ pub enum Dialect {
     Modern,
 }
 
-/// How long, how often, how patiently.
+/// Timeouts, intervals and retries.
 ///
-/// Take the preset that sounds like your case and change what differs.
+/// Start from the preset that fits your case and change what differs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Policy {
     /// How long a transport may take to open. 30 s: longer than any DNS and TCP timeout in use.
     pub open_timeout: Duration,
-    /// How long a server on a byte stream may be silent to the modern probe before it is spoken to in legacy.
-    /// 1.5 s: some servers in use never answer it, die of the next message, and must be started anew, which
-    /// a person waits for; most modern ones start sooner. To be too early costs little: a modern server that only
-    /// started slowly finds both in its pipe, and either says that it is modern, or is spoken to as such in its next
-    /// life. At most half of the time for the handshake. Over HTTP it is [`Http::probe_timeout`].
+    /// How long a server on a byte stream may leave the modern probe unanswered before the client tries the legacy handshake. 1.5 s: some
+    /// servers in use never answer the probe and die of the next message. They must be started again, and a person waits for that. Most
+    /// modern servers start within this time. Giving up too early costs little: a modern server that only started slowly finds both
+    /// messages in its pipe. Either it then says that it is modern, or the link speaks modern in the next epoch. At most half of the
+    /// handshake timeout. Over HTTP, [`Http::probe_timeout`] applies instead.
     pub probe_timeout: Duration,
-    /// After how long of handshaking an [`Event::Slow`](crate::client::Event::Slow) says so, again and
-    /// again. 10 s: about when a person starts to wonder.
+    /// How long a handshake may take before the link reports it with [`Event::Slow`](crate::client::Event::Slow), and the interval of
+    /// further reports. 10 s: about when a person starts to wonder.
     pub handshake_notice: Duration,
-    /// After how long a handshake has failed. Separate from the time of calls, and long: the
-    /// first start of a packaged server downloads it, and killing it then starts the download anew.
+    /// How long a handshake may take. Separate from the timeouts of calls, and long: the first start of a packaged server downloads it.
+    /// Killing the server meanwhile restarts the download.
     pub handshake_timeout: Duration,
     /// How long a call may go without its reply or any progress.
     pub call_idle: Limit,
-    /// How long a call may take in all, progress or not. Some waits are not counted, up to `pause_total`:
-    /// [`CallOptions::with_total`](crate::client::CallOptions::with_total) says which they are.
+    /// How long a call may take in total, with or without progress. Some waits do not count, up to `pause_total`.
+    /// [`CallOptions::with_total`](crate::client::CallOptions::with_total) lists them.
     pub call_total: Limit,
-    /// How long a question of the server waits for [`Client::answer`](crate::Client::answer).
-    /// 10 min: people fetch coffee.
+    /// How long an ask of the server waits for [`Client::answer`](crate::Client::answer). 10 min: people fetch coffee.
     pub ask_timeout: Duration,
-    /// For how long in all the clock of one call may stand still: for questions of the server, for credentials, and while nothing is read from it. 30 min, so that
-    /// a server cannot hold a call for ever by asking again and again.
+    /// How long the timeouts of one call may be suspended in total. They are suspended during asks of the server, while credentials are
+    /// fetched, and while the application holds back input. 30 min, so that a server cannot keep a call alive for ever by asking again and
+    /// again.
     pub pause_total: Duration,
-    /// How often a call that may be repeated is sent again after its server died. Twice: a
-    /// request that kills every server it meets must not do so for ever.
+    /// How often a repeatable call is sent again after its server died. Twice: a request that kills every server must not be retried for
+    /// ever.
     pub resends: u32,
-    /// How long a planned reconnect waits for the calls in flight. 5 s: most calls end sooner. Lists are not waited for:
-    /// the next server is asked for them.
+    /// How long a planned reconnect waits for the calls in flight. 5 s: most calls end sooner. It does not wait for lists, because the link
+    /// can read them from the next server.
     pub drain: Duration,
     /// How long a server may take to end by itself after its input was closed. 2 s.
     pub close_grace: Duration,
-    /// How long it may take after it was asked to end. 3 s.
+    /// How long a server may take to end after it was asked to terminate. 3 s.
     pub terminate_grace: Duration,
-    /// How long the system may take to report the end of a killed one. 2 s; then it is let go.
+    /// How long the system may take to report the end of a killed server. 2 s; then the link releases it.
     pub kill_grace: Duration,
-    /// How a quiet link is watched. `None`: not at all; then no probe is sent, and no silent server is replaced.
+    /// How a silent server is probed. `None`: no probe is sent, and no silent server is replaced.
     pub keepalive: Option<Keepalive>,
-    /// When a silent server is replaced while something is wanted of it. `None`: never. On an idle link, none ever is.
+    /// When a silent server is replaced while a call waits for it. `None`: never. A server on an idle link is never replaced.
     pub hang: Option<Hang>,
-    /// How a link comes back.
+    /// How the link reconnects.
     pub retry: Retry,
-    /// How long the set-up of a watch may take. 10 s, then the link goes on without it.
+    /// How long the set-up of a watch may take. 10 s; then the link goes on without the watch.
     pub watch_timeout: Duration,
-    /// The pause before a watch that the server ended is set up again; doubles up to a minute.
+    /// The pause before the link sets up a watch again that the server ended. It doubles up to one minute.
     pub watch_retry: Duration,
 }
 
 impl Policy {
-    /// A person is waiting: quick to say what is wrong, quick to come back, ten minutes for a call
-    /// that shows progress.
+    /// For interactive use: faults are reported soon, retries come soon, and a call with progress may take ten minutes.
     #[must_use]
     pub fn interactive() -> Policy {
         Policy {
@@ -344,7 +342,7 @@ impl Policy {
         }
     }
 
-    /// Nobody is waiting: long calls, a slow pulse, a long memory of failures.
+    /// For unattended use: long calls, rare probes, and a larger retry budget with longer pauses.
     #[must_use]
     pub fn background() -> Policy {
         Policy {
@@ -371,7 +369,7 @@ impl Policy {
         }
     }
 
-    /// A script: one life, no second try. The link closes with the server.
+    /// For a script: one epoch and no retry. The link closes with the server.
     #[must_use]
     pub fn one_shot() -> Policy {
         Policy {
@@ -386,31 +384,31 @@ impl Policy {
     }
 }
 
-/// A limit in time that can be lifted, but only by name.
+/// A timeout; `Never` disables it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
-    /// This long.
+    /// Times out after this long.
     After(Duration),
-    /// No limit, on purpose.
+    /// No timeout.
     Never,
 }
 
-/// How a quiet link is watched.
+/// How a silent server is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Keepalive {
-    /// After how much silence to probe. Any byte from the server counts as a sign of life.
+    /// The silence after which the link sends a probe. Any byte from the server ends a silence.
     pub idle: Duration,
-    /// How long a probe may be unanswered. 10 s: a busy machine is slow, a dead one is silent.
+    /// How long a probe may stay unanswered. 10 s: a server on a busy machine is slow, a dead one is silent.
     pub timeout: Duration,
-    /// How many probes are sent into one silence on a byte stream. Two: nothing is lost there, and a server that does not read is
-    /// not to be flooded. Over HTTP, where a request can be lost, there is no such limit.
+    /// How many probes the link sends during one silence on a byte stream. Two: a byte stream loses nothing, and more probes would fill the
+    /// pipe of a server that does not read. Over HTTP, where a request can be lost, there is no such limit.
     pub misses: u32,
 }
 
 impl Keepalive {
-    /// A probe after every `idle` of silence.
+    /// Probes after every `idle` of silence.
     #[must_use]
     pub const fn every(idle: Duration) -> Keepalive {
         Keepalive {
@@ -421,26 +419,25 @@ impl Keepalive {
     }
 }
 
-/// When a silent server is replaced, while something is wanted of it: a call is in flight or waits to be sent.
+/// When a silent server is replaced while a call is in flight or waits to be sent.
 ///
-/// A server that answers no probe for this long is replaced, unless the system says that its process runs. Calls that come while
-/// it is silent are held back, so that they can go to the next server.
+/// The link replaces a server that answers no probe for this long, unless the system reports that its process uses CPU time. Calls that
+/// come during the silence are held back, so that they can go to the next server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hang {
-    /// After how much silence a call makes the link probe. 10 s: most calls have their reply by then. At most
-    /// [`Keepalive::idle`].
+    /// The silence after which a waiting call makes the link probe. 10 s: most calls have their reply by then. At most [`Keepalive::idle`].
     pub probe_after: Duration,
-    /// How long a server may be silent. 30 s: a busy machine is slow for seconds, and hosts wait for a minute.
+    /// How long a server may be silent. 30 s: a server on a busy machine is slow for seconds, and hosts wait for a minute.
     pub timeout: Duration,
-    /// How long it may be silent if the silence can be its work on a call whose caller still waits: a server that blocks its only thread
-    /// answers no probe meanwhile. 2 min: twice as long as most hosts wait. It holds until the server has shown that it answers probes
-    /// while it works, and always for one that never answers any.
+    /// How long a server may be silent if it may be working on a call whose caller still waits. A server that blocks its only thread
+    /// answers no probe meanwhile. 2 min: twice as long as most hosts wait. This timeout applies until the server has answered a probe
+    /// while it worked on a call. It always applies to a server that answers calls but no probes.
     pub timeout_at_work: Duration,
 }
 
 impl Hang {
-    /// After so much silence, and four times as much where it may be work.
+    /// Replaces a server after `timeout` of silence, and after four times as much if it may be working.
     #[must_use]
     pub fn after(timeout: Duration) -> Hang {
         Hang {
@@ -451,60 +448,59 @@ impl Hang {
     }
 }
 
-/// How a link comes back: one budget for all that can go wrong.
+/// How a link reconnects: one budget covers every kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
-    /// How many failures in a row are retried with backoff. 5: with the backoff below this
-    /// rides out a restart of half a minute.
+    /// How many failures in a row are retried with backoff. 5: with the backoff below, this covers a server restart of half a minute.
     pub budget: u32,
-    /// The pause after the first failure; doubles with each further one, half of it jittered.
+    /// The pause after the first failure. It doubles with each further one. Half of it is jittered.
     pub first: Duration,
     /// The longest pause.
     pub cap: Duration,
-    /// The least time between two opens, whatever their reason. Holds always.
+    /// The minimum time between two opens, for whatever reason. It always applies.
     pub floor: Duration,
-    /// For how long a process that ends by itself is started again while the link was never ready. 3 s: a process that ends at once
-    /// does so for a reason that somebody must see, and hosts wait 5 s at the least. What waiting cannot mend, such as a command
-    /// that does not exist, is not tried again at all before the link was ready.
+    /// How long a process that ends by itself is started again while the link was never ready. 3 s: a process that ends at once does so for
+    /// a reason that a person must see, and hosts wait at least 5 s. A fault that waiting cannot fix, such as a missing command, is not
+    /// retried at all before the link was ready.
     pub start_for: Duration,
-    /// How long an epoch must have been ready to wipe out the failures before it. A handshake alone proves nothing: some servers
-    /// open and die, again and again. An epoch that answered a call wipes them out, too: it was useful, and the next one is opened
-    /// without a pause, but for the floor.
+    /// How long an epoch must be ready to reset the failure count. A handshake alone proves nothing: some servers open and die, again and
+    /// again. An epoch that answered a call resets the count, too. It was useful, so the next one opens without a pause except for the
+    /// floor.
     pub stable_after: Duration,
-    /// How long a call waits while there is no server and no attempt to reach one is under way. 4 s: some hosts give up after 5 s,
-    /// and would not hear why. An attempt that is under way is waited for. Zero: a call waits for the attempts of the budget, and
-    /// fails at once where those are spent.
+    /// How long a call waits while there is no server and no attempt to reach one is under way. 4 s: some hosts give up after 5 s and would
+    /// not see the reason. A call also waits for an attempt that is under way. If this is zero, a call waits for the attempts of the
+    /// budget, and fails at once when they are spent.
     pub call_patience: Duration,
-    /// The least time between two opens while calls wait for a server. 1 s: soon enough to be there when the server is back, seldom
-    /// enough to start a process that dies at once. The pauses of the budget are for the time in which nobody waits.
+    /// The minimum time between two opens while calls wait for a server. 1 s: short enough to find a server soon after its return, long
+    /// enough not to restart a dying process all the time. The pauses of the budget apply while no call waits.
     pub call_pace: Duration,
-    /// What happens when the budget is spent.
+    /// The reaction to a spent budget.
     pub when_spent: WhenSpent,
 }
 
-/// What happens when the budget is spent.
+/// The reaction of a link to a spent budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenSpent {
     /// The link closes for good.
     Close,
-    /// The link is parked and looks now and then whether the server is back, and when it is called.
+    /// The link is parked. It tries to reach the server at every `probe` interval, and when it is called.
     Park {
-        /// How often it looks by itself.
+        /// The interval of the attempts.
         probe: Duration,
     },
 }
 
-/// How much: every bound on what a peer, or the application, can make the machine hold.
+/// Bounds on everything that a peer or the application can make the machine hold.
 ///
-/// Where nothing could happen at all with a limit of zero, it counts as one.
+/// A limit of zero counts as one where zero would stop the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest message. 16 MiB: above any list or text, and enough for an image.
+    /// The size of the longest message. 16 MiB: above any list or text, and enough for an image.
     pub message_bytes: usize,
-    /// Bytes of parameters of calls that wait to be sent. 8 MiB; over HTTP as many again may be under way in requests.
+    /// Bytes of parameters of calls that wait to be sent. 8 MiB. Over HTTP, as many again may be in flight in requests.
     pub queued_bytes: usize,
     /// Calls that wait to be sent. 1,024.
     pub queued_calls: usize,
@@ -512,32 +508,30 @@ pub struct Limits {
     pub calls_in_flight: usize,
     /// Bytes handed to the driver and not yet reported as sent. 256 KiB: four full pipes.
     pub write_window: usize,
-    /// Bytes of events not yet polled, above which no input is wanted. 4 MiB.
+    /// Bytes of events not yet polled, above which the machine wants no input. 4 MiB.
     pub undelivered_bytes: usize,
-    /// Bytes of responses that have not all arrived, over HTTP and all exchanges together. 64 MiB; what does not fit is too
-    /// large.
+    /// Bytes of incomplete HTTP responses, all exchanges together. 64 MiB; a response that does not fit is too large.
     pub unfinished_bytes: usize,
-    /// Questions of the server open at once; further ones are refused. 64.
+    /// Asks of the server open at once. 64; further ones are refused.
     pub asks: usize,
-    /// Rounds of questions in one call. 10.
+    /// Rounds of asks in one call. 10.
     pub input_rounds: u32,
-    /// Bytes of the state that a server gives a call to carry through a round. 64 KiB: it is a token, not a store.
+    /// Bytes of the state that a server gives a call to send back with the next round. 64 KiB: it is a token, not a store.
     pub request_state_bytes: usize,
-    /// Useless lines in a row after which the server is given up. `None`: never, since a
-    /// chatty server still works.
+    /// Useless lines in a row after which the link gives up the server. `None`: never, because a noisy server still works.
     pub noise_run: Option<u32>,
-    /// Bytes of a useless line that are shown. 160: a line on a screen, and a bit.
+    /// Bytes of a useless line that are shown. 160: a little more than one line on a screen.
     pub noise_sample: usize,
-    /// Bytes kept of what the server last wrote to standard error. 4 KiB: a stack trace.
+    /// Bytes kept of the server's latest standard error. 4 KiB: a stack trace.
     pub stderr_tail: usize,
-    /// Pages of one list. 1,000: a server that never ends its list is told from a long list.
+    /// Pages of one list. 1,000: more than a long list has, so it only stops a server that never ends its list.
     pub pages: usize,
-    /// Bytes of one list in all. 32 MiB.
+    /// Bytes of one list in total. 32 MiB.
     pub list_bytes: usize,
 }
 
 impl Limits {
-    /// With no limit that would bring everything to a halt.
+    /// Raises a limit of zero to one where zero would stop the link.
     pub(crate) fn workable(self) -> Limits {
         Limits {
             calls_in_flight: self.calls_in_flight.max(1),

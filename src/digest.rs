@@ -1,4 +1,4 @@
-//! Texts as numbers: a keyed hash to prove with, and an unkeyed one to compare with. Knows no text.
+//! Hashes texts: a keyed hash as a proof of origin, and an unkeyed one for comparison.
 
 #[allow(
     deprecated,
@@ -6,13 +6,13 @@
 )]
 use core::hash::{Hasher, SipHasher};
 
-/// SipHash-2-4 under this key. Whoever does not know the key cannot tell what comes out.
+/// SipHash-2-4 with this key. The result cannot be predicted without the key.
 #[allow(deprecated, reason = "as above")]
 pub(crate) fn keyed(key: (u64, u64)) -> SipHasher {
     SipHasher::new_with_keys(key.0, key.1)
 }
 
-/// A number for a text. Others may have the same one, but not by accident.
+/// Returns the hash of a text under a fixed key. Two texts do not collide by accident, but a collision can be constructed.
 pub(crate) fn of(text: &str) -> u64 {
     let mut hash = keyed((0, 0));
     hash.write(text.as_bytes());
@@ -23,7 +23,7 @@ pub(crate) fn of(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// The example in the paper on SipHash: a proof is only as good as the function.
+    /// The test vector of the SipHash paper.
     #[test]
     fn the_hash_is_siphash_2_4() {
         let mut hash = keyed((0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908));

@@ -1,12 +1,12 @@
-//! Why something ended, typed by whoever saw it. Knows no policy beyond "does this only say that it closed?".
+//! The reasons why a transport ended, typed by the code that saw them. Decides nothing.
 
 use alloc::boxed::Box;
 use core::fmt;
 
 /// One reason why a transport, or an attempt to open one, ended.
 ///
-/// An adapter makes one for each thing it saw: an end carries a list of them and none is dropped.
-/// The kind decides; the detail is for people and is never looked at.
+/// An adapter creates one for each thing that it saw. An end carries the list of all of them. The machine decides by the kind. The detail
+/// is for people and is never parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     kind: FaultKind,
@@ -14,13 +14,13 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault without further words.
+    /// A fault without detail.
     #[must_use]
     pub const fn new(kind: FaultKind) -> Fault {
         Fault { kind, detail: None }
     }
 
-    /// A fault with the words of the system that reported it.
+    /// A fault with the text of the system error.
     #[must_use]
     pub fn with_detail(kind: FaultKind, detail: impl Into<Box<str>>) -> Fault {
         Fault {
@@ -29,13 +29,13 @@ impl Fault {
         }
     }
 
-    /// What kind of thing happened.
+    /// The kind of the fault.
     #[must_use]
     pub const fn kind(&self) -> FaultKind {
         self.kind
     }
 
-    /// The words of the system that reported it.
+    /// The text of the system error.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
@@ -58,47 +58,46 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What kind of thing a [`Fault`] reports.
+/// The kind of a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// The driver's own work on this epoch was cut short because the machine told it to stop.
+    /// The driver stopped its own work on this epoch because the machine told it to.
     Aborted,
-    /// Writing found the other side gone (`EPIPE`).
+    /// A write failed because the other side is gone (`EPIPE`).
     BrokenPipe,
-    /// The other side ended the stream in order.
+    /// The other side ended the stream in the regular way.
     Closed,
-    /// The address could not be found by its name.
+    /// The host name could not be resolved.
     NameNotFound,
-    /// The file to start is no program that the system can run (`ENOEXEC`).
+    /// The file is not a program that the system can run (`ENOEXEC`).
     NotExecutable,
-    /// The program or the socket to open does not exist.
+    /// The program or the socket does not exist.
     NotFound,
-    /// Something that none of the other kinds says; the detail tells.
+    /// None of the other kinds; the detail says what happened.
     Other,
-    /// The system does not allow it.
+    /// The system denied permission.
     PermissionDenied,
-    /// Reading failed.
+    /// A read failed.
     Read,
-    /// Nobody listens at the address.
+    /// No process listens at the address.
     Refused,
-    /// The other side cut the connection.
+    /// The other side reset the connection.
     Reset,
-    /// The system has no more of something: processes, descriptors, memory.
+    /// The system ran out of processes, descriptors or memory.
     ResourcesExhausted,
-    /// The network gave up waiting.
+    /// The network timed out.
     TimedOut,
-    /// The secure channel could not be set up or was broken.
+    /// The TLS connection could not be set up, or broke.
     Tls,
-    /// There is no way to the address.
+    /// There is no route to the address.
     Unreachable,
-    /// Writing failed, for another reason than a closed pipe.
+    /// A write failed for another reason than a closed pipe.
     Write,
 }
 
 impl FaultKind {
-    /// Whether this says no more than "it closed", which is what was wanted while an epoch is
-    /// being taken down on purpose.
+    /// Whether the fault only says that the transport closed. That is expected while the link closes an epoch on purpose.
     #[must_use]
     pub const fn only_says_closed(self) -> bool {
         match self {
@@ -120,7 +119,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether waiting does not mend it: what was said about the server is wrong, and stays wrong until somebody changes it.
+    /// Whether retrying cannot help: the settings for the server are wrong until somebody changes them.
     #[must_use]
     pub const fn is_lasting(self) -> bool {
         match self {
@@ -143,7 +142,7 @@ impl FaultKind {
         }
     }
 
-    /// What to do about it, where that can be said.
+    /// Advice for the user, if there is any.
     pub(crate) const fn advice(self) -> Option<&'static str> {
         Some(match self {
             FaultKind::NameNotFound => {
@@ -197,11 +196,11 @@ impl FaultKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExitStatus {
-    /// It returned this code.
+    /// It returned this exit code.
     Code(i32),
     /// This signal killed it.
     Signal(i32),
-    /// The system does not say.
+    /// The system does not report the status.
     Unknown,
 }
 
@@ -242,16 +241,16 @@ mod convenience {
     use super::{ExitStatus, Fault, FaultKind};
 
     impl From<&std::io::Error> for Fault {
-        /// Types an error of the system by its kind; the words are kept as the detail.
+        /// Converts a system error by its kind and keeps its text as the detail.
         fn from(error: &std::io::Error) -> Fault {
             use std::io::ErrorKind;
             #[allow(clippy::wildcard_enum_match_arm, reason = "the list is open")]
             let kind = match error.kind() {
-                // Too many open files, here or in the whole system: they have no kind of their own.
+                // `EMFILE` and `ENFILE` (too many open files) have no `ErrorKind` of their own.
                 _ if cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24)) => {
                     FaultKind::ResourcesExhausted
                 }
-                // A file in a format that the system does not execute.
+                // `ENOEXEC`: a file format that the system does not execute.
                 _ if cfg!(unix) && error.raw_os_error() == Some(8) => FaultKind::NotExecutable,
                 ErrorKind::BrokenPipe => FaultKind::BrokenPipe,
                 ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => FaultKind::Reset,

@@ -1,5 +1,5 @@
-//! How a watch is spelled in `subscriptions/listen` and in its acknowledgement: read and written, by both ends.
-//! Knows neither who watches nor what is granted.
+//! Reads and writes the watch filter of `subscriptions/listen` and of its acknowledgement, for both ends.
+//! Does not decide what is granted.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::wire::encode::Object;
 /// The member that holds the filter.
 pub(crate) const MEMBER: &str = "notifications";
 
-/// Adds the members of the filter (S-SUB-01). Log levels have no place in it.
+/// Adds the members of the filter (S-SUB-01). The filter has no member for log levels.
 pub(crate) fn write(filter: &mut Object<'_>, watch: &Watch) {
     let lists = [
         ("toolsListChanged", watch.tools),
@@ -28,7 +28,7 @@ pub(crate) fn write(filter: &mut Object<'_>, watch: &Watch) {
     }
 }
 
-/// The filter in these params. `None` if there is none, or it cannot be read.
+/// Reads the filter in these params. Returns `None` if there is none, or if it cannot be parsed.
 pub(crate) fn read(params: Json<'_>) -> Option<Filter> {
     serde_json::from_str::<Params>(params.as_str())
         .ok()
@@ -47,7 +47,7 @@ pub(crate) struct Filter {
     prompts_list_changed: bool,
     resources_list_changed: bool,
     resource_subscriptions: BTreeSet<Box<str>>,
-    /// Of the tasks extension.
+    /// Present if the client asks for notifications of the tasks extension.
     pub(crate) task_ids: Option<serde::de::IgnoredAny>,
 }
 

@@ -1,8 +1,8 @@
-//! Names for what a link handles. Counters: never an index, never reused, harmless when stale.
+//! Ids for the things that a link handles. Each id is a counter: it is never an index and never reused, so a stale id is harmless.
 
 use core::fmt;
 
-// `Debug` says the name of the type, `Display` the word that a person knows.
+// `Debug` shows the name of the type, `Display` the word that a user knows.
 macro_rules! counter {
     ($(#[$doc:meta])* $name:ident, $word:literal, shown as $shown:literal) => {
         $(#[$doc])*
@@ -10,7 +10,7 @@ macro_rules! counter {
         pub struct $name(u64);
 
         impl $name {
-            /// The number, for logs and for keys of your own.
+            /// The number, for logs and for your own keys.
             #[must_use]
             pub const fn number(self) -> u64 {
                 self.0
@@ -37,22 +37,22 @@ macro_rules! counter {
 }
 
 counter! {
-    /// One question of the server to the client.
+    /// One ask: a request of the server to the client.
     AskId, "ask", shown as "question"
 }
 
 counter! {
-    /// One request of the application. The same through every resend.
+    /// One request of the application. It keeps its id when it is sent again.
     CallId, "call", shown as "call"
 }
 
 counter! {
-    /// One life of the transport: one child process, one connection. Epoch 0 is before the first.
+    /// The lifetime of one transport: one child process, one connection. Epoch 0 is before the first.
     Epoch, "epoch", shown as "connection"
 }
 
 counter! {
-    /// One request of a client, as the server end calls it. The same through every round of it.
+    /// One request of a client, as the server's end names it. It keeps its id through all its rounds.
     RequestId, "request", shown as "request"
 }
 
@@ -62,10 +62,10 @@ counter! {
 }
 
 impl Epoch {
-    /// Before the first transport was asked for.
+    /// The epoch before the first transport is opened.
     pub const NONE: Epoch = Epoch(0);
 
-    /// The first one. A server end has no other: it lives as long as its transport.
+    /// The first epoch. A server's end has no other, because it ends with its transport.
     pub const FIRST: Epoch = Epoch(1);
 
     pub(crate) const fn next(self) -> Epoch {
@@ -74,7 +74,7 @@ impl Epoch {
 }
 
 impl StreamId {
-    /// The stream of this number, for a driver that finds streams by itself.
+    /// The stream with this number, for a driver that numbers streams itself.
     #[must_use]
     pub const fn new(number: u64) -> StreamId {
         StreamId(number)

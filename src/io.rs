@@ -1,5 +1,5 @@
-//! The contract between a machine and its driver: what the world did, and what it must do next.
-//! Owns these two types; knows neither state nor policy.
+//! The types that a machine and its driver exchange: inputs and outputs.
+//! Does not depend on state or policy.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -10,94 +10,95 @@ use crate::fault::{ExitStatus, Fault};
 use crate::http::{RequestHead, ResponseHead};
 use crate::id::{Epoch, StreamId};
 
-/// The end of a process's output and its exit come moments after one another, in either order. For so long, one waits for the other: a driver
-/// with the [end](Input::End) for the exit, so that both can be told together; the machine, before what still holds the output of a process
-/// that has exited is told to end.
+/// How long the end of a process's output and its exit wait for each other: 100 ms. The two happen shortly after one another, in either
+/// order.
+/// A driver that has read the [end](Input::End) waits this long for the exit, so that it can report both together. If a process has exited
+/// and a descendant still holds its output, the machine waits this long before it terminates the descendants.
 pub const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// What the world did to one epoch.
+/// Something that happened to one epoch.
 ///
-/// It borrows where a driver reads into a buffer of its own, and owns where a thread reads and posts what it saw to the one
-/// that drives: an `Input<'static>` can be sent. A driver of a byte stream makes them with the functions below.
+/// An input borrows where a driver reads into its own buffer. It owns its bytes where a reader thread sends them to the driver's thread:
+/// `Input<'static>` is `Send`. A driver of a byte stream creates inputs with the functions below.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Input<'a> {
-    /// What the system says of a child and all that it started. The answer to [`Output::Inspect`].
+    /// The system's report on a child and all its descendants. The answer to [`Output::Inspect`].
     Activity {
-        /// The processor time that they have used by now, all together. Only the difference between two reports counts.
+        /// The processor time that they have used so far, summed. Only the difference between two reports counts.
         cpu: Duration,
         /// Whether the child itself is stopped, or all of them are: by `SIGSTOP`, or by a debugger.
         is_stopped: bool,
     },
-    /// Bytes arrived, in any pieces.
+    /// Bytes arrived, in pieces of any size.
     Bytes {
-        /// Where they arrived.
+        /// The stream on which they arrived.
         stream: StreamId,
-        /// What arrived.
+        /// The bytes that arrived.
         bytes: Cow<'a, [u8]>,
     },
-    /// Nothing more will arrive on the stream: its end was read, or reading failed. Over HTTP, that is the end of the body
-    /// of a response (at the client's end) or of a request (at the server's), or of what there was of it.
+    /// Nothing more will arrive on the stream: its end was read, or reading failed. Over HTTP, this is the end of a body, complete or not:
+    /// a response's at the client's end, a request's at the server's end.
     ///
-    /// A process that dies closes its output a moment before its exit can be seen, and calls that fail are to say how it exited: report
-    /// the end of a child's output with its exit, or alone when none was seen for [`LAST_WORDS`].
+    /// A process that dies closes its output shortly before its exit can be seen, and the failures of its calls should name the exit
+    /// status. So report the end of a child's output together with its exit, or alone if no exit is seen within [`LAST_WORDS`].
     End {
-        /// Which stream ended.
+        /// The stream that ended.
         stream: StreamId,
         /// Every fault that was seen. Empty means an orderly end, as does [`FaultKind::Closed`](crate::FaultKind::Closed).
         faults: Cow<'a, [Fault]>,
     },
     /// The child was reaped. This is not the end of its output: a grandchild may hold the pipe.
     ///
-    /// Feed what can still be read without waiting before this, so that last words are heard. Where the status cannot be
-    /// had, report [`ExitStatus::Unknown`]: a child counts as gone only when this was reported.
+    /// First feed all bytes that can be read without blocking, so that the child's last messages are not lost. If the exit status is not
+    /// available, report [`ExitStatus::Unknown`]: a child counts as gone only after this input.
     Exited {
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
     },
-    /// The transport asked for could not be opened, and nothing of it is left.
+    /// The transport could not be opened, and nothing of it is left.
     OpenFailed {
         /// Every fault that was seen.
         faults: Cow<'a, [Fault]>,
     },
-    /// The transport asked for is open.
+    /// The transport is open.
     Opened,
-    /// At the server's end of HTTP: a client asks something, on a stream that is new. Its body follows as
-    /// [`Bytes`](Input::Bytes) and [`End`](Input::End).
+    /// At the server's end of HTTP: a request arrived, on a new stream. Its body follows as [`Bytes`](Input::Bytes) and
+    /// [`End`](Input::End).
     Request {
-        /// What to call the exchange: a number that no other exchange of this server has or had, and not that of
+        /// The id of the exchange. It must differ from the id of every other exchange of this server, past ones included, and from
         /// [`StreamId::DUPLEX`].
         stream: StreamId,
-        /// How the request begins.
+        /// The head of the request.
         head: Box<RequestHead<'a>>,
     },
-    /// At the client's end of HTTP: the server answers. Its body follows as [`Bytes`](Input::Bytes) and [`End`](Input::End).
+    /// At the client's end of HTTP: the server's response begins. Its body follows as [`Bytes`](Input::Bytes) and [`End`](Input::End).
     Response {
-        /// On which exchange.
+        /// The exchange that it answers.
         stream: StreamId,
-        /// How the response begins.
+        /// The head of the response.
         head: Box<ResponseHead<'a>>,
     },
     /// Bytes of earlier writes were handed to the operating system.
     ///
-    /// The machine counts what is under way and holds back when it is much, so that a server
-    /// that stops reading costs bounded memory and its calls can still be told to be unsent. Without these reports it
-    /// stops writing when the window is full.
+    /// The machine counts the bytes in flight and stops writing while the [window](crate::Limits::write_window) is full. So a server that
+    /// stops reading costs bounded memory, and the calls that wait are known to be unsent. Without these reports the window fills up, and
+    /// the machine writes nothing more.
     Sent {
-        /// Where they went.
+        /// The stream on which they went.
         stream: StreamId,
-        /// How many bytes.
+        /// The number of bytes.
         len: usize,
     },
     /// The child wrote this to its standard error.
     Stderr {
-        /// What it wrote, in any pieces.
+        /// The bytes that it wrote, in pieces of any size.
         bytes: Cow<'a, [u8]>,
     },
-    /// Nothing more can be written to the stream. What the server said before may still arrive, so go on reading
-    /// until its end. At the server's end of HTTP: the client of this exchange is gone.
+    /// Nothing more can be written to the stream. Messages that the server sent before may still arrive, so go on reading until the end. At
+    /// the server's end of HTTP: the client of this exchange is gone.
     WriteFailed {
-        /// Which stream.
+        /// The stream that cannot be written.
         stream: StreamId,
         /// Every fault that was seen.
         faults: Cow<'a, [Fault]>,
@@ -135,7 +136,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The stream that it is about, if it is about one.
+    /// The stream that the input is about, if it is about one.
     #[must_use]
     pub const fn stream(&self) -> Option<StreamId> {
         match self {
@@ -178,7 +179,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Bytes are told by their number: they may hold secrets.
+/// Shows the number of bytes and not the bytes, because they may hold secrets.
 impl fmt::Debug for Input<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -197,96 +198,95 @@ impl fmt::Debug for Input<'_> {
     }
 }
 
-/// What the driver must do, in the order in which it comes.
+/// A command to the driver, or an event for the application. The driver carries them out in the order in which they come.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Output<E> {
-    /// Cut an exchange short, from either end of HTTP: close its connection, or reset its stream. What still happens to it will not
-    /// be heard.
+    /// Cut an exchange short, from either end of HTTP: close its connection, or reset its stream. The machine drops later inputs about it.
     Abort {
-        /// Of which transport.
+        /// The epoch of the exchange.
         epoch: Epoch,
-        /// Which exchange.
+        /// The exchange to cut.
         stream: StreamId,
     },
-    /// Close the side that we write to: end of input for the server.
+    /// Close the writing side: end of input for the server.
     CloseWrite {
-        /// Of which transport.
+        /// The epoch of the transport.
         epoch: Epoch,
     },
-    /// For the application.
+    /// An event for the application.
     Event(E),
     /// At the server's end of HTTP: the body of the response is complete.
     Finish {
-        /// Of which transport.
+        /// The epoch of the exchange.
         epoch: Epoch,
-        /// Of which exchange.
+        /// The exchange that is complete.
         stream: StreamId,
     },
-    /// Say what a child does, with [`Input::Activity`]. A driver that cannot tell does nothing. It comes only while the child is
-    /// silent although it was asked something.
+    /// Report the activity of a child with [`Input::Activity`]. A driver that cannot find out does nothing. This output comes only while
+    /// the child is silent although something is wanted of it.
     Inspect {
-        /// Which transport.
+        /// The epoch of the transport.
         epoch: Epoch,
     },
-    /// End the transport at once: `SIGKILL` for a child and its whole tree (`TerminateJobObject` on Windows), a hard close
-    /// for a socket. It may come after the child itself was reaped: somebody of its tree still holds its output.
+    /// End the transport at once: `SIGKILL` for a child and all its descendants (`TerminateJobObject` on Windows), a hard close for a
+    /// socket. It may come after the child itself was reaped, if a descendant still holds its output.
     Kill {
-        /// Which transport.
+        /// The epoch of the transport.
         epoch: Epoch,
     },
     /// Open a transport and answer with [`Input::Opened`] or [`Input::OpenFailed`].
     ///
-    /// From here until [`Output::Release`] everything that belongs to it is the driver's to own,
-    /// a child that is still starting included.
+    /// From here until [`Output::Release`], the driver owns everything that belongs to the transport, a child that is still starting
+    /// included.
     Open {
-        /// What to call it in every input about it.
+        /// The epoch to name in every input about this transport.
         epoch: Epoch,
     },
-    /// Free whatever is left of the transport. The last word about it: what still happens to
-    /// it will not be heard. Follows every [`Output::Open`] exactly once.
+    /// Free everything that is left of the transport. This is the last output about it, and the machine drops later inputs about it. It
+    /// follows every [`Output::Open`] exactly once.
     Release {
-        /// Which transport.
+        /// The epoch of the transport.
         epoch: Epoch,
     },
-    /// At the client's end of HTTP: begin an exchange. Its body is the last `len` bytes of the buffer that was passed to
-    /// `poll_output`. Add the credentials of this very moment, if there are any, and follow no redirect.
+    /// At the client's end of HTTP: begin an exchange. Its body is the last `len` bytes of the buffer that was passed to `poll_output`. Add
+    /// the current credentials, if there are any, and follow no redirect.
     Request {
-        /// Of which transport.
+        /// The epoch of the exchange.
         epoch: Epoch,
-        /// What to call it in every input about it.
+        /// The id to name in every input about this exchange.
         stream: StreamId,
-        /// How it begins.
+        /// The head of the request.
         head: Box<RequestHead<'static>>,
-        /// How many bytes of the buffer.
+        /// The number of bytes in the buffer that belong to this request.
         len: usize,
     },
-    /// At the server's end of HTTP: answer. The last `len` bytes of the buffer that was passed to `poll_output` are how the body begins;
-    /// more follows with [`Output::Write`], until [`Output::Finish`].
+    /// At the server's end of HTTP: answer. The body begins with the last `len` bytes of the buffer that was passed to `poll_output`. More
+    /// follows with [`Output::Write`], until [`Output::Finish`].
     Response {
-        /// Of which transport.
+        /// The epoch of the exchange.
         epoch: Epoch,
-        /// Which exchange.
+        /// The exchange to answer.
         stream: StreamId,
-        /// How it begins.
+        /// The head of the response.
         head: Box<ResponseHead<'static>>,
-        /// How many bytes of the buffer.
+        /// The number of bytes in the buffer that belong to this response.
         len: usize,
-        /// Whether that is all of it. Nothing follows then, not even `Finish`.
+        /// Whether these bytes are the whole body. Then nothing follows, not even `Finish`.
         is_whole: bool,
     },
-    /// Ask the child and its whole tree to end: `SIGTERM`. Where the system has no such request, do nothing:
-    /// [`Output::Kill`] follows. It may come after the child itself was reaped, and more than once.
+    /// Ask the child and all its descendants to end: `SIGTERM`. If the system has no such request, do nothing: [`Output::Kill`] follows. It
+    /// may come after the child itself was reaped, and more than once.
     Terminate {
-        /// Which transport.
+        /// The epoch of the transport.
         epoch: Epoch,
     },
-    /// Write the last `len` bytes of the buffer that was passed to `poll_output`. The buffer is the driver's: it takes
-    /// them out, or clears it, when they are written.
+    /// Write the last `len` bytes of the buffer that was passed to `poll_output`. The buffer belongs to the driver, which removes the bytes
+    /// or clears the buffer after writing.
     Write {
-        /// To which transport.
+        /// The epoch of the stream.
         epoch: Epoch,
-        /// To which of its streams.
+        /// The stream to write to.
         stream: StreamId,
         /// How many bytes were appended to the buffer.
         len: usize,
@@ -294,10 +294,10 @@ pub enum Output<E> {
 }
 
 impl<E> Output<E> {
-    /// The same with another event, or nothing where there is an event that is not to be told.
+    /// Maps the event, if the output is one. Returns `None` if `then` drops the event.
     ///
-    /// For whoever owns a machine and gives events out itself: with an event that cannot be, such as
-    /// [`Infallible`](core::convert::Infallible), what is left is for the driver's hands alone.
+    /// For code that owns a machine and distributes its events itself. With an uninhabited event type such as
+    /// [`Infallible`](core::convert::Infallible), only commands for the driver's I/O are left.
     pub fn and_then_event<F>(self, then: impl FnOnce(E) -> Option<F>) -> Option<Output<F>> {
         Some(match self {
             Output::Abort { epoch, stream } => Output::Abort { epoch, stream },

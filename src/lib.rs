@@ -1,63 +1,67 @@
-//! An MCP connection as a value: a sans-IO state machine that outlives its transport.
+//! An MCP (Model Context Protocol) connection as a sans-IO state machine that outlives its transport.
 //!
-//! A **link** is the logical connection between a client and a server. It outlives every transport under it; each life of the
-//! transport (one child process, one connection) is an **epoch**. [`Client`] and [`Server`] are its two ends, and [`Relay`] is a
-//! server in front of a client, for hosts whose connection must not end with the server behind.
+//! A **link** is the logical connection between a client and a server. It outlives every transport under it. The lifetime of one transport
+//! (one child process, one connection) is an **epoch**. [`Client`] and [`Server`] are the two ends of a link.
+//!
+//! A [`Relay`] sits between a **host** in front of it and a server behind it. It is a [`Server`] to the host and a [`Client`] to the
+//! server. The host's connection stays open when the server ends.
 //!
 //! # The contract
 //!
 //! ```text
-//!            handle(now, epoch, Input)      what the world did
-//!            handle_timeout(now)            what time it is
+//!            handle(now, epoch, Input)      an I/O event happened
+//!            handle_timeout(now)            the present time
 //!                      |
 //!                      v
 //!   verbs ---->  +-----------+
-//!   of the       |  Client   |  ---->  poll_output(&mut buf)   what to do, in order; bytes go to buf
-//!   application  +-----------+  ---->  poll_timeout()          when to come back, and why
+//!   of the       |  Client   |  ---->  poll_output(&mut buf)   the next thing to do; bytes go to buf
+//!   application  +-----------+  ---->  poll_timeout()          the next deadline, and why
 //! ```
 //!
-//! A [`Server`] has the same five and other verbs. It has one epoch, so its `handle` names none; a [`Relay`] has a `handle` for each of its
-//! two sides.
+//! The **machine** is a [`Client`], a [`Server`] or a [`Relay`]. Its **verbs** are the methods by which the application acts, such as
+//! [`Client::call`]. A [`Server`] has the same methods for the driver, and other verbs. Its `handle` takes no epoch because a server has
+//! only one. A [`Relay`] has one `handle` for each of its two sides.
 //!
-//! A **driver** owns the machine and holds no policy. It is a loop: do every output, sleep until the deadline, feed what
-//! arrived, say the time. The loop ends when the machine is closed. It does not end when there is no deadline: a link that is idle and has no
-//! keepalive waits for what arrives. Anybody else who wants something of the link asks the driver's thread or task, which calls the
-//! verb. What a driver must keep to:
+//! A **driver** owns the machine, does the I/O and holds no policy. It is a loop: carry out every output, sleep until the deadline, feed
+//! the inputs that arrived, call `handle_timeout`. The loop ends when the machine is closed. The loop goes on when there is no deadline,
+//! because an idle link without keepalive just waits for input. Other threads and tasks do not call the machine. They send a request to the
+//! driver's thread or task, and that calls the verb. The rules for a driver:
 //!
 //! - Poll all outputs after every input and every verb, and carry them out in order.
-//! - Name the epoch in every input. What belongs to an epoch that is over may be fed or not: it is dropped.
-//! - From [`Output::Open`] to [`Output::Release`], own all that belongs to the epoch: the process, its tree, its pipes. Answer each
-//!   `Open` with [`Input::Opened`] or [`Input::OpenFailed`]; commands that come while it is still opening are about what is being
-//!   opened.
-//! - Report every byte handed to the operating system with [`Input::Sent`]; always drain standard error.
-//! - Report the end of a stream and the exit of a process apart, as they are seen, with every fault typed by what it
-//!   is, never by its text. One that comes [moments](LAST_WORDS) after the other is fed before outputs are polled.
-//! - Hold back reading while [`Client::wants_input`] is false.
+//! - Name the epoch in every input. The machine drops inputs of an epoch that is over, so a driver may feed them or not.
+//! - From [`Output::Open`] to [`Output::Release`], own everything that belongs to the epoch: the process, its descendants, its pipes.
+//!   Answer each `Open` with [`Input::Opened`] or [`Input::OpenFailed`]. Commands that arrive before that answer apply to the transport
+//!   that is being opened.
+//! - Report every byte handed to the operating system with [`Input::Sent`]. Always drain standard error.
+//! - Report the end of a stream and the exit of a process as two inputs, as each is seen. Type every fault by its kind, never by its text.
+//!   If one follows the other within [100 ms](LAST_WORDS), feed both before polling outputs.
+//! - Stop reading while [`Client::wants_input`] is false.
 //!
 //! # Over HTTP
 //!
-//! HTTP is data here: [`http`] has the heads of requests and responses, bodies are bytes, and each exchange is a stream of its own.
-//! Sockets, TLS and the framing of HTTP are a library's. A driver of a client ([`Config::http`]) keeps to these instead of what is about
-//! processes and pipes:
+//! HTTP is data here: [`http`] has the heads of requests and responses, bodies are bytes, and each exchange is a stream of its own. A
+//! library does the sockets, TLS and the HTTP framing. For the driver of an HTTP client ([`Config::http`]), these rules replace the ones
+//! about processes and pipes:
 //!
-//! - Answer [`Output::Open`] with [`Input::Opened`] at once: there is nothing to open. From there to [`Output::Release`] every exchange
-//!   of the epoch is the driver's; with `Release`, cut those that are left.
-//! - Begin each [`Output::Request`] at once, beside the others, with the credentials of that moment; follow no redirect. Report the
-//!   response with [`Input::Response`], its body with [`Input::Bytes`], its end with [`Input::End`]; a request that came to nothing with
-//!   `End` and its faults alone.
-//! - With [`Output::Abort`], cut the exchange and say no more of it.
+//! - Answer [`Output::Open`] with [`Input::Opened`] at once, because there is nothing to open. The driver owns every exchange of the epoch
+//!   until [`Output::Release`], and then aborts those that are left.
+//! - Begin each [`Output::Request`] at once and in parallel with the others. Add the credentials that are current at that moment. Follow no
+//!   redirect. Report the response with [`Input::Response`], its body with [`Input::Bytes`] and its end with [`Input::End`]. If a request
+//!   gets no response, report only `End` with its faults.
+//! - On [`Output::Abort`], abort the exchange and report nothing more about it.
 //!
-//! A driver of a server reports each request with [`Input::Request`], [`Input::Bytes`] and [`Input::End`], and with
-//! [`Input::WriteFailed`] that its client is gone. It answers as [`Output::Response`], [`Output::Write`] and [`Output::Finish`] say, and
-//! reports what it wrote with [`Input::Sent`].
+//! The driver of an HTTP server reports each request with [`Input::Request`], [`Input::Bytes`] and [`Input::End`]. It reports with
+//! [`Input::WriteFailed`] that the client is gone. It answers as [`Output::Response`], [`Output::Write`] and [`Output::Finish`] say, and
+//! reports the bytes that it wrote with [`Input::Sent`].
 //!
-//! In turn, the machine never blocks and never fails on what a peer does; it decides every retry, timeout and kill; the same
-//! inputs give the same outputs.
+//! In turn, the machine never blocks, and no behaviour of a peer makes it fail. It decides every retry, timeout and kill. The same inputs
+//! give the same outputs.
 //!
 //! # An example
 //!
-//! A server that dies of its first call, and the link that comes back. No I/O: the server is a function. The application acts when the
-//! link is idle: it calls once, and shuts down when it has the reply. With no keepalive, nothing is due by then.
+//! A server dies on its first call, and the link starts the next one. There is no I/O: the server is a function. The application acts when
+//! the link is idle: it makes one call, and shuts the link down when it has the reply. There is no keepalive, so an idle link has no
+//! deadline.
 //!
 //! ```
 //! use everlink::client::{CallOptions, Client, Event, Outcome, State};
@@ -126,16 +130,21 @@
 //! | word | meaning |
 //! |---|---|
 //! | link | the logical connection; it outlives every transport under it |
-//! | epoch | one life of the transport, numbered, never reused |
-//! | stream | one ordered byte channel in an epoch: all of a pipe, or one exchange of HTTP |
-//! | fault | one typed reason why something ended; ends carry a list of them |
+//! | epoch | the lifetime of one transport; epochs are numbered, and a number is never reused |
+//! | stream | one ordered byte channel in an epoch: a whole pipe, or one HTTP exchange |
+//! | fault | one typed reason why something ended; an end carries a list of them |
 //! | call | a request of the application at the client's end; it gets exactly one outcome |
-//! | request | the same at the server's end; it gets exactly one answer, or is cancelled |
-//! | ask | a question of the server to the client, in either era |
-//! | watch | the changes that the application wants to hear of, repeated to every new server |
-//! | catalog | the lists of tools, prompts and resources, with the epoch and the freshness they belong to |
+//! | request | a client's request, as the application at the server's end sees it; it gets exactly one answer, or is cancelled |
+//! | ask | a request of the server to the client, in either era |
+//! | watch | the set of changes that the application wants to be told of; the link asks every new server for them |
+//! | catalog | the lists of tools, prompts and resources, with the epoch they were read in and their freshness |
 //! | era | legacy (`initialize`) or modern (stateless) |
-//! | driver | the loop that moves bytes and sleeps |
+//! | driver | the code that does the I/O: a loop that moves bytes and sleeps |
+//! | budget | how many failures in a row are retried with backoff |
+//! | parked | the state of a link that has given up quick retries: it tries rarely, and when it is called |
+//! | draining | the state of a link that sends nothing new and lets the calls in flight finish before it closes the transport |
+//! | relay | a server to the host in front of it, and a client to the server behind it |
+//! | host | the client in front of a relay |
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! What a peer writes that is of no use: how much, how often to say so, and how it is shown. Knows no message.
+//! Counts and shows noise: input from a peer that the link cannot use.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -6,19 +6,19 @@ use core::fmt;
 
 use crate::id::Epoch;
 
-/// Something of no use that the peer wrote.
+/// Input from the peer that the link cannot use.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Noise {
-    /// In which life.
+    /// The epoch in which it arrived.
     pub epoch: Epoch,
-    /// What is wrong with it.
+    /// The reason why it cannot be used.
     pub what: Box<str>,
-    /// How many there were in this life, this one included.
+    /// How many there were in this epoch, this one included.
     pub count: u64,
-    /// How it begins. Not part of the debug output: it may be anything.
+    /// Its beginning. Not part of the debug output, because it may hold anything.
     pub sample: String,
-    /// Whether it is a message over the limit for one message.
+    /// Whether it is a message over the size limit.
     pub is_too_large: bool,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Debug for Noise {
     }
 }
 
-/// How much of what arrives is of no use, and which of it is worth showing.
+/// Counts noise, and picks the pieces that are worth showing.
 #[derive(Debug, Default)]
 pub(crate) struct NoiseMeter {
     count: u64,
@@ -40,28 +40,28 @@ pub(crate) struct NoiseMeter {
 }
 
 impl NoiseMeter {
-    /// One more. Its number, if it is worth showing: the first few, then every power of two.
+    /// Counts one piece of noise. Returns its number if it is worth showing: the first 8, then every power of two.
     pub(crate) fn heard(&mut self) -> Option<u64> {
         self.count += 1;
         self.run = self.run.saturating_add(1);
         (self.count <= 8 || self.count.is_power_of_two()).then_some(self.count)
     }
 
-    /// A message that makes sense.
+    /// Records a valid message, which ends a run of noise.
     pub(crate) fn made_sense(&mut self) {
         self.run = 0;
     }
 
-    /// How many in a row.
+    /// The number of pieces of noise since the last valid message.
     pub(crate) const fn run(&self) -> u32 {
         self.run
     }
 }
 
-/// As many characters of a peer's own words are repeated in a text of ours.
+/// The number of characters of a peer's text that our own texts repeat.
 const WORDS_SHOWN: usize = 256;
 
-/// How words of a peer begin: it can make them of any length.
+/// The beginning of a peer's text, which can have any length.
 pub(crate) fn excerpt(words: &str) -> String {
     let mut shown: String = words.chars().take(WORDS_SHOWN).collect();
     if shown.len() < words.len() {
@@ -70,7 +70,7 @@ pub(crate) fn excerpt(words: &str) -> String {
     shown
 }
 
-/// How a useless piece begins, made fit to be shown.
+/// The beginning of a piece of noise, with control characters replaced.
 pub(crate) fn sample(bytes: &[u8], limit: usize) -> String {
     let shown = &bytes[..bytes.len().min(limit)];
     let mut text: String = String::from_utf8_lossy(shown)

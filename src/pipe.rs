@@ -1,18 +1,18 @@
-//! One life of a byte stream: lines in, bytes under way out, how noisy it is. Knows neither calls nor states.
+//! The state of one byte stream in one epoch: incoming lines, outgoing bytes in flight, noise. Does not depend on calls or states.
 
 use crate::noise::NoiseMeter;
 use crate::wire::LineReader;
 
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// What arrived and is not a whole line yet.
+    /// Splits the input into lines; holds the bytes of an incomplete one.
     pub(crate) lines: LineReader,
     pub(crate) noise: NoiseMeter,
     window: Window,
 }
 
 impl Pipe {
-    /// One whose longest line has this many bytes, and that takes so many at a time.
+    /// A pipe whose longest line has `line` bytes, and to which about `window` bytes may be in flight.
     pub(crate) fn new(line: usize, window: usize) -> Pipe {
         Pipe {
             lines: LineReader::new(line),
@@ -21,23 +21,23 @@ impl Pipe {
         }
     }
 
-    /// Whether the peer takes more: little enough is under way.
+    /// Whether more may be written: the bytes in flight are below the limit.
     pub(crate) const fn is_open(&self) -> bool {
         self.window.is_open()
     }
 
-    /// Bytes were handed to the driver.
+    /// Records that bytes were handed to the driver.
     pub(crate) fn wrote(&mut self, len: usize) {
         self.window.wrote(len);
     }
 
-    /// The driver handed bytes to the system.
+    /// Records that the driver handed bytes to the operating system.
     pub(crate) fn sent(&mut self, len: usize) {
         self.window.sent(len);
     }
 }
 
-/// How much is under way to a peer at once.
+/// Limits the bytes in flight: written by the machine, and not yet handed to the operating system.
 #[derive(Debug)]
 pub(crate) struct Window {
     under_way: usize,
@@ -49,22 +49,22 @@ impl Window {
         Window { under_way: 0, most }
     }
 
-    /// Whether the peer takes more: little enough is under way.
+    /// Whether more may be written: the bytes in flight are below the limit.
     pub(crate) const fn is_open(&self) -> bool {
         self.under_way < self.most
     }
 
-    /// What was written and is not known to be handed to the system.
+    /// The bytes written that the driver has not yet reported as handed to the operating system.
     pub(crate) const fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Bytes were handed to the driver.
+    /// Records that bytes were handed to the driver.
     pub(crate) fn wrote(&mut self, len: usize) {
         self.under_way = self.under_way.saturating_add(len);
     }
 
-    /// The driver handed bytes to the system. More than there were under way is as good as all.
+    /// Records that the driver handed bytes to the operating system. A count above the bytes in flight means all of them.
     pub(crate) fn sent(&mut self, len: usize) {
         self.under_way = self.under_way.saturating_sub(len);
     }

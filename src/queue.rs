@@ -1,11 +1,11 @@
-//! What waits to be polled, in order, and how much it weighs. Knows no meaning.
+//! The queue of outputs that wait to be polled, with their size in bytes.
 
 use alloc::collections::VecDeque;
 
 use crate::id::Epoch;
 use crate::io::Output;
 
-/// Adds to a queue that is mostly short: it has no more room than it needs, to begin with.
+/// Appends to a queue that is mostly short. Its capacity starts at 1 and doubles, so that it wastes no memory.
 pub(crate) fn add<T>(queue: &mut VecDeque<T>, item: T) {
     if queue.len() == queue.capacity() {
         queue.reserve_exact(queue.len().max(1));
@@ -13,7 +13,7 @@ pub(crate) fn add<T>(queue: &mut VecDeque<T>, item: T) {
     queue.push_back(item);
 }
 
-/// Lets go of the room of a queue that is empty, but for a little: an idle link holds little.
+/// Frees the capacity of an empty queue if it exceeds 2 items, so that an idle link holds little memory.
 pub(crate) fn let_go<T>(queue: &mut VecDeque<T>) {
     const KEPT: usize = 2;
     if queue.is_empty() && queue.capacity() > KEPT {
@@ -21,7 +21,7 @@ pub(crate) fn let_go<T>(queue: &mut VecDeque<T>) {
     }
 }
 
-/// How many bytes an event takes up, payload included.
+/// The number of bytes that an event takes up, payload included.
 pub(crate) trait Weigh {
     fn weight(&self) -> usize;
 }
@@ -57,12 +57,12 @@ impl<E: Weigh> Outbox<E> {
         self.waiting.is_empty()
     }
 
-    /// Bytes that the events in here take up.
+    /// The bytes that the queued events take up.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Nothing is left of this transport: what it was still to be told is not said.
+    /// Drops all queued commands to this transport, because nothing is left of it. Events, `Open` and `Release` stay.
     pub(crate) fn drop_commands_to(&mut self, gone: Epoch) {
         self.waiting.retain(|output| match output {
             Output::Abort { epoch, .. }
@@ -78,7 +78,7 @@ impl<E: Weigh> Outbox<E> {
         });
     }
 
-    /// The events that wait. Their weight must not be changed through this.
+    /// The queued events. A caller must not change their weight.
     pub(crate) fn events_mut(&mut self) -> impl Iterator<Item = &mut E> {
         self.waiting.iter_mut().filter_map(|output| match output {
             Output::Event(event) => Some(event),

@@ -1,20 +1,20 @@
-//! Values under keys that only grow, as counters give them out. Knows neither the keys nor the values.
+//! A map for keys that only grow, such as counters.
 //!
-//! It is a tree for what comes and goes in any order, without nodes: a lone entry costs its own size and no more, whatever comes
-//! and goes asks for no memory once there is room, and nothing is moved but now and then all of it.
+//! It replaces a `BTreeMap` where entries are removed in any order, and it has no nodes. A single entry costs only its own size. Adding and
+//! removing allocates nothing while there is capacity. Entries are moved only when the gaps are closed.
 
 use alloc::collections::VecDeque;
 
-/// Room for as many entries outlives them: an idle link holds little.
+/// The capacity that an empty map keeps, in entries, so that an idle link holds little memory.
 const KEPT: usize = 2;
 
-/// As many gaps are put up with, beside one for each entry.
+/// The number of gaps that are tolerated, in addition to one per entry.
 const GAPS: usize = 16;
 
-/// A map to which only keys are added that are greater than all before. Found by halving.
+/// A map in which each added key must be greater than all keys before. Lookup is a binary search.
 #[derive(Clone, Debug)]
 pub(crate) struct Register<K, V> {
-    /// In the order of their keys. What was removed leaves a gap, but for the ends.
+    /// In the order of their keys. A removed entry leaves a gap, except at the front.
     entries: VecDeque<(K, Option<V>)>,
     len: usize,
 }
@@ -31,7 +31,7 @@ impl<K: Copy + Ord, V> Register<K, V> {
         self.len
     }
 
-    /// The key must be greater than all before: under another one the value would not be found.
+    /// Adds an entry. The key must be greater than all keys before, otherwise the lookup would not find it.
     pub(crate) fn add(&mut self, key: K, value: V) {
         debug_assert!(self.entries.back().is_none_or(|(last, _)| *last < key));
         self.reserve(1);
@@ -39,11 +39,11 @@ impl<K: Copy + Ord, V> Register<K, V> {
         self.len += 1;
     }
 
-    /// Makes room for so many more: they ask for no memory when they are added.
+    /// Reserves capacity for `more` entries, so that adding them does not allocate.
     pub(crate) fn reserve(&mut self, more: usize) {
         let room = self.entries.capacity();
         if room - self.entries.len() < more {
-            // As `VecDeque` grows by itself, but from one.
+            // Grows like `VecDeque` itself, but from a capacity of 1.
             let growth = (2 * room - self.entries.len()).max(more);
             self.entries.reserve_exact(growth);
         }
@@ -75,7 +75,7 @@ impl<K: Copy + Ord, V> Register<K, V> {
         first
     }
 
-    /// The same as to remove it, without a look at it.
+    /// Removes an entry without returning it.
     pub(crate) fn forget(&mut self, key: K) {
         if let Some(at) = self.position(key) {
             if let Some((_, slot @ Some(_))) = self.entries.get_mut(at) {
@@ -113,7 +113,7 @@ impl<K: Copy + Ord, V> Register<K, V> {
     }
 
     fn position(&self, key: K) -> Option<usize> {
-        // The oldest is asked for most often.
+        // Callers most often look up the oldest entry.
         match self.entries.front() {
             Some((first, _)) if *first == key => Some(0),
             Some(_) => self
@@ -154,7 +154,7 @@ mod tests {
             for _ in 0..2 {
                 dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let aimed = (dice >> 33) % (key + 1);
-                // Some stay for long, so that gaps come up behind them.
+                // Some entries stay long, so that gaps arise behind them.
                 if aimed % 97 != 0 {
                     assert_eq!(register.get(aimed), map.get(&aimed));
                     if aimed % 2 == 0 {

@@ -1,6 +1,7 @@
-//! A map in the order of its keys, with the first entry at hand. Knows neither the keys nor the values.
+//! A map in the order of its keys, with fast access to the first entry.
 //!
-//! It is a tree for what is mostly empty or a lone entry, as what waits on a link mostly is: that one costs no tree.
+//! It replaces a `BTreeMap` that mostly holds at most one entry, as the queues of a link do. The first entry is stored in place, so a
+//! single entry needs no tree node.
 
 use alloc::collections::BTreeMap;
 use core::borrow::Borrow;
@@ -9,7 +10,7 @@ use core::ops::Bound;
 #[derive(Debug)]
 pub(crate) struct Sorted<K, V> {
     first: Option<(K, V)>,
-    /// All behind the first.
+    /// All entries after the first.
     rest: BTreeMap<K, V>,
 }
 
@@ -49,7 +50,7 @@ impl<K: Ord, V> Sorted<K, V> {
         }
     }
 
-    /// What was there under this key before.
+    /// Adds an entry. Returns the value that was stored under this key before.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         match &mut self.first {
             None => {
@@ -97,7 +98,7 @@ impl<K: Ord, V> Sorted<K, V> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// Those whose keys are this one or come after it.
+    /// The entries from this key on, the key included.
     pub(crate) fn from(&self, key: &K) -> impl Iterator<Item = (&K, &V)> {
         let first = self.first.iter().filter(move |(first, _)| first >= key);
         let rest = self.rest.range((Bound::Included(key), Bound::Unbounded));

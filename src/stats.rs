@@ -1,34 +1,34 @@
-//! What a link counted. Plain numbers; decides nothing.
+//! Counters of a client link. They are plain numbers and decide nothing.
 
-/// What a client link has counted since it was made.
+/// The counters of a client link since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Transports asked for.
+    /// Transports that the link asked the driver to open.
     pub opens: u64,
     /// Times the link became ready.
     pub readies: u64,
-    /// Ends that cost an attempt of the budget.
+    /// Epoch ends that cost an attempt of the retry budget.
     pub failures: u64,
-    /// Ends that were free: planned, or a change of era.
+    /// Epoch ends that cost no attempt: planned ones, and changes of era.
     pub free_ends: u64,
-    /// Transports let go before their end was reported.
+    /// Transports released before the driver reported their end.
     pub abandoned: u64,
-    /// Inputs of retired epochs, dropped.
+    /// Inputs for retired epochs and finished exchanges; they are dropped.
     pub stale_inputs: u64,
     /// Calls accepted.
     pub calls: u64,
-    /// Calls settled, one way or the other.
+    /// Calls that have their outcome, whichever it is.
     pub settled: u64,
     /// Calls that went back to the queue because their server ended.
     pub requeued: u64,
-    /// Replies that came after their call was settled, or twice, and what came on a watch that was over.
+    /// Replies that came twice or after their call had its outcome, repeated asks, and messages on a watch that was over.
     pub late_replies: u64,
-    /// Questions of servers.
+    /// Asks of servers.
     pub asks: u64,
-    /// Questions refused by the link itself.
+    /// Asks that the link itself refused.
     pub asks_refused: u64,
-    /// Probes sent to a quiet server.
+    /// Probes sent to a silent server.
     pub probes: u64,
     /// Probes that were not answered in time.
     pub probes_missed: u64,
@@ -36,18 +36,18 @@ pub struct Stats {
     pub messages_in: u64,
     /// Messages handed to the driver.
     pub messages_out: u64,
-    /// Exchanges of HTTP begun.
+    /// HTTP exchanges begun.
     pub exchanges: u64,
-    /// Streams asked for again.
+    /// Event streams requested again after they broke off.
     pub resumes: u64,
-    /// Messages that a server turned away unread, to be sent again.
+    /// Messages that a server refused and that the link may send again.
     pub turned_away: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes handed to the driver.
     pub bytes_out: u64,
-    /// Lines and messages that were of no use.
+    /// Lines and messages that the link could not use.
     pub noise: u64,
-    /// Answers that were dropped because the server does not read them.
+    /// Replies to server requests that were dropped because the server does not read.
     pub answers_dropped: u64,
 }

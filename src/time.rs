@@ -1,4 +1,4 @@
-//! Time as plain data. Owns the instants and deadlines of the machine; knows no clock.
+//! Time as plain data: instants and deadlines. Does not read a clock.
 
 use core::fmt;
 use core::ops::Add;
@@ -6,9 +6,8 @@ use core::time::Duration;
 
 /// A point in time: nanoseconds since an origin that the driver picks.
 ///
-/// The machine only compares and adds. A driver with a clock uses the moment it started as
-/// the origin; a test or a simulator counts by itself. Where the clock stands still while the
-/// computer sleeps, tell the link with `wake` that it woke.
+/// The machine only compares and adds instants. A driver with a clock uses its start as the origin; a test or a simulator counts by itself.
+/// If the clock stops while the computer sleeps, call the link's `wake` after the sleep.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -16,7 +15,7 @@ impl Instant {
     /// The origin.
     pub const ZERO: Instant = Instant(0);
 
-    /// The end of time. A deadline there never comes.
+    /// The last instant. A deadline there never comes.
     pub const MAX: Instant = Instant(u64::MAX);
 
     /// The instant that lies `nanos` nanoseconds after the origin.
@@ -25,7 +24,7 @@ impl Instant {
         Instant(nanos)
     }
 
-    /// The instant that lies `since_origin` after the origin, at most some 584 years.
+    /// The instant that lies `since_origin` after the origin, at most about 584 years.
     #[must_use]
     pub fn from_origin(since_origin: Duration) -> Instant {
         Instant::ZERO + since_origin
@@ -37,7 +36,7 @@ impl Instant {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The time from `earlier` to this instant; zero if this is not later.
     #[must_use]
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -60,15 +59,15 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// No deadline is set nearer than this, so that a zero in a policy cannot become a spin.
+/// The minimum distance of a deadline, so that a zero in a policy cannot cause a busy loop.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// When the machine wants to be called again, and why.
+/// When the driver must call the machine again, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// Call `handle_timeout` at this time or later. In the past means now.
+    /// The time at which, or after which, to call `handle_timeout`. A time in the past means now.
     pub at: Instant,
-    /// The reason, for people who debug.
+    /// The reason, for debugging.
     pub wake: Wake,
 }
 
@@ -76,35 +75,35 @@ pub struct Deadline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Wake {
-    /// A question of the server waits for its answer.
+    /// An ask of the server waits for its answer.
     Ask,
-    /// Credentials are waited for, or the end of a pause that the server asked for.
+    /// The link waits for credentials, or for the end of a pause that the server asked for.
     Auth,
     /// The pause between two attempts is over.
     Backoff,
     /// A call runs out of time.
     Call,
-    /// The next step of taking a transport down.
+    /// The next step of closing a transport is due.
     Close,
-    /// An exchange of HTTP is to begin, to go on or to end.
+    /// An HTTP exchange must begin, continue or end.
     Exchange,
-    /// The handshake takes long.
+    /// The handshake is slow, or times out.
     Handshake,
-    /// The link has been quiet, or a probe was not answered.
+    /// The server has been silent, or a probe was not answered.
     Keepalive,
-    /// The transport takes long to open.
+    /// The transport is slow to open.
     Open,
     /// Output is waiting: poll it first.
     Output,
-    /// A parked link looks whether the server is back.
+    /// A parked link tries to reach the server.
     Parked,
-    /// A life has been good for so long that earlier failures are forgiven.
+    /// The epoch has been ready long enough to reset the failure count.
     Stable,
-    /// A watch is to be set up again, or its set-up takes long.
+    /// A watch is set up again, or its set-up times out.
     Watch,
 }
 
-/// A duration as people read it: `340 ms`, `2.5 s`, `3 min 20 s`.
+/// Shows a duration in a readable form: `340 ms`, `2.5 s`, `3 min 20 s`.
 pub(crate) struct Span(pub(crate) Duration);
 
 impl fmt::Display for Span {

@@ -1,4 +1,4 @@
-//! Deadlines by name, the earliest first. Knows no reason beyond the name.
+//! Deadlines by key, the earliest first. Does not know the meaning of a key.
 
 use alloc::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::time::Instant;
 /// One deadline per key. Arming a key again moves it.
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
-    /// The first of them is asked for at every turn.
+    /// The deadlines in order. Every step of the machine reads the first one.
     due: Sorted<(Instant, K), ()>,
     armed: BTreeMap<K, Instant>,
 }
@@ -21,7 +21,7 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// A deadline at the end of time never comes.
+    /// Sets the deadline of this key. A deadline at [`Instant::MAX`] never comes, so it is not stored.
     pub(crate) fn arm(&mut self, key: K, at: Instant) {
         if at == Instant::MAX {
             return self.disarm(key);
@@ -38,12 +38,12 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// When this is due.
+    /// The deadline of this key.
     pub(crate) fn at(&self, key: K) -> Option<Instant> {
         self.armed.get(&key).copied()
     }
 
-    /// Only these remain due.
+    /// Removes all deadlines but these.
     pub(crate) fn keep(&mut self, mut is_wanted: impl FnMut(K) -> bool) {
         self.armed.retain(|key, _| is_wanted(*key));
         self.due.retain(|(_, key), ()| self.armed.contains_key(key));
@@ -58,7 +58,7 @@ impl<K: Copy + Ord> Timers<K> {
         self.due.first().map(|(due, ())| *due)
     }
 
-    /// Takes out the earliest deadline that is not after `now`.
+    /// Removes and returns the earliest deadline that is not after `now`.
     pub(crate) fn expire(&mut self, now: Instant) -> Option<K> {
         let (at, key) = self.next()?;
         if at > now {

@@ -1,5 +1,5 @@
-//! What an application can watch, and what it hears: desired changes, seen changes, kinds of lists.
-//! Shared by both ends of a link; knows no wire.
+//! The changes that an application can watch, and the changes that it is told of. Both ends of a link use these types.
+//! Does not depend on the wire format.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -10,10 +10,10 @@ use crate::protocol::method::names;
 use crate::protocol::{LogLevel, ServerFeature};
 use crate::wire::Payload;
 
-/// The set of changes that the application wants to hear of.
+/// The set of changes that the application wants to be told of.
 ///
-/// It is a wish, not a request: the link repeats it to every new server by whatever means the
-/// era has, and says what the server granted.
+/// A watch is a wish, not a request. The link asks every new server for it, with the messages of the server's era, and reports what the
+/// server granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Watch {
@@ -23,20 +23,20 @@ pub struct Watch {
     pub prompts: bool,
     /// Changes of the list of resources.
     pub resources: bool,
-    /// Changes of the resources with these addresses.
+    /// Changes of the resources with these URIs.
     pub uris: BTreeSet<Box<str>>,
     /// Log messages of this level and above.
     pub logs: Option<LogLevel>,
 }
 
 impl Watch {
-    /// Nothing.
+    /// Watches nothing.
     #[must_use]
     pub fn none() -> Watch {
         Watch::default()
     }
 
-    /// Changes of the three lists.
+    /// Watches the three lists.
     #[must_use]
     pub fn lists() -> Watch {
         Watch {
@@ -47,14 +47,14 @@ impl Watch {
         }
     }
 
-    /// And changes of the resource at `uri`.
+    /// Also watches the resource at `uri`.
     #[must_use]
     pub fn and_uri(mut self, uri: impl Into<Box<str>>) -> Watch {
         self.uris.insert(uri.into());
         self
     }
 
-    /// And log messages of `level` and above.
+    /// Also watches log messages of `level` and above.
     #[must_use]
     pub fn and_logs(mut self, level: LogLevel) -> Watch {
         self.logs = Some(level);
@@ -62,28 +62,28 @@ impl Watch {
     }
 }
 
-/// How what is watched differs from what was watched before.
+/// The difference between the present watch and the one before.
 ///
-/// Only the addresses are a difference: there may be many. The rest is said as it is now.
+/// Only the URIs are a difference, because there may be many. The other fields hold the present values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchUpdate {
-    /// Changes of the list of tools are watched now.
+    /// Whether changes of the list of tools are watched now.
     pub tools: bool,
-    /// Changes of the list of prompts are watched now.
+    /// Whether changes of the list of prompts are watched now.
     pub prompts: bool,
-    /// Changes of the list of resources are watched now.
+    /// Whether changes of the list of resources are watched now.
     pub resources: bool,
-    /// Log messages of this level and above are watched now.
+    /// The level from which log messages are watched now.
     pub logs: Option<LogLevel>,
-    /// The addresses that are watched now and were not before.
+    /// The URIs that are watched now and were not before.
     pub added: BTreeSet<Box<str>>,
-    /// The addresses that were watched before and are not now.
+    /// The URIs that were watched before and are not now.
     pub removed: BTreeSet<Box<str>>,
 }
 
 impl WatchUpdate {
-    /// Changes `watch` from what was watched before to what is watched now.
+    /// Applies the difference: `watch` becomes what is watched now.
     pub fn apply_to(&self, watch: &mut Watch) {
         watch.tools = self.tools;
         watch.prompts = self.prompts;
@@ -95,7 +95,7 @@ impl WatchUpdate {
         watch.uris.extend(self.added.iter().cloned());
     }
 
-    /// The addresses of one set become those of another.
+    /// The update from a watch with the URIs `before` to the watch `now`.
     pub(crate) fn between(before: &BTreeSet<Box<str>>, now: &Watch) -> WatchUpdate {
         WatchUpdate {
             tools: now.tools,
@@ -107,7 +107,7 @@ impl WatchUpdate {
         }
     }
 
-    /// Notes that this address is watched from now on, or is not any more. What came and went in between is no difference.
+    /// Records that this URI is watched from now on, or no longer. Adding and then removing a URI leaves no difference.
     pub(crate) fn note(&mut self, uri: Box<str>, is_watched: bool) {
         let (to, from) = if is_watched {
             (&mut self.added, &mut self.removed)
@@ -119,18 +119,18 @@ impl WatchUpdate {
         }
     }
 
-    /// Bytes of the addresses.
+    /// The bytes of the URIs.
     pub(crate) fn bytes(&self) -> usize {
         let uris = self.added.iter().chain(&self.removed);
         uris.map(|uri| uri.len()).sum()
     }
 }
 
-/// The addresses among many that are `uri`, or that it lies below (S-SUB-17); the longest first. `last` finds among them the last one up to
-/// a bound.
+/// The URIs in a sorted set that equal `uri` or that are a parent of it (S-SUB-17); the longest first. `last` returns the last URI of the
+/// set up to a bound.
 ///
-/// Addresses that begin alike stand side by side: each look goes to the last one up to what is left of `uri`, and leaves no more of that
-/// than the two have in common.
+/// URIs with a common prefix are neighbours in the set. Each step looks up the last URI up to the rest of `uri`, and then shortens the rest
+/// to the prefix that the two share.
 pub(crate) fn covering<'a>(
     uri: &'a str,
     last: impl Fn(Bound<&str>) -> Option<&'a str>,
@@ -153,7 +153,7 @@ pub(crate) fn covering<'a>(
     })
 }
 
-/// How many bytes two texts begin alike, in whole characters.
+/// The number of bytes in the common prefix of two texts, in whole characters.
 fn common(one: &str, other: &str) -> usize {
     let alike = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b);
     let alike = alike.count();
@@ -161,15 +161,15 @@ fn common(one: &str, other: &str) -> usize {
     ends.unwrap_or(0)
 }
 
-/// Something changed at the server.
+/// A change at the server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Change {
-    /// A whole list; what the catalog holds of it is stale.
+    /// A whole list changed; the copy in the catalog is stale.
     List(List),
-    /// One resource.
+    /// One resource changed.
     Resource {
-        /// Which. It may lie below an address that is watched (S-SUB-17).
+        /// The URI of the resource. It may lie below a watched URI (S-SUB-17).
         uri: Box<str>,
     },
 }
@@ -188,7 +188,7 @@ pub enum List {
     Tools,
 }
 
-/// What a legacy client asks for one by one to hear of something.
+/// A single request with which a legacy client subscribes to something.
 #[derive(Debug)]
 pub(crate) enum Setting {
     Level(LogLevel),
@@ -197,7 +197,7 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    /// What this request asks for, if it is such a request and can be read.
+    /// Parses such a request. Returns `None` if the method is another one, or if the params cannot be read.
     pub(crate) fn read(method: &str, params: Option<&Payload>) -> Option<Setting> {
         let text = |key| params?.json().member(key).ok()??.text();
         Some(match method {
@@ -210,7 +210,7 @@ impl Setting {
 }
 
 impl List {
-    /// Every list there is.
+    /// All lists.
     pub const ALL: [List; 4] = [
         List::Prompts,
         List::ResourceTemplates,
@@ -218,7 +218,7 @@ impl List {
         List::Tools,
     ];
 
-    /// The method that reads it.
+    /// The method that reads the list.
     pub(crate) const fn method(self) -> &'static str {
         match self {
             List::Prompts => names::PROMPTS_LIST,
@@ -228,7 +228,7 @@ impl List {
         }
     }
 
-    /// The promise of a server to say when it changes.
+    /// The server feature that promises a notification when the list changes.
     pub(crate) const fn announcement(self) -> ServerFeature {
         match self {
             List::Prompts => ServerFeature::PromptsListChanged,

@@ -1,4 +1,4 @@
-//! Questions of a server, of either era: what may be asked, where the answer goes, and how a call goes on with it.
+//! Asks of a server of either era: which ones are allowed, where the answer goes, and how a call continues with it.
 //! S-S2C, S-ERR-15, S-CAP-03, S-CAP-04 and S-MRTR of the requirements.
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -26,7 +26,7 @@ fn withdrawn(world: &World) -> Vec<(AskId, Withdrawn)> {
     })
 }
 
-/// The error that the server was answered with.
+/// The code of the error reply to the server.
 fn refusal(world: &World) -> i64 {
     let answers = world.answers();
     let answer = answers.last().expect("the server was answered");
@@ -37,7 +37,7 @@ fn refusal(world: &World) -> i64 {
         .expect("an error has a code")
 }
 
-/// A modern server that answers the first tool calls with these, one after the other, and then is content.
+/// A modern server that answers the first tool calls with these results, and later ones with empty content.
 fn rounds(results: Vec<Value>) -> Peer {
     let mut results = results.into_iter();
     Peer::modern().replies("tools/call", move |_| {
@@ -160,7 +160,7 @@ fn s_s2c_03_a_form_of_question_that_was_not_declared_is_invalid() {
     }
 }
 
-/// Ways to ask that nobody declared, some of them hard to read: the method and its parameters, as they are written.
+/// Undeclared kinds of asks, some of them hard to parse: the method and its parameters as text.
 const ODD_WAYS: [(&str, &str); 7] = [
     ("elicitation/create", r#"{"mode":"banana","message":"x"}"#),
     ("elicitation/create", r#"{"mode":5,"message":"x"}"#),
@@ -228,7 +228,7 @@ fn s_s2c_07_the_ids_of_the_two_directions_are_independent() {
     let call = world.tool("slow");
     let request = world.last("tools/call");
     world.peer(ask(request["id"].clone(), "roots/list", json!({})));
-    // The server withdraws its question, not our call.
+    // The server cancels its own ask, not the client's call with the same id.
     world.peer(notify(
         "notifications/cancelled",
         json!({"requestId": request["id"]}),
@@ -340,7 +340,7 @@ fn an_answer_that_no_server_should_get_is_the_callers_mistake() {
     let refused = world.verb(|link, now| link.answer(now, question, Err(error)));
     assert!(matches!(refused, Err(Misuse::TooLarge { bytes }) if bytes > 4_000));
     assert!(world.answers().is_empty());
-    // The question is still open for a better one.
+    // The ask is still open for a smaller answer.
     world.answer(question, Ok(json!({"roots": []})));
     assert_eq!(world.answers().len(), 1);
     world.finish();
@@ -374,7 +374,7 @@ fn s_cap_04_every_modern_request_declares_what_can_be_asked() {
     world.finish();
 }
 
-/// It is never too late to declare something to a modern server: not even while it is being found out that it is one.
+/// The application may declare capabilities during the handshake, and the first request already carries them.
 #[test]
 fn s_cap_04_what_is_declared_in_the_handshake_goes_with_the_first_request() {
     let mut world = World::new(config()).served_by(|_| {
@@ -411,7 +411,7 @@ fn s_cap_03_what_the_server_does_not_offer_is_not_asked_of_it() {
     ];
     for server in bare {
         let mut world = World::new(config()).served_by(move |_| server());
-        // One before the link knows, one after.
+        // One call before the link knows the capabilities, one after.
         let early = world.call("prompts/get", json!({"name": "hello"}));
         world.until_ready();
         let late = world.call("resources/read", json!({"uri": "file:///a"}));
@@ -497,7 +497,7 @@ fn s_mrtr_09_without_questions_the_call_goes_on_at_once() {
 
 #[test]
 fn s_mrtr_10_the_state_goes_back_byte_for_byte_or_not_at_all() {
-    // Whatever a JSON reader would make of it, the very bytes must come back.
+    // The link must return the same bytes, whatever a JSON parser would make of them.
     let state = r#""\u00e9\/ \ud83d\ude00 \"""#;
     let mut round = 0;
     let mut world = ready(answering(), move || {
@@ -551,14 +551,14 @@ fn s_mrtr_11_the_next_round_repeats_the_call_under_a_new_id() {
     let members = original.as_object_mut().expect("params are an object");
     members.remove("inputResponses");
     members.remove("requestState");
-    // The token is the id, so it is new as well; all else is as it was.
+    // The progress token is the id, so it is new as well. Everything else is unchanged.
     assert_ne!(
         original["_meta"]["progressToken"],
         first["params"]["_meta"]["progressToken"]
     );
     original["_meta"]["progressToken"] = first["params"]["_meta"]["progressToken"].clone();
     assert_eq!(original, first["params"]);
-    // S-MRTR-12: nothing of it leaks into another call.
+    // S-MRTR-12: no state leaks into another call.
     assert!(parallel["params"]["requestState"].is_null());
     assert!(parallel["params"]["inputResponses"].is_null());
     world.finish();
@@ -687,7 +687,7 @@ fn s_mrtr_06_a_question_that_was_not_declared_costs_the_call() {
         json!({"method": "tools/call", "params": {"name": "x"}}),
     ] {
         let mut world = ready(answering(), move || {
-            // The first question alone would be fine: none of a bad round is asked.
+            // The first ask alone would be valid. No ask of an invalid round reaches the application.
             let questions = json!({"a": {"method": "roots/list"}, "b": question});
             rounds(vec![input_required(questions, None)])
         });

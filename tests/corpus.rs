@@ -1,9 +1,9 @@
-//! Everything that the fuzzers are committed to, replayed on a stable compiler.
+//! Replays the committed corpus of every fuzz target on a stable compiler.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// One test for each target, and the names of all of them, in order.
+/// Defines one test for each target, and the list of their names, in order.
 macro_rules! targets {
     ($($target:ident),* $(,)?) => {
         const TARGETS: &[&str] = &[$(stringify!($target)),*];
@@ -40,7 +40,7 @@ fn replay(corpus: &str, play: fn(&[u8])) {
     }
 }
 
-/// A target that nobody replays would rot, and so would a corpus that no target reads.
+/// Every fuzz target has a corpus and a replay test. An unreplayed target or an unread corpus would go stale.
 #[test]
 fn every_target_has_a_corpus_and_is_replayed() {
     let name = |file: &PathBuf| file.file_stem().unwrap().to_string_lossy().into_owned();
@@ -49,7 +49,7 @@ fn every_target_has_a_corpus_and_is_replayed() {
     assert_eq!(names("corpus"), TARGETS);
 }
 
-/// What there is in a directory of the fuzzers, in the order of the names.
+/// The files in a directory of the fuzzers, in the order of their names.
 fn files(directory: &str) -> Vec<PathBuf> {
     let fuzz = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     let entries = fs::read_dir(fuzz.join(directory)).expect(directory);

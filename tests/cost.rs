@@ -1,6 +1,6 @@
-//! What a link asks of the heap, and how large its values are: pinned, so that no change makes it dearer unseen.
+//! Pins the heap allocations of a link and the sizes of its values, so that no change makes them larger unnoticed.
 //!
-//! Allocations are counted, never timed, so the verdict is the same on every machine.
+//! The tests count allocations and measure no time, so the result is the same on every machine.
 
 #[path = "../benches/rig/mod.rs"]
 mod rig;
@@ -14,13 +14,13 @@ use rig::{ERAS, Rig, params};
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// Rounds before anything is counted: the queues and tables have then the size that they keep.
+/// Rounds before counting starts. By then queues and tables have their final capacity.
 const WARM_UP: usize = 100;
 
 const FLAT: &str = r#"{"isError":false}"#;
 const NESTED: &str = r#"{"content":[{"type":"text","text":"3","annotations":{"audience":["user"]}}],"structuredContent":{"sum":{"value":3}}}"#;
 
-/// How often memory was asked for, in whatever way.
+/// The number of allocations and reallocations.
 const fn requests(counts: Counts) -> usize {
     counts.allocs + counts.reallocs
 }
@@ -74,7 +74,7 @@ fn a_frame_allocates_nothing_with_many_calls_in_flight() {
     }
 }
 
-/// For the payload, and for nothing else.
+/// One allocation for the payload, and no other.
 #[test]
 fn a_reply_allocates_once() {
     for era in ERAS {
@@ -90,7 +90,7 @@ fn a_reply_allocates_once() {
     }
 }
 
-/// The most requests for memory that any reply took, when this many calls are in flight at a time.
+/// The largest number of allocations for any reply, with this many calls in flight.
 fn dearest_reply(rig: &mut Rig, result: &str, in_flight: usize) -> usize {
     let mut dearest = 0;
     for round in 0..2 * WARM_UP {
@@ -113,7 +113,8 @@ fn dearest_reply(rig: &mut Rig, result: &str, in_flight: usize) -> usize {
     dearest
 }
 
-/// What a call takes beside its parameters is room in tables, which is there already, or is made for several at a time.
+/// Beside its parameters, a call needs room in tables. The room exists already, or is allocated for several calls at
+/// once.
 #[test]
 fn accepting_a_call_allocates_less_than_once() {
     for era in ERAS {
@@ -129,7 +130,7 @@ fn accepting_a_call_allocates_less_than_once() {
     }
 }
 
-/// A platform holds thousands of links, most of them idle.
+/// A platform may hold thousands of links, most of them idle.
 #[test]
 fn an_idle_link_is_small() {
     for era in ERAS {
@@ -165,9 +166,9 @@ fn nothing_is_kept_of_a_call_that_is_over() {
     }
 }
 
-/// Events and outputs are moved into a queue, out of it and out of `poll_output`, so what is rare and large is boxed: a
-/// little more than one cache line. Inputs are passed by value: a name, and bytes that are owned or borrowed. A link may
-/// be a local variable.
+/// Events and outputs are moved through a queue and out of `poll_output`, so rare and large parts are boxed. The size is
+/// little more than one cache line. Inputs are passed by value: an id, and owned or borrowed bytes. A link may be a
+/// local variable.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn values_are_small() {
@@ -185,10 +186,10 @@ fn values_are_small() {
 /// Calls that follow each other while others stay in flight.
 const TRIPS: usize = 256;
 
-/// What a node of a tree holds, and so the number of crowds after which its nodes are filled alike.
+/// The capacity of a B-tree node. After this many crowd sizes, every fill level of the last node was tried.
 const NODE: usize = 11;
 
-/// At the server for the parameters without what is the link's own, at the client for the reply.
+/// The server allocates the parameters without the link's own members; the client allocates the reply.
 #[test]
 fn a_round_trip_through_both_ends_allocates_twice() {
     for era in ERAS {
@@ -201,11 +202,11 @@ fn a_round_trip_through_both_ends_allocates_twice() {
     }
 }
 
-/// A trip asks for no more memory in a crowd than beside a single call: not more often, and not for larger pieces. Only,
-/// it is an entry in five trees (a call, its deadline by name and by time; a request, and its id), and where the last node
-/// of one happens to be full, each trip splits it and joins it again: one node, or two where that makes the tree higher.
-/// So crowds of as many sizes as a node has places are tried. The cheapest shows what a trip itself takes; the dearest,
-/// that no more than nodes come on top.
+/// A trip among many calls allocates as often and as many bytes as a trip beside one call. One exception: a call has
+/// entries in five trees (the call, its deadline by id and by time; the request and its id). If the last node of a tree is
+/// full, each trip splits it and merges it again. This allocates one node, or two if the tree grows higher. The test
+/// therefore tries as many crowd sizes as a node has entries. The cheapest size shows the cost of the trip itself; the
+/// most expensive one shows that only nodes are added.
 #[test]
 fn a_round_trip_in_a_crowd_allocates_no_more_than_alone() {
     for era in ERAS {
@@ -234,7 +235,7 @@ fn a_round_trip_in_a_crowd_allocates_no_more_than_alone() {
     }
 }
 
-/// What so many calls, one after the other, take beside what the two applications bring.
+/// The allocations of `TRIPS` consecutive calls, without the payloads of the two applications.
 fn trips(both: &mut Both, result: &str) -> Counts {
     let result: Payload = result.parse().expect("this is JSON");
     let brought = [(); TRIPS].map(|()| (params(), result.clone()));

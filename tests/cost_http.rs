@@ -1,5 +1,5 @@
-//! Nothing is kept of what is over: after as many rounds as one likes, a server over HTTP holds as much memory as before. Nor does it
-//! ask for more to write an event.
+//! A server over HTTP keeps nothing of finished exchanges: its memory stays constant over any number of rounds. Writing an event does
+//! not allocate.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -15,7 +15,7 @@ use everlink::{Change, Input, Instant, List, Output, StreamId};
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// Rounds before anything is measured: the queues and tables have then the size that they keep.
+/// Rounds before measuring starts. By then queues and tables have their final capacity.
 const WARM_UP: usize = 100;
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
@@ -41,7 +41,7 @@ impl Rig {
         }
     }
 
-    /// One exchange; the application answers what it is asked, if it is to.
+    /// Runs one exchange. The application answers its requests.
     fn exchange(&mut self, verb: Verb, fields: &[(&str, &str)], body: &str) -> StreamId {
         self.last += 1;
         let stream = StreamId::new(self.last);

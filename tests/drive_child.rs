@@ -1,5 +1,5 @@
-//! The example drivers with real processes: a link that lists, calls, kills with `kill -9`, and calls again by itself, and a
-//! relay that a host does not see the server die through.
+//! The example drivers with real processes. One link lists, calls, kills its server with `kill -9`, and calls again. One
+//! relay hides the death of its server from the host.
 #![cfg(unix)]
 #![allow(clippy::std_instead_of_core, reason = "a test has the whole of std")]
 
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// The program of an example, which lies beside the tests.
+/// The path of a built example, in the target directory of the tests.
 fn example(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("this is a program");
     let target = here.ancestors().nth(2).expect("it lies in target/*/deps");
@@ -29,7 +29,7 @@ fn drive(command: &[&str]) -> String {
     String::from_utf8(driven.stdout).expect("it speaks UTF-8")
 }
 
-/// Whether these stand in the text, in this order.
+/// Checks that these words occur in the text, in this order.
 fn follow_each_other(text: &str, words: &[&str]) {
     let mut rest = text;
     for word in words {
@@ -62,7 +62,7 @@ fn a_real_server_is_killed_and_the_link_comes_back_by_itself() {
             "Closed",
         ],
     );
-    // A call that was on its way to the dead server is told what became of it, with its last words.
+    // A call that was on its way to the dead server fails with the server's last output.
     if let Some(at) = said.find("failed after") {
         follow_each_other(&said[at..], &["may have run", "echo_server is listening"]);
     }
@@ -79,7 +79,7 @@ fn a_wrapper_that_dies_does_not_take_the_link_with_it() {
     );
 }
 
-/// A host that speaks by hand to a relay in front of a real server, in real processes.
+/// A host that writes lines to a relay in front of a real server, all in real processes.
 struct Host {
     guard: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -114,7 +114,7 @@ impl Host {
         line
     }
 
-    /// Which process the tool runs in.
+    /// The process id in the result of the tool.
     fn pid(line: &str) -> &str {
         let at = line
             .find(r#""pid":"#)
@@ -137,7 +137,8 @@ fn a_host_keeps_its_connection_while_the_server_behind_is_killed() {
         .args(["-9", Host::pid(&first)])
         .status();
     assert!(killed.expect("kill runs").success());
-    // Either it was seen to be dead already and the call waits for the next life, or it is told that it may have run.
+    // Either the relay has already seen the exit and the call waits for the next epoch, or the call fails and may
+    // have run.
     let second = host.ask(3, "tools/call", call);
     let third = host.ask(4, "tools/call", call);
     if second.contains(r#""isError":true"#) {

@@ -1,5 +1,5 @@
-//! Calls that take long, are not wanted any more, or are answered too late: deadlines, cancellation, progress.
-//! Rows F-062 to F-068 of the failures; S-CANC and S-PROG of the requirements.
+//! Calls that take long, are cancelled, or are answered too late: deadlines, cancellation, progress. Rows F-062 to
+//! F-068 of the failures; S-CANC and S-PROG of the requirements.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -180,7 +180,7 @@ fn s_canc_07_a_reply_that_meets_the_cancellation_wins() {
         let mut world = ready(config(), move || server().ignores("tools/call"));
         let call = world.tool("quick");
         let request = world.last("tools/call");
-        // The reply is read, and nobody has polled the outcome yet, when the caller gives up.
+        // The reply was read, but its outcome not yet polled, when the caller cancels.
         let line = json!({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}});
         let line = format!("{line}\n");
         let epoch = world.link().epoch();
@@ -199,7 +199,7 @@ fn s_canc_08_a_cancellation_that_names_nothing_open_is_ignored() {
         let mut world = ready(config(), move || server().ignores("tools/call"));
         let call = world.tool("slow");
         let request = world.last("tools/call");
-        // S-CANC-03: the server cannot cancel what it was asked, only what it asks.
+        // S-CANC-03: the server can cancel only its own asks, not the client's calls.
         for params in [
             json!({}),
             json!({"requestId": null}),
@@ -251,7 +251,7 @@ fn s_canc_11_a_call_that_asked_to_be_a_task_is_not_cancelled_by_notification() {
                 })
         }
     };
-    // Only this version has such requests, and only with servers that said so (S-LTASK-03, S-TASKX-11).
+    // Only this version has task requests, and only with servers that declared them (S-LTASK-03, S-TASKX-11).
     let servers: [(Box<dyn Fn() -> Peer>, usize); 4] = [
         (Box::new(with_tasks("2025-11-25")), 0),
         (Box::new(with_tasks("2025-06-18")), 1),
@@ -414,7 +414,7 @@ fn s_prog_09_progress_that_does_not_grow_or_belongs_to_nobody_is_dropped() {
         assert_eq!(progress_of(&world, call), [2.0]);
         assert_eq!(world.state(), State::Ready);
         world.until_done(call);
-        // None of it was a sign that the call gets on.
+        // None of it counted as progress.
         assert_eq!(world.failure(call).after, seconds(60));
         world.peer(progress(&request, 9.0));
         assert_eq!(progress_of(&world, call), [2.0]);
@@ -426,7 +426,7 @@ fn s_prog_09_progress_that_does_not_grow_or_belongs_to_nobody_is_dropped() {
 fn s_prog_09_progress_of_a_call_that_wants_none_is_dropped() {
     for server in BOTH {
         let mut world = ready(config(), move || {
-            // It has no token to name, and takes the id of the request for one.
+            // The server has no token, so it uses the id of the request.
             server().on("tools/call", |request| {
                 let params = json!({"progressToken": request["id"], "progress": 1});
                 vec![notify("notifications/progress", params).after(seconds(30))]
@@ -478,7 +478,7 @@ fn f_067_a_legacy_question_stops_the_clock_of_calls_in_flight() {
     assert!(!world.is_done(call));
     world.answer(question, Ok(json!({"action": "accept", "content": {}})));
     world.until_done(call);
-    // Ten of the sixty seconds were used up when the question came.
+    // 10 of the 60 s were used up when the ask came.
     assert_eq!(limit_of(&world, call), TimeLimit::Idle);
     assert_eq!(world.failure(call).after, seconds(360));
     world.finish();
@@ -567,7 +567,7 @@ fn f_067_progress_while_the_clock_stands_still_gives_the_idle_limit_once() {
     );
     world.until_done(call);
     assert_eq!(limit_of(&world, call), TimeLimit::Idle);
-    // Answered at 590 s, and then a minute.
+    // The answer came at 590 s, and the idle limit is 60 s.
     assert_eq!(world.failure(call).after, seconds(650));
     world.finish();
 }
@@ -583,7 +583,7 @@ fn f_067_a_server_cannot_stop_the_clock_for_ever() {
     let mut world = ready(patient_for(seconds(100)), || legacy().ignores("tools/call"));
     let call = world.tool("nosy");
     world.pass(seconds(10));
-    // One question after the other, each answered in time.
+    // Ten asks in sequence, each answered in time.
     for id in 0..10 {
         world.peer(ask(id, "roots/list", json!({})));
         world.pass(seconds(30));
@@ -626,7 +626,7 @@ fn f_068_a_question_in_the_middle_of_a_call_is_answered_at_once() {
         legacy().on_any(move |message, acts| match message["method"].as_str() {
             Some("tools/call") => {
                 asked = message.clone();
-                // S-S2C-07: the ids of the two directions have nothing to do with each other.
+                // S-S2C-07: the ids of the two directions are independent.
                 *acts = vec![ask(message["id"].clone(), "roots/list", json!({}))];
             }
             None => {

@@ -1,5 +1,5 @@
-//! The lists of a server and the watch on it: what is believed, for how long, and what a new life does to it.
-//! Rows F-088 to F-093 of the failures; S-CACHE and S-SUB of the requirements.
+//! The lists of a server and the watch on it: how long a list is valid, and what a new epoch changes. Rows F-088 to
+//! F-093 of the failures; S-CACHE and S-SUB of the requirements.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -34,7 +34,7 @@ fn granted(world: &World) -> Vec<Watch> {
     told.map(|(_, granted)| granted).collect()
 }
 
-/// The names of the items of a list that was read.
+/// The names of the items in the outcome of a `list` call.
 fn listed(world: &World, call: everlink::CallId) -> Vec<String> {
     let Outcome::Listed(listing) = world.outcome(call) else {
         panic!("{call} has no list: {:?}", world.outcome(call));
@@ -46,7 +46,7 @@ fn listed(world: &World, call: everlink::CallId) -> Vec<String> {
     listing.items.iter().map(name).collect()
 }
 
-/// Whether a list would be given out from what is held, at the time that it is.
+/// Whether the link would return a list from its cache now.
 fn is_fresh(world: &mut World, list: List) -> bool {
     world.verb(|link, now| link.handle_timeout(now));
     world.link().is_fresh(world.now(), list)
@@ -57,7 +57,7 @@ fn is_modern(world: &World) -> bool {
     session.version.era() == everlink::protocol::Era::Modern
 }
 
-/// A change as a server of this era says it.
+/// A change notification of a server of this era.
 fn changed(world: &World, method: &str) -> Act {
     let params = if is_modern(world) {
         let id = world.last("subscriptions/listen")["id"].clone();
@@ -68,7 +68,8 @@ fn changed(world: &World, method: &str) -> Act {
     notify(method, params)
 }
 
-/// A server whose list of tools has the number of times it was read; modern ones say that it keeps for an hour.
+/// A server whose only tool is named after the number of reads of the list. A modern server gives the list a lifetime
+/// of one hour.
 fn counting(server: fn() -> Peer) -> Peer {
     let mut reads = 0;
     server().replies("tools/list", move |_| {
@@ -77,7 +78,7 @@ fn counting(server: fn() -> Peer) -> Peer {
     })
 }
 
-/// A modern server with pages: of each the cursor that leads to it, its result, and how long it takes.
+/// A server with pages. Each page has its cursor, its result and its delay in milliseconds.
 fn paged(server: fn() -> Peer, pages: &'static [(&str, &str, u64)]) -> Peer {
     server().on("tools/list", move |request| {
         let cursor = request["params"]["cursor"].as_str().unwrap_or("first");
@@ -188,7 +189,7 @@ fn f_089_a_new_life_makes_every_list_stale_until_it_is_read_again() {
 fn f_089_a_list_on_its_way_begins_anew_in_the_next_life() {
     for server in BOTH {
         let mut world = World::new(config()).served_by(move |life| match life {
-            // It dies between two pages.
+            // The server dies between two pages.
             1 => server().on("tools/list", |request| {
                 match request["params"]["cursor"].as_str() {
                     None => vec![reply(
@@ -208,7 +209,7 @@ fn f_089_a_list_on_its_way_begins_anew_in_the_next_life() {
             ["tool-1"],
             "nothing of two lives is mixed"
         );
-        // S-CACHE-12: the cursor of the first life is not shown to the second.
+        // S-CACHE-12: the cursor of the first epoch is not sent to the second.
         assert!(world.last("tools/list")["params"]["cursor"].is_null());
         world.finish();
     }
@@ -318,7 +319,7 @@ fn f_091_a_server_that_knows_no_watch_is_not_asked_again_and_lives() {
     world.pass(seconds(3_600));
     assert_eq!(world.said("subscriptions/listen").len(), 1);
     assert_eq!((world.state(), world.life()), (State::Ready, 1));
-    // The life time of the list is what is left.
+    // Only the lifetime of the list remains.
     let first = world.list(List::Tools);
     world.pass(seconds(3_601));
     let second = world.list(List::Tools);
@@ -335,7 +336,7 @@ fn f_091_a_server_that_never_confirms_the_watch_is_used_without_it() {
     assert!(world.is_done(call), "nobody waits for the watch");
     world.pass(seconds(11));
     assert_eq!(granted(&world), [Watch::none()]);
-    // S-SUB-18: it is no call, and it is not given up; late is better than never.
+    // S-SUB-18: a watch is no call and does not time out. A late acknowledgement still counts.
     world.pass(seconds(7_200));
     assert_eq!((world.state(), world.life()), (State::Ready, 1));
     assert!(world.said("notifications/cancelled").is_empty());
@@ -910,7 +911,7 @@ fn s_sub_06_a_legacy_subscription_that_is_not_answered_is_asked_for_again() {
             vec![reply(request, json!({}))]
         })
     });
-    // Ten seconds for the answer, and five until it is asked for again.
+    // 10 s for the reply, and 5 s until the next attempt.
     world.pass(seconds(14));
     assert_eq!(granted(&world), [Watch::none()]);
     assert_eq!(world.said("resources/subscribe").len(), 1);
@@ -1009,7 +1010,7 @@ fn s_sub_09_a_new_wish_takes_over_from_the_old_without_a_gap() {
 
 #[test]
 fn s_sub_09_the_same_wish_again_sends_nothing() {
-    // Confirmed or not.
+    // With and without an acknowledgement.
     for server in [Peer::modern, || {
         Peer::modern().ignores("subscriptions/listen")
     }] {
@@ -1104,7 +1105,7 @@ fn s_sub_14_a_server_that_confirms_and_ends_every_watch_is_asked_ever_less_often
     world.finish();
 }
 
-/// The server ends the watch that it confirmed. How long until it is asked for the next?
+/// Lets the server end the acknowledged watch. Returns the time until the link asks for the next one.
 fn pause_after_an_ending(world: &mut World) -> core::time::Duration {
     let listen = world.last("subscriptions/listen");
     let asked = world.said("subscriptions/listen").len();

@@ -1,5 +1,5 @@
-//! What goes wrong while the two ends agree on a version, one test for each kind of trouble, named after its row;
-//! then what the specification asks of this part, named after its requirement.
+//! Failures of the version agreement, each test named after its row; then the requirements of the specification, each
+//! test named after its id.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -34,7 +34,7 @@ fn speaking(dialect: Dialect) -> Config {
     config
 }
 
-/// A world with this config and one kind of server.
+/// A world with this configuration and these servers.
 fn world(config: Config, chunking: Chunking, cast: impl FnMut(u64) -> Peer + 'static) -> World {
     World::new(config).chunked(chunking).served_by(cast)
 }
@@ -43,7 +43,7 @@ fn version(world: &World) -> Version {
     world.link().session().expect("the link is ready").version
 }
 
-/// Why transports were taken down, in order.
+/// The causes of the ends of transports, in order.
 fn causes(world: &World) -> Vec<Cause> {
     world.picked(|event| match event {
         Event::Closing { cause, .. } => Some(cause.clone()),
@@ -51,7 +51,7 @@ fn causes(world: &World) -> Vec<Cause> {
     })
 }
 
-/// What the refusal of the first handshake was, in words.
+/// The text of the first handshake refusal.
 fn refusal(world: &World) -> String {
     match causes(world).first() {
         Some(Cause::HandshakeRefused { why }) => why.to_string(),
@@ -59,7 +59,7 @@ fn refusal(world: &World) -> String {
     }
 }
 
-/// A legacy server that agrees on whatever is offered after it has been silent for so long.
+/// A legacy server that answers `initialize` after this delay.
 fn slow_to_initialize(span: Duration) -> Peer {
     Peer::legacy("2025-11-25").on(INITIALIZE, move |request| {
         vec![reply(request, agreed("2025-11-25", everything())).after(span)]
@@ -98,7 +98,7 @@ fn f_052_a_handshake_that_is_never_answered_has_its_own_deadline() {
                 !world.is_done(patient),
                 "it was not sent, so it waits for the next life"
             );
-            // Nothing of it is left: no descriptors leak, however often this happens.
+            // Everything is released, so no descriptors leak however often this happens.
             let taken_down = [Command::Open(1), Command::Terminate(1), Command::Release(1)];
             assert_eq!(world.commands_of(1), taken_down);
             world
@@ -161,7 +161,7 @@ fn f_053_a_server_that_dies_in_the_handshake_is_not_waited_for() {
     });
 }
 
-/// S-STDIO-26: a child that exits on the probe needs a fresh process, and is spoken to in legacy.
+/// S-STDIO-26: a child that exits on the probe is replaced by a fresh process and addressed as legacy.
 #[test]
 fn f_055_a_probe_that_kills_the_server_costs_a_life_and_no_attempt() {
     let at_once = || Peer::legacy("2025-06-18").dies_of(DISCOVER, ExitStatus::Code(1));
@@ -178,7 +178,7 @@ fn f_055_a_probe_that_kills_the_server_costs_a_life_and_no_attempt() {
             assert_eq!(world.methods_of(2)[0], INITIALIZE);
             assert_eq!(world.link().era(), Some(Era::Legacy));
 
-            // What was learned is remembered: the next life is not put through it again.
+            // The era is remembered, so the next epoch skips the probe.
             world.peer_all(dies(ExitStatus::Code(1)));
             world.until_ready();
             assert_eq!(world.life(), 3);
@@ -188,7 +188,7 @@ fn f_055_a_probe_that_kills_the_server_costs_a_life_and_no_attempt() {
     }
 }
 
-/// Those of the SDK for Python from 1.1.3 to 1.8.1, which take most of a second to start. What a person waits for is twice that, or little more.
+/// Servers of the Python SDK from 1.1.3 to 1.8.1 take most of a second to start. A person waits for two starts and little more.
 #[test]
 fn f_055_a_server_that_dies_after_the_probe_is_ready_within_three_seconds() {
     every_chunking(|chunking| {
@@ -198,7 +198,7 @@ fn f_055_a_server_that_dies_after_the_probe_is_ready_within_three_seconds() {
                 let result = agreed("2024-11-05", everything());
                 vec![reply(request, result).after(start)]
             });
-            // The one that is killed by what it reads has started before it reads.
+            // The server that the probe kills had already started before it read the probe.
             if life == 1 {
                 Peer::dies_on_probe()
             } else {
@@ -217,7 +217,7 @@ fn f_055_a_server_that_dies_after_the_probe_is_ready_within_three_seconds() {
 fn f_055_a_server_that_always_dies_is_not_probed_for_free_for_ever() {
     every_chunking(|chunking| {
         let mut config = config();
-        // As long as there is something left of the budget.
+        // As long as the budget lasts.
         config.policy.retry.start_for = Duration::MAX;
         let mut world = world(config.clone(), chunking, |_| {
             Peer::silent()
@@ -236,7 +236,7 @@ fn f_055_a_server_that_always_dies_is_not_probed_for_free_for_ever() {
     });
 }
 
-/// A process that ends at once does so for a reason, and somebody is to hear of it while he still waits.
+/// A process that exits at once has a reason, and the waiting person learns it soon.
 #[test]
 fn f_055_a_server_that_always_dies_is_given_up_within_three_seconds() {
     every_chunking(|chunking| {
@@ -276,7 +276,7 @@ fn f_055_the_era_of_an_earlier_process_is_used_and_dropped_when_wrong() {
     });
 }
 
-/// A handshake that the application itself broke off says nothing about the server.
+/// A handshake that the application interrupts says nothing about the server.
 #[test]
 fn f_055_a_reconnect_in_the_handshake_does_not_refute_the_era() {
     every_chunking(|chunking| {
@@ -285,7 +285,7 @@ fn f_055_a_reconnect_in_the_handshake_does_not_refute_the_era() {
             _ => Peer::legacy("2025-11-25"),
         });
         world.until_ready();
-        // One failure would shake the belief, and a second one would end it.
+        // One failure would put the era in doubt, and a second one would discard it.
         for life in [2, 3] {
             world.reconnect("new settings");
             world.until_state(State::Handshaking);
@@ -300,7 +300,7 @@ fn f_055_a_reconnect_in_the_handshake_does_not_refute_the_era() {
     });
 }
 
-/// S-STDIO-24, S-STDIO-26: silence is an answer, and a late one after that is dropped.
+/// S-STDIO-24, S-STDIO-26: silence counts as an answer, and a late reply is dropped.
 #[test]
 fn f_056_a_probe_that_is_ignored_falls_back_in_time() {
     every_chunking(|chunking| {
@@ -370,7 +370,7 @@ fn f_056_a_modern_error_to_initialize_is_probed_once_more() {
     }
 }
 
-/// An error to nobody is meant for what is asked now, not for the probe that was given up.
+/// An error without an id refers to the present request, not to the abandoned probe.
 #[test]
 fn f_056_an_error_to_nobody_answers_the_second_probe() {
     every_chunking(|chunking| {
@@ -394,7 +394,7 @@ fn f_056_an_error_to_nobody_answers_the_second_probe() {
     });
 }
 
-/// S-STDIO-24, S-STDIO-25: whatever the error is, it is not keyed to one code.
+/// S-STDIO-24, S-STDIO-25: the fallback does not depend on one error code.
 #[test]
 fn f_057_any_error_that_is_not_modern_falls_back() {
     for code in [
@@ -437,7 +437,7 @@ fn f_057_answers_that_are_none_fall_back_too() {
     }
 }
 
-/// A server that reads nothing until it is up: both answers come then, the first of them too late.
+/// A server that reads nothing until it has started. Both replies come then, and the first one is too late.
 #[test]
 fn f_058_the_probe_lies_within_the_time_of_the_handshake_and_leaves_room_for_the_fallback() {
     every_chunking(|chunking| {
@@ -496,7 +496,7 @@ fn f_058_an_impatient_handshake_leaves_room_for_the_fallback_too() {
     }
 }
 
-/// S-LIFE-07: a server counters with a version of its own, and any that is spoken here will do.
+/// S-LIFE-07: a server may answer with its own version, and any version that the client supports is accepted.
 #[test]
 fn f_059_every_version_that_both_speak_is_good_enough() {
     for legacy in Version::LEGACY {
@@ -515,7 +515,7 @@ fn f_059_every_version_that_both_speak_is_good_enough() {
     }
 }
 
-/// S-LIFE-08: one that is not spoken here ends the life, in words.
+/// S-LIFE-08: an unsupported version ends the epoch, and the failure says so.
 #[test]
 fn f_059_a_version_that_nobody_knows_is_refused() {
     for odd in ["1999-12-31", "2026-07-28", "", "latest"] {
@@ -548,7 +548,7 @@ fn f_059_a_version_that_nobody_knows_is_refused() {
     }
 }
 
-/// The client's part: each life is initialized once, however it came to be.
+/// The client initializes each epoch exactly once.
 #[test]
 fn f_060_a_life_is_initialized_once() {
     every_chunking(|chunking| {
@@ -569,7 +569,7 @@ fn f_060_a_life_is_initialized_once() {
     });
 }
 
-/// S-LIFE-04: what is asked for before the link is ready waits, in order.
+/// S-LIFE-04: calls before the link is ready wait, in order.
 #[test]
 fn f_061_nothing_is_asked_for_before_the_handshake_is_over() {
     every_era(|chunking, peer| {
@@ -601,7 +601,7 @@ fn f_061_nothing_is_asked_for_before_the_handshake_is_over() {
     });
 }
 
-/// S-STDIO-20: what was in flight died with the process, what reads is repeated, and the watch is set up again.
+/// S-STDIO-20: calls in flight ended with the process. Reads are sent again, and the watch is set up again.
 #[test]
 fn s_stdio_20_a_new_process_gets_the_calls_that_may_be_repeated_and_the_watch() {
     every_chunking(|chunking| {
@@ -621,7 +621,7 @@ fn s_stdio_20_a_new_process_gets_the_calls_that_may_be_repeated_and_the_watch() 
     });
 }
 
-/// S-STDIO-21: the first thing said is the probe, with the version that is preferred.
+/// S-STDIO-21: the first message is the probe, with the preferred version.
 #[test]
 fn s_stdio_21_the_probe_comes_first_and_names_the_preferred_version() {
     every_era(|chunking, peer| {
@@ -639,7 +639,7 @@ fn s_stdio_21_the_probe_comes_first_and_names_the_preferred_version() {
     });
 }
 
-/// S-STDIO-22: the newest version that both speak, whatever else the server lists.
+/// S-STDIO-22: the newest common version is used, whatever else the server lists.
 #[test]
 fn s_stdio_22_a_modern_server_is_taken_at_its_word() {
     let offers = |versions: Value| {
@@ -669,7 +669,7 @@ fn s_stdio_22_a_modern_server_is_taken_at_its_word() {
     });
 }
 
-/// S-STDIO-23, S-VER-02: a server that knows the error is modern; it is believed once.
+/// S-STDIO-23, S-VER-02: a server with this error is modern. Its correction is followed once.
 #[test]
 fn s_ver_02_a_refused_version_is_corrected_once() {
     let data = || json!({"supported": ["2026-07-28"], "requested": "2026-07-28"});
@@ -728,7 +728,7 @@ fn s_ver_02_a_life_is_initialized_once_even_if_the_probe_does_not_help() {
     });
 }
 
-/// S-RPC-20: a result of a kind that nobody knows is no agreement.
+/// S-RPC-20: a result of an unknown type is no agreement.
 #[test]
 fn s_rpc_20_an_unknown_kind_of_discovery_is_none() {
     for (kind, expected) in [
@@ -753,7 +753,7 @@ fn s_rpc_20_an_unknown_kind_of_discovery_is_none() {
     }
 }
 
-/// S-VER-09: an error that only a modern server can give proves one, and is never answered with `initialize`.
+/// S-VER-09: an error that only a modern server can send is never answered with `initialize`.
 #[test]
 fn s_ver_09_a_modern_error_is_never_answered_with_initialize() {
     for code in [-32020, -32021, -32022] {
@@ -777,7 +777,7 @@ fn s_ver_09_a_modern_error_is_never_answered_with_initialize() {
     }
 }
 
-/// Where the only version that both speak is a legacy one, only `initialize` can lead to it.
+/// If the only common version is a legacy one, only `initialize` leads to it.
 #[test]
 fn s_ver_09_a_legacy_version_that_is_offered_is_taken() {
     every_chunking(|chunking| {
@@ -793,7 +793,7 @@ fn s_ver_09_a_legacy_version_that_is_offered_is_taken() {
     });
 }
 
-/// S-LIFE-01, S-LIFE-03, S-LIFE-06: what a legacy handshake says, and in which order.
+/// S-LIFE-01, S-LIFE-03, S-LIFE-06: the content and order of a legacy handshake.
 #[test]
 fn s_life_01_the_legacy_handshake_says_all_it_must() {
     every_chunking(|chunking| {
@@ -822,7 +822,8 @@ fn s_life_01_the_legacy_handshake_says_all_it_must() {
     });
 }
 
-/// S-LIFE-05: a server that asks before it may gets its ping, and an error for the rest. It is not the end.
+/// S-LIFE-05: a server that sends requests too early gets a reply to its ping and errors for the rest. The handshake
+/// continues.
 #[test]
 fn s_life_05_a_server_that_speaks_too_early_is_borne() {
     every_chunking(|chunking| {
@@ -851,7 +852,7 @@ fn s_life_05_a_server_that_speaks_too_early_is_borne() {
     });
 }
 
-/// S-LIFE-09: an error to `initialize` is told in the server's words.
+/// S-LIFE-09: an error reply to `initialize` is reported with the server's message.
 #[test]
 fn s_life_09_an_error_to_initialize_is_told() {
     every_chunking(|chunking| {
@@ -873,10 +874,10 @@ fn s_life_09_an_error_to_initialize_is_told() {
     });
 }
 
-/// What the link found wrong with an answer is not put into the mouth of the server.
+/// A fault that the link finds in a reply is not reported as an error of the server.
 #[test]
 fn s_life_09_an_answer_that_is_too_large_is_told_as_that() {
-    // An answer to the probe is no proof of the legacy era either, which `initialize` would follow.
+    // An oversized reply to the probe does not prove the legacy era either, so no `initialize` follows.
     for method in [INITIALIZE, DISCOVER] {
         every_chunking(|chunking| {
             let mut config = config();
@@ -913,7 +914,7 @@ fn s_life_09_an_answer_that_is_none_is_told_as_that() {
     });
 }
 
-/// S-LIFE-09: a capability that the server lacks ends the call that needs it, and nothing else.
+/// S-LIFE-09: a call that needs a missing capability fails, and nothing else happens.
 #[test]
 fn s_life_09_what_is_not_offered_is_said_at_once() {
     every_chunking(|chunking| {
@@ -936,7 +937,7 @@ fn s_life_09_what_is_not_offered_is_said_at_once() {
     });
 }
 
-/// S-LIFE-10: `initialize` is never part of a batch, and neither is anything else that is written.
+/// S-LIFE-10: nothing is written in a batch, not even `initialize`.
 #[test]
 fn s_life_10_nothing_is_written_in_a_batch() {
     every_chunking(|chunking| {
@@ -953,7 +954,7 @@ fn s_life_10_nothing_is_written_in_a_batch() {
     });
 }
 
-/// A server that keeps its replies to tool calls and gives them out in one array with the third.
+/// A server that collects its replies to tool calls and sends them in one batch with the third.
 fn batching(version: &'static str) -> Peer {
     let mut kept: Vec<Value> = Vec::new();
     Peer::legacy(version).on("tools/call", move |request| {
@@ -968,7 +969,7 @@ fn batching(version: &'static str) -> Peer {
     })
 }
 
-/// S-BATCH-01, S-BATCH-02, S-BATCH-08: batches are received in 2025-03-26; their elements do not depend on each other.
+/// S-BATCH-01, S-BATCH-02, S-BATCH-08: batches are accepted in 2025-03-26, and each element is handled on its own.
 #[test]
 fn s_batch_01_a_batch_is_as_good_as_its_elements() {
     every_chunking(|chunking| {
@@ -995,7 +996,7 @@ fn s_batch_01_a_batch_is_as_good_as_its_elements() {
     });
 }
 
-/// S-BATCH-01: the requests in a batch are answered, each on its own.
+/// S-BATCH-01: each request in a batch gets its own reply.
 #[test]
 fn s_batch_01_requests_in_a_batch_are_answered() {
     every_chunking(|chunking| {
@@ -1019,7 +1020,7 @@ fn s_batch_01_requests_in_a_batch_are_answered() {
     });
 }
 
-/// S-BATCH-07: in every other version an array is no message, whatever it holds.
+/// S-BATCH-07: in every other version a batch is no message, whatever it contains.
 #[test]
 fn s_batch_07_other_versions_have_no_batches() {
     for version in ["2024-11-05", "2025-06-18", "2025-11-25"] {

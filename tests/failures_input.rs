@@ -1,5 +1,5 @@
-//! Bad input and limits: whatever a server writes costs at most that message, and nothing grows without bound.
-//! Rows F-106 and F-109 of the failures, and every way in which a line can be wrong.
+//! Bad input and limits: a bad message from a server affects at most itself, and nothing grows without bound. Rows
+//! F-106 and F-109 of the failures, and every way in which a line can be wrong.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -18,7 +18,7 @@ use world::{
     seconds,
 };
 
-/// This line, as it is.
+/// Exactly this line.
 fn line(text: &str) -> Act {
     Act::Raw(format!("{text}\n").into_bytes())
 }
@@ -30,7 +30,7 @@ fn noises(world: &World) -> Vec<&str> {
     })
 }
 
-/// The link is as well as ever.
+/// Checks that the link still works.
 fn is_well(world: &mut World) {
     assert_eq!((world.state(), world.life()), (State::Ready, 1));
     let call = world.call("completion/complete", json!({}));
@@ -101,7 +101,7 @@ fn f_106_a_known_notification_that_makes_no_sense_harms_nobody_either() {
     }
 }
 
-/// Lines that are no message and name no request, each with what is said of it.
+/// Lines that are no message and have no id, each with a part of the report about it.
 const NO_MESSAGES: &[(&str, &str)] = &[
     ("Server listening on stdio", "not JSON"),
     ("{\"jsonrpc\":\"2.0\",", "not JSON"),
@@ -156,7 +156,7 @@ fn every_kind_of_line_that_is_no_message_costs_that_line() {
     }
 }
 
-/// Replies that cannot be used, with `$id` in the place of the id.
+/// Unusable replies, with `$id` in place of the id.
 const BROKEN_REPLIES: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":$id,"result":7}"#,
     r#"{"jsonrpc":"2.0","id":$id,"result":null}"#,
@@ -325,7 +325,7 @@ fn a_batch_is_read_in_the_one_version_that_has_them() {
     }
 }
 
-/// A client that takes no line longer than this.
+/// A client that accepts no longer line than this.
 fn short_lines(bytes: usize) -> everlink::Config {
     let mut config = answering();
     config.limits.message_bytes = bytes;
@@ -491,7 +491,7 @@ fn f_109_the_queue_is_bounded_by_bytes_and_by_number() {
     ));
     let listed = world.verb(|link, now| link.list(now, List::Tools, CallOptions::new()));
     assert!(matches!(listed, Err(Misuse::QueueFull { .. })));
-    // What ends makes room.
+    // A finished call makes room.
     world.cancel(calls[0].clone().expect("it was taken"), "never mind");
     assert!(take(&mut world, &small).is_ok());
     world.finish();
@@ -589,7 +589,7 @@ fn f_109_a_server_that_asks_and_does_not_read_is_not_answered_without_bound() {
             );
         }
     }
-    // Now it reads all that was kept for it.
+    // Now the server reads everything that was queued for it.
     let before = world.link().stats().bytes_out;
     world.peer(Act::Sent(usize::MAX));
     for _ in 0..1_000 {
@@ -768,14 +768,14 @@ fn f_109_calls_in_flight_take_no_place_in_the_queue() {
     world.finish();
 }
 
-/// A call that leaves the queue gives back its own bytes and no others.
+/// A call that leaves the queue frees exactly its own bytes.
 #[test]
 fn f_109_the_bytes_of_a_call_that_left_the_queue_are_free_again() {
     let mut config = config();
     config.limits.queued_bytes = 130;
     let mut link = Client::new(config);
     let now = Instant::ZERO;
-    // With its method, each weighs 60 bytes.
+    // With its method, each call counts as 60 bytes.
     let params = payload(&json!({"name": "x".repeat(39)}));
     let call =
         |link: &mut Client| link.call(now, "tools/call", Some(params.clone()), CallOptions::new());
@@ -788,7 +788,7 @@ fn f_109_the_bytes_of_a_call_that_left_the_queue_are_free_again() {
     assert!(matches!(refused, Err(Misuse::QueueFull { bytes: 120, .. })));
 }
 
-/// S-RPC-07 asks for the same type. Servers in use answer with the text of the number, and the SDKs take that.
+/// S-RPC-07 requires the same type. Servers in use reply with the number as a string, and the SDKs accept it.
 #[test]
 fn reply_whose_id_is_the_text_of_the_number_is_taken() {
     for server in BOTH {
@@ -809,7 +809,7 @@ fn reply_whose_id_is_the_text_of_the_number_is_taken() {
     }
 }
 
-/// It could be for anything, but its words may help a person.
+/// The error may belong to any request, but its message may help a person.
 #[test]
 fn error_without_an_id_is_shown_with_its_words() {
     for server in BOTH {

@@ -1,5 +1,5 @@
-//! One owner, many callers: verbs from anywhere, in any state, and ids that never meet.
-//! Rows F-095 to F-100 of the failures.
+//! One owner and many callers: verbs from any thread, in any state, and ids that never collide. Rows F-095 to F-100
+//! of the failures.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -18,7 +18,7 @@ use serde_json::json;
 use eras::{BOTH, answering, legacy, ready};
 use world::{Act, Command, Peer, World, ask, config, dies, error, reply, seconds};
 
-/// What a caller elsewhere wants done to the link.
+/// A verb that a caller on another thread sends to the owner.
 type Wish = Box<dyn FnOnce(&mut Client, Instant) + Send>;
 
 #[test]
@@ -46,7 +46,7 @@ fn f_095_callers_elsewhere_send_their_wishes_to_the_one_owner() {
         caller.join().expect("a caller only posts");
     }
     drop(post);
-    // Whatever the order in which they came.
+    // In whatever order they arrive.
     for wish in inbox {
         world.verb(wish);
     }
@@ -86,7 +86,7 @@ fn f_096_the_truth_is_in_the_machine_and_moves_with_it() {
     });
     let mut link = first_owner.join().expect("the first owner is done");
     assert_eq!(link.state(), State::Ready);
-    // The first owner is gone and its transport with it. Nobody needs to remember to reset anything.
+    // The first owner and its transport are gone. The state needs no reset by hand.
     let epoch = link.epoch();
     link.handle(now, epoch, Input::end(vec![FaultKind::Aborted.into()]));
     assert_eq!(link.state(), State::Closing);
@@ -95,7 +95,7 @@ fn f_096_the_truth_is_in_the_machine_and_moves_with_it() {
     assert_eq!(link.state(), State::Waiting);
 }
 
-/// A link in each state that it can be in for a while, by name.
+/// A link in each state that can last.
 fn every_state() -> Vec<(State, World)> {
     let reaching = |state: State, server: fn(u64) -> Peer| {
         let mut world = World::new(config()).served_by(server);
@@ -150,7 +150,7 @@ fn f_097_a_call_can_be_cancelled_in_every_state() {
     for (state, mut world) in every_state() {
         assert_eq!(world.state(), state);
         if state == State::Parked {
-            // Right after a look, a call is told at once that nobody is there.
+            // Directly after an attempt, a call to a parked link fails at once.
             world.pass(seconds(5));
         }
         let call = world.tool("unwanted");
@@ -174,7 +174,7 @@ fn f_097_a_shutdown_works_in_every_state_and_leaks_nothing() {
         world.until_state(State::Closed);
         let took = world.now().since(began);
         assert!(took <= seconds(7), "{state} took {took:?}");
-        // Every Open has its Release, and every call its outcome.
+        // Every `Open` has its `Release`, and every call its outcome.
         world.finish();
     }
 }
@@ -204,7 +204,7 @@ fn f_099_a_question_with_the_id_of_an_open_one_does_not_take_its_place() {
     let answers = world.answers();
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0]["result"], json!({"roots": []}));
-    // A number and a text are two ids, and an id is free again when it was answered.
+    // A number and a string are different ids, and an id is free again after the reply.
     world.peer(ask(1, "roots/list", json!({})));
     world.peer(ask("1", "roots/list", json!({})));
     world.peer(ask("q", "roots/list", json!({})));
@@ -221,13 +221,13 @@ fn f_099_what_one_life_owes_is_not_paid_by_the_next() {
         world.peer_all(dies(ExitStatus::Code(1)));
         world.until_ready();
         let call = world.tool("of the second life");
-        // The second server answers with the id that only the first one was given.
+        // The second server replies with an id that only the first one received.
         world.peer(reply(&request, json!({"content": ["not yours"]})));
         world.peer(error(&request, -1, "not yours"));
         assert!(!world.is_done(call));
         assert_eq!(world.link().stats().late_replies, 2);
         assert_eq!(world.failure(lost).delivery, Delivery::Unknown);
-        // And the first server, long gone, with the id of the second.
+        // The first server, which is gone, replies with an id of the second.
         let request = world.last("tools/call");
         let line = json!({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}});
         let line = format!("{line}\n").into_bytes();
@@ -240,7 +240,7 @@ fn f_099_what_one_life_owes_is_not_paid_by_the_next() {
     }
 }
 
-/// The name of a life that has ended.
+/// The epoch with this number, which has ended.
 fn everlink_epoch(world: &World, life: u64) -> Epoch {
     let ended = world.picked(|event| match event {
         Event::Ended(ended) if ended.epoch.number() == life => Some(ended.epoch),

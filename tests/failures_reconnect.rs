@@ -1,5 +1,5 @@
-//! Coming back: what a death costs, when the next attempt comes, what is sent again, and who is thought to be dead.
-//! Rows F-071 to F-087 of the failures.
+//! Reconnects: the cost of a death, the time of the next attempt, calls that are sent again, and servers that are
+//! taken for dead. Rows F-071 to F-087 of the failures.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -23,19 +23,19 @@ use world::{
 
 const CRASH: ExitStatus = ExitStatus::Code(1);
 
-/// It cannot be opened now.
+/// A server that cannot be opened at present.
 fn missing() -> Peer {
     let fault = Fault::with_detail(FaultKind::ResourcesExhausted, "no more processes");
     Peer::silent().opens_with(vec![Act::OpenFailed(vec![fault])])
 }
 
-/// It works for so long, and then it crashes.
+/// A server that works for `span` and then crashes.
 fn lives_for(span: Duration) -> Peer {
     let end = dies(CRASH).into_iter().map(|act| act.after(span));
     legacy().greets_with(end.collect())
 }
 
-/// Its end, when it is planned, is seen with these faults.
+/// A server whose planned end comes with these faults.
 fn ends_with(faults: &[Fault]) -> Peer {
     legacy().on_eof(vec![
         Act::End(faults.to_vec()),
@@ -50,7 +50,7 @@ fn ends(world: &World) -> Vec<&Ended> {
     })
 }
 
-/// How many failures in a row there were at each pause, and how long the pause is.
+/// The number of consecutive failures at each pause, and the length of the pause.
 fn pauses(world: &World) -> Vec<(u32, Duration)> {
     let waits = world.events().iter().filter_map(|(at, event)| match event {
         Event::Waiting {
@@ -103,7 +103,7 @@ fn f_071_what_only_says_that_it_closed_is_free_in_a_planned_reconnect() {
 fn f_071_the_intent_is_known_before_the_teardown_begins() {
     let mut world = ready(config(), legacy);
     let epoch = world.link().epoch();
-    // The transport breaks before the driver had any chance to take it down.
+    // The transport breaks before the driver can take it down.
     world.verb(|link, now| {
         link.reconnect(now, epoch, "new settings");
         link.handle(now, epoch, Input::end(vec![FaultKind::BrokenPipe.into()]));
@@ -158,7 +158,7 @@ fn f_072_one_real_fault_among_harmless_ones_costs_one() {
 
 #[test]
 fn f_072_a_real_fault_counts_however_late_it_is_seen() {
-    // As many harmless ones as are kept word for word come first.
+    // First as many harmless faults as are kept in full.
     let mut faults = vec![Fault::new(FaultKind::Closed); 16];
     faults.push(Fault::new(FaultKind::Tls));
     let mut world = ready(config(), move || ends_with(&faults));
@@ -216,7 +216,7 @@ fn f_073_a_good_life_counts_even_if_the_driver_was_asleep() {
     });
     world.until_ready();
     assert_eq!(world.link().failures(), 1);
-    // The machine was suspended: the death is the first thing that the link hears of for two hours.
+    // The machine was suspended: after two hours, the death is the first input.
     let epoch = world.link().epoch();
     world.verb(|link, now| {
         let later = now + seconds(7_200);
@@ -336,7 +336,7 @@ fn f_076_failing_to_come_back_is_treated_like_failing_to_come() {
         world.life() == 4 && world.state() == State::Ready
     });
     assert_eq!(pauses(&first), pauses(&again));
-    // What was learned in the first life is still known.
+    // Knowledge from the first epoch is kept.
     assert_eq!(again.link().stats().readies, 2);
     assert_eq!(again.methods_of(4)[0], "initialize");
     first.finish();
@@ -426,7 +426,7 @@ fn f_078_a_call_to_a_parked_link_fails_before_its_host_gives_up_and_says_when_th
 
 #[test]
 fn f_078_calls_that_keep_coming_find_a_server_soon_after_it_is_back() {
-    // Twenty seconds of outage, with a call every half a second.
+    // An outage of 20 s, with a call every 500 ms.
     let mut world = parked_world(|life| if life < 26 { missing() } else { legacy() });
     let mut back = None;
     for _ in 0..60 {
@@ -459,7 +459,7 @@ fn f_078_without_patience_a_call_to_a_parked_link_fails_at_once() {
     world.finish();
 }
 
-/// A list that is asked for makes the link look for its server, too.
+/// A `list` call also makes a parked link try again.
 #[test]
 fn f_078_a_list_wakes_a_parked_link() {
     let mut world = parked_world(|_| legacy());
@@ -506,7 +506,7 @@ fn f_078_a_server_that_dies_before_it_answers_anything_is_given_its_pauses() {
 
 #[test]
 fn f_078_a_call_to_a_parked_link_that_is_about_to_look_waits_for_it() {
-    // Woken so soon after the last attempt that the floor between two of them is not over yet.
+    // The wake comes before the minimum pause between two attempts is over.
     let mut world = parked_world(|_| legacy());
     world.wake();
     assert_eq!(world.life(), 6);
@@ -674,7 +674,7 @@ fn f_081_a_list_that_kills_every_server_is_not_read_for_ever() {
         assert_eq!(failure.kind, FailureKind::Lost);
         assert_eq!(failure.delivery, Delivery::Harmless);
         assert_eq!(world.said("tools/list").len(), 3, "once, and two resends");
-        // It does not drag the link down with it.
+        // The failed list does not end the link.
         world.until_ready();
         assert_eq!(world.life(), 4);
         world.finish();
@@ -744,7 +744,7 @@ fn f_081_a_round_of_questions_is_not_repeated_either() {
             assert_eq!(world.failure(call).kind, FailureKind::Lost);
             assert_eq!(world.failure(call).delivery, Delivery::Unknown);
         } else {
-            // What only reads begins anew: the new server knows nothing of the state of the old one.
+            // A read starts again: the new server does not know the state of the old one.
             assert_eq!(world.result(call)["messages"], json!([]));
             let params = world.last(method)["params"].clone();
             assert!(params["requestState"].is_null() && params["inputResponses"].is_null());
@@ -765,7 +765,7 @@ fn f_082_a_crowd_of_calls_makes_one_look() {
     world.finish();
 }
 
-/// Answers neither probes nor tools.
+/// A server that answers neither probes nor tool calls.
 fn deaf(server: fn() -> Peer) -> Peer {
     let mut agreed = false;
     server()
@@ -798,7 +798,7 @@ fn f_083_a_slow_list_keeps_the_server_alive_too() {
 
 #[test]
 fn f_083_a_server_that_waits_for_a_person_is_not_killed() {
-    // With a call in flight, and without: it is we who keep it waiting.
+    // With and without a call in flight: the server waits for the application.
     for calls in [0, 1] {
         let mut world = ready(eras::answering(), || deaf(legacy));
         for _ in 0..calls {
@@ -863,7 +863,7 @@ fn f_084_each_era_is_probed_by_the_cheapest_thing_it_has() {
     }
 }
 
-/// What was asked for is how long a silence may be, and not how long a probe has.
+/// The keepalive interval limits the silence between messages, not the time that a probe may take.
 #[test]
 fn f_084_a_short_silence_is_probed_as_often_as_a_long_one() {
     let mut config = config();
@@ -1029,7 +1029,7 @@ fn f_087_each_attempt_has_a_transport_of_its_own() {
     world.finish();
 }
 
-/// What one server gave a call to carry means nothing to the next, even if the call had not gone out with it yet.
+/// The request state of one server means nothing to the next, even if the call was not sent with it yet.
 #[test]
 fn f_081_a_call_between_its_rounds_is_lost_with_its_server() {
     let mut world = ready(config(), || Peer::modern().ignores("tools/call"));

@@ -1,5 +1,5 @@
-//! The end of a link, and planned ends on the way: what is waited for, for how long, and what every call is told.
-//! Rows F-102, F-103 and F-105 of the failures, as a client can show them.
+//! The end of a link, and planned ends of epochs: what is waited for, for how long, and the outcome of every call.
+//! Rows F-102, F-103 and F-105 of the failures, as far as a client can show them.
 
 mod eras;
 mod world;
@@ -13,7 +13,7 @@ use serde_json::json;
 use eras::{BOTH, answering, legacy, ready};
 use world::{Act, Command, Peer, World, ask, config, dies, notify, reply, seconds};
 
-/// When each command about the first life came, counted from `origin`.
+/// All transport commands except `Open`, with their times since `origin`.
 fn ladder(world: &World, origin: Instant) -> Vec<(Duration, Command)> {
     let commands = world.timed_commands().iter();
     commands
@@ -35,7 +35,7 @@ fn f_102_a_planned_reconnect_lets_calls_in_flight_end() {
         world.reconnect("new settings");
         assert_eq!(world.state(), State::Draining);
         assert!(ladder(&world, began).is_empty(), "nothing is cut yet");
-        // A call of this time waits for the next life.
+        // A call at this time waits for the next epoch.
         let next = world.tool("later");
         world.until_done(next);
         assert_eq!(world.result(call)["content"], json!(["in time"]));
@@ -108,7 +108,7 @@ fn f_102_a_server_that_no_longer_reads_is_not_waited_for_so_long() {
         world.pass(seconds(1));
         world.peer(Act::WriteFailed(vec![FaultKind::BrokenPipe.into()]));
         world.until_done(call);
-        // The grace of a close, and not the minute of a planned drain.
+        // The grace period of a close, not the minute of a planned drain.
         assert_eq!(world.failure(call).after, seconds(3));
         world.finish();
     }
@@ -254,7 +254,7 @@ fn f_103_each_rung_that_works_is_the_last() {
 
 #[test]
 fn f_103_what_is_gone_is_told_nothing_any_more() {
-    // Up or still on its way up, it ends before the driver has looked.
+    // Open or still opening, the server ends before the driver polls.
     for acts in [vec![Act::Opened], Vec::new()] {
         let mut world = World::new(config()).served_by(move |_| {
             let acts = acts.clone();
@@ -322,7 +322,7 @@ fn f_105_an_answer_to_a_dead_server_is_dropped() {
     let question = world.asks()[0];
     let epoch = world.link().epoch();
     let answer = world::payload(&json!({"roots": []}));
-    // The server dies before the answer is on its way.
+    // The server dies before the answer is sent.
     world.verb(|link, now| {
         link.answer(now, question, Ok(answer.clone()))
             .expect("the question is open");
@@ -355,7 +355,7 @@ fn f_105_a_cancellation_for_a_dead_server_is_not_told_to_the_next() {
     }
 }
 
-/// While draining, a server that asked for its own state back gets it: the call is one that was in flight.
+/// While the link drains, a call in flight may send its request state back to the same server.
 #[test]
 fn f_102_a_call_between_its_rounds_may_end_while_draining() {
     let mut world = ready(config(), || {

@@ -1,4 +1,4 @@
-//! Servers that say nothing: which are at work, which hang, which are replaced, and what becomes of their calls.
+//! Silent servers: which are working, which hang, which are replaced, and what happens to their calls.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -24,7 +24,7 @@ fn ends(world: &World) -> Vec<&Ended> {
     })
 }
 
-/// Answers its first probe, which is the handshake in the modern era, and so many more; then none.
+/// A server that answers its first probe, which is the handshake in the modern era, and `more` others; then none.
 fn answers_probes(server: fn() -> Peer, mut more: u32) -> Peer {
     let mut agreed = false;
     server().on_any(move |message, acts| {
@@ -38,24 +38,24 @@ fn answers_probes(server: fn() -> Peer, mut more: u32) -> Peer {
     })
 }
 
-/// Answers neither probes nor tools.
+/// A server that answers neither probes nor tool calls.
 fn deaf(server: fn() -> Peer) -> Peer {
     answers_probes(server, 0)
         .ignores("tools/call")
         .ignores("tools/list")
 }
 
-/// Its process runs all the time.
+/// The process uses CPU all the time.
 fn runs(at: Duration) -> (Duration, bool) {
     (at, false)
 }
 
-/// Its process does nothing.
+/// The process uses no CPU.
 fn rests(_: Duration) -> (Duration, bool) {
     (seconds(1), false)
 }
 
-/// Its process is stopped.
+/// The process is stopped.
 fn is_stopped(_: Duration) -> (Duration, bool) {
     (seconds(1), true)
 }
@@ -64,14 +64,14 @@ fn patient() -> CallOptions {
     CallOptions::new().with_idle(Limit::After(seconds(500)))
 }
 
-/// How often the silence of a server was told, and how often its end.
+/// The numbers of `Silent` and of `Responsive` events.
 fn told_silences(world: &World) -> (usize, usize) {
     let silent = |event: &Event| matches!(event, Event::Silent { .. }).then_some(());
     let over = |event: &Event| matches!(event, Event::Responsive { .. }).then_some(());
     (world.picked(silent).len(), world.picked(over).len())
 }
 
-/// How the first epoch ended, which was silent.
+/// The duration of the first epoch and the sign by which its silence was judged.
 #[track_caller]
 fn died_of_silence(world: &World) -> (Duration, Sign) {
     let ended = ends(world)[0];
@@ -140,7 +140,7 @@ fn f_083_without_evidence_a_blocking_server_has_as_long() {
         let mut world = ready(config(), move || deaf(server));
         let call = world.call_with("tools/call", json!({"name": "block"}), patient());
         world.until_done(call);
-        // The driver was asked, and a moment was waited for its answer.
+        // The driver was asked for the process activity, and the link waited one second for its answer.
         assert_eq!(died_of_silence(&world), (seconds(121), Sign::Unknown));
         world.finish();
     }
@@ -184,7 +184,7 @@ fn f_083_a_server_that_answered_probes_at_work_is_replaced_sooner() {
         });
         let call = world.tool("crunch");
         world.until_done(call);
-        // It answers at 10 s, and never again.
+        // The server answers a probe at 10 s, and none after that.
         assert_eq!(died_of_silence(&world), (seconds(40), Sign::Idle));
         world.finish();
     }
@@ -297,7 +297,7 @@ fn f_083_a_frozen_server_is_found_out_under_steady_traffic() {
             world.tool("add");
             world.pass(seconds(30));
         }
-        // The first call may be what it works on, and its caller gives up at 60 s. The others were held back.
+        // The server may be working on the first call, whose caller gives up at 60 s. The other calls were held back.
         assert_eq!(died_of_silence(&world), (seconds(60), Sign::Idle));
         world.finish();
     }
@@ -343,7 +343,7 @@ fn f_083_a_hang_that_is_never_to_be_judged_ends_no_server() {
     world.finish();
 }
 
-/// A program that passes messages on to a server that has forgotten it answers, but not for that server.
+/// A proxy process that its own server has forgotten still answers, but not on behalf of that server.
 #[test]
 fn f_084_a_probe_that_is_answered_with_a_lost_session_is_no_sign_of_health() {
     let errors = [
@@ -374,7 +374,7 @@ fn f_084_a_probe_that_is_answered_with_a_lost_session_is_no_sign_of_health() {
         assert_eq!(died_of_silence(&world).1, Sign::Wedged);
         world.finish();
 
-        // Nothing is wanted: it is only told.
+        // No call is open, so the silence is only reported.
         let mut world = ready(config(), wedged);
         world.pass(seconds(3_600));
         assert_eq!((world.life(), told_silences(&world)), (1, (1, 0)));
@@ -382,7 +382,7 @@ fn f_084_a_probe_that_is_answered_with_a_lost_session_is_no_sign_of_health() {
     }
 }
 
-/// What was silent from the beginning of time is not older than that.
+/// Without keepalive the link probes nothing and judges no server; only the limit of the call applies.
 #[test]
 fn f_083_a_link_without_keepalive_judges_nobody() {
     let mut config = config();

@@ -1,4 +1,4 @@
-//! What goes wrong with a server that is a child process, one test for each kind of trouble, named after its row.
+//! Failures of a server that is a child process. Each test is named after its row in the catalogue of failures.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -18,10 +18,10 @@ use world::{
     millis, notify, reply, seconds, stderr,
 };
 
-/// How long the output may outlive the process before somebody is told to end it.
+/// The time that the output may stay open after the process exits, before the rest of the tree is terminated.
 const LAST_WORDS: Duration = millis(100);
 
-/// How many lines of no use were shown.
+/// The number of `Noise` events.
 fn noises(world: &World) -> usize {
     let shown = world.picked(|event| match event {
         Event::Noise(noise) => Some(noise.count),
@@ -30,7 +30,7 @@ fn noises(world: &World) -> usize {
     shown.len()
 }
 
-/// Why transports were taken down, in order.
+/// The causes of the ends of transports, in order.
 fn causes(world: &World) -> Vec<Cause> {
     world.picked(|event| match event {
         Event::Closing { cause, .. } => Some(cause.clone()),
@@ -38,7 +38,7 @@ fn causes(world: &World) -> Vec<Cause> {
     })
 }
 
-/// A message as a line, with bytes of one's own around it.
+/// A message as a line, with extra bytes around it.
 fn line(before: &[u8], message: &Act, after: &[u8]) -> Act {
     match message {
         Act::Say(message) => Act::Raw([before, message.to_string().as_bytes(), after].concat()),
@@ -116,7 +116,7 @@ fn f_002_child_dies_with_calls_in_flight() {
         );
         world.peer(Act::Exit(ExitStatus::Code(1)));
 
-        // What never left, and what may safely be repeated, is not lost.
+        // Calls that were never sent, and calls that may be repeated, are not lost.
         let others = [repeats, reads, unsent];
         assert!(others.iter().all(|call| !world.is_done(*call)));
         for call in others {
@@ -177,7 +177,8 @@ fn f_003_child_exits_and_a_grandchild_keeps_stdout_open() {
         world.turn();
         assert!(world.failure(call).to_string().contains("exit status 0"));
 
-        // Its output may end a moment later. If not, the rest of its tree is asked, killed, and let go.
+        // The output may end a moment later. If it does not, the rest of the process tree is terminated, killed, and
+        // released.
         world.until_state(State::Waiting);
         let policy = config().policy;
         let asked = died + LAST_WORDS;
@@ -195,7 +196,7 @@ fn f_003_child_exits_and_a_grandchild_keeps_stdout_open() {
         assert!(world.link().last_end().expect("a life ended").abandoned);
         world.until_ready();
 
-        // What the grandchild says is of a life that is over.
+        // Output of the grandchild belongs to an epoch that is over.
         let old = world.lines_of(1).last().expect("the call was sent")["id"].clone();
         let before = world.link().stats().stale_inputs;
         let words = format!("{}\n", json!({"jsonrpc": "2.0", "id": old, "result": {}}));
@@ -347,7 +348,7 @@ fn f_008_a_line_longer_than_the_limit_costs_one_call() {
         assert_eq!(failure.delivery, Delivery::Unknown);
         assert_eq!(world.result(small)["content"][0]["text"], "x".repeat(10));
 
-        // One that answers nothing is reported, and that is all.
+        // An oversized message that is no reply is only reported.
         let shown = noises(&world);
         world.peer(notify(
             "notifications/message",
@@ -512,7 +513,7 @@ fn f_010_a_server_that_no_longer_reads_is_not_written_to() {
         world.tool("lost");
         world.peer(broken_pipe());
         let said = world.lines_of(1).len();
-        // It wants an answer that it will not read.
+        // The server sends a request, but will not read the reply.
         world.peer(ask(1, "ping", json!({})));
         assert_eq!(world.state(), State::Draining);
         assert_eq!(world.lines_of(1).len(), said);
@@ -589,7 +590,7 @@ fn f_011_a_server_that_ignores_the_end_of_its_input_climbs_the_ladder() {
     });
 }
 
-/// The core's part: when the wrapper is gone and its output is not, the rest of the tree is asked, then killed.
+/// The core's part: if the wrapper exits and its output stays open, the rest of the tree is terminated, then killed.
 #[test]
 fn f_012_what_outlives_its_wrapper_is_killed() {
     every_era(|chunking, peer| {
@@ -621,7 +622,7 @@ fn f_012_what_outlives_its_wrapper_is_killed() {
 fn f_014_a_child_that_is_still_starting_is_taken_down_too() {
     let took = |world: &World| world.commands_of(1);
     every_chunking(|chunking| {
-        // It never gets as far as to open.
+        // The child never opens.
         let mut world = World::new(config())
             .chunked(chunking)
             .served_by(|_| Peer::silent().opens_with(Vec::new()));
@@ -639,7 +640,7 @@ fn f_014_a_child_that_is_still_starting_is_taken_down_too() {
         world
     });
     every_chunking(|chunking| {
-        // It opens while it is being taken down, and does not care.
+        // The child opens while it is being taken down, and ignores the commands.
         let mut world = World::new(config()).chunked(chunking).served_by(|_| {
             let opened = Act::Opened.after(seconds(2));
             Peer::silent().opens_with(vec![opened]).ignores_terminate()
@@ -660,7 +661,7 @@ fn f_014_a_child_that_is_still_starting_is_taken_down_too() {
         world
     });
     every_chunking(|chunking| {
-        // It is in the middle of the handshake.
+        // The child is in the middle of the handshake.
         let mut world = World::new(config())
             .chunked(chunking)
             .served_by(|_| Peer::silent());
@@ -680,7 +681,7 @@ fn f_014_a_child_that_is_still_starting_is_taken_down_too() {
     });
 }
 
-/// The driver had nothing to terminate when it was told to, so it is told again.
+/// At the first `Terminate` the driver had no process, so the command is repeated.
 #[test]
 fn f_014_a_child_that_opens_while_it_is_taken_down_is_told_so_again() {
     every_chunking(|chunking| {
@@ -779,7 +780,7 @@ fn f_016_a_server_that_initializes_and_dies_again_and_again_spends_the_budget() 
         let WhenSpent::Park { probe } = retry.when_spent else {
             panic!("the preset parks");
         };
-        // A call makes it look, but a crowd of calls does not make it spin.
+        // A call makes the link try again, but many calls do not make it spin.
         let wakes = world.tool("wakes");
         assert_eq!(world.state(), State::Ready);
         assert!(world.is_done(wakes));
@@ -910,7 +911,7 @@ fn f_019_after_a_sleep_the_server_is_probed_at_once_and_replaced_when_it_is_want
         assert!(causes(&world).iter().all(is_silence));
         assert!(world.now() <= woke + seconds(3_600) + seconds(32));
 
-        // One that answers is left alone.
+        // A server that answers is kept.
         world.wake();
         world.pass(seconds(3_600));
         assert_eq!(world.life(), 2);
@@ -971,7 +972,7 @@ fn f_020_cancelling_one_call_kills_nothing() {
 
         world.until_done(other);
         world.result(other);
-        // The server replies all the same; nobody minds.
+        // The server replies all the same, which does no harm.
         world.pass(seconds(10));
         assert_eq!(world.link().stats().late_replies, 1);
         assert_eq!(world.state(), State::Ready);

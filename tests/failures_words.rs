@@ -1,5 +1,5 @@
-//! What the link says: failures that speak, one stream of states, and secrets that stay out of it.
-//! Rows F-116 to F-120 of the failures, and the rule that payloads never show.
+//! The texts of the link: failures that explain themselves, one sequence of states, and no secrets. Rows F-116 to
+//! F-120 of the failures, and the rule that payloads are never shown.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -23,7 +23,7 @@ use world::{
 
 const SECRET: &str = "hunter2";
 
-/// The text has all of this.
+/// Checks that the text contains all of these parts.
 #[track_caller]
 fn says(text: &str, all: &[&str]) {
     for said in all {
@@ -241,7 +241,7 @@ fn f_116_the_tail_of_stderr_is_bounded_and_is_the_end() {
     world.finish();
 }
 
-/// The states as the events tell them.
+/// The states according to the events.
 fn told_states(world: &World) -> Vec<State> {
     world.picked(|event| {
         Some(match event {
@@ -275,7 +275,7 @@ fn f_117_the_events_tell_every_change_of_state_and_nothing_else() {
         world.until_ready();
         world.shutdown();
         world.until_state(State::Closed);
-        // The world compares the state with what was told after every single step.
+        // The world compares the state with the events after every step.
         let up = [State::Opening, State::Handshaking, State::Ready];
         let told = [
             &up[..],
@@ -314,7 +314,7 @@ fn f_118_every_trouble_that_is_told_has_its_recovery_told() {
     }
 }
 
-/// How long the handshake took each time that it was told to be slow, and how long it may.
+/// The waiting time of the handshake at each `Slow` event, and its limit.
 fn slow(world: &World) -> Vec<(Duration, Duration)> {
     world.picked(|event| match event {
         Event::Slow { waited, limit, .. } => Some((*waited, *limit)),
@@ -517,7 +517,7 @@ fn rule_15_inputs_and_questions_do_not_show_their_bytes() {
         shown(Input::stderr(SECRET.as_bytes())),
     ] {
         assert!(!shown.contains(SECRET));
-        // Nor one by one, as numbers.
+        // The bytes do not appear as numbers, either.
         assert!(!shown.contains("104") && !shown.contains("0x68"), "{shown}");
     }
     let mut world = ready(answering(), legacy);

@@ -1,5 +1,5 @@
-//! A server that does nothing but hurt: a gigabyte of noise, in memory that the limits bound, and the link is ready
-//! and works when it is over.
+//! A hostile server sends a gigabyte of noise. The limits bound the memory of the link, and the link still works
+//! afterwards.
 
 #[path = "../benches/rig/mod.rs"]
 mod rig;
@@ -13,19 +13,19 @@ use rig::{ERAS, Rig, params};
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// What a driver reads at a time.
+/// The number of bytes in one read.
 const CHUNK: usize = 64 << 10;
 
 const GIGABYTE: usize = 1 << 30;
 
-/// How a driver treats the link while noise arrives.
+/// The behaviour of the driver while noise arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
-    /// It does all it should.
+    /// The driver does everything that it should.
     Diligent,
-    /// Its application takes events only when the link wants no more input.
+    /// The application takes events only when the link wants no more input.
     Slow,
-    /// Its server reads nothing, so that nothing can be sent.
+    /// The server reads nothing, so nothing can be sent.
     Stuck,
 }
 
@@ -50,7 +50,7 @@ fn noise_is_survived_by_a_link_whose_events_wait() {
     }
 }
 
-/// Sends so many bytes, of every kind of noise the same share.
+/// Sends this many bytes, in equal shares of every kind of noise.
 fn survive(era: Era, driver: Driver, bytes: usize) {
     let config = config();
     let bound = bound(&config.limits);
@@ -63,7 +63,7 @@ fn survive(era: Era, driver: Driver, bytes: usize) {
         if counts.peak_live > bound {
             held_too_much.push((noise.what, counts.peak_live));
         }
-        // What the noise left behind must neither add up nor be in the way.
+        // The effects of the noise must neither accumulate nor disturb a call.
         rig.drain();
         assert_eq!(rig.link.state(), State::Ready, "{era:?}, {}", noise.what);
         let reply = rig.round_trip(params(), r#"{"content":[]}"#);
@@ -75,7 +75,7 @@ fn survive(era: Era, driver: Driver, bytes: usize) {
     );
 }
 
-/// Small limits, so that what is over them shows.
+/// A configuration with small limits, so that an excess shows.
 fn config() -> Config {
     let mut config = Config::child("flooded", "1.0");
     config.capabilities = ClientCapabilities::default().with_sampling();
@@ -86,18 +86,18 @@ fn config() -> Config {
     config
 }
 
-/// The most that a link may hold because of what a server says.
+/// The most bytes that a link may hold because of what a server sends.
 fn bound(limits: &Limits) -> usize {
-    // A line, and a copy of what it carries or what `serde_json` remembers of its nesting.
+    // A line, and a copy of its payload or the nesting state of `serde_json`.
     let reading = 2 * limits.message_bytes;
-    // Events, beyond the limit by what one chunk can hold.
+    // Events, which may exceed the limit by the content of one chunk.
     let telling = limits.undelivered_bytes + 2 * CHUNK;
-    // Answers of the link itself, and open questions.
+    // Replies of the link itself, and open asks.
     let answering = limits.queued_bytes + 1_024 * limits.asks;
     reading + telling + answering + 2 * limits.stderr_tail
 }
 
-/// Sends at least so many bytes of one kind, and the end of the last line.
+/// Sends at least this many bytes of one kind, and ends the last line.
 fn flood(rig: &mut Rig, noise: &Noise, bytes: usize, driver: Driver) {
     let mut unsent = 0;
     for _ in 0..bytes.div_ceil(noise.chunk.len()) {
@@ -115,7 +115,7 @@ fn flood(rig: &mut Rig, noise: &Noise, bytes: usize, driver: Driver) {
     rig.feed(Input::sent(unsent));
 }
 
-/// Does all outputs. Returns how many bytes were not sent.
+/// Carries out all outputs. Returns the number of bytes that were not sent.
 fn poll(rig: &mut Rig, driver: Driver) -> usize {
     let mut unsent = 0;
     rig.written.clear();
@@ -132,7 +132,7 @@ fn poll(rig: &mut Rig, driver: Driver) -> usize {
     unsent
 }
 
-/// One kind of noise: bytes that are sent over and over.
+/// One kind of noise: a chunk that is sent again and again.
 struct Noise {
     what: &'static str,
     is_stderr: bool,
@@ -148,7 +148,7 @@ impl Noise {
         }
     }
 
-    /// Lines of this pattern, with numbers in the place of `%`.
+    /// Lines of this pattern, with consecutive numbers in place of `%`.
     fn lines(what: &'static str, pattern: &str) -> Noise {
         let mut chunk = Vec::with_capacity(CHUNK);
         for number in 0_usize.. {
@@ -241,14 +241,14 @@ fn reply(id: &str, result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"_":{result}}}}}"#)
 }
 
-/// A chunk that begins like this and ends in the middle of a text.
+/// A chunk that begins with `start` and ends in the middle of a string.
 fn without_end(start: &str) -> Vec<u8> {
     let mut chunk = [start, "\""].concat().into_bytes();
     chunk.resize(CHUNK, b'x');
     chunk
 }
 
-/// Bytes without any order, the same in every run.
+/// Pseudo-random bytes, the same in every run.
 fn binary() -> Vec<u8> {
     let mut state = 1_u32;
     let mut next = || {

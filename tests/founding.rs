@@ -1,4 +1,4 @@
-//! The three promises that the project was founded on.
+//! The three founding guarantees of the project.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -17,8 +17,8 @@ use world::{
 
 const LAST_WORDS: &str = "panicked at src/main.rs:7: no more numbers";
 
-/// When the server dies, the link says so at once: to every call, in words, and by leaving Ready. Then it comes back
-/// by itself. An error that a server replies with is not a death.
+/// When the server dies, the link reports it at once: every call fails with a text, and the link leaves `Ready`. Then
+/// it reconnects by itself. An error reply of a server is not a death.
 #[test]
 fn server_death_is_seen_and_said() {
     every_era(|chunking, peer| {
@@ -39,7 +39,7 @@ fn server_death_is_seen_and_said() {
         let calls = in_flight(&world);
         world.peer_unpolled(&Act::End(Vec::new()));
         all_settled_before_any_poll(&world);
-        // The exit is told before anybody heard of the outcomes, so they tell of it, too.
+        // The exit is fed before the outcomes are polled, so the outcomes mention it, too.
         world.peer_unpolled(&Act::Exit(ExitStatus::Code(3)));
         world.turn();
         all_say(&world, &calls, &[LAST_WORDS, "exit status 3"]);
@@ -79,7 +79,7 @@ fn with_a_thousand_calls(chunking: Chunking, peer: fn() -> Peer) -> World {
     world
 }
 
-/// The calls of the application, by the id that is written next to their tool.
+/// The calls of the application, with the names of their tools.
 fn in_flight(world: &World) -> Vec<(CallId, String)> {
     let ids = world.calls();
     let named = ids.iter().enumerate();
@@ -146,8 +146,8 @@ fn errors_of_tools_are_not_death(chunking: Chunking, peer: fn() -> Peer) -> Worl
     world
 }
 
-/// A teardown that was meant is free, however many faults say that it closed. One real fault among them costs one
-/// attempt. A good life wipes out what was before; a short one does not.
+/// A planned teardown is free, however many faults report that the transport closed. One real fault among them costs
+/// one attempt. A stable epoch resets the count of failures; a short one does not.
 #[test]
 fn planned_reconnects_never_spend_the_budget() {
     let mut world = World::new(config()).served_by(|life| match life % 3 {
@@ -163,7 +163,7 @@ fn planned_reconnects_never_spend_the_budget() {
     }
     let stats = world.link().stats();
     assert_eq!((stats.failures, stats.free_ends), (0, 10_000));
-    // The rules of the world have checked that no two opens came closer than the floor.
+    // The rules of the world have checked the minimum pause between any two opens.
     assert_eq!(stats.opens, 10_001);
     world.finish();
 
@@ -217,7 +217,7 @@ fn a_free_end_forgives_nothing_and_a_good_life_everything(chunking: Chunking) ->
         world.peer_all(dies(ExitStatus::Code(1)));
         assert_eq!(world.link().failures(), failures);
         world.until_ready();
-        // Almost long enough is not long enough.
+        // One millisecond too short does not count as stable.
         world.pass(retry.stable_after - millis(1));
     }
     world.reconnect("the configuration changed");
@@ -235,7 +235,7 @@ fn a_free_end_forgives_nothing_and_a_good_life_everything(chunking: Chunking) ->
     world
 }
 
-/// How long the link waits after the end that was just told.
+/// The pause of the link after the end that was just reported.
 fn pause(world: &World) -> core::time::Duration {
     let waits = world.picked(|event| match event {
         Event::Waiting { until, .. } => Some(*until),
@@ -244,7 +244,8 @@ fn pause(world: &World) -> core::time::Duration {
     waits.last().expect("the link waits").since(world.now())
 }
 
-/// However many saw the same trouble, the transport is replaced once, and nothing of the old one is believed.
+/// However many callers report the same problem, the transport is replaced once, and nothing from the old one is
+/// used.
 #[test]
 fn one_owner_one_reconnect_nothing_stale() {
     every_era(many_callers_cause_one_reconnect);
@@ -325,7 +326,7 @@ fn nothing_of_an_old_life_survives(chunking: Chunking) -> World {
     let list = world.list(List::Tools);
     assert!(world.is_done(list));
     assert_eq!(world.link().stats().messages_out, read_before + 1);
-    // The new server may use the id of the old question.
+    // The new server may reuse the id of the old ask.
     world.peer(ask(
         7,
         "sampling/createMessage",
@@ -380,7 +381,7 @@ fn inputs_of_a_retired_epoch_touch_nothing(chunking: Chunking, peer: fn() -> Pee
     world
 }
 
-/// All that an application could see of a link.
+/// Everything that an application can see of a link.
 #[derive(Debug, PartialEq)]
 struct Picture {
     state: State,

@@ -1,7 +1,8 @@
-//! No step grows with the number of others, at the limits that are there by default: what was once quadratic or worse, by name.
+//! Steps whose cost must not grow with the number of other items, at the default limits. Each test names a cost that was once quadratic or
+//! worse.
 //!
-//! What can be seen in requests to the heap is counted in these, so the verdict is the same on every machine. All steps, in instructions, are
-//! counted by `cargo xtask growth`.
+//! Costs that show in heap allocations are counted in bytes, so the result is the same on every machine. `cargo xtask growth` counts the
+//! instructions of all steps.
 
 #[path = "../benches/growth/client.rs"]
 mod client;
@@ -29,16 +30,16 @@ use site::{Front, Site};
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// As many watches are open as there may be addresses by default, but for a few.
+/// The number of open watches: nearly the default limit of watched URIs.
 const WATCHES: usize = 1_000;
 
-/// How many bytes were asked for.
+/// The number of allocated bytes.
 fn bytes(what: impl FnOnce()) -> usize {
     count(what).1.bytes
 }
 
-/// As many open a watch of one address each, then all of them leave. The bytes asked for by the first and the last hundred that come, and by the
-/// first and the last hundred that leave.
+/// Opens `WATCHES` watches of one URI each, then closes all of them. Returns the bytes allocated by the first and the last hundred openings, and
+/// by the first and the last hundred closings.
 fn come_and_go<F: Front>(site: &mut Site<F>) -> [usize; 4] {
     let mut streams: Vec<StreamId> = Vec::with_capacity(WATCHES);
     let mut come = |site: &mut Site<F>, numbers: core::ops::Range<usize>| {
@@ -55,7 +56,7 @@ fn come_and_go<F: Front>(site: &mut Site<F>) -> [usize; 4] {
     [first, last, first_gone, leave(site, 100)]
 }
 
-/// 1,000 `subscriptions/listen` with one address each took 25 s: each copied the addresses of all, once for every one of them.
+/// 1,000 `subscriptions/listen` with one URI each took 25 s, because each copied the URIs of all, once for each of them.
 #[test]
 fn a_listen_costs_no_more_beside_a_thousand_others() {
     let mut site = site::site(Limits::default());
@@ -68,7 +69,7 @@ fn a_listen_costs_no_more_beside_a_thousand_others() {
     );
 }
 
-/// The same through a relay, to the server behind and back. A modern server is asked for addresses again as their number doubles.
+/// The same through a relay. The relay renews its watch at a modern server each time the number of URIs doubles.
 #[test]
 fn a_listen_through_a_relay_costs_no_more_beside_a_thousand_others() {
     for (era, most) in [(Era::Legacy, 2), (Era::Modern, 4)] {
@@ -83,13 +84,14 @@ fn a_listen_through_a_relay_costs_no_more_beside_a_thousand_others() {
     }
 }
 
-/// 50,000 cancels of ids that nobody knows took 44 s beside as many unread answers: each looked at every answer, twice.
+/// 50,000 cancels of unknown ids took 44 s beside as many unread replies, because each cancel scanned every reply
+/// twice.
 #[test]
 fn cancels_of_unknown_ids_do_not_look_at_the_unread_queue() {
     let mut pipe = Pipe::new(Limits::default());
     pipe.introduce();
     pipe.is_read = false;
-    // As many as a client can have unread before nothing more of it is wanted.
+    // As many unread replies as a client can have before the server stops reading.
     let unread = (0..50_000).take_while(|number| {
         pipe.ping(*number);
         pipe.server.wants_input(StreamId::DUPLEX)
@@ -98,13 +100,13 @@ fn cancels_of_unknown_ids_do_not_look_at_the_unread_queue() {
     let start = Instant::now();
     for number in 0..50_000 {
         pipe.cancel(1_000_000 + number);
-        // It takes a few tenths of a second.
+        // The whole loop takes a few tenths of a second.
         let took = start.elapsed();
         assert!(took < Duration::from_secs(15), "{number} took {took:?}");
     }
 }
 
-/// With each session that began, all that sessions watch was put together anew.
+/// Each new session rebuilt the set of all watched resources.
 #[test]
 fn a_session_begins_and_ends_at_the_same_cost_beside_a_thousand_others() {
     let mut site = site::site(Limits::default());

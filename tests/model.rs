@@ -1,5 +1,6 @@
-//! Random lives against a small model of the rules: it predicts the state, the budget, the next deadline and how each
-//! call ends. And random scripts through the rules that the fuzzers check. What they once found is a test by name.
+//! Random runs against a small model of the rules, which predicts the state, the budget, the next deadline and the
+//! outcome of each call. Also random scripts against the rules that the fuzzers check. Each past finding has its own
+//! test.
 
 #![allow(
     clippy::std_instead_of_alloc,
@@ -60,7 +61,7 @@ fn config(binding: Binding, when_spent: WhenSpent) -> Config {
     policy.retry.first = CAP / 2;
     policy.retry.cap = CAP;
     policy.retry.floor = FLOOR;
-    // How long a process that ends by itself is tried at the start depends on chance, which the model does not have.
+    // How long a process that ends by itself is retried at the start depends on chance, which the model lacks.
     policy.retry.start_for = Duration::MAX;
     policy.retry.stable_after = STABLE;
     policy.retry.call_patience = PATIENCE;
@@ -73,7 +74,7 @@ const PARK: WhenSpent = WhenSpent::Park {
     probe: Duration::from_secs(60),
 };
 
-/// What can befall a link of the model.
+/// An event that can happen to a link of the model.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Agree,
@@ -109,7 +110,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// How a call is to end.
+/// The predicted outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Closed(Delivery),
@@ -123,11 +124,11 @@ enum Fate {
 struct ModelCall {
     may_repeat: bool,
     due: Instant,
-    /// How long it waits for a server where there is none.
+    /// The time until which the call waits for a server.
     patience: Option<Instant>,
-    /// It fails with the next attempt that does.
+    /// Whether the call fails with the next failed attempt.
     is_tired: bool,
-    /// It is with the server that lives.
+    /// Whether the present server has the call.
     is_out: bool,
     sent: u32,
 }
@@ -142,7 +143,7 @@ impl ModelCall {
     }
 }
 
-/// What can be due, in the order in which things due at once happen.
+/// The kinds of deadlines, in the order in which deadlines at the same time are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Attempt,
@@ -154,7 +155,7 @@ enum Due {
     Stable,
 }
 
-/// The link as the rules describe it: no bytes, no queues, no events.
+/// The link as the rules describe it, without bytes, queues and events.
 #[derive(Debug)]
 struct Model {
     binding: Binding,
@@ -165,20 +166,20 @@ struct Model {
     opened_at: Option<Instant>,
     ready_at: Option<Instant>,
     due: BTreeMap<Due, Instant>,
-    /// Of the transport that lives: was its end meant, was it worse than closed, what of it is gone, how far down is it.
+    /// State of the present transport: a planned end, a real fault, ended output, an exit, an open transport.
     planned: bool,
     faulty: bool,
     ended: bool,
     exited: bool,
     is_open: bool,
-    /// It answered a call.
+    /// Whether the transport answered a call.
     useful: bool,
-    /// 1 to 3 have their graces, 4 lets go.
+    /// The close step: 1 to 3 have grace periods, 4 releases the transport.
     rung: usize,
     calls: BTreeMap<CallId, ModelCall>,
     fates: BTreeMap<CallId, Fate>,
     shut_down: bool,
-    /// When the next attempt comes at the latest, if that is known.
+    /// The latest time of the next attempt, if known.
     latest: Option<Instant>,
 }
 
@@ -237,7 +238,7 @@ impl Model {
         (self.is_open, self.useful, self.ready_at) = (false, false, None);
     }
 
-    /// Another transport is wanted: what is in flight may end first.
+    /// Another transport is wanted; calls in flight may finish first.
     fn wind_down(&mut self) {
         match self.state {
             State::Draining => {}
@@ -251,7 +252,7 @@ impl Model {
         }
     }
 
-    /// The transport is to go: on purpose, or because it failed. The first reason counts.
+    /// The transport goes down, on purpose or because it failed. The first reason counts.
     fn down(&mut self, planned: bool, gently: bool) {
         match self.state {
             State::Opening | State::Handshaking | State::Ready => self.planned = planned,
@@ -295,7 +296,7 @@ impl Model {
         self.stand_on(self.rung + if skips { 2 } else { 1 });
     }
 
-    /// Nothing more is hoped for from this server (7).
+    /// Gives up on this server's open calls (7).
     fn part(&mut self) {
         let out: Vec<CallId> = self
             .calls
@@ -320,13 +321,13 @@ impl Model {
         if self.ended && reaped {
             self.gone(false);
         } else if self.exited && !self.ended && self.rung == 1 {
-            // What holds its output is given a moment.
+            // A process that still holds the output open gets 100 ms.
             self.due
                 .insert(Due::Ladder, self.now + Duration::from_millis(100));
         }
     }
 
-    /// Nothing is left, and what follows is for the budget to say (4, 5).
+    /// Nothing is left of the transport; the budget decides what follows (4, 5).
     fn gone(&mut self, abandoned: bool) {
         self.part();
         self.due.remove(&Due::Ladder);
@@ -354,13 +355,13 @@ impl Model {
         }
     }
 
-    /// When calls that wait make the link look for its server.
+    /// The time at which waiting calls trigger an attempt.
     fn for_calls(&self) -> Instant {
         let opened = self.opened_at.map_or(self.now, |at| at + PACE.max(FLOOR));
         opened.max(self.now)
     }
 
-    /// There is no server. The next attempt comes at this time at the latest, if that is known, or with the calls that wait.
+    /// There is no server. The next attempt comes at `until` at the latest, if that is known, or for the calls that wait.
     fn wait(&mut self, until: Option<Instant>) {
         for id in self.calls.keys().copied().collect::<Vec<_>>() {
             let call = self.calls.get_mut(&id).unwrap();
@@ -410,7 +411,7 @@ impl Model {
         self.state = State::Closed;
     }
 
-    /// What waits is sent while the link is ready; drained links go on down.
+    /// Sends waiting calls while the link is ready, and takes a drained link down.
     fn conclude(&mut self) {
         if self.state == State::Ready {
             for call in self.calls.values_mut().filter(|call| !call.is_out) {
@@ -463,7 +464,7 @@ struct Pair {
     client: Client,
     model: Model,
     outcomes: BTreeMap<CallId, Fate>,
-    /// Requests that the server has, the oldest first.
+    /// The requests that the server has, the oldest first.
     requests: Vec<i64>,
     past: Vec<Epoch>,
 }
@@ -569,7 +570,7 @@ impl Pair {
                     self.model.timeout();
                 }
             }
-            // Not in this state.
+            // Not possible in this state.
             _ => {}
         }
         self.model.conclude();
@@ -627,7 +628,7 @@ impl Pair {
         is_heard && !self.requests.is_empty()
     }
 
-    /// The server answers what it was asked first.
+    /// The server answers its oldest request.
     fn reply(&mut self, result: &str) {
         let wire = self.requests.remove(0);
         let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{wire},\"result\":{result}}}\n");
@@ -655,7 +656,7 @@ impl Pair {
                     }
                 }
                 Output::Event(Event::Waiting { until, .. }) => {
-                    // Its length is drawn, its bounds are not.
+                    // The length of the pause is random, its bounds are not.
                     let pause = until.since(self.model.now);
                     assert!(pause <= CAP.max(FLOOR), "{pause:?}");
                     let latest = self.model.latest.take();
@@ -820,7 +821,7 @@ fn setup() -> impl Strategy<Value = Setup> {
 }
 
 proptest! {
-    // What is found becomes a test by name, below. PROPTEST_CASES asks for more.
+    // Each finding becomes a named test below. `PROPTEST_CASES` sets the number of cases.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

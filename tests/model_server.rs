@@ -1,5 +1,5 @@
-//! Random tapes through the rules that the fuzzers check: of a server, of both ends of a link, and of a relay.
-//! The seeds are fixed, so that a failure is one for everybody. What was once found is a test by name.
+//! Plays random byte tapes against the rules that the fuzzers check: for a server, for both ends of a link, and for a
+//! relay. The seeds are fixed, so every machine sees the same failure. Each past finding has a test of its own.
 
 #![allow(
     clippy::std_instead_of_alloc,
@@ -7,7 +7,7 @@
     reason = "a test has std"
 )]
 
-/// Plays so many tapes that look like noise, the same ones every time.
+/// Plays this many random tapes, the same ones every time.
 fn play_tapes(tapes: u64, play: fn(&[u8])) {
     for seed in 0..tapes {
         let mut random = Random(seed);
@@ -21,7 +21,7 @@ fn play_tapes(tapes: u64, play: fn(&[u8])) {
     }
 }
 
-/// As good as is needed here.
+/// A pseudo-random generator (splitmix64).
 struct Random(u64);
 
 impl Random {

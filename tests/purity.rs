@@ -1,12 +1,12 @@
-//! The core has no clock, thread, I/O, environment, entropy or hidden state: its source names none.
+//! The core has no clock, thread, I/O, environment, entropy or hidden state: its source names none of them.
 //!
-//! The scan sees words, not types. It stands beside `#![no_std]`, which the compiler enforces, and
-//! the lists in `clippy.toml`, which see through imports.
+//! The scan sees words, not types. It complements `#![no_std]`, which the compiler enforces, and the lists in
+//! `clippy.toml`, which see through imports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words that may not stand in the core, tests aside, and what each would bring in.
+/// Words that the core must not contain outside of tests, and what each would bring in.
 const IMPURE: &[(&str, &str)] = &[
     ("Instant :: now", "a clock"),
     ("SystemTime", "a clock"),
@@ -30,7 +30,7 @@ const IMPURE: &[(&str, &str)] = &[
     ("HashSet", "entropy"),
     ("RandomState", "entropy"),
     ("getrandom", "entropy"),
-    // Without these no `static` can hold anything that changes.
+    // Without these, no `static` can hold mutable state.
     ("LazyLock", "hidden state"),
     ("Mutex", "hidden state"),
     ("OnceLock", "hidden state"),
@@ -51,14 +51,14 @@ const IMPURE: &[(&str, &str)] = &[
     ("std as", "names the scan cannot see"),
 ];
 
-/// Words that may stand only in code for the feature `std`.
+/// Words that may occur only in code for the feature `std`.
 const NEEDS_STD: &[(&str, &str)] = &[
     ("crate std", "std without its feature"),
     ("std ::", "std without its feature"),
 ];
 
-/// Names that begin like something impure and are mere data: what the conversions for `std` take apart,
-/// and the version that the core tells its peer.
+/// Names that begin like something impure but are only data. The conversions for `std` read these types, and the core
+/// sends its version to its peer.
 const DATA: &[&str] = &[
     "env ! ( \"CARGO_PKG_VERSION\" )",
     "std :: io :: Error",
@@ -67,7 +67,7 @@ const DATA: &[&str] = &[
     "std :: process :: ExitStatus",
 ];
 
-/// What stands in a `cfg` before code that only tests, or only builds with std, contain.
+/// The `cfg` conditions of code that exists only in tests, or only with std.
 const TEST_GATES: &[&str] = &["test", "all ( test , feature = \"std\" )"];
 const STD_GATES: &[&str] = &["feature = \"std\""];
 
@@ -107,7 +107,8 @@ fn the_core_is_built_without_std() {
     assert!((0..tokens.len()).any(|at| stands_at(&tokens, at, "# ! [ no_std ]")));
 }
 
-/// `RandomState` makes the keys of a thread's hash tables from one random number and a counter. It is no source of secrets.
+/// `RandomState` derives the keys of a thread's hash tables from one random number and a counter, so it must not be used
+/// for secrets.
 #[test]
 fn secrets_and_seeds_come_from_the_random_source_of_the_system() {
     let dirs = ["adapters", "cli/src", "examples", "dev"].map(|dir| root().join(dir));
@@ -181,7 +182,7 @@ fn the_scan_finds_what_is_impure() {
             "#[cfg(not(test))] use std::vec;",
             "1: std without its feature: `std ::`",
         ),
-        // A gate ends with its item, and covers nothing but whole items.
+        // A gate ends with its item, and covers only whole items.
         (
             "#[cfg(test)] mod t { fn f() {} } use std::vec;",
             "1: std without its feature: `std ::`",
@@ -194,7 +195,7 @@ fn the_scan_finds_what_is_impure() {
             "#[cfg(test)] x: u8, y: std::vec::Vec<u8>",
             "1: std without its feature: `std ::`",
         ),
-        // Literals end where they end.
+        // The end of each literal is recognised.
         ("let s = \"\\\"\"; HashSet", "1: entropy: `HashSet`"),
         ("let s = r#\"\"\"#; HashSet", "1: entropy: `HashSet`"),
         ("let c = '\"'; HashSet", "1: entropy: `HashSet`"),
@@ -242,7 +243,7 @@ fn a_gate_on_a_module_reaches_its_files() {
     assert_eq!(gated("src/wire/line.rs"), expected("src/wire/line"));
 }
 
-/// What is wrong with the code of one file, each with its line.
+/// The findings in one file, each with its line.
 fn impurities(tokens: &[Token<'_>], within_std: bool) -> Vec<String> {
     let shipped = without(tokens, TEST_GATES);
     let mut findings = occurrences(&shipped, IMPURE);
@@ -350,14 +351,14 @@ fn gated_item<'t, 'a>(
     None
 }
 
-/// A word, sign or literal of Rust, and the line it begins on.
+/// A word, sign or literal of Rust, and its first line.
 #[derive(Clone, Copy)]
 struct Token<'a> {
     line: usize,
     text: &'a str,
 }
 
-/// Splits source text; spaces and comments are left out.
+/// Splits source text into tokens, without spaces and comments.
 fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let (mut rest, mut line) = (source, 1);
@@ -441,7 +442,7 @@ fn char_length(text: &str) -> Option<usize> {
     Some(1 + name.unwrap_or(body.len()))
 }
 
-/// The length up to and with the first `quote` that no backslash hides.
+/// The length up to and including the first `quote` that is not escaped.
 fn quoted_length(body: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     for (at, c) in body.char_indices() {

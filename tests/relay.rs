@@ -1,4 +1,4 @@
-//! What a relay carries between a host and a server of any two eras.
+//! The messages that a relay carries between a host and a server of any two eras.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -19,7 +19,7 @@ use everlink::protocol::{
 use everlink::{ErrorObject, Watch};
 use serde_json::{Value, json};
 
-/// Every kind of exchange, between all eras, however the bytes are cut and whoever is quicker.
+/// Every kind of exchange, between all eras, with every cut of the bytes and every order of the parties.
 #[test]
 fn every_exchange_is_carried_between_all_eras() {
     let ways = Chunking::ALL.map(|chunking| (chunking, Order::Fair));
@@ -42,7 +42,8 @@ fn every_exchange_is_carried_between_all_eras() {
     }
 }
 
-/// A host of any version in front of a server of any other. To an older server of its own era a host must be able to speak itself.
+/// A host of any version in front of a server of any other. A host must itself support the version of an older server of its own
+/// era.
 #[test]
 fn every_version_meets_every_other() {
     for &host in Version::ALL {
@@ -99,7 +100,7 @@ fn the_host_is_offered_what_the_server_offers() {
         let offers = |feature| session.capabilities.offers(feature);
         assert!(offers(ServerFeature::Tools) && offers(ServerFeature::Completions));
         let is_bridged = eras.host != eras.server;
-        // Where the relay translates, it says itself when a list is another in the next life.
+        // A relay that translates announces by itself that a list differs in the next epoch.
         assert_eq!(offers(ServerFeature::ToolsListChanged), is_bridged);
         for not in [
             ServerFeature::Prompts,
@@ -125,7 +126,7 @@ fn the_server_is_told_what_the_host_declares() {
             let mut config = host_config(eras.host);
             config.capabilities = declared;
             let mut relay = relay_config();
-            // Whoever sets up the relay does not know its host.
+            // The owner of the relay does not know the host's capabilities.
             relay.upstream.capabilities = ClientCapabilities::default().with_roots(true);
             let mut chain =
                 Chain::of(relay, Some(config)).served_by(move |_| Behind::of(eras.server));
@@ -150,7 +151,7 @@ fn the_server_is_told_what_the_host_declares() {
     }
 }
 
-/// What a modern result says of itself reaches a modern host as it was said, and a legacy host not at all.
+/// The members that a modern result adds reach a modern host unchanged, and a legacy host not at all.
 #[test]
 fn results_are_dressed_for_the_era_of_the_host() {
     for eras in Eras::ALL {
@@ -199,7 +200,7 @@ fn ids_of_any_kind_are_given_back_and_never_passed_on() {
     }
 }
 
-/// S-META-13: what nobody on the way knows is passed on; what is between two neighbours is not.
+/// S-META-13: unknown `_meta` members are passed on; those for the direct peer are not.
 #[test]
 fn the_meta_of_a_request_is_carried_but_for_what_is_between_neighbours() {
     for server in [Era::Legacy, Era::Modern] {
@@ -216,7 +217,7 @@ fn the_meta_of_a_request_is_carried_but_for_what_is_between_neighbours() {
     }
 }
 
-/// A message is carried as it is, however long, and one that is too long costs itself alone.
+/// A long message is carried unchanged, and one over the limit fails only its own call.
 #[test]
 fn long_messages_are_carried_and_too_long_ones_are_told() {
     for eras in Eras::ALL {
@@ -239,7 +240,7 @@ fn long_messages_are_carried_and_too_long_ones_are_told() {
     }
 }
 
-/// Each era has its own numbers for what went wrong; everything else passes as it is.
+/// Each era has its own error codes; all other codes pass unchanged.
 #[test]
 fn the_codes_of_errors_are_those_of_the_era_of_the_host() {
     for (code, to_legacy, to_modern) in [
@@ -266,7 +267,7 @@ fn the_codes_of_errors_are_those_of_the_era_of_the_host() {
     }
 }
 
-/// A batch is a row of requests.
+/// A batch of a host is carried as separate requests.
 #[test]
 fn a_batch_of_a_host_is_carried() {
     for server in [Era::Legacy, Era::Modern] {
@@ -286,7 +287,7 @@ fn a_batch_of_a_host_is_carried() {
     }
 }
 
-/// S-TIME-08: a ping is for the neighbour, who answers it whatever else is the matter.
+/// S-TIME-08: the relay itself answers a ping, even without a server.
 #[test]
 fn a_ping_is_answered_without_a_server() {
     let mut chain = Chain::of(relay_config(), None).served_by(|_| Behind::Mute);
@@ -296,7 +297,7 @@ fn a_ping_is_answered_without_a_server() {
     chain.finish();
 }
 
-/// What makes no sense reaches nobody.
+/// An invalid message is not passed on.
 #[test]
 fn noise_of_either_side_stays_there() {
     for server in [Era::Legacy, Era::Modern] {
@@ -313,7 +314,7 @@ fn noise_of_either_side_stays_there() {
     }
 }
 
-/// However far it has come, a call that was taken back has no answer, and its server is told if it has it.
+/// At any step, a cancelled call gets no reply. Its server is told only if it has the call.
 #[test]
 fn a_call_can_be_cancelled_at_every_step() {
     for eras in Eras::ALL {
@@ -347,7 +348,7 @@ fn a_call_can_be_cancelled_at_every_step() {
     }
 }
 
-/// A call that never left the relay is taken back without a word to anybody.
+/// A call that the relay has not sent is cancelled without a message to any server.
 #[test]
 fn a_call_that_was_never_sent_is_cancelled_in_silence() {
     for host in [Era::Legacy, Era::Modern] {
@@ -368,7 +369,7 @@ fn a_call_that_was_never_sent_is_cancelled_in_silence() {
     }
 }
 
-/// A refusal of the host is one to the server, where its era has a word for it.
+/// The server is told that the host refused the ask, if its era has a message for it.
 #[test]
 fn a_refused_question_is_refused_to_the_server() {
     for server in [Era::Legacy, Era::Modern] {
@@ -384,7 +385,7 @@ fn a_refused_question_is_refused_to_the_server() {
                 "{said}"
             );
         } else {
-            // S-MRTR: a modern server cannot be told; the call ends, and says why.
+            // S-MRTR: a modern server cannot be told. The call fails and names the reason.
             let text = chain.text(form);
             assert_eq!(chain.result(form)["isError"], true);
             assert!(
@@ -396,7 +397,7 @@ fn a_refused_question_is_refused_to_the_server() {
     }
 }
 
-/// When the server goes on without the answer, the host need not give one.
+/// If the server continues without the answer, the ask of the host is cancelled.
 #[test]
 fn a_question_ends_with_the_call_that_it_was_asked_for() {
     for eras in Eras::ALL
@@ -409,7 +410,7 @@ fn a_question_ends_with_the_call_that_it_was_asked_for() {
             chain.until_done(call);
             assert_eq!(chain.told("notifications/cancelled").len(), 1);
         } else {
-            // A modern host has the question in the place of the answer, and comes back with the answer to it.
+            // A modern host gets the ask in place of the reply, and gets the reply when it answers.
             chain.pass(seconds(5));
             let asks = chain.picked(|event| match event {
                 Event::Ask(ask) => Some(ask.ask),
@@ -427,7 +428,7 @@ fn a_question_ends_with_the_call_that_it_was_asked_for() {
     }
 }
 
-/// A question that the server takes back is taken back from the host.
+/// An ask that the server withdraws is withdrawn from the host.
 #[test]
 fn a_question_that_is_taken_back_is_taken_back_from_the_host() {
     let mut chain = Chain::new(Eras::new(Era::Legacy, Era::Legacy)).mannered(silent);
@@ -442,7 +443,7 @@ fn a_question_that_is_taken_back_is_taken_back_from_the_host() {
     chain.finish();
 }
 
-/// A question that no request can be found for waits for the next: a modern host can only be asked for one of its own.
+/// An ask without a request waits for the next one, because a modern host can be asked only for a request of its own.
 #[test]
 fn a_question_for_nobody_waits_for_the_next_request() {
     let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy));
@@ -459,7 +460,7 @@ fn a_question_for_nobody_waits_for_the_next_request() {
     chain.finish();
 }
 
-/// A user who does not answer one question is asked the next all the same.
+/// An unanswered ask does not block the next one.
 #[test]
 fn a_question_does_not_wait_behind_one_that_nobody_answers() {
     let mut asked = 0;
@@ -478,7 +479,7 @@ fn a_question_does_not_wait_behind_one_that_nobody_answers() {
     chain.finish();
 }
 
-/// Nobody is asked for a server that is gone.
+/// A waiting ask ends with the server that sent it.
 #[test]
 fn a_question_that_waits_ends_with_its_server() {
     let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy));
@@ -494,7 +495,8 @@ fn a_question_that_waits_ends_with_its_server() {
     chain.finish();
 }
 
-/// A legacy server does not say for which call it asks: whichever the host is asked for, the answer is the server's.
+/// A legacy server does not name the call of its ask. Whichever call the relay uses towards the host, the answer
+/// reaches the server.
 #[test]
 fn questions_among_many_calls_are_answered() {
     for exchange in EXCHANGES
@@ -510,7 +512,7 @@ fn questions_among_many_calls_are_answered() {
     }
 }
 
-/// A host may say how far it is with the answer to a question.
+/// A host may report progress of its answer to an ask.
 #[test]
 fn progress_of_an_answer_is_carried_to_the_server() {
     let mut chain = Chain::scripted(Era::Legacy);
@@ -529,7 +531,7 @@ fn progress_of_an_answer_is_carried_to_the_server() {
     chain.finish();
 }
 
-/// One change is told once.
+/// One change is reported once.
 #[test]
 fn a_change_of_the_resources_is_told_once() {
     for eras in Eras::ALL {
@@ -543,7 +545,7 @@ fn a_change_of_the_resources_is_told_once() {
     }
 }
 
-/// What was watched before is not touched by another wish.
+/// A new watch reports no changes of resources that were already watched.
 #[test]
 fn another_watch_announces_nothing_of_the_first() {
     for eras in Eras::ALL {
@@ -560,7 +562,7 @@ fn another_watch_announces_nothing_of_the_first() {
     }
 }
 
-/// What is not watched any more is not heard of, and the server is told.
+/// After a watch ends, changes are not reported any more, and the server is told.
 #[test]
 fn the_end_of_a_watch_is_carried() {
     for eras in Eras::ALL {
@@ -585,7 +587,7 @@ fn the_end_of_a_watch_is_carried() {
     }
 }
 
-/// A legacy host that never chose a level hears what is worth to be heard, whatever its server must be asked for it.
+/// A legacy host that set no log level gets log messages from a server of either era.
 #[test]
 fn a_legacy_host_that_chose_no_level_hears_the_logs() {
     for server in [Era::Legacy, Era::Modern] {
@@ -598,7 +600,7 @@ fn a_legacy_host_that_chose_no_level_hears_the_logs() {
     }
 }
 
-/// A level that a legacy host chooses goes to the server, in the words of its era.
+/// A log level that a legacy host sets goes to the server, in the form of its era.
 #[test]
 fn a_level_that_the_host_chooses_is_told_to_the_server() {
     for server in [Era::Legacy, Era::Modern] {
@@ -616,7 +618,7 @@ fn a_level_that_the_host_chooses_is_told_to_the_server() {
     }
 }
 
-/// A change of a task that the server runs is told to a host that runs none itself.
+/// The status of a server's task is passed on to a host without tasks of its own.
 #[test]
 fn the_status_of_a_task_is_carried_to_the_host() {
     let mut chain = Chain::scripted(Era::Legacy);

@@ -1,4 +1,5 @@
-//! A relay whose server dies, hangs or is replaced at any moment of any exchange: the host never notices more than it must.
+//! A relay whose server dies, hangs or is replaced at any moment of any exchange. The host sees no more of it than
+//! necessary.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -32,7 +33,7 @@ fn a_death_is_survived_whoever_is_quicker() {
     }
 }
 
-/// What is read last may be half a line.
+/// The last read may be half a line.
 #[test]
 fn a_death_in_the_middle_of_a_line_is_survived() {
     let mut trial = Trial::of(Deed::Kill(Death::Unheard));
@@ -42,7 +43,7 @@ fn a_death_in_the_middle_of_a_line_is_survived() {
     assert!(deaths > 1_000, "{deaths}");
 }
 
-/// Everything was answered, once, and the next life is as good as any.
+/// Checks that every lost call says so, and that the next epoch works.
 fn is_survived(chain: &mut Chain, exchange: &str, calls: &[CallId]) {
     for call in calls {
         if let Some(text) = loss(chain, *call) {
@@ -65,12 +66,12 @@ fn is_survived(chain: &mut Chain, exchange: &str, calls: &[CallId]) {
     }
 }
 
-/// Where no other server comes, all that was asked and is asked later is told so.
+/// If no other server starts, earlier and later calls fail with a text that says so.
 #[test]
 fn a_server_that_never_comes_back_is_told_at_every_step_of_every_exchange() {
     let mut trial = Trial::of(Deed::Kill(Death::Heard));
     trial.has_next = false;
-    // That one waits for word of a server.
+    // This exchange waits for a message of a server.
     trial.is_about = |name| name != "a resource that is watched";
     trial.every_step(|chain, _, calls| {
         for text in calls.iter().filter_map(|call| loss(chain, *call)) {
@@ -89,7 +90,7 @@ fn a_server_that_never_comes_back_is_told_at_every_step_of_every_exchange() {
     });
 }
 
-/// A planned replacement waits for the calls in flight, and costs nothing.
+/// A planned replacement waits for the calls in flight and loses nothing.
 #[test]
 fn a_reconnect_at_every_step_of_every_exchange_loses_nothing() {
     let times = Trial::of(Deed::Reconnect).every_step(|chain, _, calls| {
@@ -102,7 +103,7 @@ fn a_reconnect_at_every_step_of_every_exchange_loses_nothing() {
     assert!(times > 1_000, "{times}");
 }
 
-/// A host that does not read for a while misses nothing that it asked for.
+/// A host that does not read for 300 s still gets every reply.
 #[test]
 fn a_host_that_does_not_read_for_a_while_loses_nothing() {
     Trial::of(Deed::DeafenHost).every_step(|chain, _, calls| {
@@ -114,7 +115,7 @@ fn a_host_that_does_not_read_for_a_while_loses_nothing() {
     });
 }
 
-/// A server that reads no more is found out, and its calls are told so.
+/// A server that stops reading is detected, and its calls fail with a text that says so.
 #[test]
 fn a_server_that_reads_no_more_is_told_and_replaced() {
     Trial::of(Deed::DeafenServer).every_step(|chain, _, calls| {
@@ -127,7 +128,7 @@ fn a_server_that_reads_no_more_is_told_and_replaced() {
                 assert!(is_told.iter().any(|words| text.contains(words)), "{text}");
             }
         }
-        // A server that never answered a probe is found out with a call.
+        // A server that never answered a probe is detected only with a call.
         let next = chain.tool("echo");
         chain.until_done(next);
         works_again(chain);
@@ -135,7 +136,7 @@ fn a_server_that_reads_no_more_is_told_and_replaced() {
     });
 }
 
-/// The relay ends with its host: what it was asked is answered, and its server is taken down.
+/// The relay ends with its host: every request gets its reply, and the server is taken down.
 #[test]
 fn a_host_that_ends_at_every_step_ends_the_relay() {
     Trial::of(Deed::EndHost).every_step(|chain, _, _| {
@@ -143,7 +144,7 @@ fn a_host_that_ends_at_every_step_ends_the_relay() {
     });
 }
 
-/// The relay ends when it is told to: what it was asked is answered, and what comes later is refused.
+/// At shutdown the relay answers every open request and refuses later ones.
 #[test]
 fn a_shutdown_at_every_step_of_every_exchange_answers_everything() {
     Trial::of(Deed::Shutdown).every_step(|chain, _, calls| {
@@ -161,8 +162,8 @@ fn a_shutdown_at_every_step_of_every_exchange_answers_everything() {
     });
 }
 
-/// A legacy server does not say for which request it asks, so one of the host's must serve for all. It can still be asked for
-/// itself.
+/// A legacy server does not name the request of its ask, so the relay uses any request of the host. That request can still be
+/// asked for itself.
 #[test]
 fn questions_of_others_leave_a_request_its_rounds() {
     let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).served_by(|life| match life {
@@ -191,13 +192,14 @@ fn a_hundred_deaths_under_ten_thousand_calls_of_a_modern_host() {
     hundred_deaths(Era::Modern, 2);
 }
 
-/// Servers of either era die at random steps under calls of all kinds, up to 64 in flight: each is answered, once.
+/// Servers of both eras die at random steps under calls of all kinds, with up to 64 in flight. Each call gets exactly
+/// one answer.
 fn hundred_deaths(host: Era, seed: u64) {
     const CALLS: usize = 10_000;
     const DEATHS: u64 = 100;
     let mut dice = Dice(seed);
     let mut config = relay_config();
-    // So many calls that ask are more than the usual limits are for.
+    // This many asking calls exceed the default limits.
     config.upstream.limits.asks = 1_000;
     config.downstream.limits.asks = 1_000;
     config.downstream.limits.input_rounds = 1_000;
@@ -275,7 +277,7 @@ impl Dice {
     }
 }
 
-/// Something that happens at every step of some exchanges between all eras.
+/// An event that is injected at every step of the chosen exchanges, between all eras.
 struct Trial {
     deed: Deed,
     chunking: Chunking,
@@ -296,7 +298,8 @@ impl Trial {
         }
     }
 
-    /// Plays each exchange with the deed at one step after another, and looks at what came of it. How often it was done.
+    /// Plays each exchange with the event at one step after another, and checks the result. Returns how often the event
+    /// happened.
     fn every_step(&self, look: impl Fn(&mut Chain, &str, &[CallId])) -> u64 {
         let mut times = 0;
         for exchange in EXCHANGES.iter().filter(|of| (self.is_about)(of.name)) {
@@ -335,7 +338,7 @@ impl Trial {
 
 #[track_caller]
 fn works_again(chain: &mut Chain) {
-    // What happened is known by then.
+    // By then the relay knows what happened.
     chain.settle();
     let again = chain.tool("echo");
     chain.until_done(again);
@@ -343,8 +346,8 @@ fn works_again(chain: &mut Chain) {
     assert!(chain.text(again).ends_with(&by), "{}", chain.text(again));
 }
 
-/// What the host was told in the place of a reply: as a result of a tool, as an error to everything else. Nothing that may
-/// be asked again is lost with one server.
+/// The text that the host got in place of a reply: a tool result, or an error for other methods. Checks that no repeatable
+/// call is lost with one server.
 #[track_caller]
 fn loss(chain: &Chain, call: CallId) -> Option<String> {
     let method = chain.method_of(call);
@@ -366,7 +369,7 @@ fn loss(chain: &Chain, call: CallId) -> Option<String> {
         }
         Outcome::Failed(failure) => {
             if failure.kind == FailureKind::Down && chain.host_state() != Some(State::Ready) {
-                // The handshake of the host was refused, and its link says why.
+                // The host's handshake was refused, and its failure says why.
                 return Some(failure.to_string());
             }
             let is_expected = match failure.kind {

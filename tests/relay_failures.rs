@@ -1,4 +1,4 @@
-//! Ways in which connections fail in the wild, met by a relay between the two parties. One test for each.
+//! Known failures of connections, with a relay between the two parties. One test for each.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -73,7 +73,7 @@ fn f_020_a_cancelled_call_is_all_that_ends() {
     }
 }
 
-/// Each server has a link of its own: the one that died is replaced, the others are not touched.
+/// Each server has its own link: the dead one is replaced, and the others are not affected.
 #[test]
 fn f_028_one_server_of_several_that_expires_is_replaced_alone() {
     for eras in Eras::ALL {
@@ -116,7 +116,7 @@ fn f_061_a_request_before_the_handshake_is_refused_and_costs_nothing() {
     chain.finish();
 }
 
-/// A call of the host is what makes a relay look that has given up.
+/// A call of the host makes a parked relay try again.
 #[test]
 fn f_078_a_call_wakes_a_relay_that_is_parked() {
     for eras in Eras::ALL {
@@ -139,7 +139,7 @@ fn f_078_a_call_wakes_a_relay_that_is_parked() {
     }
 }
 
-/// A tool call goes to one server, whatever becomes of it.
+/// A tool call goes to only one server, whatever happens to it.
 #[test]
 fn f_081_a_tool_call_is_never_sent_to_a_second_life() {
     for eras in Eras::ALL {
@@ -221,7 +221,7 @@ fn f_092_a_subscription_outlives_the_server_that_granted_it() {
     }
 }
 
-/// Ids of the host are its own: twins are refused, and what goes to the server has ids of the relay.
+/// The relay refuses a duplicate id of the host, and uses its own ids towards the server.
 #[test]
 fn f_099_ids_that_are_there_twice_cross_nothing() {
     for server in [Era::Legacy, Era::Modern] {
@@ -233,7 +233,7 @@ fn f_099_ids_that_are_there_twice_cross_nothing() {
         chain.settle();
         let twin = chain.ask(&request(1, "tools/call", call("echo", "twin")));
         assert_eq!(twin["error"]["code"], -32_600, "{twin}");
-        // A text that looks like the number is another id.
+        // A string that looks like the number is another id.
         let text = chain.ask(&request("1", "tools/call", call("echo", "text")));
         assert_eq!(
             text["result"]["content"][0]["text"],
@@ -250,7 +250,7 @@ fn f_099_ids_that_are_there_twice_cross_nothing() {
             results[0]["result"]["content"][0]["text"],
             "nap \"first\" by life 1"
         );
-        // Now that it is answered the id is free again.
+        // After the reply the id is free again.
         chain.say(&request(1, "tools/call", call("echo", "later")));
         chain.settle();
         assert_eq!(
@@ -262,7 +262,7 @@ fn f_099_ids_that_are_there_twice_cross_nothing() {
     }
 }
 
-/// A host that counts badly does not make the relay do so.
+/// Badly chosen ids of the host do not affect the relay's own.
 #[test]
 fn f_100_ids_towards_the_server_only_grow() {
     for server in [Era::Legacy, Era::Modern] {
@@ -304,7 +304,7 @@ fn f_102_calls_in_flight_end_before_the_relay_does() {
     }
 }
 
-/// A server that answers a host that is gone hurts nobody.
+/// A reply to a host that is gone is dropped without harm.
 #[test]
 fn f_105_an_answer_to_a_host_that_is_gone_is_dropped() {
     for server in [Era::Legacy, Era::Modern] {
@@ -335,13 +335,13 @@ fn f_106_a_notification_that_nobody_knows_passes() {
     }
 }
 
-/// A host that reads slowly is not a store: the server is held back, by bytes, and nothing is lost.
+/// For a slow host the relay holds back the server, by bytes, and loses nothing.
 #[test]
 fn f_109_a_host_that_does_not_read_holds_back_the_server() {
     holds_back_for(30);
 }
 
-/// However long that takes, it is not the server's fault.
+/// However long the host does not read, the server is not replaced.
 #[test]
 fn f_109_a_host_that_does_not_read_for_long_is_not_the_fault_of_the_server() {
     holds_back_for(900);
@@ -361,7 +361,7 @@ fn holds_back_for(span: u64) {
         chain.pass(seconds(span - 1));
         let wants = chain.link().wants_input(Side::Upstream, StreamId::DUPLEX);
         assert!(!wants, "the relay holds enough");
-        // What it read lies in its queue, in the window of 256 KiB, or is the reply that filled them.
+        // The bytes read are in the relay's queue, in the window of 256 KiB, or in the reply that filled them.
         let read = chain.link().upstream().stats().bytes_in;
         assert!(
             read < (1_280 << 10) + 3 * REPLY as u64,
@@ -377,7 +377,7 @@ fn holds_back_for(span: u64) {
     }
 }
 
-/// A server that does not read costs bounded memory: the host is read no further, and nothing is refused.
+/// A server that does not read costs bounded memory: the relay stops reading from the host and refuses nothing.
 #[test]
 fn f_109_a_server_that_does_not_read_is_not_queued_for_without_bound() {
     const CALL: u64 = 100 << 10;
@@ -396,7 +396,7 @@ fn f_109_a_server_that_does_not_read_is_not_queued_for_without_bound() {
             })
             .collect();
         assert!(calls.iter().all(|call| !chain.is_done(*call)));
-        // The bytes that were read: those that wait (an eighth of the limit), the window of 256 KiB, and the call that filled both.
+        // The bytes read: those that wait (an eighth of the limit), the window of 256 KiB, and the call that filled both.
         let read = chain.link().downstream().stats().bytes_in;
         assert!(read < (384 << 10) + 3 * CALL, "{read} bytes were read");
         chain.until_all_done();
@@ -404,7 +404,7 @@ fn f_109_a_server_that_does_not_read_is_not_queued_for_without_bound() {
     }
 }
 
-/// The last words of the server are for operators; a model reads them only where that is wanted.
+/// The standard error of the server is for operators. The host gets it only if the configuration allows it.
 #[test]
 fn f_116_what_is_said_of_a_lost_call_says_all() {
     for eras in Eras::ALL {
@@ -439,7 +439,7 @@ fn f_116_what_is_said_of_a_lost_call_says_all() {
     }
 }
 
-/// The same of what is no tool call: whoever is in front need not be who runs the server.
+/// The same holds for other requests, because the host need not belong to the operator of the server.
 #[test]
 fn the_last_words_of_a_server_are_not_told_with_other_requests_either() {
     for eras in Eras::ALL {
@@ -462,7 +462,7 @@ fn the_last_words_of_a_server_are_not_told_with_other_requests_either() {
     }
 }
 
-/// A server that hangs holds up its own calls and nobody else's.
+/// A hanging server delays only its own calls.
 #[test]
 fn f_119_a_server_that_hangs_blocks_nobody_else() {
     for eras in Eras::ALL {
@@ -473,7 +473,7 @@ fn f_119_a_server_that_hangs_blocks_nobody_else() {
         works(&mut other, 1);
         assert!(!stuck.is_done(waiting));
         other.finish();
-        // Nor does a call that takes long hold up another of the same server.
+        // A slow call does not delay another call of the same server, either.
         let mut chain = ready(eras);
         let wait = chain.tool("wait");
         works(&mut chain, 1);
@@ -485,14 +485,14 @@ fn f_119_a_server_that_hangs_blocks_nobody_else() {
     }
 }
 
-/// A host whose relay has carried one call.
+/// A chain whose relay has carried one call.
 fn ready(eras: Eras) -> Chain {
     let mut chain = Chain::new(eras);
     works(&mut chain, 1);
     chain
 }
 
-/// A call works, and it is the server of this life that answers.
+/// Checks that a call works and that the server of this epoch answers it.
 #[track_caller]
 fn works(chain: &mut Chain, life: u64) {
     let echo = chain.tool("echo");

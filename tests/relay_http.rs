@@ -1,4 +1,4 @@
-//! A relay with HTTP in front: many clients, of different people, before one server that knows of none of them.
+//! A relay with HTTP in front: many clients of different users, and one server that knows none of them.
 #![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -19,23 +19,23 @@ use serde_json::{Value, json};
 
 use site::{Ask, Session, initialize, introduce, modern, seconds};
 
-/// A relay, the clients in front of it, and a server behind, a legacy one unless told otherwise, that answers what it must and calls of tools
-/// when it is told to.
+/// A relay, the clients in front of it, and one server behind it. The server is legacy by default. It answers the handshake by itself, and
+/// tool calls when the test says so.
 struct Front {
     relay: Relay,
     now: Instant,
     exchanges: BTreeMap<StreamId, Exchange>,
     last_stream: u64,
-    /// The present life of the server behind, and what it was told.
+    /// The present epoch of the server, and the messages that it received.
     epoch: Epoch,
     told: Vec<Value>,
     is_modern: bool,
-    /// Whether it takes what is written to it, and how much it did not take.
+    /// Whether the server reads. While it does not, `not_taken` counts the bytes that the relay wrote.
     takes: bool,
     not_taken: usize,
-    /// What it was asked over HTTP and has not answered: its news first of all.
+    /// The server's unanswered HTTP exchanges, the listen stream first.
     unanswered: Vec<StreamId>,
-    /// What whoever runs the relay was told.
+    /// The events of the relay, as text.
     events: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl Front {
         }
     }
 
-    /// With a modern server behind.
+    /// A relay with a modern server.
     fn before_modern() -> Front {
         Front {
             is_modern: true,
@@ -80,12 +80,12 @@ impl Front {
         }
     }
 
-    /// A client asks something.
+    /// Sends an HTTP request of a client.
     fn send(&mut self, ask: &Ask) -> StreamId {
         self.send_and(ask, true)
     }
 
-    /// The same; whether it reads what comes back.
+    /// Sends an HTTP request of a client; `reads` says whether the client reads the response.
     fn send_and(&mut self, ask: &Ask, reads: bool) -> StreamId {
         self.last_stream += 1;
         let stream = StreamId::new(self.last_stream);
@@ -111,7 +111,7 @@ impl Front {
         stream
     }
 
-    /// The client of an exchange is gone.
+    /// Makes the client of an exchange disappear.
     fn leave(&mut self, stream: StreamId) {
         let exchange = self.exchanges.get_mut(&stream).unwrap();
         if !core::mem::replace(&mut exchange.is_over, true) {
@@ -122,7 +122,7 @@ impl Front {
         }
     }
 
-    /// It reads all that it did not.
+    /// Makes the client of an exchange read everything that it has not read.
     fn read(&mut self, stream: StreamId) {
         let exchange = self.exchanges.get_mut(&stream).unwrap();
         exchange.reads = true;
@@ -132,7 +132,7 @@ impl Front {
         self.turn();
     }
 
-    /// A legacy client of this user.
+    /// Opens a session of a legacy client with this user.
     fn session(&mut self, user: &str) -> Session {
         let begun = self.send(&initialize("2025-11-25").by(Some(user)));
         let id = self.exchanges[&begun].session.clone();
@@ -145,45 +145,45 @@ impl Front {
         core::str::from_utf8(&self.exchanges[&stream].body).expect("a body is text")
     }
 
-    /// What the server behind was told with this method.
+    /// The messages with this method that the server received.
     fn told(&self, method: &str) -> Vec<&Value> {
         let told = self.told.iter();
         told.filter(|message| message["method"] == method).collect()
     }
 
-    /// The parameters of the newest call of a tool, and its id there.
+    /// The parameters of the newest tool call, and its id at the server.
     fn called(&self) -> (Value, Value) {
         let calls = self.told("tools/call");
         let newest = calls.last().expect("a call");
         (newest["params"].clone(), newest["id"].clone())
     }
 
-    /// What a modern client in front was answered.
+    /// The result in the response to a modern client.
     fn result(&self, stream: StreamId) -> Value {
         let answer: Value = serde_json::from_str(self.text(stream)).expect("an answer");
         answer["result"].clone()
     }
 
-    /// The server behind answers the newest call.
+    /// Makes the server answer the newest tool call.
     fn reply(&mut self, result: Value) {
         let id = self.called().1;
         self.say(json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
-    /// What it was answered to its question with this id.
+    /// The number of replies to the server's ask with this id.
     fn answers(&self, id: u64) -> usize {
         let told = self.told.iter();
         told.filter(|m| m["id"] == id && m.get("method").is_none())
             .count()
     }
 
-    /// The server behind says this.
+    /// Makes the server send this message.
     fn say(&mut self, message: Value) {
         self.hear(self.epoch, &message);
         self.turn();
     }
 
-    /// The server behind asks something that is meant for ann, and does not say so.
+    /// Makes the server send an ask that is meant for ann but does not name her.
     fn ask_for_ann(&mut self) {
         self.say(
             json!({"jsonrpc": "2.0", "id": 77, "method": "elicitation/create", "params": {
@@ -310,7 +310,7 @@ impl Front {
         }
     }
 
-    /// What a server answers by itself.
+    /// Sends the server's automatic reply to a message, if there is one.
     fn answer(&mut self, epoch: Epoch, message: &Value) {
         if let Some(answer) = self.answer_to(message) {
             self.hear(epoch, &answer);
@@ -396,7 +396,7 @@ fn call(user: &str) -> Ask {
     modern(1, "tools/call", json!({"name": user})).by(Some(user))
 }
 
-/// A question that says not for whom it is goes to nobody where it could be for more than one.
+/// An ask that does not name its client goes to nobody if it could be for more than one client.
 #[test]
 fn nobody_is_asked_what_is_meant_for_another() {
     let mut front = Front::new();
@@ -416,7 +416,7 @@ fn nobody_is_asked_what_is_meant_for_another() {
     front.finish();
 }
 
-/// With one client alone there is nobody to take for another.
+/// With only one client, the ask can only be for that client.
 #[test]
 fn the_only_client_is_asked() {
     for is_modern in [true, false] {
@@ -433,11 +433,11 @@ fn the_only_client_is_asked() {
     }
 }
 
-/// A question that waits for somebody to ask does not go to whoever comes next.
+/// An unassigned ask does not go to the next client that connects.
 #[test]
 fn a_question_does_not_wait_for_a_stranger() {
     let mut front = Front::new();
-    front.session("bob"); // who can be asked, so that the server behind may ask
+    front.session("bob"); // Bob supports asks, so the server may ask.
     let deaf = json!({"io.modelcontextprotocol/clientCapabilities": {}});
     let deaf = json!({"name": "x", "_meta": deaf});
     front.send(&modern(1, "tools/call", deaf).by(Some("ann")));
@@ -447,7 +447,7 @@ fn a_question_does_not_wait_for_a_stranger() {
     front.finish();
 }
 
-/// Nor does one for a client that has left, which the server behind did not know yet.
+/// An ask for a client that has left goes to nobody, even if the server does not know yet that it left.
 #[test]
 fn a_question_for_one_who_left_goes_to_nobody() {
     let mut front = Front::new();
@@ -460,7 +460,7 @@ fn a_question_for_one_who_left_goes_to_nobody() {
     front.finish();
 }
 
-/// Nor if the one who is there has left, too, with something else that it had asked.
+/// The same holds if the only present client has left an earlier call of its own.
 #[test]
 fn one_who_left_is_not_forgotten_for_another_who_did() {
     let mut front = Front::new();
@@ -476,7 +476,7 @@ fn one_who_left_is_not_forgotten_for_another_who_did() {
     front.finish();
 }
 
-/// A server that was started anew asks nothing for the calls of the one before.
+/// A restarted server sends no asks for the calls of the previous one.
 #[test]
 fn those_who_left_are_forgotten_with_the_server_that_they_left() {
     let mut front = Front::new();
@@ -491,7 +491,7 @@ fn those_who_left_are_forgotten_with_the_server_that_they_left() {
     front.finish();
 }
 
-/// Nor one in a session over HTTP that contact was lost in, and that goes on.
+/// A session over HTTP can survive lost contact. The server may still send an ask for a client whose call was lost.
 #[test]
 fn a_session_behind_that_goes_on_may_ask_for_those_it_lost() {
     let mut front = Front::with(|config| {
@@ -531,7 +531,7 @@ fn a_session_behind_that_goes_on_may_ask_for_those_it_lost() {
     front.finish();
 }
 
-/// Nor is any of them ever forgotten while the server lives: it may ask as late as it likes.
+/// The relay remembers clients that left until the server ends, because the server may send an ask at any time.
 #[test]
 fn a_client_that_left_is_not_forgotten_while_the_server_lives() {
     let mut front = Front::new();
@@ -548,7 +548,8 @@ fn a_client_that_left_is_not_forgotten_while_the_server_lives() {
     front.finish();
 }
 
-/// Rule 17: a server may ask for a call that it has answered. Whoever has the only call in flight then is somebody else.
+/// Rule 17: a server may send an ask for a call that it has already answered. The only open call then belongs to another
+/// client.
 #[test]
 fn question_after_the_reply_reaches_no_other_client() {
     let late = json!({
@@ -585,7 +586,7 @@ fn question_after_the_reply_reaches_no_other_client() {
     }
 }
 
-/// With one client in all the life of the server, a late question is for that one.
+/// If the server has had only one client, a late ask is for that client.
 #[test]
 fn question_after_the_reply_reaches_the_only_client() {
     let mut front = Front::new();
@@ -600,7 +601,8 @@ fn question_after_the_reply_reaches_the_only_client() {
     front.finish();
 }
 
-/// A server asks for the roots of whoever says that they changed, and does not say so: the notification of another client counts.
+/// A server asks for the roots of the client that reported a change, without naming it. A notification from another client
+/// therefore counts, too.
 #[test]
 fn question_reaches_nobody_after_a_notification_of_another_client() {
     let mut front = Front::new();
@@ -613,7 +615,7 @@ fn question_reaches_nobody_after_a_notification_of_another_client() {
     front.finish();
 }
 
-/// Rule 9: what clients declare for the server behind is bounded in all, however many there are and whatever each makes up.
+/// Rule 9: the capabilities that all clients declare to the server have a common size limit, whatever the clients make up.
 #[test]
 fn what_all_clients_declare_is_bounded() {
     let mut front = Front::new();
@@ -628,7 +630,7 @@ fn what_all_clients_declare_is_bounded() {
     front.finish();
 }
 
-/// Lists may differ from user to user: what one has read says nothing of what another has.
+/// Lists may differ between users. The list that one client read says nothing about another's.
 #[test]
 fn list_that_two_clients_read_is_announced_to_both_after_a_restart() {
     let mut front = Front::new();
@@ -642,7 +644,7 @@ fn list_that_two_clients_read_is_announced_to_both_after_a_restart() {
     front.die();
     front.pass(seconds(5));
     front.send(&ann.post(2, "ping", json!({})));
-    // The new server has the list that eve saw last.
+    // The new server has the list that eve read last.
     if let Some(list) = front.told("tools/list").last() {
         let id = list["id"].clone();
         front.say(json!({"jsonrpc": "2.0", "id": id, "result": {"tools": []}}));
@@ -653,7 +655,7 @@ fn list_that_two_clients_read_is_announced_to_both_after_a_restart() {
     front.finish();
 }
 
-/// What the server behind logs for one is not told to the others.
+/// A log message for one client is not sent to the others.
 #[test]
 fn nobody_hears_what_is_logged_for_another() {
     let mut front = Front::new();
@@ -674,7 +676,8 @@ fn nobody_hears_what_is_logged_for_another() {
     front.finish();
 }
 
-/// A server may tell of a resource without being asked to. That is for the only client there is, and for none of several.
+/// A server may report a resource without a subscription. The report goes to the only client, or to nobody if there are
+/// several.
 #[test]
 fn update_that_nobody_subscribed_to_reaches_the_only_client() {
     for is_alone in [true, false] {
@@ -696,7 +699,7 @@ fn update_that_nobody_subscribed_to_reaches_the_only_client() {
     }
 }
 
-/// A modern server logs for requests alone, so with one client there is nobody else whom it could be about.
+/// A modern server logs only for requests. If only one client has a request, the log message is for that client.
 #[test]
 fn the_only_client_hears_what_a_modern_server_logs() {
     let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
@@ -720,7 +723,7 @@ fn the_only_client_hears_what_a_modern_server_logs() {
     }
 }
 
-/// But a server can go on to log for a call that was taken back, however long ago.
+/// A server may log for a cancelled call at any later time.
 #[test]
 fn nobody_hears_what_is_logged_for_one_who_left() {
     let mut front = Front::before_modern();
@@ -738,7 +741,7 @@ fn nobody_hears_what_is_logged_for_one_who_left() {
     front.finish();
 }
 
-/// Of several requests of one client, it is told with one that wants to hear of it.
+/// Of several requests of one client, the log message goes to one that asked for log messages.
 #[test]
 fn a_log_goes_to_a_request_that_wants_it() {
     let mut front = Front::before_modern();
@@ -755,11 +758,12 @@ fn a_log_goes_to_a_request_that_wants_it() {
     front.finish();
 }
 
-/// A server that asks for one request what only others could be asked breaks the protocol (S-META-08). The client judges that, as it would without the relay.
+/// A server that sends an ask that its request does not declare breaks the protocol (S-META-08). The client judges that, as it would without the
+/// relay.
 #[test]
 fn a_question_that_was_not_declared_is_passed_on() {
     let mut front = Front::before_modern();
-    front.session("bob"); // who can be asked much
+    front.session("bob"); // Bob supports many asks.
     let deaf = json!({"io.modelcontextprotocol/clientCapabilities": {}});
     let deaf = json!({"name": "x", "_meta": deaf});
     let deaf = front.send(&modern(1, "tools/call", deaf).by(Some("ann")));
@@ -773,12 +777,12 @@ fn a_question_that_was_not_declared_is_passed_on() {
     front.finish();
 }
 
-/// S-META-08: what one client can be asked says nothing of the others, nor of its own next request.
+/// S-META-08: each request declares only its own capabilities, not those of other clients or of earlier requests.
 #[test]
 fn each_request_declares_what_its_own_client_can_be_asked() {
     const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     let mut front = Front::before_modern();
-    front.session("bob"); // who can be asked much
+    front.session("bob"); // Bob supports many asks.
     for declared in [
         json!({"sampling": {}}),
         json!({}),
@@ -791,7 +795,7 @@ fn each_request_declares_what_its_own_client_can_be_asked() {
     front.finish();
 }
 
-/// So with a task for a call whose client knows none.
+/// The same holds for a task in reply to a call that does not declare tasks.
 #[test]
 fn a_task_that_was_not_declared_is_passed_on() {
     const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -808,7 +812,8 @@ fn a_task_that_was_not_declared_is_passed_on() {
     front.finish();
 }
 
-/// A question is called in front what the server behind calls it, unless that could be mistaken, and its answer finds back.
+/// An ask keeps the key of the server in front of the relay, unless the key is ambiguous. Its answer reaches the server
+/// under that key.
 #[test]
 fn a_question_keeps_its_name() {
     let mut front = Front::before_modern();
@@ -845,7 +850,8 @@ fn a_question_keeps_its_name() {
     front.finish();
 }
 
-/// S-MRTR-17: what a client brings along unasked is for the server behind to judge. What that asks then is another round.
+/// S-MRTR-17: unrequested answers of a client are passed to the server, which judges them. A later ask of the server is
+/// another round.
 #[test]
 fn answers_that_nobody_asked_for_reach_the_server_behind() {
     let params = json!({
@@ -870,7 +876,7 @@ fn answers_that_nobody_asked_for_reach_the_server_behind() {
     assert_eq!(front.result(sent)["resultType"], "complete");
     front.finish();
 
-    // A legacy one knows no such thing.
+    // A legacy server does not know such answers.
     let mut front = Front::new();
     front.send(&unasked);
     let (told, _) = front.called();
@@ -879,7 +885,7 @@ fn answers_that_nobody_asked_for_reach_the_server_behind() {
     front.finish();
 }
 
-/// Whoever leaves takes back its own, under whatever id.
+/// A client that leaves cancels its own call, although all clients use the same id.
 #[test]
 fn who_leaves_takes_back_its_own() {
     let mut front = Front::new();
@@ -899,7 +905,7 @@ fn who_leaves_takes_back_its_own() {
     front.finish();
 }
 
-/// The server behind is read, whoever in front does not read.
+/// The relay reads from the server even if one client does not read.
 #[test]
 fn who_does_not_read_holds_up_nobody() {
     let mut front = Front::with(|config| {
@@ -924,7 +930,8 @@ fn who_does_not_read_holds_up_nobody() {
     front.finish();
 }
 
-/// While a server reads slowly, the long calls of one client neither take all the room nor are written before the short call of another.
+/// The server reads slowly. The long calls of one client do not use up the whole queue, and a short call of another client is written
+/// before them.
 #[test]
 fn short_call_passes_the_long_ones_of_another_client() {
     let mut front = Front::with(|config| config.upstream.limits.queued_bytes = 1_900 << 10);
@@ -938,7 +945,7 @@ fn short_call_passes_the_long_ones_of_another_client() {
     let is_refused = |stream: &&StreamId| front.text(**stream).contains("could not be passed on");
     assert!(!is_refused(&&short));
     let refused = all_long.iter().filter(is_refused).count();
-    // One is being written, and six have room to wait.
+    // One call is being written, and six fit into the queue.
     assert_eq!(refused, 12 - 1 - 6, "{:?}", front.relay);
     front.takes = true;
     front.take_written(front.epoch);
@@ -950,7 +957,7 @@ fn short_call_passes_the_long_ones_of_another_client() {
     front.finish();
 }
 
-/// A call gives way to one that is far shorter, so that whoever sends most is refused when all is full.
+/// A long call gives way to a much shorter one, so the client that sends most is refused when the queue is full.
 #[test]
 fn longest_call_gives_way_when_too_much_waits() {
     let mut front = Front::with(|config| config.upstream.limits.queued_bytes = 640 << 10);
@@ -971,7 +978,7 @@ fn longest_call_gives_way_when_too_much_waits() {
     front.finish();
 }
 
-/// A client in front shakes hands once, however long that takes and however often the server behind dies.
+/// A client does one handshake, however often the server dies meanwhile.
 #[test]
 fn a_session_outlives_the_lives_behind() {
     let mut front = Front::with(|config| config.patience = seconds(40));
@@ -989,7 +996,7 @@ fn a_session_outlives_the_lives_behind() {
     front.finish();
 }
 
-/// Random lives: every exchange has one answer at most, which is its own, and all of them end.
+/// Random runs: every exchange gets at most one reply, which is its own, and all exchanges end.
 #[test]
 fn random_lives_keep_to_the_rules() {
     for seed in 0..300 {
@@ -997,7 +1004,7 @@ fn random_lives_keep_to_the_rules() {
     }
 }
 
-/// A source of choices: the same for the same seed.
+/// A pseudo-random generator; the same seed gives the same choices.
 struct Dice(u64);
 
 impl Dice {
@@ -1072,7 +1079,7 @@ fn live(seed: u64) {
     front.finish();
 }
 
-/// The server behind says how far a call is, or answers it.
+/// Makes the server report progress of a call, or answer it.
 fn answer_one(front: &mut Front, dice: &mut Dice) {
     let calls = front.told("tools/call");
     let Some(call) = calls.get(dice.below(calls.len())).copied().cloned() else {

@@ -1,4 +1,4 @@
-//! What a host notices of the lives of the server behind a relay: before the first, between two, and after the last.
+//! A host's view of the epochs of the server behind a relay: before the first, between two, and after the last.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -15,7 +15,7 @@ use everlink::relay::{self, LostCalls};
 use everlink::{CallId, ExitStatus, List, Policy, Watch, client};
 use serde_json::{Value, json};
 
-/// A host that comes before the server is there waits, and is then offered what there is.
+/// A host that connects before the server is ready waits, and then gets the server's offer.
 #[test]
 fn the_handshake_waits_for_a_server_that_is_late() {
     for eras in Eras::ALL {
@@ -34,7 +34,7 @@ fn the_handshake_waits_for_a_server_that_is_late() {
     }
 }
 
-/// A server that does not come back is told of in words, and found when it comes after all.
+/// While the server is down, calls fail with a text that says so. When it returns, it is used again.
 #[test]
 fn a_server_that_does_not_come_back_is_told_and_then_found() {
     for eras in Eras::ALL {
@@ -63,7 +63,7 @@ fn a_server_that_does_not_come_back_is_told_and_then_found() {
         let result = chain.result(echo);
         assert_eq!(result["isError"], true);
         assert_eq!(result["_meta"]["everlink/delivery"], "not_sent");
-        // It looks now and then, and so does a call.
+        // The relay tries again at long intervals, and for each call.
         chain.pass(seconds(1_800));
         let found = chain.tool("echo");
         chain.until_done(found);
@@ -72,7 +72,7 @@ fn a_server_that_does_not_come_back_is_told_and_then_found() {
     }
 }
 
-/// Whoever runs the relay may know that the server is back.
+/// The owner of the relay can wake it when the server is back.
 #[test]
 fn a_relay_that_is_parked_looks_when_it_is_woken() {
     for eras in Eras::ALL {
@@ -93,7 +93,7 @@ fn a_relay_that_is_parked_looks_when_it_is_woken() {
     }
 }
 
-/// A server that opens and never says a word is replaced, and what waits for it goes to the next.
+/// A server that opens and never writes anything is replaced, and waiting calls go to the next one.
 #[test]
 fn a_mute_server_holds_nobody_for_ever() {
     for eras in Eras::ALL {
@@ -112,7 +112,7 @@ fn a_mute_server_holds_nobody_for_ever() {
     }
 }
 
-/// A server that was ready before the host came is offered at once.
+/// The offer of a server that was ready before the host connected is sent at once.
 #[test]
 fn a_relay_can_be_ready_before_its_host() {
     for eras in Eras::ALL {
@@ -129,7 +129,7 @@ fn a_relay_can_be_ready_before_its_host() {
     }
 }
 
-/// Whoever waits for a server that died is told in the same moment, and not when the next one is there.
+/// Calls in flight fail in the moment in which the server dies, not when the next one is ready.
 #[test]
 fn calls_in_flight_are_answered_at_once() {
     for eras in Eras::ALL {
@@ -156,14 +156,14 @@ fn calls_in_flight_are_answered_at_once() {
     }
 }
 
-/// What the server was not sent before it died goes to the next one, and to no other.
+/// Calls that were not sent before the server died go to the next server, and only to that.
 #[test]
 fn calls_that_were_never_sent_go_to_the_next_life() {
     for eras in Eras::ALL {
         let mut chain = Chain::new(eras);
         let first = chain.tool("echo");
         chain.until_done(first);
-        // Its pipe fills up, and then the window.
+        // The pipe of the server fills up, and then the write window.
         chain.perform(Deed::DeafenServer);
         let long = "x".repeat(50_000);
         let calls: Vec<CallId> = (0..20)
@@ -191,7 +191,7 @@ fn calls_that_were_never_sent_go_to_the_next_life() {
     }
 }
 
-/// Only a call that is in flight when the server dies may fail, however often it dies.
+/// Only a call in flight can fail when the server dies, however often that happens.
 #[test]
 fn a_host_that_calls_after_each_death_loses_no_call() {
     for eras in Eras::ALL {
@@ -210,14 +210,14 @@ fn a_host_that_calls_after_each_death_loses_no_call() {
     }
 }
 
-/// A server that reads nothing any more is replaced while a call waits, and what it was not sent goes to the next one.
+/// A server that stops reading is replaced while a call waits. Calls that were not sent go to the next server.
 #[test]
 fn a_call_that_comes_while_the_server_hangs_goes_to_the_next_one() {
     for eras in Eras::ALL {
         let mut chain = Chain::new(eras);
         let first = chain.tool("echo");
         chain.until_done(first);
-        // An idle minute shows that it answers probes.
+        // In one idle minute the server shows that it answers probes.
         chain.pass(seconds(60));
         chain.perform(Deed::DeafenServer);
         let lost = chain.tool("echo");
@@ -231,7 +231,7 @@ fn a_call_that_comes_while_the_server_hangs_goes_to_the_next_one() {
     }
 }
 
-/// A lost call can be told as an error instead.
+/// A lost call can be reported as an error instead.
 #[test]
 fn a_lost_call_is_an_error_where_that_is_wanted() {
     for eras in Eras::ALL {
@@ -257,7 +257,7 @@ fn a_lost_call_is_an_error_where_that_is_wanted() {
     }
 }
 
-/// A request that ends every server it meets is given up.
+/// A request that ends every server is given up after two resends.
 #[test]
 fn a_request_that_ends_every_server_is_given_up() {
     for eras in Eras::ALL {
@@ -277,7 +277,7 @@ fn a_request_that_ends_every_server_is_given_up() {
     }
 }
 
-/// The host is told of a list that is another one in the next life, and of no other.
+/// The host is told only of lists that differ in the next epoch.
 #[test]
 fn lists_that_are_different_are_announced_and_the_same_are_not() {
     for eras in Eras::ALL {
@@ -295,7 +295,7 @@ fn lists_that_are_different_are_announced_and_the_same_are_not() {
         for (life, expected) in [
             (2, vec![]),
             (3, vec![List::Tools]),
-            // The host has not looked again: the tools that it knows are back.
+            // The host has not read the list again: the tools that it knows are back.
             (4, vec![List::ResourceTemplates, List::Resources]),
         ] {
             chain.kill(Death::Heard);
@@ -312,7 +312,7 @@ fn lists_that_are_different_are_announced_and_the_same_are_not() {
     }
 }
 
-/// A list that nobody has read is not compared, and not announced.
+/// A list that the host has not read is neither compared nor announced.
 #[test]
 fn lists_that_nobody_read_are_left_alone() {
     for eras in Eras::ALL {
@@ -331,7 +331,7 @@ fn lists_that_nobody_read_are_left_alone() {
     }
 }
 
-/// A list of several pages is not known by any one of them.
+/// A list of several pages is not identified by its last page.
 #[test]
 fn a_list_of_several_pages_is_not_taken_for_its_last_one() {
     for eras in Eras::ALL {
@@ -354,7 +354,7 @@ fn a_list_of_several_pages_is_not_taken_for_its_last_one() {
     }
 }
 
-/// What the next life does not have any more is announced, and refused.
+/// A list that the next epoch does not have is announced and refused.
 #[test]
 fn a_list_that_is_gone_is_announced_and_refused() {
     for eras in Eras::ALL {
@@ -376,7 +376,8 @@ fn a_list_that_is_gone_is_announced_and_refused() {
     }
 }
 
-/// What the host watches is asked of every new life, and announced, since it may have changed in between.
+/// The host's watches are repeated to every new epoch. Each watched resource is announced, because it may have
+/// changed meanwhile.
 #[test]
 fn watches_are_set_up_again_and_announced() {
     for eras in Eras::ALL {
@@ -408,7 +409,7 @@ fn watches_are_set_up_again_and_announced() {
     }
 }
 
-/// A question of a server that died needs no answer any more.
+/// An ask ends with the epoch of the server that sent it.
 #[test]
 fn questions_end_with_the_life_that_asked() {
     for eras in Eras::ALL {
@@ -427,7 +428,7 @@ fn questions_end_with_the_life_that_asked() {
             });
             assert_eq!(withdrawn, asked);
         } else {
-            // A modern host asks again when it has the answer, and hears of it then.
+            // A modern host sends the call again with its answer, and then learns of the loss.
             let answer = payload(&json!({"action": "decline"}));
             chain
                 .host(|host, now| host.answer(now, asked[0], Ok(answer)))
@@ -444,7 +445,7 @@ fn questions_end_with_the_life_that_asked() {
     }
 }
 
-/// A server may be of another era in every life. The host does not care.
+/// The era of the server may change with every epoch, without effect on the host.
 #[test]
 fn the_era_of_the_server_may_change_from_life_to_life() {
     for host in [Era::Legacy, Era::Modern] {
@@ -478,7 +479,7 @@ fn the_era_of_the_server_may_change_from_life_to_life() {
     }
 }
 
-/// Every life is told what the host can be asked, not only the first.
+/// Every epoch is told the host's capabilities, not only the first.
 #[test]
 fn every_life_is_told_what_the_host_declares() {
     for eras in Eras::ALL {
@@ -496,7 +497,7 @@ fn every_life_is_told_what_the_host_declares() {
     }
 }
 
-/// A modern host that asks who is there hears of the server that is there now.
+/// A modern host that sends `server/discover` gets the offer of the present server.
 #[test]
 fn a_modern_host_discovers_the_present_life() {
     let mut chain = Chain::scripted(Era::Legacy).served_by(|life| match life {
@@ -522,7 +523,7 @@ fn a_modern_host_discovers_the_present_life() {
     chain.finish();
 }
 
-/// A relay that may not come back closes with its server; every call has its answer before.
+/// A relay that must not reconnect closes with its server, after every call has its answer.
 #[test]
 fn a_server_that_is_closed_for_good_closes_the_relay() {
     for eras in Eras::ALL {
@@ -546,7 +547,7 @@ fn a_server_that_is_closed_for_good_closes_the_relay() {
     }
 }
 
-/// The same before the host has heard anything at all.
+/// The same holds before the host has received anything.
 #[test]
 fn a_server_that_never_comes_and_is_not_to_be_tried_again_closes_the_relay() {
     for eras in Eras::ALL {
@@ -561,7 +562,7 @@ fn a_server_that_never_comes_and_is_not_to_be_tried_again_closes_the_relay() {
     }
 }
 
-/// A host that says no more is still answered, if that takes no longer than a second; its server ends by itself.
+/// After the end of its output, a host still gets its replies within the drain time, and the server exits by itself.
 #[test]
 fn a_host_that_says_no_more_has_its_answers_and_ends_its_server() {
     for server in [Era::Legacy, Era::Modern] {
@@ -587,7 +588,7 @@ fn a_host_that_says_no_more_has_its_answers_and_ends_its_server() {
     }
 }
 
-/// What takes too long to be waited for is answered in words, and the server is gone two seconds after the end of the host.
+/// A call that takes too long is answered with a text, and the server is gone two seconds after the end of the host.
 #[test]
 fn a_call_that_is_cut_short_is_told_so() {
     for deed in [Deed::EndHost, Deed::Shutdown] {
@@ -597,7 +598,7 @@ fn a_call_that_is_cut_short_is_told_so() {
         chain.settle();
         chain.perform(deed);
         chain.settle();
-        // A host that can still answer questions keeps its server until then.
+        // A host that can still answer asks keeps its server until then.
         let is_gone = deed == Deed::EndHost;
         assert_eq!(chain.has_server_input_ended(), is_gone);
         assert_eq!(chain.answer_to(&json!(1)), None, "it has a second");
@@ -613,7 +614,7 @@ fn a_call_that_is_cut_short_is_told_so() {
         assert!(chain.link().is_closed());
         let exits = exits(&chain);
         let is_as_expected = match exits[..] {
-            // It was told at once, and went on for longer than it may.
+            // The server was told at once, and ran for longer than its grace period.
             [ExitStatus::Signal(15 | 9)] => is_gone,
             [ExitStatus::Code(0)] => !is_gone,
             _ => false,
@@ -623,7 +624,7 @@ fn a_call_that_is_cut_short_is_told_so() {
     }
 }
 
-/// What a server that is still starting was to be asked is not asked any more when the host is gone.
+/// When the host is gone, a server that is still starting gets no more requests.
 #[test]
 fn a_host_that_leaves_before_the_server_is_ready_ends_the_relay_in_two_seconds() {
     let mut chain = Chain::scripted(Era::Legacy).served_by(|_| Behind::Mute);
@@ -638,7 +639,7 @@ fn a_host_that_leaves_before_the_server_is_ready_ends_the_relay_in_two_seconds()
     chain.finish();
 }
 
-/// A host that does not read any more is as gone as one that says no more.
+/// A host that cannot be written to counts as gone.
 #[test]
 fn a_host_that_cannot_be_written_to_ends_the_server_in_two_seconds() {
     let mut chain = Chain::scripted(Era::Legacy);
@@ -650,7 +651,7 @@ fn a_host_that_cannot_be_written_to_ends_the_server_in_two_seconds() {
     assert!(chain.now().as_nanos() <= 2_000_000_000, "{:?}", chain.now());
 }
 
-/// A planned replacement waits for what is in flight, and holds what comes meanwhile.
+/// A planned replacement waits for calls in flight, and holds later calls for the next server.
 #[test]
 fn a_planned_replacement_loses_nothing_and_is_not_noticed() {
     for eras in Eras::ALL {
@@ -682,7 +683,7 @@ fn questions(chain: &Chain) -> Vec<everlink::AskId> {
     })
 }
 
-/// How the lives of the server behind ended.
+/// The exit statuses of the server's epochs.
 fn exits(chain: &Chain) -> Vec<ExitStatus> {
     chain.picked_of_relay(|event| match event {
         relay::Event::Upstream(client::Event::Ended(ended)) => ended.exit,

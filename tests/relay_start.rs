@@ -1,4 +1,4 @@
-//! What a host is told of a server that is not there yet, or never comes.
+//! The messages of a relay to its host while the server is not ready, or can never start.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -16,7 +16,7 @@ use everlink::server::Offer;
 use everlink::{List, client};
 use serde_json::{Value, json};
 
-/// The script in front of a relay of this set-up, before these servers.
+/// A scripted host in front of a relay with this configuration and these servers.
 fn before(config: Config, cast: impl FnMut(u64) -> Behind + 'static) -> Chain {
     Chain::of(config, None).served_by(cast)
 }
@@ -25,7 +25,7 @@ fn hello() -> Value {
     initialize("2025-11-25", json!({}))
 }
 
-/// What `initialize` is answered with, at once.
+/// Returns the text of the error with which `request` is refused at once.
 fn refused(chain: &mut Chain, request: &Value) -> String {
     chain.say(request);
     chain.settle();
@@ -35,7 +35,8 @@ fn refused(chain: &mut Chain, request: &Value) -> String {
     error["message"].as_str().expect("a text").to_owned()
 }
 
-/// The host is told at once, and in full, what waiting cannot mend. Nothing is tried again, and nothing is offered.
+/// A failure that waiting cannot repair is reported to the host at once, in full. The relay neither retries nor makes
+/// an offer.
 #[test]
 fn initialize_fails_at_once_when_the_command_does_not_exist() {
     for request in [
@@ -59,7 +60,7 @@ fn initialize_fails_at_once_when_the_command_does_not_exist() {
     }
 }
 
-/// A host that asks again makes the relay look again, but not more often than calls do.
+/// A second `initialize` makes a parked relay try again, but no more often than calls do.
 #[test]
 fn a_second_initialize_makes_a_parked_relay_look_again() {
     let mut chain = before(relay_config(), |life| match life {
@@ -79,7 +80,7 @@ fn a_second_initialize_makes_a_parked_relay_look_again() {
     assert_eq!(chain.lives(), 2);
 }
 
-/// What was there once is tried again in the usual way: it may only be being replaced.
+/// A program that existed before is retried in the usual way, because it may just be being replaced.
 #[test]
 fn a_command_that_is_gone_for_a_moment_is_tried_again() {
     let mut chain = Chain::scripted(Era::Legacy).served_by(|life| match life {
@@ -96,7 +97,8 @@ fn a_command_that_is_gone_for_a_moment_is_tried_again() {
     chain.finish();
 }
 
-/// A process that ends at once is started again for three seconds at the most. Then the host is told how it ended, and what it said.
+/// A process that exits at once is restarted for at most three seconds. Then the host is told the exit status and the standard
+/// error.
 #[test]
 fn initialize_fails_soon_when_every_process_ends_at_once() {
     for request in [hello(), modern(1, "server/discover", json!({}))] {
@@ -116,7 +118,7 @@ fn initialize_fails_soon_when_every_process_ends_at_once() {
     }
 }
 
-/// A relay that looked for its server before the host came tells the host the same.
+/// A relay that gave up before the host connected reports the same.
 #[test]
 fn initialize_fails_at_once_when_the_relay_has_given_up_before() {
     let mut chain = before(relay_config(), |_| Behind::Dying);
@@ -129,7 +131,7 @@ fn initialize_fails_at_once_when_the_relay_has_given_up_before() {
     chain.finish();
 }
 
-/// Hosts wait for a minute, so the relay does for almost as long. What it says then is that there are lists, which may change.
+/// Hosts wait for 60 s, so the relay waits for 55 s. It then offers lists that may change.
 #[test]
 fn initialize_waits_for_a_server_that_starts_slowly() {
     let mut chain = before(relay_config(), |life| match life {
@@ -148,7 +150,7 @@ fn initialize_waits_for_a_server_that_starts_slowly() {
     );
     assert_eq!(answer["result"]["serverInfo"]["name"], "guard");
     chain.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    // What it asks for now waits for the server, whether it was offered or not.
+    // The host's requests now wait for the server, whether or not the method was offered.
     let prompt = json!({"type": "ref/prompt", "name": "greet"});
     let complete = json!({"ref": prompt, "argument": {"name": "name", "value": "a"}});
     chain.say(&request(1, "completion/complete", complete));
@@ -170,7 +172,7 @@ fn initialize_waits_for_a_server_that_starts_slowly() {
     chain.finish();
 }
 
-/// Only what the server has is announced.
+/// Only lists that the server has are announced.
 #[test]
 fn lists_that_the_server_does_not_have_are_not_announced() {
     for eras in Eras::ALL {
@@ -194,7 +196,7 @@ fn lists_that_the_server_does_not_have_are_not_announced() {
     }
 }
 
-/// What an earlier life offered is offered again to a host that cannot wait.
+/// The offer of an earlier epoch is repeated to a host that cannot wait.
 #[test]
 fn a_remembered_offer_is_made_after_three_seconds() {
     let mut first = Chain::scripted(Era::Legacy);
@@ -223,7 +225,7 @@ fn a_remembered_offer_is_made_after_three_seconds() {
     chain.finish();
 }
 
-/// What is remembered of a server is no reason to hide that it cannot be started.
+/// A remembered offer does not hide that the server cannot be started.
 #[test]
 fn a_remembered_offer_does_not_hide_a_command_that_does_not_exist() {
     let mut config = relay_config();
@@ -234,7 +236,7 @@ fn a_remembered_offer_does_not_hide_a_command_that_does_not_exist() {
     chain.finish();
 }
 
-/// A link that is not to come back says why before it closes.
+/// A relay that must not reconnect reports the reason before it closes.
 #[test]
 fn initialize_fails_with_the_reason_when_the_relay_closes() {
     let mut config = relay_config();
@@ -248,7 +250,7 @@ fn initialize_fails_with_the_reason_when_the_relay_closes() {
     chain.finish();
 }
 
-/// The outcome for a host that is a link of ours: its handshake fails, and its calls say why.
+/// A host that is a link of this crate: its handshake fails, and its calls name the reason.
 #[test]
 fn the_link_of_a_host_says_what_the_relay_said() {
     for eras in Eras::ALL {

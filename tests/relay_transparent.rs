@@ -1,4 +1,4 @@
-//! Between a host and a server that understand each other the relay is invisible: what one says, the other hears, as it was said.
+//! Between a host and a server that understand each other, the relay is transparent: every message arrives as it was sent.
 
 use core::time::Duration;
 
@@ -7,18 +7,18 @@ use everlink::relay::Side;
 use everlink::{Dialect, Epoch, Input, Instant, Output, Relay, StreamId, relay};
 use serde_json::{Value, json};
 
-/// A relay between a host and a server of which both say only what a test has them say.
+/// A relay between a host and a server that both send only what the test writes.
 struct Between {
     relay: Relay,
     epoch: Epoch,
-    /// The lines that each of them has heard and nobody has looked at.
+    /// The lines that each side received and the test has not read.
     host: Vec<String>,
     server: Vec<String>,
-    /// The host reads what is written to it.
+    /// Whether the host reads.
     host_reads: bool,
-    /// What the relay told of itself.
+    /// The events of the relay, as text.
     told: Vec<String>,
-    /// Whether the server takes what is written to it, and how much it did not take.
+    /// Whether the server reads. While it does not, `not_taken` counts the bytes that the relay wrote.
     takes: bool,
     not_taken: usize,
 }
@@ -47,7 +47,7 @@ impl Between {
         }
     }
 
-    /// One in which this was said in a legacy handshake.
+    /// A relay after a legacy handshake with these parameters and this result.
     fn agreed(initialize: Value, result: Value) -> Between {
         let mut between = Between::new();
         between.shake_hands(initialize, result);
@@ -78,7 +78,7 @@ impl Between {
         self.turn();
     }
 
-    /// The server ends by itself; time passes until there is another.
+    /// Ends the server, and advances the clock until there is another.
     fn end_server(&mut self) {
         let (before, status) = (self.epoch, everlink::ExitStatus::Code(1));
         for input in [Input::exited(status), Input::end(&[])] {
@@ -149,7 +149,7 @@ impl Between {
     }
 }
 
-/// A message of these members, as a line.
+/// A message with these members, as a line.
 fn line(mut message: Value) -> String {
     message["jsonrpc"] = json!("2.0");
     format!("{message}\n")
@@ -183,7 +183,7 @@ fn welcome() -> Value {
     })
 }
 
-/// A server that speaks both eras is spoken to in that of the host, and in its version: it has a way to ask then.
+/// A server of both eras is addressed in the era and version of the host, because only then can it send asks.
 #[test]
 fn a_legacy_host_has_its_own_era_and_version_behind() {
     let mut between = Between::new();
@@ -210,7 +210,7 @@ fn introductions_pass_with_extensions_and_whatever_else_is_in_them() {
     assert_eq!(between.host_hears()["result"], welcome());
 }
 
-/// The relay can go by its own name.
+/// A relay can use its own name instead of the host's.
 #[test]
 fn a_relay_that_hides_its_host_introduces_itself() {
     let mut between = Between::with(|config| config.hides_host = true);
@@ -225,7 +225,7 @@ fn a_relay_that_hides_its_host_introduces_itself() {
     assert_eq!(asked["params"]["protocolVersion"], "2025-06-18");
 }
 
-/// A server that chooses an older version than it was asked for has chosen for the host, too.
+/// If the server chooses an older version than the requested one, the host gets that version, too.
 #[test]
 fn the_version_that_the_server_chose_is_the_one_that_the_host_hears() {
     let mut chosen = welcome();
@@ -288,7 +288,7 @@ fn notifications_of_the_server_are_passed_on_as_they_are() {
     }
 }
 
-/// A host may say something before its server is there.
+/// A host may send notifications before its server is ready.
 #[test]
 fn notifications_of_the_host_wait_for_the_server_and_are_passed_on() {
     let mut between = Between::new();
@@ -300,7 +300,7 @@ fn notifications_of_the_host_wait_for_the_server_and_are_passed_on() {
     for method in [
         "notifications/roots/list_changed",
         "notifications/com.example/own",
-        // The name of a request, but no request.
+        // The name of a request, sent as a notification.
         "tools/list",
     ] {
         between.host_says(&line(json!({"method": method, "params": params})));
@@ -320,7 +320,7 @@ fn notifications_of_the_host_wait_for_the_server_and_are_passed_on() {
     }
 }
 
-/// A server of 2026-07-28 has no use for a notification of roots, and no word for it.
+/// A server of 2026-07-28 has no notification for changed roots.
 #[test]
 fn notifications_that_the_era_of_the_server_does_not_have_are_counted_and_told() {
     let mut between = Between::with(|config| config.upstream.dialect = Dialect::Modern);
@@ -375,7 +375,7 @@ fn questions_that_the_host_did_not_declare_are_passed_on() {
     }
 }
 
-/// Progress is asked for where the host asks for it, and told in its own words.
+/// The relay asks for progress only if the host does, and passes the progress on unchanged.
 #[test]
 fn progress_keeps_its_digits_and_its_other_members() {
     let mut between = Between::agreed(hello(), welcome());
@@ -395,7 +395,7 @@ fn progress_keeps_its_digits_and_its_other_members() {
     assert!(heard.contains(r#""progressToken":"mine""#), "{heard}");
 }
 
-/// What the host wants to hear of is asked of the next server, too.
+/// The relay repeats the host's subscriptions and log level to the next server.
 #[test]
 fn settings_that_the_server_took_are_repeated_to_the_next() {
     let mut between = Between::agreed(hello(), welcome());
@@ -429,7 +429,7 @@ fn settings_that_the_server_took_are_repeated_to_the_next() {
     }
 }
 
-/// One message may be larger than all that may wait otherwise.
+/// A single message may exceed the limit for all queued bytes.
 #[test]
 fn a_message_of_40_megabytes_passes_both_ways() {
     let mut between = Between::agreed(hello(), welcome());
@@ -454,7 +454,7 @@ fn a_message_of_40_megabytes_passes_both_ways() {
     );
 }
 
-/// The limit holds in both directions, and whoever sent more is told so, or the host in its place.
+/// The size limit holds in both directions. The sender of a larger message is told, or the host in its place.
 #[test]
 fn a_message_that_is_too_large_is_refused_with_its_size_and_the_limit() {
     let config = relay::Config::new(everlink::Config::child("guard", "1"), [7; 16]);
@@ -487,14 +487,14 @@ fn a_message_that_is_too_large_is_refused_with_its_size_and_the_limit() {
         .expect("a text");
     assert!(why.contains("the reply is too large (2097"), "{why}");
 
-    // It was one message, and the next ones pass.
+    // Only this message was refused; later ones pass.
     between.host_says(&call(3, "small"));
     let id = between.server_hears()["id"].clone();
     between.server_says(&line(json!({"id": id, "result": {"content": []}})));
     assert_eq!(between.host_hears()["result"], json!({"content": []}));
 }
 
-/// A host that reads too slowly misses log messages. Whoever runs the relay learns of that, and how many they are.
+/// A host that reads too slowly misses log messages. The owner of the relay is told how many.
 #[test]
 fn log_messages_that_a_slow_host_misses_are_counted_and_told() {
     let mut between = Between::agreed(hello(), welcome());
@@ -502,7 +502,7 @@ fn log_messages_that_a_slow_host_misses_are_counted_and_told() {
     let data = "x".repeat(1 << 20);
     let log =
         line(json!({"method": "notifications/message", "params": {"level": "info", "data": data}}));
-    // All in one read: after it, nothing more of the server is wanted.
+    // All messages come in one read, because the relay then stops reading from the server.
     between.server_says(&log.repeat(24));
     let counted = between.relay.downstream().stats().news_dropped;
     assert!(counted >= 8, "{counted}");
@@ -521,7 +521,7 @@ fn log_messages_that_a_slow_host_misses_are_counted_and_told() {
     );
 }
 
-/// A host with more calls than may be in flight is read more slowly, not refused.
+/// The relay reads more slowly from a host with too many calls in flight, and refuses none.
 #[test]
 fn more_calls_than_may_be_in_flight_are_held_back() {
     let mut between = Between::agreed(hello(), welcome());
@@ -559,7 +559,7 @@ fn more_calls_than_may_be_in_flight_are_held_back() {
     );
 }
 
-/// So is one with more bytes than a server takes that reads slowly.
+/// The same holds for a host that sends more bytes than a slow server reads.
 #[test]
 fn more_bytes_than_the_server_takes_are_held_back() {
     let mut between = Between::agreed(hello(), welcome());
@@ -575,7 +575,7 @@ fn more_bytes_than_the_server_takes_are_held_back() {
             json!({"id": said, "method": "tools/call", "params": params}),
         ));
     }
-    // One is being written, and 8 MiB wait.
+    // One call is being written, and 8 MiB wait.
     assert_eq!(said, 3);
     let late = json!({"id": 4, "method": "tools/call", "params": {"name": "late"}});
     between.host_says(&line(late));
@@ -594,7 +594,7 @@ fn more_bytes_than_the_server_takes_are_held_back() {
     assert_eq!(names, ["t", "t", "t", "late"], "in the order of the host");
 }
 
-/// The code of an error is the server's, also one that the version of the host has another code for.
+/// The server's error codes pass unchanged, even if the host's version has another code.
 #[test]
 fn codes_of_errors_are_passed_on_as_they_are() {
     for code in [-32_002, -32_042, -32_050, 7] {
@@ -630,7 +630,7 @@ fn codes_of_errors_are_passed_on_as_they_are() {
     }
 }
 
-/// What its era does not have is refused by the server, in the words of the server.
+/// A method of the other era is refused by the server itself, with its own error.
 #[test]
 fn methods_of_the_other_era_are_passed_on() {
     let mut between = Between::new();
@@ -668,7 +668,7 @@ fn methods_of_the_other_era_are_passed_on() {
     }
 }
 
-/// A modern host has its own words, and nobody else's, with each request.
+/// A modern host's own `_meta` goes with each of its requests, and no other.
 #[test]
 fn a_modern_host_is_heard_and_answered_as_it_is() {
     let mut between = Between::new();
@@ -705,7 +705,7 @@ fn a_modern_host_is_heard_and_answered_as_it_is() {
     assert_eq!(between.host_hears()["result"], found);
 }
 
-/// What a modern host says with each request.
+/// The `_meta` of a modern host.
 fn terms() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -714,7 +714,7 @@ fn terms() -> Value {
     })
 }
 
-/// One in which a modern host has called a tool of a modern server. The id of the call behind.
+/// A modern host has called a tool of a modern server. Returns the relay and the id of the call at the server.
 fn called() -> (Between, Value) {
     let mut between = Between::new();
     let params = json!({"name": "t", "_meta": terms()});
@@ -729,7 +729,7 @@ fn called() -> (Between, Value) {
     (between, asked["id"].clone())
 }
 
-/// Neither end declared an extension that has such results.
+/// Neither end has declared an extension with such results.
 #[test]
 fn results_of_unknown_types_are_passed_on() {
     let (mut between, id) = called();
@@ -738,7 +738,7 @@ fn results_of_unknown_types_are_passed_on() {
     assert_eq!(between.host_hears()["result"], result);
 }
 
-/// A modern server asks in the place of a result, and the host declared nothing.
+/// A modern server sends an ask in place of a result, although the host declared none.
 #[test]
 fn questions_in_a_result_that_the_host_did_not_declare_are_passed_on() {
     let (mut between, id) = called();
@@ -750,7 +750,7 @@ fn questions_in_a_result_that_the_host_did_not_declare_are_passed_on() {
     assert_eq!(heard["result"]["inputRequests"], json!({"q": question}));
 }
 
-/// The server sees the host in the first message, also where it is spoken to in another era than the host's.
+/// The server's first message names the host, even if the server is addressed in another era.
 #[test]
 fn a_server_of_another_era_sees_the_host_too() {
     let mut between = Between::with(|config| config.upstream.dialect = Dialect::Modern);
@@ -770,7 +770,7 @@ fn a_server_of_another_era_sees_the_host_too() {
     );
 }
 
-/// It waits until the server has started, alone and larger than all that may wait otherwise.
+/// The message waits alone until the server has started, although it exceeds the limit for all queued bytes.
 #[test]
 fn a_message_of_40_megabytes_waits_for_the_server() {
     let mut between = Between::new();
@@ -787,7 +787,7 @@ fn a_message_of_40_megabytes_waits_for_the_server() {
     assert_eq!(text.map(str::len), Some(40 << 20));
 }
 
-/// A relay before a legacy server that has refused the `server/discover` of a modern host with an error of its own.
+/// A relay whose legacy server has refused the `server/discover` of a modern host with its own error.
 fn refused() -> Between {
     let mut between = Between::new();
     between.host_says(&line(
@@ -806,7 +806,7 @@ fn refused() -> Between {
     between
 }
 
-/// As it would without the relay, so that nothing need be translated.
+/// A host of both eras falls back as it would without the relay, so nothing needs translation.
 #[test]
 fn a_host_of_both_eras_falls_back_where_the_server_is_of_the_older_one() {
     let mut between = refused();
@@ -820,7 +820,7 @@ fn a_host_of_both_eras_falls_back_where_the_server_is_of_the_older_one() {
     assert_eq!(asked["params"], hello());
     between.server_says(&line(json!({"id": asked["id"], "result": welcome()})));
     assert_eq!(between.host_hears()["result"], welcome());
-    // Another one that asks is told the same.
+    // A later `server/discover` is refused in the same way.
     between.host_says(&line(
         json!({"id": 1, "method": "server/discover", "params": {"_meta": terms()}}),
     ));
@@ -879,7 +879,7 @@ fn server_discover_is_answered_for_an_older_server_where_that_is_wanted() {
     assert_eq!(versions, json!(["2026-07-28"]));
 }
 
-/// What a legacy server offered in an earlier life does not tell a host that it has `server/discover`.
+/// A remembered offer of a legacy server does not make the relay answer `server/discover`.
 #[test]
 fn a_remembered_legacy_server_is_not_discovered_before_it_has_started() {
     for era in [Era::Legacy, Era::Modern] {
@@ -896,7 +896,7 @@ fn a_remembered_legacy_server_is_not_discovered_before_it_has_started() {
         between.turn();
         assert_eq!(between.host.is_empty(), era == Era::Legacy);
         if era == Era::Legacy {
-            // It loses patience with `server/discover`, and need not wait as long again.
+            // The host gives up on `server/discover`, and its `initialize` does not wait as long again.
             between.host_says(&line(
                 json!({"id": 2, "method": "initialize", "params": hello()}),
             ));

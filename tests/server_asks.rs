@@ -1,5 +1,5 @@
-//! Questions to clients of either era: what may be asked, how it is put, where the answer goes, and how it ends.
-//! S-MRTR, S-S2C and what belongs to them.
+//! Asks to clients of either era: which ones are allowed, how they are sent, where the answer goes, and how they end.
+//! S-MRTR, S-S2C and related requirements.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -25,24 +25,24 @@ const ELICIT: &str = "elicitation/create";
 const ROOTS: &str = "roots/list";
 const SAMPLE: &str = "sampling/createMessage";
 
-/// The requests of the modern era that may wait for input.
+/// The modern requests that may wait for input, each with a parameter and its value.
 const PATIENT: [(&str, &str, &str); 3] = [
     ("prompts/get", "name", "p"),
     ("resources/read", "uri", "file:///a"),
     ("tools/call", "name", "t"),
 ];
 
-/// A question to the user, as a form.
+/// The parameters of a form elicitation.
 fn form(message: &str) -> Value {
     json!({"mode": "form", "message": message, "requestedSchema": {"type": "object", "properties": {}}})
 }
 
-/// A question to the user, as an address to visit.
+/// The parameters of a URL elicitation.
 fn visit() -> Value {
     json!({"mode": "url", "message": "sign in", "url": "https://example.com"})
 }
 
-/// A server of which hardly a message is under way at once.
+/// A server that has at most about one message on its way.
 fn narrow() -> Config {
     let mut config = config();
     config.limits.write_window = 1;
@@ -50,13 +50,13 @@ fn narrow() -> Config {
 }
 
 impl Host {
-    /// Fills the pipe, so that what is said from now on waits.
+    /// Fills the pipe, so that later messages wait in the queue.
     fn clog(&mut self) {
         self.stops_reading();
         self.modern_call("server/discover", json!({}));
     }
 
-    /// The result that wants input, in the place of the answer to this request.
+    /// The result that asks for input, in place of the reply to this request.
     #[track_caller]
     fn round(&self, id: &Value) -> Value {
         let result = self.result(id);
@@ -64,7 +64,7 @@ impl Host {
         result
     }
 
-    /// The questions of a round: their keys and their methods.
+    /// The asks of a round: their keys and methods.
     #[track_caller]
     fn questions(&self, id: &Value) -> Vec<(String, String)> {
         let round = self.round(id);
@@ -78,7 +78,7 @@ impl Host {
             .collect()
     }
 
-    /// The one key of a round with one question.
+    /// The key of a round with only one ask.
     #[track_caller]
     fn key(&self, id: &Value) -> String {
         let questions = self.questions(id);
@@ -86,20 +86,20 @@ impl Host {
         questions[0].0.clone()
     }
 
-    /// Asks again for the tool `asks`, with the state of that round and these answers.
+    /// Calls the tool `asks` again, with the state of that round and these answers.
     fn back(&mut self, round: &Value, answers: Value) -> Value {
         let state = self.round(round)["requestState"].clone();
         let params = json!({"name": "asks", "requestState": state, "inputResponses": answers});
         self.modern_call("tools/call", params)
     }
 
-    /// Asks again with one answer to the one question of that round.
+    /// Calls the tool again with the answer to the only ask of that round.
     fn back_with(&mut self, round: &Value, answer: Value) -> Value {
         let key = self.key(round);
         self.back(round, json!({key: answer}))
     }
 
-    /// Asks for the roots.
+    /// Sends an ask for the roots.
     #[track_caller]
     fn roots(&mut self, request: RequestId) -> AskId {
         self.ask(request, ROOTS, Value::Null)
@@ -113,7 +113,7 @@ impl Host {
         self.verb(|server, now| server.require_input(now, request, input))
     }
 
-    /// Why a request needs no answer any more, if it does not.
+    /// The reason why a request was cancelled, if it was.
     fn why_cancelled(&self, of: RequestId) -> Option<Cancelled> {
         let whys = self.picked(|event| match event {
             Event::Cancelled { request, why } if *request == of => Some(why.clone()),
@@ -123,10 +123,10 @@ impl Host {
     }
 }
 
-// Modern: how a question is put.
+// Modern: how an ask is sent.
 
-/// S-MRTR-01, S-MRTR-04, S-MRTR-05, S-MRTR-07, S-RPC-23, S-STDIO-10: a modern client is asked in the place of the answer: the
-/// method and its parameters under a key, with a state to come back with; never with a request.
+/// S-MRTR-01, S-MRTR-04, S-MRTR-05, S-MRTR-07, S-RPC-23, S-STDIO-10: a modern client gets an ask in place of the reply, never
+/// as a request. The ask has a key, its method and parameters; the result has a state for the next round.
 #[test]
 fn a_modern_client_is_asked_in_the_place_of_the_answer() {
     every_chunking(|chunking| {
@@ -148,7 +148,7 @@ fn a_modern_client_is_asked_in_the_place_of_the_answer() {
     });
 }
 
-/// S-MRTR-05: a question without parameters has none, or an empty object of them.
+/// S-MRTR-05: an ask without parameters is sent without any, or with an empty object.
 #[test]
 fn a_question_without_parameters_is_put_without_them() {
     let mut host = Host::modern(config());
@@ -165,7 +165,7 @@ fn a_question_without_parameters_is_put_without_them() {
     host.finish();
 }
 
-/// S-CACHE-02, S-CACHE-01: what wants input says nothing of freshness, where the answer itself does.
+/// S-CACHE-02, S-CACHE-01: a result that asks for input has no cache lifetime, but the final result has one.
 #[test]
 fn a_round_says_nothing_of_freshness() {
     let mut host = Host::modern(config());
@@ -189,7 +189,7 @@ fn a_round_says_nothing_of_freshness() {
     host.finish();
 }
 
-/// S-MRTR-02: no other request of the modern era can wait for input. It can still be answered.
+/// S-MRTR-02: other modern requests cannot wait for input. They can still be answered.
 #[test]
 fn other_modern_requests_cannot_wait_for_input() {
     let mut host = Host::modern(config());
@@ -227,8 +227,8 @@ fn other_modern_requests_cannot_wait_for_input() {
     host.finish();
 }
 
-/// S-MRTR-11, S-RPC-07: the client comes back under another id with the answer; for the application it is the same request, and its
-/// answer goes to the id that the client waits under.
+/// S-MRTR-11, S-RPC-07: the client sends its answer under a new id. For the application it is the same request, and its reply goes
+/// to the new id.
 #[test]
 fn the_request_goes_on_under_the_id_of_the_next_round() {
     every_chunking(|chunking| {
@@ -248,7 +248,7 @@ fn the_request_goes_on_under_the_id_of_the_next_round() {
     });
 }
 
-/// S-MRTR-13: that the user declines is an answer like any other.
+/// S-MRTR-13: a refusal by the user is an ordinary answer.
 #[test]
 fn a_refusal_of_the_user_is_an_answer() {
     for action in ["decline", "cancel"] {
@@ -261,7 +261,7 @@ fn a_refusal_of_the_user_is_an_answer() {
     }
 }
 
-/// S-MRTR-05: what is asked before it is written goes out in one round, each under a key of its own, and each gets its own
+/// S-MRTR-05: asks that are made before the round is written go out in that round. Each has its own key and gets its own
 /// answer.
 #[test]
 fn several_questions_go_out_in_one_round() {
@@ -306,7 +306,7 @@ fn several_questions_go_out_in_one_round() {
     host.finish();
 }
 
-/// S-MRTR-08: what is asked while the client is away is put to it when it comes back.
+/// S-MRTR-08: an ask that is made after the round was written goes out in the next round.
 #[test]
 fn a_question_after_the_round_was_written_goes_out_in_the_next() {
     every_chunking(|chunking| {
@@ -329,7 +329,7 @@ fn a_question_after_the_round_was_written_goes_out_in_the_next() {
     });
 }
 
-/// S-MRTR-17: what is missing among the answers is asked again, and only that; what is there is taken.
+/// S-MRTR-17: only missing answers are asked for again, and the others are accepted.
 #[test]
 fn missing_answers_are_asked_again() {
     let mut host = Host::modern(narrow());
@@ -354,7 +354,7 @@ fn missing_answers_are_asked_again() {
     host.finish();
 }
 
-/// S-MRTR-17: no answers at all are answers that are missing, not a mistake.
+/// S-MRTR-17: a round without any answers counts as missing answers, not as an error.
 #[test]
 fn no_answers_at_all_are_asked_again() {
     for answers in [Some(json!({})), None] {
@@ -374,7 +374,7 @@ fn no_answers_at_all_are_asked_again() {
     }
 }
 
-/// S-MRTR-17: answers that nobody asked for are passed over.
+/// S-MRTR-17: unrequested answers are ignored.
 #[test]
 fn unknown_answers_are_passed_over() {
     let mut host = Host::modern(config());
@@ -390,7 +390,7 @@ fn unknown_answers_are_passed_over() {
     host.finish();
 }
 
-/// S-MRTR-17: answers that make no sense are refused with an error; the round is still open for ones that do.
+/// S-MRTR-17: malformed answers are refused with an error. The round stays open for valid ones.
 #[test]
 fn answers_that_make_no_sense_are_refused() {
     for answers in [
@@ -422,7 +422,7 @@ fn answers_that_make_no_sense_are_refused() {
     }
 }
 
-/// S-MRTR-17: an answer that is given twice is none.
+/// S-MRTR-17: a duplicate answer is refused.
 #[test]
 fn an_answer_that_is_given_twice_is_refused() {
     let mut host = Host::modern(config());
@@ -441,8 +441,7 @@ fn an_answer_that_is_given_twice_is_refused() {
 
 // Modern: the state.
 
-/// S-MRTR-15: a state that the server did not make, or that was changed anywhere, is refused; the application hears nothing of it, and
-/// the true one still works.
+/// S-MRTR-15: a forged or changed state is refused, and does not reach the application. The true state still works.
 #[test]
 fn a_forged_state_is_refused() {
     let mut host = Host::modern(config());
@@ -475,7 +474,7 @@ fn a_forged_state_is_refused() {
         }
         assert_eq!(host.outcome(ask), None, "{forged}");
         if host.requests().len() > given {
-            // A text that is none of ours may be one of the application, which judges it.
+            // A text without the server's own prefix may be a state of the application, which judges it.
             let request = host.requests().pop().expect("it arrived");
             let input = request.input.as_ref().expect("it is given");
             assert_eq!(input.state.as_deref(), Some(forged.as_str()));
@@ -486,7 +485,7 @@ fn a_forged_state_is_refused() {
     host.finish();
 }
 
-/// S-MRTR-15: a state is no text, or none at all, and nothing comes of it.
+/// S-MRTR-15: a state that is not a string is refused.
 #[test]
 fn a_state_that_is_no_text_is_refused() {
     for state in [json!(5), json!({}), json!(["s"]), json!(true)] {
@@ -501,7 +500,7 @@ fn a_state_that_is_no_text_is_refused() {
     }
 }
 
-/// S-MRTR-15: a state works once.
+/// S-MRTR-15: a state works only once.
 #[test]
 fn a_state_works_once() {
     let mut host = Host::modern(config());
@@ -519,7 +518,7 @@ fn a_state_works_once() {
     host.finish();
 }
 
-/// S-MRTR-14, S-MRTR-15: the newest round replaces those before: a state of an earlier one is over.
+/// S-MRTR-14, S-MRTR-15: the newest round replaces earlier ones, and a state of an earlier round is refused.
 #[test]
 fn a_state_of_an_earlier_round_is_refused() {
     let mut host = Host::modern(config());
@@ -566,7 +565,7 @@ fn a_state_of_another_server_is_refused() {
     host.finish();
 }
 
-/// S-MRTR-16: a state belongs to the request that it was made for: another tool and another method are refused with it.
+/// S-MRTR-16: a state belongs to its request. With another tool or another method it is refused.
 #[test]
 fn a_state_belongs_to_its_request() {
     for (method, params) in [
@@ -584,7 +583,8 @@ fn a_state_belongs_to_its_request() {
     }
 }
 
-/// The state of one tool call is refused with these, and taken with its own.
+/// Checks that the state of one tool call is refused with this method and these parameters, and accepted with its
+/// own.
 #[track_caller]
 fn state_is_refused(method: &str, params: &Value) {
     let mut host = Host::modern(config());
@@ -607,7 +607,7 @@ fn state_is_refused(method: &str, params: &Value) {
     host.finish();
 }
 
-/// S-MRTR-15: a request that cannot wait for input cannot bring a state of ours either.
+/// S-MRTR-15: on a request that cannot wait for input, a state has no effect.
 #[test]
 fn a_state_on_a_request_that_cannot_wait_is_none() {
     let mut host = Host::modern(config());
@@ -623,9 +623,9 @@ fn a_state_on_a_request_that_cannot_wait_is_none() {
     host.finish();
 }
 
-// Modern: bounds.
+// Modern: limits.
 
-/// S-MRTR-14, S-INH-06: a client that comes back too often without the answer is asked no more; the application goes on without.
+/// S-MRTR-14, S-INH-06: the number of rounds is limited. The ask then fails, and the application continues without it.
 #[test]
 fn rounds_are_bounded() {
     let mut config = config();
@@ -650,8 +650,8 @@ fn rounds_are_bounded() {
     host.finish();
 }
 
-/// S-MRTR-08, S-TIME-01, S-TIME-03: a client that was asked and does not come back is waited for as long as the configuration says, and no
-/// longer. Its state is over then.
+/// S-MRTR-08, S-TIME-01, S-TIME-03: the server waits for a client that does not return only until the configured timeout. Then the state
+/// is invalid.
 #[test]
 fn a_client_that_does_not_come_back_is_not_waited_for_without_end() {
     for patience in [seconds(600), seconds(7)] {
@@ -675,7 +675,8 @@ fn a_client_that_does_not_come_back_is_not_waited_for_without_end() {
     }
 }
 
-/// S-TIME-05: the time of a question is one for all its rounds: coming back without the answer wins nothing. The request goes on.
+/// S-TIME-05: the timeout of an ask covers all its rounds, and a round without an answer does not extend it. The request
+/// continues.
 #[test]
 fn the_time_of_a_question_is_that_of_all_its_rounds() {
     let mut host = Host::modern(config());
@@ -699,7 +700,7 @@ fn the_time_of_a_question_is_that_of_all_its_rounds() {
     host.finish();
 }
 
-/// S-TIME-01: a question of a later round has all of its time.
+/// S-TIME-01: an ask of a later round has its own timeout.
 #[test]
 fn a_later_question_has_its_own_time() {
     let mut host = Host::modern(config());
@@ -715,8 +716,8 @@ fn a_later_question_has_its_own_time() {
     host.finish();
 }
 
-/// S-TIME-01: a question that cannot even be written, since the client does not read, ends in time as well; the request
-/// itself can still be answered.
+/// S-TIME-01: an ask that cannot be written because the client does not read also times out. The request can still be
+/// answered.
 #[test]
 fn a_question_that_is_never_written_ends_in_time() {
     let mut host = Host::modern(narrow());
@@ -731,7 +732,7 @@ fn a_question_that_is_never_written_ends_in_time() {
     host.finish();
 }
 
-/// S-INH-06: questions are bounded in number, in both eras; one that ends makes room again.
+/// S-INH-06: the number of open asks is limited in both eras, and an ask that ends makes room.
 #[test]
 fn questions_are_bounded_in_number() {
     every_era(|chunking, version| {
@@ -749,7 +750,7 @@ fn questions_are_bounded_in_number() {
     });
 }
 
-/// S-INH-06: requests that wait for their clients are bounded in number.
+/// S-INH-06: the number of requests that wait for their clients is limited.
 #[test]
 fn clients_that_are_away_are_bounded_in_number() {
     let mut config = config();
@@ -771,7 +772,7 @@ fn clients_that_are_away_are_bounded_in_number() {
 
 // Modern: the application decides while the client is away.
 
-/// S-MRTR-08: what the application answers while the client is away is kept for it, and given to it when it comes back.
+/// S-MRTR-08: a reply that the application gives while the client is away is kept until the client returns.
 #[test]
 fn an_answer_while_the_client_is_away_is_held() {
     every_chunking(|chunking| {
@@ -800,7 +801,7 @@ fn an_answer_while_the_client_is_away_is_held() {
     });
 }
 
-/// With the answer given, what the client was not asked yet it need not be asked: whoever wanted to know hears so at once.
+/// After the application's reply, asks that were not sent yet end at once.
 #[test]
 fn an_answer_while_the_client_is_away_ends_what_was_not_asked_yet() {
     let mut host = Host::modern(config());
@@ -815,7 +816,7 @@ fn an_answer_while_the_client_is_away_ends_what_was_not_asked_yet() {
     host.finish();
 }
 
-/// S-MRTR-08: an answer for a client that never comes back is not kept for ever, and the application, which is done, hears no more of it.
+/// S-MRTR-08: a reply for a client that never returns is dropped after the timeout. The application is not told, because it has answered.
 #[test]
 fn an_answer_for_a_client_that_never_comes_back_is_dropped() {
     let mut host = Host::modern(config());
@@ -831,7 +832,7 @@ fn an_answer_for_a_client_that_never_comes_back_is_dropped() {
     host.finish();
 }
 
-/// A question that is taken back is asked no more, and the application hears so once. Before it was written, it costs no round.
+/// A withdrawn ask is never sent, and its outcome comes once. If it was not written yet, no round is used.
 #[test]
 fn a_question_that_is_taken_back_before_it_was_written_is_not_put() {
     let mut host = Host::modern(narrow());
@@ -851,7 +852,7 @@ fn a_question_that_is_taken_back_before_it_was_written_is_not_put() {
     host.finish();
 }
 
-/// One of several questions is taken back before they are written: the others are put.
+/// One of several asks is withdrawn before they are written. The others are sent.
 #[test]
 fn the_other_questions_of_a_round_are_put() {
     let mut host = Host::modern(narrow());
@@ -869,7 +870,7 @@ fn the_other_questions_of_a_round_are_put() {
     host.finish();
 }
 
-/// A question that is taken back while the client is away is not put again, and an answer to it is passed over.
+/// An ask that is withdrawn while the client is away is not sent again, and an answer to it is ignored.
 #[test]
 fn a_question_that_is_taken_back_later_is_not_put_again() {
     for answers in [false, true] {
@@ -896,7 +897,7 @@ fn a_question_that_is_taken_back_later_is_not_put_again() {
     }
 }
 
-/// S-CAP-05, S-PROG-04: while the client is away nobody hears how the request goes on.
+/// S-CAP-05, S-PROG-04: while the client is away, no progress and no log messages are sent.
 #[test]
 fn nothing_is_told_of_a_request_whose_client_is_away() {
     let mut host = Host::modern(config());
@@ -914,9 +915,10 @@ fn nothing_is_told_of_a_request_whose_client_is_away() {
     host.finish();
 }
 
-// What may be asked.
+// Allowed asks.
 
-/// S-MRTR-06, S-S2C-02, S-META-08, S-MRTR-18: only what the client declared is asked, in the manner that it declared; both eras.
+/// S-MRTR-06, S-S2C-02, S-META-08, S-MRTR-18: the server sends only asks that the client declared, in a declared mode, in both
+/// eras.
 #[test]
 fn only_what_was_declared_is_asked() {
     use ClientFeature::{
@@ -1025,7 +1027,7 @@ fn only_what_was_declared_is_asked() {
     }
 }
 
-/// S-META-08, S-META-05: what one modern request declared does not count for another.
+/// S-META-08, S-META-05: the capabilities of one modern request do not count for another.
 #[test]
 fn what_another_request_declared_does_not_count() {
     let mut host = Host::modern(config());
@@ -1039,7 +1041,7 @@ fn what_another_request_declared_does_not_count() {
     host.finish();
 }
 
-/// S-META-08, S-MRTR-06: a client that comes back without the capability is not asked again; the question ends.
+/// S-META-08, S-MRTR-06: a client that returns without the capability is not asked again, and the ask fails.
 #[test]
 fn a_client_that_no_longer_declares_it_is_not_asked_again() {
     let mut host = Host::modern(config());
@@ -1058,7 +1060,7 @@ fn a_client_that_no_longer_declares_it_is_not_asked_again() {
     host.finish();
 }
 
-/// S-META-09, S-MRTR-06: what a request needs and its client did not declare is named, as capabilities.
+/// S-META-09, S-MRTR-06: the error names the missing capability as a capabilities object.
 #[test]
 fn a_missing_capability_is_named_to_the_client() {
     for (feature, path) in [
@@ -1088,7 +1090,7 @@ fn a_missing_capability_is_named_to_the_client() {
     }
 }
 
-/// S-MRTR-05, S-MRTR-07: nothing but the three questions is asked of a modern client.
+/// S-MRTR-05, S-MRTR-07: a modern client gets only the three kinds of asks.
 #[test]
 fn a_modern_client_is_asked_the_three_questions_alone() {
     let mut host = Host::modern(config());
@@ -1111,7 +1113,7 @@ fn a_modern_client_is_asked_the_three_questions_alone() {
     host.finish();
 }
 
-/// A question has an object of parameters, or none.
+/// The parameters of an ask are an object, or absent.
 #[test]
 fn the_parameters_of_a_question_are_an_object() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
@@ -1128,7 +1130,7 @@ fn the_parameters_of_a_question_are_an_object() {
     }
 }
 
-/// S-INH-06: a question that is too long for a message is a mistake of the application.
+/// S-INH-06: an ask that exceeds the message limit is a misuse by the application.
 #[test]
 fn a_question_that_is_too_long_is_not_put() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
@@ -1144,9 +1146,9 @@ fn a_question_that_is_too_long_is_not_put() {
     }
 }
 
-// Modern: the plain form, for applications that keep nothing.
+// Modern: the plain form, for stateless applications.
 
-/// S-MRTR-01, S-MRTR-04, S-MRTR-05, S-CACHE-02: an application that keeps nothing says itself what it needs, and forgets the request.
+/// S-MRTR-01, S-MRTR-04, S-MRTR-05, S-CACHE-02: a stateless application names the input that it needs, and the request is over.
 #[test]
 fn an_application_that_keeps_nothing_says_what_it_needs() {
     every_chunking(|chunking| {
@@ -1172,7 +1174,8 @@ fn an_application_that_keeps_nothing_says_what_it_needs() {
     });
 }
 
-/// S-MRTR-10, S-MRTR-17: the client comes back in a request of its own that has all of it, and nothing of it in the parameters.
+/// S-MRTR-10, S-MRTR-17: the client's next request carries the state and the answers. Neither of them is in the parameters that
+/// the application gets.
 #[test]
 fn the_client_comes_back_with_all_of_it() {
     let mut host = Host::modern(config());
@@ -1200,8 +1203,8 @@ fn the_client_comes_back_with_all_of_it() {
     host.finish();
 }
 
-/// S-MRTR-08, S-META-08: an application may ask, and then say itself what it needs while the client is away. If the client comes back
-/// without the capability for that, it is told what is missing.
+/// S-MRTR-08, S-META-08: an application may send an ask, and then require input while the client is away. If the client returns
+/// without the capability for it, the error names what is missing.
 #[test]
 fn input_that_is_required_of_a_client_that_is_away_waits_for_it() {
     for declared in [json!({"roots": {}}), json!({})] {
@@ -1228,7 +1231,7 @@ fn input_that_is_required_of_a_client_that_is_away_waits_for_it() {
     }
 }
 
-/// S-MRTR-04, S-MRTR-09: a state alone sends the client away for a while; it comes back with it.
+/// S-MRTR-04, S-MRTR-09: a state without asks is a valid round, and so are asks without a state.
 #[test]
 fn a_state_alone_is_enough_and_so_is_a_question() {
     let mut host = Host::modern(config());
@@ -1256,7 +1259,7 @@ fn a_state_alone_is_enough_and_so_is_a_question() {
     host.finish();
 }
 
-/// S-MRTR-04, S-MRTR-05, S-MRTR-06: what could not be said is not said, and the request stays open.
+/// S-MRTR-04, S-MRTR-05, S-MRTR-06: invalid input requirements are refused, and the request stays open.
 #[test]
 fn input_that_cannot_be_required_is_a_mistake_of_the_application() {
     let mut host = Host::modern(config()).declaring(json!({"roots": {}}));
@@ -1284,7 +1287,7 @@ fn input_that_cannot_be_required_is_a_mistake_of_the_application() {
     host.finish();
 }
 
-/// S-MRTR-15: a state of the application cannot be taken for one of the server, nor the other way round.
+/// S-MRTR-15: an application must not use a state that looks like one of the server's.
 #[test]
 fn a_state_of_the_application_does_not_look_like_one_of_the_server() {
     let mut host = Host::modern(config());
@@ -1303,7 +1306,7 @@ fn a_state_of_the_application_does_not_look_like_one_of_the_server() {
     host.finish();
 }
 
-/// S-MRTR-07: the plain form is of the modern era alone.
+/// S-MRTR-07: only the modern era has the plain form.
 #[test]
 fn a_legacy_client_cannot_be_sent_away() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -1315,7 +1318,7 @@ fn a_legacy_client_cannot_be_sent_away() {
     host.finish();
 }
 
-/// S-MRTR-02, S-MRTR-04: `respond` with a result that wants input is held to the same rules as the verb for it.
+/// S-MRTR-02, S-MRTR-04: `respond` with a result that asks for input follows the same rules as `require_input`.
 #[test]
 fn a_result_that_wants_input_goes_through_its_verb() {
     let mut host = Host::modern(config());
@@ -1333,7 +1336,8 @@ fn a_result_that_wants_input_goes_through_its_verb() {
 
 // Legacy.
 
-/// S-S2C-01: each version of the legacy era has its questions; the answer comes back to who asked.
+/// S-S2C-01: a legacy client gets asks as requests, as far as its version has them. The answer reaches the
+/// application.
 #[test]
 fn a_legacy_client_is_asked_with_a_request() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -1388,8 +1392,8 @@ fn a_legacy_client_can_be_asked_during_any_request() {
     host.finish();
 }
 
-/// S-ERR-09, S-ERR-15: an error of the client is told as such, with all that it says; what the server itself concludes looks
-/// otherwise.
+/// S-ERR-09, S-ERR-15: an error from the client reaches the application with its code, message and data. A timeout that the
+/// server detects is a different outcome.
 #[test]
 fn an_error_of_a_legacy_client_is_its_answer() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -1407,7 +1411,7 @@ fn an_error_of_a_legacy_client_is_its_answer() {
     host.finish();
 }
 
-/// S-TIME-01, S-TIME-02, S-TIME-03: a question to a legacy client has its time; then the client is told that it need not answer any more.
+/// S-TIME-01, S-TIME-02, S-TIME-03: an ask to a legacy client times out, and the client is then told by a cancellation.
 #[test]
 fn a_legacy_question_has_its_time() {
     for patience in [seconds(600), seconds(7)] {
@@ -1432,7 +1436,7 @@ fn a_legacy_question_has_its_time() {
     }
 }
 
-/// S-TIME-04, S-TIME-05: progress of the client does not lengthen the time of a question without end.
+/// S-TIME-04, S-TIME-05: progress from the client does not extend the timeout of an ask without limit.
 #[test]
 fn progress_does_not_keep_a_question_for_ever() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -1450,7 +1454,7 @@ fn progress_does_not_keep_a_question_for_ever() {
     host.finish();
 }
 
-/// S-S2C-07, S-RPC-05: the ids of the two directions are apart, and those of the server never come twice.
+/// S-S2C-07, S-RPC-05: the ids of the two directions are independent, and the server never reuses its own.
 #[test]
 fn the_ids_of_the_two_directions_are_apart() {
     every_chunking(|chunking| {
@@ -1464,7 +1468,7 @@ fn the_ids_of_the_two_directions_are_apart() {
             let id = host.said(ROOTS)[number]["id"].clone();
             assert!(!ids.contains(&id), "{id} came twice");
             let answer = json!({"roots": [number]});
-            // A request of the client may have the very same id, once the ids of its handshake are behind it.
+            // A request of the client may have the same id, once the ids of its handshake are past.
             if number > 0 {
                 host.say(request(id.clone(), "tools/call", json!({"name": "same"})));
                 let same = host.newest();
@@ -1481,7 +1485,7 @@ fn the_ids_of_the_two_directions_are_apart() {
     });
 }
 
-/// S-RPC-07 asks for the same type. Clients in use answer with the text of the number; no other spelling of it is taken.
+/// S-RPC-07 requires the same type. Clients in use reply with the number as a string; no other spelling is accepted.
 #[test]
 fn answer_whose_id_is_the_text_of_the_number_is_taken() {
     for is_text in [false, true] {
@@ -1509,7 +1513,7 @@ fn answer_whose_id_is_the_text_of_the_number_is_taken() {
     }
 }
 
-/// S-RPC-25: a modern client gives no responses. If it does, nothing comes of it.
+/// S-RPC-25: a modern client sends no replies. If it does, they are ignored.
 #[test]
 fn a_response_to_nothing_is_passed_over() {
     every_chunking(|chunking| {
@@ -1528,7 +1532,7 @@ fn a_response_to_nothing_is_passed_over() {
     });
 }
 
-/// S-BATCH-02: the answers of a client of 2025-03-26 may come in one array.
+/// S-BATCH-02: a client of 2025-03-26 may send its replies in a batch.
 #[test]
 fn answers_may_come_in_a_batch() {
     every_chunking(|chunking| {
@@ -1552,7 +1556,7 @@ fn answers_may_come_in_a_batch() {
     });
 }
 
-/// S-LIFE-05: a legacy client is sent no question before it says that its handshake is over, and then those that waited.
+/// S-LIFE-05: a legacy client gets no ask before it sends `initialized`. Then it gets the asks that waited.
 #[test]
 fn nothing_is_asked_before_the_handshake_is_over() {
     every_chunking(|chunking| {
@@ -1580,7 +1584,7 @@ fn nothing_is_asked_before_the_handshake_is_over() {
     });
 }
 
-/// S-TIME-01: a question to a client that never ends its handshake ends in time, unsent.
+/// S-TIME-01: an ask to a client that never finishes its handshake times out, unsent.
 #[test]
 fn a_question_to_a_client_that_never_ends_its_handshake_ends_in_time() {
     let mut host = Host::new(config());
@@ -1594,7 +1598,7 @@ fn a_question_to_a_client_that_never_ends_its_handshake_ends_in_time() {
     host.finish();
 }
 
-/// S-S2C-04: a question that no request needs is possible where it once was: with a legacy client that declared it.
+/// S-S2C-04: an ask without a request is possible only to a legacy client that declared it.
 #[test]
 fn an_unbidden_question_goes_to_a_legacy_client_alone() {
     let mut host = Host::modern(config());
@@ -1627,7 +1631,7 @@ fn an_unbidden_question_goes_to_a_legacy_client_alone() {
     host.finish();
 }
 
-/// S-S2C-04: the questions of a request end with it. Nothing stays open that belongs to no running request.
+/// S-S2C-04: the asks of a request end with it.
 #[test]
 fn the_questions_of_a_legacy_request_end_with_it() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -1642,7 +1646,7 @@ fn the_questions_of_a_legacy_request_end_with_it() {
     host.finish();
 }
 
-/// S-S2C-05: that a visit is over is told where the version has a word for it, and nowhere else.
+/// S-S2C-05: the end of a URL elicitation is announced only in the version that has a notification for it.
 #[test]
 fn the_end_of_a_visit_is_told_where_there_is_a_word_for_it() {
     const COMPLETE: &str = "notifications/elicitation/complete";
@@ -1666,7 +1670,7 @@ fn the_end_of_a_visit_is_told_where_there_is_a_word_for_it() {
     }
 }
 
-/// S-ERR-13: that a visit is needed first can be said with its own error, to a client of the version that has it.
+/// S-ERR-13: only one version has an error for "URL elicitation required".
 #[test]
 fn a_visit_that_is_needed_first_has_its_own_error() {
     let mut error = ErrorObject::new(code::URL_ELICITATION_REQUIRED, "sign in first");
@@ -1692,7 +1696,7 @@ fn a_visit_that_is_needed_first_has_its_own_error() {
     host.finish();
 }
 
-/// S-META-15, F-068: questions of several requests, of both eras, wait beside each other, and each answer finds its own.
+/// S-META-15, F-068: asks of several requests, of both eras, are open at the same time, and each answer reaches its own.
 #[test]
 fn questions_of_many_requests_wait_beside_each_other() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -1717,7 +1721,7 @@ fn questions_of_many_requests_wait_beside_each_other() {
     host.finish();
 }
 
-/// S-CAP-03: a server without the capability of a request does not get to ask, since the request never arrives.
+/// S-CAP-03: a request without the needed capability never reaches the application, so it cannot ask.
 #[test]
 fn a_request_that_is_not_offered_never_gets_to_ask() {
     let mut host = Host::modern(offering(ServerCapabilities::default()));

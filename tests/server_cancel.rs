@@ -1,5 +1,5 @@
-//! Requests and questions that are taken back: what stops, what is still said, and who wins a race.
-//! S-CANC and S-STDIO-14 of the requirements.
+//! Cancelled requests and withdrawn asks: what stops, what is still sent, and who wins a race. S-CANC and S-STDIO-14
+//! of the requirements.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -19,26 +19,26 @@ use host::{
 
 const CANCELLED: &str = "notifications/cancelled";
 
-/// A server of which hardly a message is under way at once.
+/// A server that has at most about one message on its way.
 fn narrow() -> Config {
     let mut config = config();
     config.limits.write_window = 1;
     config
 }
 
-/// A message that takes a request back.
+/// A cancellation of a request.
 fn cancel(id: impl Into<Value>) -> Value {
     notification(CANCELLED, json!({"requestId": id.into()}))
 }
 
 impl Host {
-    /// Fills the pipe, so that what is said from now on waits.
+    /// Fills the pipe, so that later messages wait in the queue.
     fn clog(&mut self) {
         self.stops_reading();
         self.modern_call("server/discover", json!({}));
     }
 
-    /// A tool call that wants to hear everything of how it goes on.
+    /// A tool call that asks for progress and for log messages.
     fn curious(&mut self, token: &str) -> (Value, RequestId) {
         let meta = json!({"progressToken": token, "io.modelcontextprotocol/logLevel": "debug"});
         let id = self.modern_call("tools/call", json!({"name": "slow", "_meta": meta}));
@@ -50,7 +50,7 @@ impl Host {
         self.verb(|server, now| server.log(now, Some(request), LogLevel::Error, None, data))
     }
 
-    /// Why a request needs no answer any more.
+    /// The reason why a request was cancelled.
     #[track_caller]
     fn why_cancelled(&self, of: RequestId) -> Cancelled {
         let whys = self.picked(|event| match event {
@@ -61,7 +61,7 @@ impl Host {
         whys[0].clone()
     }
 
-    /// No verb about this request does anything any more.
+    /// Checks that every verb about this request is refused.
     #[track_caller]
     fn is_over(&mut self, over: RequestId) {
         let before = self.heard().len();
@@ -85,8 +85,8 @@ impl Host {
     }
 }
 
-/// S-CANC-04, S-STDIO-14: the application is told to stop and why; nothing more is said of the request, whatever the
-/// application does.
+/// S-CANC-04, S-STDIO-14: the application is told of the cancellation and its reason. No further message about the
+/// request is sent.
 #[test]
 fn a_cancelled_request_is_over_and_nothing_more_is_said_of_it() {
     every_era(|chunking, version| {
@@ -110,7 +110,7 @@ fn a_cancelled_request_is_over_and_nothing_more_is_said_of_it() {
     });
 }
 
-/// S-CANC-04: a cancellation needs no reason, and one that is no text is none. What counts is the id.
+/// S-CANC-04: a cancellation needs no reason, and a reason that is not a string is ignored.
 #[test]
 fn a_cancellation_needs_no_reason() {
     for params in [json!({}), json!({"reason": 5}), json!({"reason": null})] {
@@ -128,8 +128,8 @@ fn a_cancellation_needs_no_reason() {
     }
 }
 
-/// S-STDIO-14: everything that waits to be written for a request goes with it when it is cancelled: its answer, how far it
-/// is, what it logged. What waits for others stays.
+/// S-STDIO-14: a cancellation removes the queued reply, progress and log messages of its request. Messages for others
+/// stay.
 #[test]
 fn what_waits_to_be_written_for_a_cancelled_request_is_not_written() {
     let mut host = Host::modern(narrow());
@@ -176,7 +176,7 @@ fn what_waits_to_be_written_for_a_cancelled_request_is_not_written() {
     host.finish();
 }
 
-/// S-STDIO-14: a refusal of the server itself that waits to be written goes as well.
+/// S-STDIO-14: a queued refusal by the server itself is removed, too.
 #[test]
 fn a_refusal_that_waits_is_not_written_for_a_cancelled_request() {
     let mut host = Host::modern(narrow());
@@ -188,7 +188,7 @@ fn a_refusal_that_waits_is_not_written_for_a_cancelled_request() {
     host.finish();
 }
 
-/// S-CANC-07, S-CANC-05: when the answer was on its way first, the cancellation changes nothing.
+/// S-CANC-07, S-CANC-05: a cancellation after the reply has no effect.
 #[test]
 fn a_cancellation_that_comes_after_the_answer_changes_nothing() {
     every_era(|chunking, version| {
@@ -205,7 +205,7 @@ fn a_cancellation_that_comes_after_the_answer_changes_nothing() {
     });
 }
 
-/// S-CANC-07: whatever the order in which the two meet, there is an answer or a cancellation, never both and never neither.
+/// S-CANC-07: in any order, there is either a reply or a cancellation, never both and never neither.
 #[test]
 fn a_race_has_one_winner() {
     every_era(|chunking, version| {
@@ -227,7 +227,7 @@ fn a_race_has_one_winner() {
     });
 }
 
-/// S-CANC-04: a request that is cancelled in the breath in which it was made is told in this order, or not at all.
+/// S-CANC-04: a request and its cancellation in one read are reported in this order, or not at all.
 #[test]
 fn a_request_and_its_cancellation_in_one_read_leave_nothing_behind() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
@@ -248,7 +248,7 @@ fn a_request_and_its_cancellation_in_one_read_leave_nothing_behind() {
     }
 }
 
-/// S-CANC-08, S-CANC-14, S-RPC-15: a cancellation that names nothing, or nothing that there is, is passed over in silence.
+/// S-CANC-08, S-CANC-14, S-RPC-15: a cancellation without a valid id, or with an unknown one, is ignored.
 #[test]
 fn a_cancellation_that_makes_no_sense_is_passed_over() {
     every_era(|chunking, version| {
@@ -277,7 +277,7 @@ fn a_cancellation_that_makes_no_sense_is_passed_over() {
     });
 }
 
-/// S-RPC-07, S-CANC-08: the id that is cancelled is told by its type as well.
+/// S-RPC-07, S-CANC-08: the type of the cancelled id counts, too.
 #[test]
 fn a_cancellation_names_a_request_by_value_and_type() {
     let mut host = Host::modern(config());
@@ -293,7 +293,7 @@ fn a_cancellation_names_a_request_by_value_and_type() {
     host.finish();
 }
 
-/// S-CANC-08: what is no notification cancels nothing; with an id it is a request for a method that there is not.
+/// S-CANC-08: a cancellation with an id is a request for an unknown method, and cancels nothing.
 #[test]
 fn a_cancellation_with_an_id_is_none() {
     let mut host = Host::modern(config());
@@ -305,7 +305,7 @@ fn a_cancellation_with_an_id_is_none() {
     host.finish();
 }
 
-/// S-CANC-05: a handshake cannot be taken back. It is answered as if nothing had been said.
+/// S-CANC-05: a handshake cannot be cancelled and is answered as usual.
 #[test]
 fn a_handshake_cannot_be_cancelled() {
     let mut host = Host::new(Config::deferred([7; 16]));
@@ -316,7 +316,7 @@ fn a_handshake_cannot_be_cancelled() {
     host.finish();
 }
 
-/// S-CANC-04: a request that still waits for the offer is taken back like any other. The application never hears of it.
+/// S-CANC-04: a request that waits for the offer can be cancelled, and the application is not told of it.
 #[test]
 fn a_request_that_waits_for_the_offer_can_be_cancelled() {
     let mut host = Host::new(Config::deferred([7; 16]));
@@ -332,7 +332,7 @@ fn a_request_that_waits_for_the_offer_can_be_cancelled() {
     host.finish();
 }
 
-/// S-BATCH-08, S-CANC-04: one of a batch is taken back; the others are answered without it.
+/// S-BATCH-08, S-CANC-04: one request of a batch is cancelled, and the others are answered.
 #[test]
 fn one_of_a_batch_can_be_cancelled() {
     every_chunking(|chunking| {
@@ -353,7 +353,7 @@ fn one_of_a_batch_can_be_cancelled() {
     });
 }
 
-/// S-CANC-04: a cancelled request takes its questions with it, and a legacy client is told that it need not answer them.
+/// S-CANC-04: a cancelled request ends its asks, and a legacy client is told so.
 #[test]
 fn a_cancelled_request_takes_its_questions_with_it() {
     every_chunking(|chunking| {
@@ -373,7 +373,7 @@ fn a_cancelled_request_takes_its_questions_with_it() {
     });
 }
 
-/// S-CANC-03: a legacy server takes back its own questions, by their own ids, and only while they are open.
+/// S-CANC-03: a legacy server cancels only its own asks, by their own ids, and only while they are open.
 #[test]
 fn a_server_takes_back_its_own_questions_alone() {
     every_chunking(|chunking| {
@@ -403,7 +403,7 @@ fn a_server_takes_back_its_own_questions_alone() {
     });
 }
 
-/// S-CANC-03: a question that was never written need not be taken back on the wire, and is not written any more.
+/// S-CANC-03: withdrawing an unwritten ask sends neither the ask nor a cancellation.
 #[test]
 fn a_question_that_was_not_written_is_taken_back_without_a_word() {
     let mut host = Host::legacy(narrow(), "2025-11-25");
@@ -419,7 +419,7 @@ fn a_question_that_was_not_written_is_taken_back_without_a_word() {
     host.finish();
 }
 
-/// S-CANC-06, S-CANC-07: an answer to a question that was taken back is counted and passed over; the id is not used again.
+/// S-CANC-06, S-CANC-07: an answer to a withdrawn ask is counted and ignored, and its id is not reused.
 #[test]
 fn an_answer_to_a_question_that_was_taken_back_is_passed_over() {
     every_chunking(|chunking| {
@@ -445,8 +445,8 @@ fn an_answer_to_a_question_that_was_taken_back_is_passed_over() {
     });
 }
 
-/// S-S2C-07, S-CANC-03: the ids of the two directions are apart. The client cancels its own request, not the question
-/// that happens to have the same id.
+/// S-S2C-07, S-CANC-03: the ids of the two directions are independent. The client cancels its own request, not the
+/// ask with the same id.
 #[test]
 fn the_client_cancels_by_its_own_ids() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -467,7 +467,7 @@ fn the_client_cancels_by_its_own_ids() {
     host.finish();
 }
 
-/// S-CANC-05: a modern request that was answered with questions is answered. Its old id cancels nothing.
+/// S-CANC-05: a modern request that was answered with asks is over under its old id, so that id cancels nothing.
 #[test]
 fn the_id_of_an_earlier_round_cancels_nothing() {
     every_chunking(|chunking| {
@@ -504,8 +504,8 @@ fn the_id_of_an_earlier_round_cancels_nothing() {
     });
 }
 
-/// S-CANC-11: a request that became a task is answered with it. Cancelling is then the business of `tasks/cancel`, which the
-/// application gets, and not of `notifications/cancelled`, which finds nothing to cancel.
+/// S-CANC-11: a request that became a task is answered with it. It is then cancelled with `tasks/cancel`, which the
+/// application gets; `notifications/cancelled` has no effect.
 #[test]
 fn a_task_is_cancelled_by_its_own_method() {
     use everlink::protocol::ServerFeature::{TasksCancel, TasksToolsCall};
@@ -528,7 +528,7 @@ fn a_task_is_cancelled_by_its_own_method() {
     host.finish();
 }
 
-/// S-CANC-11: a question that is to run as a task at the client is never taken back with `notifications/cancelled`.
+/// S-CANC-11: an ask that runs as a task at the client is never cancelled with `notifications/cancelled`.
 #[test]
 fn a_question_that_runs_as_a_task_is_not_taken_back_with_a_notification() {
     let declared = json!({

@@ -1,4 +1,5 @@
-//! How server ends fail in the wild, and what this one does: each test is named after its row in the list of failures.
+//! Known failures of server ends, and how this one handles them. Each test is named after its row in the catalogue of
+//! failures.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -28,7 +29,7 @@ const UPDATED: &str = "notifications/resources/updated";
 /// The two eras.
 const BOTH: [Version; 2] = [Version::LATEST_LEGACY, Version::LATEST_MODERN];
 
-/// A server of which hardly a message is under way at once.
+/// A server that has at most about one message on its way.
 fn narrow() -> Config {
     let mut config = config();
     config.limits.write_window = 1;
@@ -40,7 +41,7 @@ fn fault(kind: FaultKind, detail: &str) -> Fault {
 }
 
 impl Host {
-    /// Fills the pipe, so that what is said from now on waits.
+    /// Fills the pipe, so that later messages wait in the queue.
     fn clog(&mut self) {
         self.stops_reading();
         self.modern_call("server/discover", json!({}));
@@ -55,7 +56,7 @@ impl Host {
         self.modern_call("subscriptions/listen", params)
     }
 
-    /// When the server closed, and with which faults.
+    /// The time at which the server closed, and its faults.
     fn closed(&self) -> Option<(Instant, Vec<Fault>)> {
         let mut events = self.events().iter();
         events.find_map(|(at, event)| match event {
@@ -64,7 +65,7 @@ impl Host {
         })
     }
 
-    /// Why a request needs no answer any more, if it does not.
+    /// The reason why a request was cancelled, if it was.
     fn why_cancelled(&self, of: RequestId) -> Option<Cancelled> {
         let whys = self.picked(|event| match event {
             Event::Cancelled { request, why } if *request == of => Some(why.clone()),
@@ -73,7 +74,7 @@ impl Host {
         whys.into_iter().next()
     }
 
-    /// Why the service ended.
+    /// The reasons in the `Draining` events.
     fn drained(&self) -> Vec<EndOfService> {
         self.picked(|event| match event {
             Event::Draining { why } => Some(*why),
@@ -88,7 +89,7 @@ impl Host {
         })
     }
 
-    /// The server is up and serves.
+    /// Checks that the server still serves.
     #[track_caller]
     fn still_serves(&mut self) {
         let result = self.served(
@@ -99,20 +100,20 @@ impl Host {
         assert_eq!(result["content"], json!([1]));
     }
 
-    /// How many bytes the server said.
+    /// The number of bytes that the server wrote.
     fn bytes_written(&self) -> u64 {
         self.server.stats().bytes_out
     }
 }
 
-/// So long after the beginning.
+/// The instant `span` after the beginning.
 fn at(span: Duration) -> Instant {
     Instant::from_origin(span)
 }
 
-// What clients write.
+// Input from clients.
 
-/// F-006: lines that are no messages are passed over, counted and shown ever less often; what follows them is served.
+/// F-006: lines that are no messages are ignored, counted, and reported ever less often. Later messages are served.
 #[test]
 fn f_006_lines_that_are_no_messages_are_passed_over() {
     every_era(|chunking, version| {
@@ -139,7 +140,7 @@ fn f_006_lines_that_are_no_messages_are_passed_over() {
     });
 }
 
-/// F-006, S-INH-06: what is shown of a useless line is short, however long the line is.
+/// F-006, S-INH-06: the reported sample of a useless line is short, however long the line is.
 #[test]
 fn f_006_what_is_shown_of_noise_is_short() {
     let mut config = config();
@@ -155,7 +156,7 @@ fn f_006_what_is_shown_of_noise_is_short() {
     host.finish();
 }
 
-/// F-008: a line that is too long costs itself: the request that it is, if that can be told, and nothing else.
+/// F-008: a line over the limit fails only its own request, if its id can be read.
 #[test]
 fn f_008_a_line_that_is_too_long_costs_itself_alone() {
     every_era(|chunking, version| {
@@ -178,7 +179,7 @@ fn f_008_a_line_that_is_too_long_costs_itself_alone() {
     });
 }
 
-/// F-008: an answer of the client that is too long ends the question that it answers.
+/// F-008: an oversized answer of the client ends its ask.
 #[test]
 fn f_008_an_answer_that_is_too_long_ends_its_question() {
     every_chunking(|chunking| {
@@ -212,7 +213,7 @@ fn f_008_an_answer_that_is_too_long_ends_its_question() {
     });
 }
 
-/// F-008: a line without an end is not kept: memory is bounded by the longest message.
+/// F-008: an endless line is not stored; the message limit bounds the memory.
 #[test]
 fn f_008_a_line_without_an_end_is_not_kept() {
     let mut config = config();
@@ -228,7 +229,7 @@ fn f_008_a_line_without_an_end_is_not_kept() {
     host.finish();
 }
 
-/// F-018: bytes that are no text, the mark of an encoding and other ends of lines harm nobody: a bad line is one bad line.
+/// F-018: invalid UTF-8 costs one line, and CRLF line ends are accepted.
 #[test]
 fn f_018_bytes_that_are_no_text_cost_one_line() {
     every_chunking(|chunking| {
@@ -250,7 +251,7 @@ fn f_018_bytes_that_are_no_text_cost_one_line() {
     });
 }
 
-/// F-018: the mark of the encoding before the very first message is passed over.
+/// F-018: a byte order mark before the first message is ignored.
 #[test]
 fn f_018_a_mark_of_the_encoding_is_passed_over() {
     every_chunking(|chunking| {
@@ -268,7 +269,7 @@ fn f_018_a_mark_of_the_encoding_is_passed_over() {
     });
 }
 
-/// F-020: taking back one request ends that request, and nothing else.
+/// F-020: cancelling one request ends only that request.
 #[test]
 fn f_020_taking_back_one_request_ends_nothing_else() {
     every_era(|chunking, version| {
@@ -284,7 +285,7 @@ fn f_020_taking_back_one_request_ends_nothing_else() {
     });
 }
 
-/// F-064: an answer to a question that is over, or that there never was, is counted and dropped.
+/// F-064: an answer to a finished or unknown ask is dropped.
 #[test]
 fn f_064_a_late_answer_is_dropped() {
     every_chunking(|chunking| {
@@ -307,7 +308,7 @@ fn f_064_a_late_answer_is_dropped() {
     });
 }
 
-/// F-106, S-RPC-15: a notification that nobody knows is handed on, and neither answered nor the end of anything.
+/// F-106, S-RPC-15: an unknown notification reaches the application. It gets no reply and ends nothing.
 #[test]
 fn f_106_an_unknown_notification_is_handed_on() {
     every_era(|chunking, version| {
@@ -336,9 +337,9 @@ fn f_106_an_unknown_notification_is_handed_on() {
     });
 }
 
-// Who may ask, and when.
+// The order of requests.
 
-/// F-060, S-LIFE-12: a client that introduces itself again is answered again; what it had before is over, and nothing of it lives on.
+/// F-060, S-LIFE-12: a second handshake is answered again. Requests, subscriptions and log level from before it are gone.
 #[test]
 fn f_060_a_second_handshake_is_a_new_beginning() {
     every_chunking(|chunking| {
@@ -372,7 +373,7 @@ fn f_060_a_second_handshake_is_a_new_beginning() {
     });
 }
 
-/// F-060: a client that counts from the beginning again, as one that was restarted does, is served.
+/// F-060: a restarted client that reuses its ids is served.
 #[test]
 fn f_060_a_client_that_counts_anew_is_served() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -388,7 +389,7 @@ fn f_060_a_client_that_counts_anew_is_served() {
     host.finish();
 }
 
-/// F-060: a handshake ends nothing of the modern era beside it.
+/// F-060: a handshake does not end modern requests and watches on the same stream.
 #[test]
 fn f_060_a_handshake_ends_nothing_of_the_modern_era() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -409,7 +410,8 @@ fn f_060_a_handshake_ends_nothing_of_the_modern_era() {
     host.finish();
 }
 
-/// F-061: a request before any introduction is refused; the server lives, and the client can still introduce itself.
+/// F-061: a request before the handshake is refused. The server keeps running, and the client can still do its
+/// handshake.
 #[test]
 fn f_061_a_request_before_the_handshake_is_refused() {
     every_chunking(|chunking| {
@@ -428,7 +430,7 @@ fn f_061_a_request_before_the_handshake_is_refused() {
     });
 }
 
-/// F-068: while a question waits for its answer, everything else goes on: other requests, pings, news, cancellations.
+/// F-068: while an ask is open, other requests, pings, notifications and cancellations work.
 #[test]
 fn f_068_a_question_blocks_nothing() {
     every_era(|chunking, version| {
@@ -453,7 +455,7 @@ fn f_068_a_question_blocks_nothing() {
     });
 }
 
-/// F-068, F-109: a question that is large does not keep its own answer from being read.
+/// F-068, F-109: a large ask does not stop the server from reading its answer.
 #[test]
 fn f_068_a_large_question_does_not_stop_the_reading() {
     for version in BOTH {
@@ -472,7 +474,7 @@ fn f_068_a_large_question_does_not_stop_the_reading() {
     }
 }
 
-/// F-099: two requests with one id do not get each other's answers: the second is refused, and the first gets its own.
+/// F-099: a second request with an open id is refused, and the first one gets its own reply.
 #[test]
 fn f_099_an_id_in_flight_is_not_given_to_another() {
     every_era(|chunking, version| {
@@ -499,7 +501,7 @@ fn f_099_an_id_in_flight_is_not_given_to_another() {
     });
 }
 
-/// F-099: the two eras share one stream and may choose the same ids at different times; each gets its own answer.
+/// F-099: an id that was answered may be used again, and each request gets its own reply.
 #[test]
 fn f_099_ids_that_are_free_again_may_be_used() {
     let mut host = Host::modern(config());
@@ -516,7 +518,7 @@ fn f_099_ids_that_are_free_again_may_be_used() {
     host.finish();
 }
 
-/// F-100: the names that the application is given are counters: none comes twice in the whole life of a server.
+/// F-100: request ids and ask ids of the application are counters and never repeat.
 #[test]
 fn f_100_no_name_comes_twice() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -534,7 +536,7 @@ fn f_100_no_name_comes_twice() {
 
 // The end.
 
-/// F-013: a server whose client says no more ends at once when nothing is left to do.
+/// F-013: an idle server closes at once when its input ends.
 #[test]
 fn f_013_the_end_of_input_ends_an_idle_server_at_once() {
     every_era(|chunking, version| {
@@ -549,7 +551,7 @@ fn f_013_the_end_of_input_ends_an_idle_server_at_once() {
     });
 }
 
-/// F-013: what was asked before the end of the input is still answered: a client that only stopped writing reads on.
+/// F-013: requests from before the end of the input are answered, because the client may still read.
 #[test]
 fn f_013_what_was_asked_before_the_end_of_input_is_answered() {
     every_era(|chunking, version| {
@@ -570,7 +572,8 @@ fn f_013_what_was_asked_before_the_end_of_input_is_answered() {
     });
 }
 
-/// F-013: an application that never answers does not keep the server: it ends when the time is over, and the client is told.
+/// F-013: an application that never answers does not keep the server running. The server closes after the drain time and
+/// tells the client.
 #[test]
 fn f_013_a_server_without_input_does_not_live_on() {
     every_era(|chunking, version| {
@@ -585,7 +588,7 @@ fn f_013_a_server_without_input_does_not_live_on() {
     });
 }
 
-/// F-013: a last line needs no end.
+/// F-013: the last line needs no line break.
 #[test]
 fn f_013_the_last_line_is_heard_without_its_end() {
     every_chunking(|chunking| {
@@ -601,8 +604,7 @@ fn f_013_the_last_line_is_heard_without_its_end() {
     });
 }
 
-/// F-013: who asked a question and waits for its answer when the input ends waits no more: it cannot come. The request itself can still be
-/// answered.
+/// F-013: open asks end with the input, because no answer can come. The request can still be answered.
 #[test]
 fn f_013_questions_end_with_the_input() {
     every_chunking(|chunking| {
@@ -623,7 +625,7 @@ fn f_013_questions_end_with_the_input() {
     });
 }
 
-/// F-013: a modern client that was asked and then says no more cannot come back; nothing waits for it.
+/// F-013: a modern client with an open ask cannot return after the end of its input, so its request is cancelled.
 #[test]
 fn f_013_a_client_that_is_away_cannot_come_back_after_its_last_word() {
     every_chunking(|chunking| {
@@ -638,7 +640,7 @@ fn f_013_a_client_that_is_away_cannot_come_back_after_its_last_word() {
     });
 }
 
-/// F-013: a modern client that was to be asked, but was not yet, is answered instead.
+/// F-013: a modern request whose ask was not written yet is answered instead.
 #[test]
 fn f_013_a_client_that_was_not_asked_yet_is_answered() {
     let mut host = Host::modern(narrow());
@@ -655,7 +657,7 @@ fn f_013_a_client_that_was_not_asked_yet_is_answered() {
     host.finish();
 }
 
-/// F-013: what waits for the offer when the input ends is still answered, when the offer comes in time; else it is told so.
+/// F-013: requests that wait for the offer are answered if the offer comes within the drain time. Otherwise they fail.
 #[test]
 fn f_013_what_waits_for_the_offer_is_answered_before_the_end() {
     for comes_in_time in [true, false] {
@@ -677,7 +679,7 @@ fn f_013_what_waits_for_the_offer_is_answered_before_the_end() {
     }
 }
 
-/// F-010, F-105: when nothing can be written any more, the server is over in the same step. Nobody is left to answer.
+/// F-010, F-105: after a failed write the server closes in the same step, because nobody is left to answer.
 #[test]
 fn f_010_a_broken_pipe_is_the_end() {
     every_era(|chunking, version| {
@@ -696,7 +698,7 @@ fn f_010_a_broken_pipe_is_the_end() {
     });
 }
 
-/// F-120: every fault that was reported is kept, in its order, to the end.
+/// F-120: all reported faults are kept, in order.
 #[test]
 fn f_120_every_fault_is_kept() {
     let faults = [
@@ -715,7 +717,7 @@ fn f_120_every_fault_is_kept() {
     host.finish();
 }
 
-/// F-120: there are never so many faults that they cannot be held; the first ones are the cause.
+/// F-120: the number of kept faults is limited, and the first ones are kept because they are the cause.
 #[test]
 fn f_120_faults_are_bounded_and_the_first_are_kept() {
     let mut host = Host::modern(config());
@@ -732,7 +734,7 @@ fn f_120_faults_are_bounded_and_the_first_are_kept() {
     host.finish();
 }
 
-/// F-105: an answer that comes after its client is gone is a typed mistake, and no more.
+/// F-105: a reply after the client is gone returns a typed error and has no other effect.
 #[test]
 fn f_105_an_answer_after_the_end_is_a_typed_mistake() {
     every_era(|chunking, version| {
@@ -752,7 +754,7 @@ fn f_105_an_answer_after_the_end_is_a_typed_mistake() {
     });
 }
 
-/// F-101: a shutdown takes nothing new, ends the watches, and waits for what runs; with a word to who asks in vain.
+/// F-101: after shutdown, new requests are refused, watches end, and the server waits for running requests.
 #[test]
 fn f_101_a_shutdown_takes_nothing_new() {
     every_era(|chunking, version| {
@@ -783,7 +785,7 @@ fn f_101_a_shutdown_takes_nothing_new() {
     });
 }
 
-/// F-101: whatever a request claims of itself, it is new, and nothing new is taken.
+/// F-101: a request with a request state is new as well, and is refused.
 #[test]
 fn f_101_a_claim_to_come_back_does_not_pass() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -804,7 +806,7 @@ fn f_101_a_claim_to_come_back_does_not_pass() {
     host.finish();
 }
 
-/// F-101: a server that only has watches ends at once.
+/// F-101: a server with only watches closes at once.
 #[test]
 fn f_101_watches_do_not_keep_a_server() {
     let mut host = Host::modern(config());
@@ -817,7 +819,8 @@ fn f_101_watches_do_not_keep_a_server() {
     host.finish();
 }
 
-/// F-102: what runs at a shutdown has its while; who is not done then is told so, each under its own id, and the server ends.
+/// F-102: running requests have the drain time after a shutdown. Unfinished ones then get an error under their own ids, and
+/// the server closes.
 #[test]
 fn f_102_what_is_not_done_in_time_is_told_so() {
     for drain in [seconds(5), seconds(90)] {
@@ -844,7 +847,7 @@ fn f_102_what_is_not_done_in_time_is_told_so() {
     }
 }
 
-/// F-102: a request may still ask its client while the server drains, and a client that was asked may come back.
+/// F-102: while the server drains, a request may still send asks, and a client may return with answers.
 #[test]
 fn f_102_what_runs_may_still_ask() {
     for version in BOTH {
@@ -896,7 +899,7 @@ fn f_102_what_runs_may_still_ask() {
     }
 }
 
-/// F-102: a client that was asked and does not come back is not waited for longer than anything else.
+/// F-102: the server waits no longer for a client that is away than for anything else.
 #[test]
 fn f_102_a_client_that_is_away_is_waited_for_no_longer() {
     let mut host = Host::modern(config());
@@ -911,7 +914,7 @@ fn f_102_a_client_that_is_away_is_waited_for_no_longer() {
     host.finish();
 }
 
-/// F-102: a held answer for a client that is away is delivered, if it comes back in time.
+/// F-102: a kept reply is delivered if its client returns within the drain time.
 #[test]
 fn f_102_an_answer_that_is_held_keeps_the_server_a_while() {
     let mut host = Host::modern(config());
@@ -930,7 +933,7 @@ fn f_102_an_answer_that_is_held_keeps_the_server_a_while() {
     host.finish();
 }
 
-/// F-101, F-102: everything that can be open is open, and a shutdown ends all of it, once, within its time.
+/// F-101, F-102: a shutdown ends everything that is open, exactly once, within the drain time.
 #[test]
 fn f_102_a_shutdown_ends_all_that_is_open() {
     for ends_input in [false, true] {
@@ -970,7 +973,7 @@ fn f_102_a_shutdown_ends_all_that_is_open() {
     }
 }
 
-/// F-103: a client that does not read its last words is not waited for longer than the time for that.
+/// F-103: the server waits no longer than the flush time for a client that does not read the last messages.
 #[test]
 fn f_103_the_last_words_have_their_time() {
     let mut config = narrow();
@@ -995,7 +998,7 @@ fn f_103_the_last_words_have_their_time() {
     host.finish();
 }
 
-/// F-103, S-TIME-06: together it is never longer than both times.
+/// F-103, S-TIME-06: the end takes no longer than the drain time and the flush time together.
 #[test]
 fn f_103_the_end_has_a_deadline_whatever_the_client_does() {
     for version in [Version::V2024_11_05, Version::LATEST_MODERN] {
@@ -1014,7 +1017,7 @@ fn f_103_the_end_has_a_deadline_whatever_the_client_does() {
     }
 }
 
-/// F-103: a client that reads its last words just in time gets all of them, and the server ends with the last.
+/// F-103: a client that reads the last messages in time gets all of them, and the server closes with the last one.
 #[test]
 fn f_103_last_words_that_are_read_in_time_are_said() {
     let mut host = Host::modern(narrow());
@@ -1031,7 +1034,7 @@ fn f_103_last_words_that_are_read_in_time_are_said() {
     host.finish();
 }
 
-/// F-103: a client that reads slowly has another while with everything that it reads, but not past the time for all.
+/// F-103: each read of a slow client restarts the flush time, but not beyond the total time.
 #[test]
 fn f_103_a_client_that_reads_slowly_is_waited_for_within_the_whole_time() {
     let mut config = narrow();
@@ -1054,7 +1057,7 @@ fn f_103_a_client_that_reads_slowly_is_waited_for_within_the_whole_time() {
     host.finish();
 }
 
-/// F-086, F-097: the end is the end: no verb and no input brings anything back, and each verb says why.
+/// F-086, F-097: after `Closed`, no verb and no input has any effect, and each verb returns the reason.
 #[test]
 fn f_086_closed_is_closed() {
     for version in BOTH {
@@ -1113,7 +1116,7 @@ fn verbs_after_the_end(host: &mut Host, over: RequestId, ask: AskId) {
     is_over(host.verb(|server, now| server.notify(now, "notifications/x", Some(text()))));
 }
 
-/// F-097: a shutdown is possible in every state, and as often as one likes.
+/// F-097: shutdown works in every state and may be repeated.
 #[test]
 fn f_097_a_shutdown_works_in_every_state() {
     let mut host = Host::new(Config::deferred([7; 16]));
@@ -1139,7 +1142,7 @@ fn f_097_a_shutdown_works_in_every_state() {
     host.finish();
 }
 
-/// F-101: while the server drains, every verb about what runs works as before, and what is new is refused by name.
+/// F-101: while the server drains, verbs for running requests work as before.
 #[test]
 fn f_101_what_runs_goes_on_while_the_server_drains() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -1164,7 +1167,7 @@ fn f_101_what_runs_goes_on_while_the_server_drains() {
     host.finish();
 }
 
-/// F-117: the events tell every change of state, in its order, and nothing follows the last.
+/// F-117: the events report every change of state, in order, and nothing follows the last one.
 #[test]
 fn f_117_the_events_tell_every_change_of_state() {
     let mut host = Host::modern(config());
@@ -1185,10 +1188,10 @@ fn f_117_the_events_tell_every_change_of_state() {
     host.finish();
 }
 
-// How much.
+// Limits.
 
-/// F-109: a client that does not read: no more of its input is wanted, what is logged is dropped, and a change waits once, however often
-/// it happens. What the client asked is answered when it reads again.
+/// F-109: while a client does not read, the server reads no more input, drops log messages, and queues each change only once. The
+/// client's requests are answered when it reads again.
 #[test]
 fn f_109_a_client_that_does_not_read_is_not_written_to_without_bound() {
     let mut config = narrow();
@@ -1221,7 +1224,7 @@ fn f_109_a_client_that_does_not_read_is_not_written_to_without_bound() {
     host.finish();
 }
 
-/// F-109: a client that asks and does not read is not listened to without bound.
+/// F-109: the server stops reading from a client that sends requests and does not read.
 #[test]
 fn f_109_a_client_that_asks_and_does_not_read_is_not_heard_without_bound() {
     let mut config = narrow();
@@ -1240,7 +1243,7 @@ fn f_109_a_client_that_asks_and_does_not_read_is_not_heard_without_bound() {
     host.finish();
 }
 
-/// F-109: no more is under way than the window allows.
+/// F-109: the bytes on their way do not exceed the write window.
 #[test]
 fn f_109_no_more_is_under_way_than_the_window_allows() {
     let mut config = config();
@@ -1258,7 +1261,7 @@ fn f_109_no_more_is_under_way_than_the_window_allows() {
     host.finish();
 }
 
-/// F-109: events that nobody polls stop the reading, by their bytes.
+/// F-109: events that the application does not poll stop the reading, by their bytes.
 #[test]
 fn f_109_events_that_nobody_polls_stop_the_reading() {
     let mut config = config();
@@ -1279,7 +1282,7 @@ fn f_109_events_that_nobody_polls_stop_the_reading() {
     host.finish();
 }
 
-/// F-109, S-INH-06: requests in flight are bounded in number; one more is refused, and one that ends makes room.
+/// F-109, S-INH-06: the number of open requests is limited. A further one is refused, and a finished one makes room.
 #[test]
 fn f_109_requests_in_flight_are_bounded_in_number() {
     every_era(|chunking, version| {
@@ -1298,7 +1301,7 @@ fn f_109_requests_in_flight_are_bounded_in_number() {
     });
 }
 
-/// F-109, S-INH-06: what a client says of itself is bounded, in both eras.
+/// F-109, S-INH-06: the size of a client's description of itself is limited in both eras.
 #[test]
 fn f_109_what_a_client_says_of_itself_is_bounded() {
     for version in BOTH {
@@ -1324,7 +1327,7 @@ fn f_109_what_a_client_says_of_itself_is_bounded() {
     }
 }
 
-/// F-109: requests that wait for the offer count as well.
+/// F-109: requests that wait for the offer count towards the limit.
 #[test]
 fn f_109_requests_that_wait_for_the_offer_are_bounded() {
     let mut config = Config::deferred([7; 16]);
@@ -1339,7 +1342,8 @@ fn f_109_requests_that_wait_for_the_offer_are_bounded() {
     host.finish();
 }
 
-/// F-109: a result that is too long for a message is a mistake of the application, which can still answer otherwise.
+/// F-109: a result over the message limit is a misuse by the application, which can still answer with something
+/// smaller.
 #[test]
 fn f_109_a_result_that_is_too_long_is_not_written() {
     for version in BOTH {
@@ -1359,7 +1363,7 @@ fn f_109_a_result_that_is_too_long_is_not_written() {
     }
 }
 
-/// F-109: a limit of zero does not bring everything to a halt.
+/// F-109: limits of zero do not block the server.
 #[test]
 fn f_109_a_limit_of_zero_brings_nothing_to_a_halt() {
     for version in BOTH {
@@ -1375,7 +1379,7 @@ fn f_109_a_limit_of_zero_brings_nothing_to_a_halt() {
     }
 }
 
-/// F-116: every error that the server itself gives says something.
+/// F-116: every error reply of the server itself has a meaningful text.
 #[test]
 fn f_116_every_refusal_says_why() {
     let mut host = Host::new(offering(ServerCapabilities::default()));
@@ -1403,7 +1407,7 @@ fn f_116_every_refusal_says_why() {
     host.finish();
 }
 
-/// F-116: every mistake of the application is told in words.
+/// F-116: every misuse by the application has a text.
 #[test]
 fn f_116_every_mistake_is_told_in_words() {
     let mut host = Host::modern(config());

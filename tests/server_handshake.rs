@@ -1,4 +1,4 @@
-//! The legacy era at a server end: the handshake, what was agreed on in it, and what holds until the next one.
+//! The legacy era at a server end: the handshake, its agreed terms, and how long they hold.
 
 mod host;
 
@@ -11,7 +11,7 @@ use host::{
 };
 use serde_json::{Value, json};
 
-/// The same script with a client of each version that has a handshake.
+/// Runs the script with a client of each version that has a handshake.
 fn every_legacy_version(mut script: impl FnMut(Version) -> Host) {
     for version in Version::LEGACY {
         script(*version).finish();
@@ -26,7 +26,7 @@ fn updated(uri: &str) -> Change {
     Change::Resource { uri: uri.into() }
 }
 
-/// S-LIFE-01, S-LIFE-02: the handshake is the first thing, and says all that the client must know.
+/// S-LIFE-01, S-LIFE-02: the handshake comes first, and its result has everything that the client needs.
 #[test]
 fn the_handshake_says_all_that_it_must() {
     every_chunking(|chunking| {
@@ -58,7 +58,7 @@ fn the_handshake_says_all_that_it_must() {
     host.finish();
 }
 
-/// S-LIFE-01: nothing is served before it but a ping.
+/// S-LIFE-01: before the handshake only a ping is served.
 #[test]
 fn nothing_is_served_before_the_handshake() {
     for method in [
@@ -82,7 +82,7 @@ fn nothing_is_served_before_the_handshake() {
     }
 }
 
-/// S-LIFE-01: a client may go on with requests before it says that its handshake is over.
+/// S-LIFE-01: a client may send requests before it sends `initialized`.
 #[test]
 fn a_client_that_has_its_answer_is_served() {
     let mut host = Host::new(config());
@@ -93,7 +93,7 @@ fn a_client_that_has_its_answer_is_served() {
     host.finish();
 }
 
-/// S-LIFE-02, S-LIFE-09: a handshake that lacks what it needs is refused as one with bad parameters, and can be repeated.
+/// S-LIFE-02, S-LIFE-09: an incomplete `initialize` is refused with the code for invalid parameters, and can be repeated.
 #[test]
 fn a_handshake_that_lacks_something_is_refused() {
     for params in [
@@ -113,7 +113,7 @@ fn a_handshake_that_lacks_something_is_refused() {
     }
 }
 
-/// S-LIFE-02: a handshake waits for a server that does not know yet what it offers.
+/// S-LIFE-02: a handshake waits until the server has its offer.
 #[test]
 fn a_handshake_waits_for_the_offer() {
     let mut host = Host::new(Config::deferred([7; 16]));
@@ -128,8 +128,8 @@ fn a_handshake_waits_for_the_offer() {
     host.finish();
 }
 
-/// S-LIFE-02: a client that does not wait for the answer loses nothing by it: what it asks is served when the handshake is done,
-/// in order.
+/// S-LIFE-02: a client need not wait for the result of `initialize`. Its later requests are served after the handshake, in
+/// order.
 #[test]
 fn what_follows_a_handshake_that_waits_is_served_after_it() {
     every_chunking(|chunking| {
@@ -151,7 +151,7 @@ fn what_follows_a_handshake_that_waits_is_served_after_it() {
         host.respond(host.newest(), json!({"tools": []}));
         host.result(&list);
         assert_eq!(host.replies(&cancelled).len(), 0);
-        // That the handshake is over was said early, and holds.
+        // `initialized` came early and still counts.
         host.try_ask_unbidden("roots/list", Value::Null)
             .expect("it may be asked");
         assert_eq!(host.said("roots/list").len(), 1);
@@ -159,8 +159,7 @@ fn what_follows_a_handshake_that_waits_is_served_after_it() {
     });
 }
 
-/// S-LIFE-05: before the client says that the handshake is over, it is asked nothing and told of no change; what is asked
-/// meanwhile waits.
+/// S-LIFE-05: before `initialized` the client gets no asks and no change notifications. Asks wait until then.
 #[test]
 fn nothing_is_asked_before_the_handshake_is_over() {
     every_chunking(|chunking| {
@@ -184,7 +183,8 @@ fn nothing_is_asked_before_the_handshake_is_over() {
     });
 }
 
-/// S-LIFE-07: the version that is offered is taken if it is spoken; else the newest of the legacy era that is.
+/// S-LIFE-07: the server accepts the offered version if it supports it; otherwise it answers with its newest legacy
+/// version.
 #[test]
 fn the_version_is_the_clients_or_the_newest_there_is() {
     let counter = |versions: Versions, offered: &str| {
@@ -214,7 +214,7 @@ fn the_version_is_the_clients_or_the_newest_there_is() {
     assert_eq!(counter(two, "2025-11-25"), "2025-03-26");
 }
 
-/// S-LIFE-09: a client that does not stay with the version that it is given costs nothing.
+/// S-LIFE-09: a client that leaves because of the version leaves nothing behind.
 #[test]
 fn a_client_that_leaves_over_the_version_costs_nothing() {
     let mut host = Host::new(config());
@@ -228,7 +228,7 @@ fn a_client_that_leaves_over_the_version_costs_nothing() {
     host.finish();
 }
 
-/// S-LIFE-12: what was agreed on holds until the next handshake, and not beyond it.
+/// S-LIFE-12: the agreed terms hold until the next handshake.
 #[test]
 fn a_new_handshake_begins_anew() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -262,7 +262,7 @@ fn a_new_handshake_begins_anew() {
     host.finish();
 }
 
-/// S-LIFE-12: what a subscription or a level was for, a request with its own terms knows nothing of.
+/// S-LIFE-12: subscriptions and log level of the handshake do not apply to modern requests.
 #[test]
 fn what_the_handshake_scopes_is_not_for_modern_requests() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -283,7 +283,7 @@ fn what_the_handshake_scopes_is_not_for_modern_requests() {
     host.finish();
 }
 
-/// S-TIME-08: a ping is answered at once and with nothing, at any time.
+/// S-TIME-08: a ping is answered at once with an empty result, at any time.
 #[test]
 fn a_ping_is_answered_at_once() {
     every_legacy_version(|version| {
@@ -312,7 +312,7 @@ fn a_ping_is_answered_at_once() {
     });
 }
 
-/// S-CAP-01: all that is offered is declared, and nothing else; in the first version completions have no name.
+/// S-CAP-01: the server declares exactly what it offers. The first version has no capability for completions.
 #[test]
 fn what_is_offered_is_declared() {
     let none = ServerCapabilities::default;
@@ -351,7 +351,7 @@ fn what_is_offered_is_declared() {
     }
 }
 
-/// S-CAP-01, S-CAP-03: what is not declared is not there.
+/// S-CAP-01, S-CAP-03: methods that are not declared are not found.
 #[test]
 fn what_is_not_offered_is_not_there() {
     every_version(|version| {
@@ -405,7 +405,7 @@ fn what_is_not_offered_is_not_there() {
     });
 }
 
-/// S-CAP-03: a feature without word of its changes does not tell of them, and cannot be subscribed to.
+/// S-CAP-03: a feature without change notifications sends none, and cannot be subscribed to.
 #[test]
 fn word_of_changes_is_offered_apart() {
     every_legacy_version(|version| {
@@ -430,7 +430,7 @@ fn word_of_changes_is_offered_apart() {
     });
 }
 
-/// S-CAP-03: the version that was agreed on is kept to: methods and news that it does not have are not used.
+/// S-CAP-03: methods and notifications that the agreed version does not have are not used.
 #[test]
 fn the_version_that_was_agreed_on_is_kept_to() {
     every_legacy_version(|version| {
@@ -456,7 +456,7 @@ fn the_version_that_was_agreed_on_is_kept_to() {
     });
 }
 
-/// S-CAP-03: nor are questions, whatever the client declares.
+/// S-CAP-03: asks that the agreed version does not have are not sent, whatever the client declares.
 #[test]
 fn questions_that_the_version_does_not_have_are_not_asked() {
     let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
@@ -487,7 +487,7 @@ fn questions_that_the_version_does_not_have_are_not_asked() {
     });
 }
 
-/// S-CAP-03: a client is asked only what it declared in its handshake.
+/// S-CAP-03: a client gets only asks that it declared in its handshake.
 #[test]
 fn a_client_is_asked_only_what_it_declared() {
     every_legacy_version(|version| {
@@ -517,7 +517,7 @@ fn a_client_is_asked_only_what_it_declared() {
     });
 }
 
-/// S-CAP-13: lists are told of unasked, and a resource to a client that subscribed to it, until it does not want to hear more.
+/// S-CAP-13: list changes are sent unasked. Resource changes are sent only while the client is subscribed.
 #[test]
 fn changes_are_told_to_who_wants_to_hear_of_them() {
     every_legacy_version(|version| {
@@ -549,7 +549,7 @@ fn changes_are_told_to_who_wants_to_hear_of_them() {
     });
 }
 
-/// S-CAP-09: an invalid level is refused, and a valid one is what is sent from then on; without any the server chooses.
+/// S-CAP-09: an invalid log level is refused, a valid one applies from then on, and without one the server decides.
 #[test]
 fn a_legacy_client_chooses_its_level() {
     every_legacy_version(|version| {
@@ -594,7 +594,7 @@ fn a_legacy_client_chooses_its_level() {
     });
 }
 
-/// S-RPC-05: no id of the server's own requests is used twice, also not after a new handshake.
+/// S-RPC-05: the server never reuses an id of its own requests, even after a new handshake.
 #[test]
 fn the_server_never_uses_an_id_twice() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -628,7 +628,7 @@ fn the_server_never_uses_an_id_twice() {
     host.finish();
 }
 
-/// S-RPC-28: one whole life of a legacy client: the handshake, a request, a question, news, the end.
+/// S-RPC-28: a complete session of a legacy client: handshake, request, ask, notification, end.
 #[test]
 fn a_legacy_client_lives_its_whole_life() {
     every_chunking(|chunking| {

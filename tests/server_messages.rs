@@ -1,4 +1,4 @@
-//! What a server end takes for a message, and what it writes: lines, JSON-RPC, ids, batches.
+//! Input that a server end accepts as a message, and messages that it writes: lines, JSON-RPC, ids, batches.
 
 mod host;
 
@@ -12,13 +12,13 @@ use host::{
 };
 use serde_json::{Value, json};
 
-/// The versions in which an error need not name a request (S-RPC-10). In the others there is no answer to what has no id
-/// (S-RPC-11).
+/// Whether an error reply in this version may have no id (S-RPC-10). In the other versions a message without an id gets
+/// no reply (S-RPC-11).
 fn can_complain(version: Version) -> bool {
     version >= Version::V2025_11_25
 }
 
-/// A line that is no message, in a host that then still serves; the errors that answer it, in full.
+/// Sends a line that is no message, checks that the server still serves, and returns the error replies.
 #[track_caller]
 fn complaint_about(version: Version, line: &[u8]) -> Vec<Value> {
     let mut host = Host::new(config()).speaking(version);
@@ -33,8 +33,8 @@ fn complaint_about(version: Version, line: &[u8]) -> Vec<Value> {
     complaints
 }
 
-/// Both eras and every version between: a line that is no message gets this code where an error may have no id, and nothing
-/// elsewhere.
+/// Checks in every version that this line gets an error reply with this code and without an id. If the version requires an
+/// id, there must be no reply.
 #[track_caller]
 fn is_answered_without_id(line: &[u8], code: i64) {
     for version in Version::ALL {
@@ -49,7 +49,7 @@ fn is_answered_without_id(line: &[u8], code: i64) {
     }
 }
 
-/// A message that is invalid, of a request whose id can be read: it gets this code in every version.
+/// Checks in every version that this invalid request with the id 77 gets an error reply with this code.
 #[track_caller]
 fn is_answered_with_id(line: &str, code: i64) {
     for version in Version::ALL {
@@ -60,7 +60,7 @@ fn is_answered_with_id(line: &str, code: i64) {
     }
 }
 
-/// S-RPC-01: what is no object with `jsonrpc` "2.0" is no message.
+/// S-RPC-01: a message is an object with `jsonrpc` "2.0".
 #[test]
 fn a_message_is_an_object_of_json_rpc_2() {
     is_answered_without_id(b"17", -32600);
@@ -74,7 +74,7 @@ fn a_message_is_an_object_of_json_rpc_2() {
     is_answered_with_id(r#"{"jsonrpc":null,"id":77,"method":"ping"}"#, -32600);
 }
 
-/// S-RPC-02: bytes that are no UTF-8 are no message; the line after them is.
+/// S-RPC-02: bytes that are not UTF-8 are no message, and the next line is read.
 #[test]
 fn what_is_no_text_is_no_message() {
     is_answered_without_id(
@@ -85,7 +85,7 @@ fn what_is_no_text_is_no_message() {
     is_answered_without_id(b"\xed\xa0\x80", -32700);
 }
 
-/// S-RPC-02: text beyond ASCII goes through, however it is cut.
+/// S-RPC-02: non-ASCII text passes unchanged, however it is cut.
 #[test]
 fn text_goes_through_unharmed() {
     every_era(|chunking, version| {
@@ -100,8 +100,7 @@ fn text_goes_through_unharmed() {
     });
 }
 
-/// S-RPC-03, S-RPC-04: an id is a text or an integer. What else stands there is answered as a request that is none, without
-/// the id.
+/// S-RPC-03, S-RPC-04: an id is a string or an integer. A request with any other id gets an error reply without an id.
 #[test]
 fn an_id_is_a_text_or_an_integer() {
     for id in ["null", "1.5", "true", "{}", "[7]", "1e300"] {
@@ -113,7 +112,7 @@ fn an_id_is_a_text_or_an_integer() {
     is_answered_without_id(line.as_bytes(), -32600);
 }
 
-/// S-RPC-07: a response has the id of its request, with its value and its type.
+/// S-RPC-07: a reply has the id of its request, with the same value and type.
 #[test]
 fn a_response_has_the_id_of_its_request() {
     let ids = [
@@ -131,11 +130,11 @@ fn a_response_has_the_id_of_its_request() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
         let mut host = Host::new(config()).speaking(version);
         let params = host.terms(json!({}));
-        // All of them at once: `1` and `"1"` are two requests.
+        // All requests are open at once: `1` and `"1"` are different ids.
         let mut requests = Vec::new();
         for id in &ids {
             if !is_modern(version) && *id == json!(1) {
-                continue; // The handshake had it.
+                continue; // The handshake used this id.
             }
             host.say(request(id.clone(), "tools/list", params.clone()));
             requests.push((id.clone(), host.newest()));
@@ -150,7 +149,7 @@ fn a_response_has_the_id_of_its_request() {
     }
 }
 
-/// S-RPC-07: what the server answers itself names the request just so, errors included.
+/// S-RPC-07: replies of the server itself, including errors, also have the exact id.
 #[test]
 fn the_answers_of_the_server_itself_have_the_id_of_their_request() {
     let mut host = Host::modern(config());
@@ -167,8 +166,8 @@ fn the_answers_of_the_server_itself_have_the_id_of_their_request() {
     host.finish();
 }
 
-/// S-RPC-10, S-RPC-11, S-ERR-01: a line that cannot be read is answered without an id where an error may have none, and not
-/// at all where it must have one.
+/// S-RPC-10, S-RPC-11, S-ERR-01: an unreadable line gets an error reply without an id, or none if the version requires an
+/// id.
 #[test]
 fn what_cannot_be_read_is_answered_without_an_id_or_not_at_all() {
     is_answered_without_id(b"hello", -32700);
@@ -178,7 +177,7 @@ fn what_cannot_be_read_is_answered_without_an_id_or_not_at_all() {
     is_answered_without_id(b"\0", -32700);
 }
 
-/// S-RPC-10, S-ERR-01: what is no request but has an id that can be read is answered with it, in every version.
+/// S-RPC-10, S-ERR-01: an invalid request with a readable id gets an error reply with that id, in every version.
 #[test]
 fn an_invalid_request_is_answered_with_its_id() {
     is_answered_with_id(r#"{"jsonrpc":"2.0","id":77}"#, -32600);
@@ -198,7 +197,7 @@ fn an_invalid_request_is_answered_with_its_id() {
     );
 }
 
-/// S-RPC-10, S-ERR-01: a request that is too long to be read is refused with its id, and its line is skipped.
+/// S-RPC-10, S-ERR-01: an oversized request is refused with its id, and the rest of its line is skipped.
 #[test]
 fn a_request_that_is_too_long_is_answered_with_its_id() {
     every_era(|chunking, version| {
@@ -218,7 +217,7 @@ fn a_request_that_is_too_long_is_answered_with_its_id() {
     });
 }
 
-/// S-RPC-15: a notification is never answered, whatever it says; neither is a response.
+/// S-RPC-15: notifications and replies are never answered.
 #[test]
 fn a_notification_is_never_answered() {
     every_era(|chunking, version| {
@@ -251,7 +250,7 @@ fn a_notification_is_never_answered() {
     });
 }
 
-/// S-RPC-15: a response that is too long to be read is not answered either, though its id can be.
+/// S-RPC-15: an oversized reply is not answered either, although its id is readable.
 #[test]
 fn a_response_that_is_too_long_is_not_answered() {
     every_era(|chunking, version| {
@@ -266,8 +265,8 @@ fn a_response_that_is_too_long_is_not_answered() {
     });
 }
 
-/// S-RPC-07: two answers with one id could not be told apart, so that a request with an id that is in use is refused; the one
-/// that had it first is served.
+/// S-RPC-07: two replies with one id could not be distinguished. A request with an open id is therefore refused, and the
+/// first one is served.
 #[test]
 fn an_id_that_is_in_use_is_refused() {
     every_era(|chunking, version| {
@@ -287,7 +286,7 @@ fn an_id_that_is_in_use_is_refused() {
     });
 }
 
-/// S-RPC-07: so is one with the id of a request that waits for the offer, or of a watch.
+/// S-RPC-07: the ids of watches and of requests that wait for the offer count as open.
 #[test]
 fn the_id_of_what_waits_is_in_use() {
     let mut host = Host::new(Config::deferred([7; 16]));
@@ -307,7 +306,7 @@ fn the_id_of_what_waits_is_in_use() {
     host.finish();
 }
 
-/// S-RPC-15: not even where its parameters are none.
+/// S-RPC-15: a notification with invalid parameters is not answered, either.
 #[test]
 fn a_notification_with_strange_parameters_is_never_answered() {
     every_version(|version| {
@@ -325,8 +324,8 @@ fn a_notification_with_strange_parameters_is_never_answered() {
     });
 }
 
-/// S-RPC-08, S-RPC-09, S-RPC-12, S-RPC-16, S-RPC-18, S-STDIO-03: whatever the server says has what the schemas require of it.
-/// The rules of every script hold each line to this; here is one script with all of them.
+/// S-RPC-08, S-RPC-09, S-RPC-12, S-RPC-16, S-RPC-18, S-STDIO-03: every message of the server has what its schema requires.
+/// The rules of every script check each line; this script contains all kinds of messages.
 #[test]
 fn every_kind_of_message_has_what_its_schema_requires() {
     every_version(|version| {
@@ -351,7 +350,7 @@ fn every_kind_of_message_has_what_its_schema_requires() {
     });
 }
 
-/// A client of this version that was told one of everything that it can be told.
+/// A client of this version that has received one message of every kind.
 fn one_of_each(version: Version) -> Host {
     let mut host = Host::new(config()).speaking(version);
     host.call("no/such", Value::Null);
@@ -382,7 +381,7 @@ fn one_of_each(version: Version) -> Host {
     host
 }
 
-/// What a message is, once it has all that the schemas require of such a one.
+/// Checks that the message has what its schema requires, and returns its kind.
 #[track_caller]
 fn kind(message: &Value) -> String {
     let Some(method) = message["method"].as_str() else {
@@ -431,14 +430,14 @@ fn kind(message: &Value) -> String {
     method.to_owned()
 }
 
-/// S-STDIO-01: a message is one line; a newline inside a text is escaped.
+/// S-STDIO-01: a message is one line, and line breaks in strings are escaped.
 #[test]
 fn a_message_is_one_line() {
     every_era(|chunking, version| {
         let mut host = Host::new(config()).chunked(chunking).speaking(version);
         let (id, request) = host.tool("add");
         let text = "one\ntwo\r\nthree";
-        // What the application gives may be laid out for people.
+        // The application's payload may contain line breaks.
         let result = format!("{{\n  \"content\": [],\r\n  \"text\": {}\n}}", json!(text));
         let result = result.parse().expect("JSON");
         let done = host.verb(|server, now| server.respond(now, request, result));
@@ -452,7 +451,7 @@ fn a_message_is_one_line() {
     });
 }
 
-/// S-STDIO-01: lines may end as they do on any system, may be empty, and the last one needs no end.
+/// S-STDIO-01: lines may end with LF or CRLF and may be empty, and the last one needs no line break.
 #[test]
 fn a_line_may_end_as_it_likes() {
     every_era(|chunking, version| {
@@ -476,7 +475,7 @@ fn a_line_may_end_as_it_likes() {
     });
 }
 
-/// S-STDIO-29, S-STDIO-31: it is a byte stream and nothing more: messages may be joined and cut anywhere.
+/// S-STDIO-29, S-STDIO-31: the input is a byte stream, so reads may join and cut messages anywhere.
 #[test]
 fn reads_may_be_cut_anywhere() {
     every_era(|chunking, version| {
@@ -498,7 +497,7 @@ fn reads_may_be_cut_anywhere() {
     });
 }
 
-/// S-STDIO-02, S-BATCH-07: in every version but one an array is no message, and nothing in it is done.
+/// S-STDIO-02, S-BATCH-07: in every version but one, a batch is no message and none of its elements is served.
 #[test]
 fn an_array_is_no_message() {
     for version in Version::ALL {
@@ -520,14 +519,14 @@ fn an_array_is_no_message() {
                 assert_eq!(complaints.len(), 1, "{version}: {batch}");
                 assert_eq!(complaints[0]["error"]["code"], -32600, "{version}: {batch}");
             } else {
-                // There is no such error without an id (S-RPC-11).
+                // This version has no error without an id (S-RPC-11).
                 assert_eq!(complaints, NOTHING, "{version}: {batch}");
             }
         }
     }
 }
 
-/// S-BATCH-07: before any version was agreed on there are no batches either.
+/// S-BATCH-07: before a handshake there are no batches, either.
 #[test]
 fn an_array_is_no_message_before_a_handshake() {
     let mut host = Host::new(config());
@@ -538,7 +537,7 @@ fn an_array_is_no_message_before_a_handshake() {
     host.finish();
 }
 
-/// S-BATCH-01, S-BATCH-02, S-BATCH-08: in 2025-03-26 a line may be an array; its elements are as good as lines of their own.
+/// S-BATCH-01, S-BATCH-02, S-BATCH-08: in 2025-03-26 a line may be a batch, whose elements are handled like separate lines.
 #[test]
 fn a_batch_is_as_good_as_its_elements() {
     every_chunking(|chunking| {
@@ -567,7 +566,7 @@ fn a_batch_is_as_good_as_its_elements() {
     });
 }
 
-/// S-BATCH-08: a batch of notifications has no answer, and an empty one is one thing that is no request.
+/// S-BATCH-08: a batch of notifications gets no reply, and an empty batch counts as one invalid request.
 #[test]
 fn a_batch_that_asks_nothing_gets_nothing() {
     let mut host = Host::legacy(config(), "2025-03-26");
@@ -578,11 +577,11 @@ fn a_batch_that_asks_nothing_gets_nothing() {
     assert_eq!(host.notified().len(), 2);
     host.finish();
 
-    // The schema of this version has no error without an id (S-RPC-11), so that it is only told.
+    // The schema of this version has no error without an id (S-RPC-11), so the batch is only reported as noise.
     assert_eq!(complaint_about(Version::V2025_03_26, b"[]"), NOTHING);
 }
 
-/// S-BATCH-01: the answers in a batch are answers.
+/// S-BATCH-01: replies in a batch count as replies.
 #[test]
 fn answers_may_come_in_a_batch() {
     let mut host = Host::legacy(config(), "2025-03-26");
@@ -603,7 +602,7 @@ fn answers_may_come_in_a_batch() {
     host.finish();
 }
 
-/// S-STDIO-11: there are no headers: a request brings all of its terms in its body, and is served by them alone.
+/// S-STDIO-11: there are no header fields: a request carries all its terms in its body.
 #[test]
 fn all_terms_are_in_the_body() {
     let mut host = Host::modern(config()).chunked(Chunking::Whole);

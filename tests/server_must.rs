@@ -1,5 +1,4 @@
-//! What a server end must do or leave, where the other files show only a part of it: each test shows the part of a
-//! requirement that they leave open.
+//! The parts of requirements for a server end that the other files leave open.
 
 mod host;
 
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 const CANCELLED: &str = "notifications/cancelled";
 const ROOTS: &str = "roots/list";
 
-/// S-RPC-03: a text is as good an id as an integer.
+/// S-RPC-03: a string is as valid an id as an integer.
 #[test]
 fn a_request_may_have_either_kind_of_id() {
     every_era(|chunking, version| {
@@ -28,7 +27,7 @@ fn a_request_may_have_either_kind_of_id() {
     });
 }
 
-/// S-RPC-08: a response that has both a result and an error is neither: it settles the question that it names, as invalid.
+/// S-RPC-08: a reply with both a result and an error is invalid, and ends its ask as such.
 #[test]
 fn a_response_with_both_outcomes_has_none() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -49,7 +48,7 @@ fn a_response_with_both_outcomes_has_none() {
     }
 }
 
-/// S-RPC-28: a client that asks whether anybody is there hears it, before the handshake, after it, and while something runs.
+/// S-RPC-28: a ping is answered before the handshake, after it, and while a request runs.
 #[test]
 fn a_legacy_client_is_always_told_that_somebody_is_there() {
     let mut host = Host::new(config());
@@ -64,7 +63,7 @@ fn a_legacy_client_is_always_told_that_somebody_is_there() {
     host.finish();
 }
 
-/// S-ERR-02: what the server refuses by itself has no code of the range that is left to older implementations.
+/// S-ERR-02: refusals of the server have no code from the range of older implementations.
 #[test]
 fn the_server_has_no_codes_of_its_own() {
     every_version(|version| {
@@ -84,8 +83,8 @@ fn the_server_has_no_codes_of_its_own() {
     });
 }
 
-/// S-SUB-13: a modern client that has a question in the place of its answer is not told when that is taken back, or the whole
-/// request ends. No watch is open, so there is nothing at all to cancel.
+/// S-SUB-13: a modern client that got an ask in place of a reply gets no cancellation when the ask is withdrawn or the
+/// request ends. No watch is open, so nothing is cancelled.
 #[test]
 fn a_question_in_the_place_of_an_answer_is_not_cancelled() {
     let mut host = Host::modern(config());
@@ -102,8 +101,8 @@ fn a_question_in_the_place_of_an_answer_is_not_cancelled() {
     host.finish();
 }
 
-/// S-CANC-07: a request that was answered when its cancellation came is not told to be cancelled, even if the answer was not
-/// written yet and now never is: the application has done its part.
+/// S-CANC-07: the application has answered, but the reply is not written when the cancellation comes. The reply is dropped,
+/// and the application is not told.
 #[test]
 fn a_cancellation_that_overtakes_an_answer_is_no_news() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
@@ -123,7 +122,7 @@ fn a_cancellation_that_overtakes_an_answer_is_no_news() {
     }
 }
 
-/// S-CAP-03: what was agreed on in the handshake counts, not what is offered since.
+/// S-CAP-03: the terms of the handshake count, not a later offer.
 #[test]
 fn news_that_were_not_promised_to_a_legacy_client_are_not_told() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -138,7 +137,7 @@ fn news_that_were_not_promised_to_a_legacy_client_are_not_told() {
     }
 }
 
-/// S-S2C-04: nothing is asked for a request that is over.
+/// S-S2C-04: no ask is sent for a finished request.
 #[test]
 fn nothing_is_asked_for_a_request_that_is_over() {
     every_version(|version| {

@@ -1,5 +1,5 @@
-//! How far requests are, and what is logged: to whom it is told, in which words, and when not.
-//! S-PROG and S-CAP-05 to S-CAP-09 of the requirements.
+//! Progress and log messages: who receives them, with which content, and when not. S-PROG and S-CAP-05 to S-CAP-09 of
+//! the requirements.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -18,7 +18,7 @@ const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const MESSAGE: &str = "notifications/message";
 const PROGRESS: &str = "notifications/progress";
 
-/// A server of which hardly a message is under way at once.
+/// A server that has at most about one message on its way.
 fn narrow() -> Config {
     let mut config = config();
     config.limits.write_window = 1;
@@ -26,19 +26,19 @@ fn narrow() -> Config {
 }
 
 impl Host {
-    /// Fills the pipe, so that what is said from now on waits.
+    /// Fills the pipe, so that later messages wait in the queue.
     fn clog(&mut self) {
         self.stops_reading();
         self.modern_call("server/discover", json!({}));
     }
 
-    /// Calls a tool with this in its `_meta`.
+    /// Calls a tool with these `_meta` members.
     fn tool_with(&mut self, meta: Value) -> (Value, RequestId) {
         let id = self.call("tools/call", json!({"name": "slow", "_meta": meta}));
         (id, self.newest())
     }
 
-    /// What was said of how far requests are: the token and the number.
+    /// The progress notifications: the token and the number of each.
     fn progresses(&self) -> Vec<(Value, f64)> {
         let told = self.said(PROGRESS).into_iter();
         told.map(|line| {
@@ -49,7 +49,7 @@ impl Host {
         .collect()
     }
 
-    /// Tells how far a request is, in full.
+    /// Reports progress of a request, with all its members.
     fn tell(&mut self, request: RequestId, progress: Progress) -> Result<(), Misuse> {
         self.verb(|server, now| server.progress(now, request, progress))
     }
@@ -67,7 +67,7 @@ impl Host {
         }
     }
 
-    /// The levels of what was logged, in order.
+    /// The levels of the log messages, in order.
     fn logged(&self) -> Vec<&str> {
         let told = self.said(MESSAGE).into_iter();
         told.map(|line| line["params"]["level"].as_str().expect("a level"))
@@ -75,13 +75,13 @@ impl Host {
     }
 }
 
-/// From this level on.
+/// All levels from this one up.
 fn from(level: LogLevel) -> Vec<&'static str> {
     let levels = LogLevel::ALL.iter().filter(|at| **at >= level);
     levels.map(|level| level.as_str()).collect()
 }
 
-/// S-PROG-01, S-PROG-09: how far a request is is told with its own token, the value and the type of it; so is the number.
+/// S-PROG-01, S-PROG-09: progress carries the exact token of its request, value and type, and the exact number.
 #[test]
 fn progress_carries_the_token_of_its_request() {
     every_era(|chunking, version| {
@@ -103,7 +103,7 @@ fn progress_carries_the_token_of_its_request() {
     });
 }
 
-/// S-PROG-04: who did not ask is not told.
+/// S-PROG-04: no progress is sent without a token.
 #[test]
 fn nothing_is_told_without_a_token() {
     every_era(|chunking, version| {
@@ -116,7 +116,7 @@ fn nothing_is_told_without_a_token() {
     });
 }
 
-/// S-PROG-01: what is no token is none; a request is never told of with one that it did not give.
+/// S-PROG-01: an invalid token is never sent back.
 #[test]
 fn what_is_no_token_is_never_repeated() {
     for token in [
@@ -141,7 +141,7 @@ fn what_is_no_token_is_never_repeated() {
     }
 }
 
-/// S-PROG-03: only what grows is told. What does not is passed over and harms nothing.
+/// S-PROG-03: only growing values are sent. Others are ignored without harm.
 #[test]
 fn progress_is_told_only_when_it_grows() {
     every_era(|chunking, version| {
@@ -158,7 +158,7 @@ fn progress_is_told_only_when_it_grows() {
     });
 }
 
-/// S-PROG-02: what JSON has no number for cannot be told.
+/// S-PROG-02: values that are no JSON number are refused.
 #[test]
 fn progress_is_a_number() {
     let mut host = Host::modern(config());
@@ -174,7 +174,7 @@ fn progress_is_a_number() {
     host.finish();
 }
 
-/// S-PROG-03: each request grows by itself.
+/// S-PROG-03: the values of different requests are independent.
 #[test]
 fn requests_grow_apart_from_each_other() {
     let mut host = Host::modern(config());
@@ -186,7 +186,7 @@ fn requests_grow_apart_from_each_other() {
     host.finish();
 }
 
-/// S-PROG-04: with the answer it stops; what came before the answer is also told before it.
+/// S-PROG-04: progress stops with the reply, and earlier progress is sent before it.
 #[test]
 fn progress_stops_with_the_answer() {
     every_era(|chunking, version| {
@@ -201,7 +201,7 @@ fn progress_stops_with_the_answer() {
     });
 }
 
-/// S-PROG-04: what waits to be written when the answer is given is told before the answer, or not at all.
+/// S-PROG-04: queued progress is sent before the reply, or not at all.
 #[test]
 fn progress_that_waits_does_not_come_after_the_answer() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
@@ -220,7 +220,7 @@ fn progress_that_waits_does_not_come_after_the_answer() {
     }
 }
 
-/// S-PROG-05: a client that does not read is told the newest only: what was not written yet is replaced.
+/// S-PROG-05: a client that does not read gets only the newest value; unwritten progress is replaced.
 #[test]
 fn progress_that_was_not_written_is_replaced() {
     let mut host = Host::modern(narrow());
@@ -234,7 +234,7 @@ fn progress_that_was_not_written_is_replaced() {
     host.finish();
 }
 
-/// S-PROG-02: a client that reads is told every step, however quickly they come; of a great many, the newest.
+/// S-PROG-02: a client that reads gets every step, and the newest 16 of a large burst.
 #[test]
 fn steps_that_come_at_once_are_all_told() {
     every_era(|chunking, version| {
@@ -262,7 +262,7 @@ fn steps_that_come_at_once_are_all_told() {
     });
 }
 
-/// S-PROG-02: a total and words are optional. The oldest version has no words, so it is told none.
+/// S-PROG-02: total and message are optional. The oldest version has no message.
 #[test]
 fn progress_has_a_total_and_words_where_the_version_has_them() {
     every_version(|version| {
@@ -297,7 +297,7 @@ fn progress_has_a_total_and_words_where_the_version_has_them() {
     });
 }
 
-/// S-PROG-02: the words are bounded like everything that is written.
+/// S-PROG-02: the size of a progress message is limited.
 #[test]
 fn words_that_are_too_long_are_a_mistake_of_the_application() {
     let mut config = config();
@@ -313,7 +313,7 @@ fn words_that_are_too_long_are_a_mistake_of_the_application() {
     host.finish();
 }
 
-/// S-PROG-06, S-PROG-09: a modern client tells no progress. If it does all the same, nothing comes of it.
+/// S-PROG-06, S-PROG-09: progress from a modern client is ignored.
 #[test]
 fn progress_of_a_modern_client_is_passed_over() {
     every_chunking(|chunking| {
@@ -334,7 +334,7 @@ fn progress_of_a_modern_client_is_passed_over() {
     });
 }
 
-/// S-PROG-06, S-PROG-09: a legacy client may tell how far it is with a question of ours; it answers nothing by it.
+/// S-PROG-06, S-PROG-09: a legacy client may report progress of an ask, which does not answer the ask.
 #[test]
 fn progress_of_a_legacy_client_harms_nobody() {
     every_chunking(|chunking| {
@@ -357,7 +357,7 @@ fn progress_of_a_legacy_client_harms_nobody() {
     });
 }
 
-/// S-PROG-08, S-CAP-07: a watch is told of changes and of nothing else, even if it brings a token and a level.
+/// S-PROG-08, S-CAP-07: a watch gets only changes, even if it has a token and a log level.
 #[test]
 fn a_watch_is_told_neither_progress_nor_logs() {
     let mut host = Host::modern(config());
@@ -381,8 +381,8 @@ fn a_watch_is_told_neither_progress_nor_logs() {
     host.finish();
 }
 
-/// S-PROG-04, S-RPC-26: while a modern request waits for its client, nobody waits for word of it; the next round brings a
-/// token of its own.
+/// S-PROG-04, S-RPC-26: while a modern request waits for its client, no progress is sent. The next round has its own
+/// token.
 #[test]
 fn each_round_of_a_modern_request_has_its_own_token() {
     let mut host = Host::modern(config());
@@ -415,7 +415,7 @@ fn each_round_of_a_modern_request_has_its_own_token() {
     host.finish();
 }
 
-/// S-PROG-04, S-CAP-05: what is told of requests cannot be told around the server.
+/// S-PROG-04, S-CAP-05: `notify` cannot send progress and log messages.
 #[test]
 fn progress_and_logs_go_through_their_verbs_alone() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
@@ -434,7 +434,7 @@ fn progress_and_logs_go_through_their_verbs_alone() {
     }
 }
 
-/// S-CAP-05: a modern request that names no level is told nothing, whatever others asked for.
+/// S-CAP-05: a modern request without a log level gets no log messages, whatever other requests asked for.
 #[test]
 fn nothing_is_logged_to_a_modern_request_that_did_not_ask() {
     every_chunking(|chunking| {
@@ -449,8 +449,8 @@ fn nothing_is_logged_to_a_modern_request_that_did_not_ask() {
     });
 }
 
-/// S-CAP-05, S-CAP-07: what is logged for no request reaches a modern client only while a request of it is open that asked,
-/// and then once, from the least level on that any asked for.
+/// S-CAP-05, S-CAP-07: a log message without a request goes to a modern client only while one of its requests asks for
+/// logs. It is sent once, from the lowest requested level up.
 #[test]
 fn what_is_logged_for_no_request_is_heard_while_a_modern_request_asks() {
     let mut host = Host::modern(config());
@@ -471,7 +471,7 @@ fn what_is_logged_for_no_request_is_heard_while_a_modern_request_asks() {
     host.finish();
 }
 
-/// S-CAP-06, S-RPC-26: a modern request is told what is as severe as it asked for, and worse, before its answer.
+/// S-CAP-06, S-RPC-26: a modern request gets log messages from its level up, before its reply.
 #[test]
 fn a_modern_request_is_logged_to_from_its_level_on() {
     for level in LogLevel::ALL {
@@ -491,7 +491,7 @@ fn a_modern_request_is_logged_to_from_its_level_on() {
     }
 }
 
-/// S-META-05: the level of a modern request is that request's alone.
+/// S-META-05: a log level applies only to its own modern request.
 #[test]
 fn the_level_of_one_request_is_not_that_of_another() {
     let mut host = Host::modern(config());
@@ -504,7 +504,7 @@ fn the_level_of_one_request_is_not_that_of_another() {
     host.finish();
 }
 
-/// S-CAP-07, S-STDIO-14: what waits to be logged for a request comes before its answer, or not at all.
+/// S-CAP-07, S-STDIO-14: queued log messages of a request are sent before its reply, or not at all.
 #[test]
 fn logs_that_wait_do_not_come_after_the_answer() {
     let mut host = Host::modern(narrow());
@@ -520,7 +520,7 @@ fn logs_that_wait_do_not_come_after_the_answer() {
     host.finish();
 }
 
-/// S-CAP-08: a level that there is not is a mistake of the client, and its request is refused.
+/// S-CAP-08: a request with an unknown log level is refused.
 #[test]
 fn an_unknown_level_is_refused() {
     for level in [
@@ -542,7 +542,7 @@ fn an_unknown_level_is_refused() {
     }
 }
 
-/// S-CAP-09: a legacy client chooses a level for all, and may choose again.
+/// S-CAP-09: a legacy client sets one level for everything, and may change it.
 #[test]
 fn a_legacy_client_chooses_its_level() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -567,7 +567,7 @@ fn a_legacy_client_chooses_its_level() {
     }
 }
 
-/// S-CAP-09: until a legacy client chooses, the server decides: what its configuration says.
+/// S-CAP-09: until a legacy client sets a level, the configured one applies.
 #[test]
 fn a_legacy_client_that_never_chose_gets_what_the_server_decides() {
     for level in LogLevel::ALL {
@@ -580,7 +580,7 @@ fn a_legacy_client_that_never_chose_gets_what_the_server_decides() {
     }
 }
 
-/// S-LIFE-05: a legacy client may be logged to before its handshake is over, and before it began there is nobody.
+/// S-LIFE-05: a legacy client gets log messages from `initialize` on, even before `initialized`.
 #[test]
 fn a_legacy_client_is_logged_to_from_its_introduction_on() {
     let mut host = Host::new(config());
@@ -592,7 +592,7 @@ fn a_legacy_client_is_logged_to_from_its_introduction_on() {
     host.finish();
 }
 
-/// S-CAP-09: an invalid level is refused, and the one before stays.
+/// S-CAP-09: an invalid level is refused, and the previous one stays.
 #[test]
 fn an_invalid_choice_of_a_level_changes_nothing() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -611,8 +611,8 @@ fn an_invalid_choice_of_a_level_changes_nothing() {
     host.finish();
 }
 
-/// S-CAP-09, S-VER-07: each era has its own way to choose: a modern client has no `logging/setLevel`, and what a legacy client
-/// chose is not for modern requests.
+/// S-CAP-09, S-VER-07: a modern client has no `logging/setLevel`, and the level of a legacy client does not apply to modern
+/// requests.
 #[test]
 fn the_level_of_a_legacy_client_is_not_for_modern_requests() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -635,7 +635,7 @@ fn the_level_of_a_legacy_client_is_not_for_modern_requests() {
     host.finish();
 }
 
-/// S-CAP-01, S-CAP-03: a server that does not offer logging does not log, and has no level to choose.
+/// S-CAP-01, S-CAP-03: a server that does not offer logging sends no log messages and has no level to set.
 #[test]
 fn a_server_that_does_not_offer_logging_does_not_log() {
     let capabilities = ServerCapabilities::default().with_tools(false);
@@ -653,7 +653,7 @@ fn a_server_that_does_not_offer_logging_does_not_log() {
     }
 }
 
-/// S-CAP-06: a message has its level, its data as it is, and the name of the logger if there is one; all on one line.
+/// S-CAP-06: a log message has its level, its unchanged data, and the logger's name if there is one, all on one line.
 #[test]
 fn a_message_says_who_logged_what() {
     every_version(|version| {
@@ -674,7 +674,7 @@ fn a_message_says_who_logged_what() {
     });
 }
 
-/// S-INH-06: a message that is too long is a mistake of the application, and nothing is sent.
+/// S-INH-06: an oversized log message is a misuse by the application and is not sent.
 #[test]
 fn a_message_that_is_too_long_is_not_logged() {
     let mut config = config();
@@ -687,7 +687,7 @@ fn a_message_that_is_too_long_is_not_logged() {
     host.finish();
 }
 
-/// S-CAP-09: the application is told from which level on anybody listens, so that it need not make what nobody hears.
+/// S-CAP-09: the application is told the lowest wanted level, so that it need not produce unwanted messages.
 #[test]
 fn the_application_is_told_which_level_is_listened_to() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -700,7 +700,7 @@ fn the_application_is_told_which_level_is_listened_to() {
     host.finish();
 }
 
-/// S-PROG-04: a legacy call that became a task is answered, and nothing more is told with its token.
+/// S-PROG-04: a legacy call that became a task is answered, and its progress stops.
 #[test]
 fn a_call_that_became_a_task_is_answered_and_its_progress_stops() {
     use everlink::protocol::ServerFeature::TasksToolsCall;

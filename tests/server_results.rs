@@ -1,4 +1,4 @@
-//! How requests end at a server end: results, errors and their codes, what every modern result says, and the end of service.
+//! Results and errors at a server end: their codes, the members of every modern result, and the end of service.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -20,7 +20,7 @@ use host::{
 };
 use serde_json::{Value, json};
 
-/// The methods whose complete results say how long they are fresh, and what their results look like.
+/// The methods whose complete results have a cache lifetime, with parameters and results.
 fn cacheable() -> [(&'static str, Value, Value); 5] {
     [
         ("tools/list", Value::Null, json!({"tools": []})),
@@ -43,7 +43,7 @@ fn cacheable() -> [(&'static str, Value, Value); 5] {
     ]
 }
 
-/// Methods whose results say nothing of the kind.
+/// Methods whose results have no cache lifetime.
 fn others() -> [(&'static str, Value, Value); 3] {
     [
         ("tools/call", json!({"name": "add"}), json!({"content": []})),
@@ -56,7 +56,7 @@ fn others() -> [(&'static str, Value, Value); 3] {
     ]
 }
 
-/// S-RPC-09, S-RPC-17: a result is an object of any kind, and it arrives as it was given.
+/// S-RPC-09, S-RPC-17: a result is any object, and it arrives unchanged.
 #[test]
 fn a_result_is_any_object() {
     every_version(|version| {
@@ -79,7 +79,7 @@ fn a_result_is_any_object() {
     });
 }
 
-/// S-RPC-17: what is no object is no result; the request waits for one that is.
+/// S-RPC-17: a result that is not an object is refused, and the request stays open.
 #[test]
 fn what_is_no_object_is_no_result() {
     every_version(|version| {
@@ -99,7 +99,7 @@ fn what_is_no_object_is_no_result() {
     });
 }
 
-/// S-RPC-08, S-RPC-09: a request has one answer, a result or an error; a second one is refused and not written.
+/// S-RPC-08, S-RPC-09: a request gets one reply, a result or an error. A second one is refused and not written.
 #[test]
 fn a_request_has_one_answer() {
     every_era(|chunking, version| {
@@ -124,7 +124,7 @@ fn a_request_has_one_answer() {
     });
 }
 
-/// S-RPC-12, S-RPC-13: an error has a code, a text, and what else the application wants to say, of any type.
+/// S-RPC-12, S-RPC-13: an error has a code, a message, and optional data of any type.
 #[test]
 fn an_error_says_what_it_was_given() {
     every_version(|version| {
@@ -158,8 +158,8 @@ fn an_error_says_what_it_was_given() {
     });
 }
 
-/// S-RPC-18, S-META-06: every modern result says of which kind it is and whose it is, also an empty one and what the server says
-/// itself; no legacy result does.
+/// S-RPC-18, S-META-06: every modern result names its type and its server, including empty results and results of the server
+/// itself. No legacy result does.
 #[test]
 fn every_modern_result_says_its_kind_and_its_server() {
     every_version(|version| {
@@ -203,7 +203,7 @@ fn every_modern_result_says_its_kind_and_its_server() {
     });
 }
 
-/// S-META-06: it can be switched off, and what the application says itself is left as it is.
+/// S-META-06: the server's name can be switched off, and the application's own value is kept.
 #[test]
 fn the_server_need_not_name_itself() {
     let mut shy = config();
@@ -226,7 +226,7 @@ fn the_server_need_not_name_itself() {
     host.finish();
 }
 
-/// S-CACHE-01: the complete results that can be held say for how long, and for whom; the others and all legacy ones do not.
+/// S-CACHE-01: complete cacheable results have a lifetime and a scope. Other results and all legacy results have neither.
 #[test]
 fn what_can_be_held_says_for_how_long_and_for_whom() {
     every_version(|version| {
@@ -256,7 +256,7 @@ fn what_can_be_held_says_for_how_long_and_for_whom() {
     });
 }
 
-/// S-CACHE-01: by default nothing may be held, and by nobody else; what the application says is left as it is.
+/// S-CACHE-01: by default the lifetime is 0 and the scope is private. Values of the application are kept.
 #[test]
 fn what_the_application_says_of_freshness_is_left() {
     let mut host = Host::modern(config());
@@ -285,7 +285,7 @@ fn what_the_application_says_of_freshness_is_left() {
     host.finish();
 }
 
-/// S-CACHE-01: a time too long for words is still an integer.
+/// S-CACHE-01: even the longest lifetime is written as an integer.
 #[test]
 fn a_very_long_time_is_an_integer() {
     let mut config = config();
@@ -296,7 +296,7 @@ fn a_very_long_time_is_an_integer() {
     host.finish();
 }
 
-/// S-CACHE-02: a result that wants input says nothing of freshness.
+/// S-CACHE-02: a result that asks for input has no cache lifetime.
 #[test]
 fn a_result_that_wants_input_is_not_to_be_held() {
     let mut config = config();
@@ -321,7 +321,7 @@ fn a_result_that_wants_input_is_not_to_be_held() {
     host.finish();
 }
 
-/// S-ERR-01: a method that there is not, and one that is not a request at all.
+/// S-ERR-01: unknown methods and names of notifications are refused.
 #[test]
 fn a_method_that_there_is_not_is_refused() {
     every_version(|version| {
@@ -344,7 +344,7 @@ fn a_method_that_there_is_not_is_refused() {
     });
 }
 
-/// S-ERR-01: methods that the protocol does not know go to an application that wants them.
+/// S-ERR-01: an application may receive methods that the protocol does not know.
 #[test]
 fn an_application_may_have_methods_of_its_own() {
     every_version(|version| {
@@ -358,8 +358,8 @@ fn an_application_may_have_methods_of_its_own() {
     });
 }
 
-/// S-ERR-10: a method of a capability that is not offered is one that there is not, to modern clients too; and one that needs
-/// something of the client is refused with another code.
+/// S-ERR-10: methods of a capability that is not offered are not found, also for modern clients. A missing capability of the
+/// client has another code.
 #[test]
 fn a_capability_that_is_not_offered_has_no_methods() {
     let only_tools = offering(ServerCapabilities::default().with_tools(false));
@@ -381,8 +381,8 @@ fn a_capability_that_is_not_offered_has_no_methods() {
     host.finish();
 }
 
-/// S-ERR-02, S-ERR-05, S-ERR-06: the application cannot make a modern server use a code that the specification keeps for itself;
-/// a legacy client hears the codes of its time.
+/// S-ERR-02, S-ERR-05, S-ERR-06: a modern server does not send a reserved code, even if the application uses it. A legacy client
+/// gets the codes of its version.
 #[test]
 fn reserved_codes_are_not_used() {
     every_version(|version| {
@@ -392,9 +392,9 @@ fn reserved_codes_are_not_used() {
             host.fail(request, code, "no");
             let told = host.code(&id);
             match code {
-                // It came with 2025-11-25 and went with it (S-ERR-13).
+                // Only 2025-11-25 has this code (S-ERR-13).
                 -32_042 => assert_eq!(told == code, version == Version::V2025_11_25, "{version}"),
-                // To a legacy client they would prove a modern server (S-VER-09).
+                // To a legacy client these codes would prove a modern server (S-VER-09).
                 -32_022..=-32_020 => assert_eq!(told == code, is_modern(version), "{version}"),
                 _ if !is_modern(version) => assert_eq!(told, code, "{version}"),
                 -32_002 => assert_eq!(told, -32_602, "a resource that there is not (S-ERR-11)"),
@@ -411,7 +411,7 @@ fn reserved_codes_are_not_used() {
     });
 }
 
-/// S-ERR-11, S-ERR-12: a resource that there is not has the code of the version.
+/// S-ERR-11, S-ERR-12: a missing resource has the code of the version.
 #[test]
 fn a_resource_that_there_is_not_has_the_code_of_the_version() {
     every_version(|version| {
@@ -429,7 +429,7 @@ fn a_resource_that_there_is_not_has_the_code_of_the_version() {
     });
 }
 
-/// S-ERR-13: in 2025-11-25 an error may send the user to an address first, with all that it needs.
+/// S-ERR-13: in 2025-11-25 an error may ask for a URL elicitation first, with all its data.
 #[test]
 fn an_error_may_send_the_user_elsewhere() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -446,7 +446,7 @@ fn an_error_may_send_the_user_elsewhere() {
     host.finish();
 }
 
-/// S-ERR-03, S-ERR-05: whatever the server refuses by itself, it refuses with codes that the specification defines.
+/// S-ERR-03, S-ERR-05: every refusal by the server itself has a code that the specification defines.
 #[test]
 fn the_servers_own_codes_are_defined() {
     const DEFINED: [i64; 8] = [
@@ -513,8 +513,7 @@ fn the_servers_own_codes_are_defined() {
     });
 }
 
-/// S-ERR-01, S-ERR-03: as many requests as may be are served at once; one more is refused as something inside, and there is room
-/// again when one is answered.
+/// S-ERR-01, S-ERR-03: a request over the limit is refused with the code for internal errors. A finished request makes room.
 #[test]
 fn one_request_too_many_is_refused() {
     every_era(|chunking, version| {
@@ -533,7 +532,7 @@ fn one_request_too_many_is_refused() {
     });
 }
 
-/// S-ERR-09: what the client says and what the server end finds by itself are not to be confused.
+/// S-ERR-09: the outcome of an ask distinguishes errors of the client from errors of the server end.
 #[test]
 fn local_errors_are_not_those_of_the_client() {
     let mut config = config();
@@ -544,7 +543,7 @@ fn local_errors_are_not_those_of_the_client() {
     let ignored = host.ask(request, "roots/list", Value::Null);
     let withdrawn = host.ask(request, "roots/list", Value::Null);
     let asked = host.said("roots/list")[0]["id"].clone();
-    // In the very words that other implementations have for a time that is over.
+    // The same text that other implementations use for a timeout.
     let error =
         json!({"code": -32_001, "message": "the client did not answer in time", "data": [1]});
     host.say(json!({"jsonrpc": "2.0", "id": asked, "error": error}));
@@ -566,7 +565,7 @@ fn local_errors_are_not_those_of_the_client() {
     host.finish();
 }
 
-/// S-RPC-26, S-CAP-06: while a request runs, its client hears how far it is and what it logs, before the answer and not after.
+/// S-RPC-26, S-CAP-06: while a request runs, its client gets progress and log messages; after the reply it gets none.
 #[test]
 fn a_request_is_accompanied_until_it_is_answered() {
     every_era(|chunking, version| {
@@ -614,7 +613,7 @@ fn log(host: &mut Host, request: everlink::RequestId, level: LogLevel) -> Result
     host.verb(|server, now| server.log(now, Some(request), level, None, data))
 }
 
-/// S-CAP-05, S-CAP-06: a modern request that names no level hears nothing; one that does hears what is at that level or above.
+/// S-CAP-05, S-CAP-06: a modern request without a level gets no log messages; one with a level gets those from it up.
 #[test]
 fn a_modern_request_hears_logs_from_its_level_on() {
     let mut host = Host::modern(config());
@@ -639,7 +638,7 @@ fn a_modern_request_hears_logs_from_its_level_on() {
                 usize::from(level >= at),
                 "{named} for {wanted}"
             );
-            // The other request still hears nothing.
+            // The other request still gets nothing.
             log(&mut host, quiet, *named).expect("it is only not sent");
             assert_eq!(host.heard().len() - before, usize::from(level >= at));
         }
@@ -648,7 +647,7 @@ fn a_modern_request_hears_logs_from_its_level_on() {
     host.finish();
 }
 
-/// S-CAP-05, S-CAP-07: logs are for requests: a watch hears none, and neither does a modern client that has no request that asked.
+/// S-CAP-05, S-CAP-07: a watch gets no log messages, and neither does a modern client without a request that asks for them.
 #[test]
 fn a_watch_hears_no_logs() {
     let mut host = Host::modern(config());
@@ -669,7 +668,7 @@ fn a_watch_hears_no_logs() {
     host.finish();
 }
 
-/// S-CAP-08: a level that there is not makes the request one with bad parameters.
+/// S-CAP-08: an unknown level is refused with the code for invalid parameters.
 #[test]
 fn a_level_that_there_is_not_is_refused() {
     for level in [
@@ -694,7 +693,7 @@ fn a_level_that_there_is_not_is_refused() {
     }
 }
 
-/// S-RPC-23, S-STDIO-10: a modern client is never sent a request: it is asked in the place of an answer, or not at all.
+/// S-RPC-23, S-STDIO-10: a modern client never gets a request. It gets an ask only in place of a reply.
 #[test]
 fn a_modern_client_is_never_sent_a_request() {
     every_chunking(|chunking| {
@@ -707,7 +706,7 @@ fn a_modern_client_is_never_sent_a_request() {
         let ping = host.verb(|server, now| server.notify(now, "ping", None));
         assert!(ping.is_err(), "{ping:?}");
         host.pass(seconds(3_600));
-        // Nor when a legacy client is there that could be: it did not make the request.
+        // The same holds beside a legacy client, which did not make the request.
         let mut host = host.speaking(Version::V2025_11_25);
         let id = host.modern_call("tools/call", json!({"name": "add"}));
         let request = host.newest();
@@ -723,7 +722,7 @@ fn a_modern_client_is_never_sent_a_request() {
     });
 }
 
-/// S-STDIO-14: who cancels a request hears nothing more of it, and the application stops.
+/// S-STDIO-14: after a cancellation no message about the request is sent, and the application stops.
 #[test]
 fn a_cancelled_request_is_heard_of_no_more() {
     every_era(|chunking, version| {
@@ -762,7 +761,7 @@ fn a_cancelled_request_is_heard_of_no_more() {
     });
 }
 
-/// S-STDIO-14: what of it waits behind a pipe that is full is not sent any more either.
+/// S-STDIO-14: queued messages about a cancelled request are not sent, either.
 #[test]
 fn a_cancelled_request_is_heard_of_no_more_even_if_its_answer_waited() {
     let mut config = config();
@@ -787,7 +786,7 @@ fn a_cancelled_request_is_heard_of_no_more_even_if_its_answer_waited() {
     host.finish();
 }
 
-/// S-STDIO-17: when the client says no more and nothing is in flight, the server is done at once.
+/// S-STDIO-17: without open requests, the server closes at once when its input ends.
 #[test]
 fn the_end_of_input_is_the_end() {
     every_era(|chunking, version| {
@@ -799,7 +798,7 @@ fn the_end_of_input_is_the_end() {
     });
 }
 
-/// S-STDIO-17: what is in flight has a while, is told when it is over, and the server is done as soon as nothing is left.
+/// S-STDIO-17: after the end of the input, open requests have 5 s. The server closes as soon as none is left.
 #[test]
 fn the_end_of_input_leaves_a_while_for_what_is_in_flight() {
     every_era(|chunking, version| {
@@ -821,7 +820,7 @@ fn the_end_of_input_leaves_a_while_for_what_is_in_flight() {
     });
 }
 
-/// S-STDIO-18: a server may end by itself: it takes no more, answers what it has, and lets the stream go.
+/// S-STDIO-18: a server may end by itself: it refuses new requests, answers open ones, and releases the stream.
 #[test]
 fn a_server_may_end_by_itself() {
     every_era(|chunking, version| {
@@ -842,7 +841,7 @@ fn a_server_may_end_by_itself() {
     });
 }
 
-/// S-RPC-09: an answer that is too large for any message is refused, and the request waits for another.
+/// S-RPC-09: an oversized reply is refused, and the request stays open.
 #[test]
 fn an_answer_that_is_too_large_is_refused() {
     every_version(|version| {

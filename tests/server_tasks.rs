@@ -1,5 +1,5 @@
-//! Requests that run as tasks: those of 2025-11-25 and those of the modern extension, as far as a server end has a say.
-//! S-LTASK and S-TASKX of the requirements.
+//! Requests that run as tasks: those of 2025-11-25 and those of the modern extension, as far as the server end handles
+//! them. S-LTASK and S-TASKX of the requirements.
 
 mod host;
 
@@ -13,7 +13,7 @@ use host::{Host, config, every_chunking, everything, offering, payload, value, w
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
-/// A server that offers everything, and these.
+/// A server that offers everything and these features.
 fn with(features: &[ServerFeature]) -> Config {
     let mut offer = everything();
     for feature in features {
@@ -33,12 +33,12 @@ fn with_extension() -> Config {
     with(&[ServerFeature::TasksExtension])
 }
 
-/// What a modern client says that has the extension.
+/// The capabilities of a modern client with the extension.
 fn declaring_it() -> Value {
     json!({"extensions": {EXTENSION: {}}})
 }
 
-/// A task, as the modern extension tells of it.
+/// A task, in the form of the modern extension.
 fn task() -> Value {
     json!({"resultType": "task", "taskId": "t", "status": "working", "ttlMs": null, "pollIntervalMs": 100})
 }
@@ -52,8 +52,7 @@ impl Host {
 
 // 2025-11-25.
 
-/// S-LTASK-01: what a server has of tasks stands in the capabilities of its handshake, each part where it belongs; only in the version
-/// that has tasks.
+/// S-LTASK-01: the handshake declares each supported part of tasks, and only in the version that has them.
 #[test]
 fn tasks_are_declared_in_the_handshake() {
     use ServerFeature::{Tasks, TasksCancel, TasksList, TasksToolsCall};
@@ -82,7 +81,7 @@ fn tasks_are_declared_in_the_handshake() {
     }
 }
 
-/// S-LTASK-01, S-CAP-03: what was not declared cannot be asked for; what was, can. No other version has it.
+/// S-LTASK-01, S-CAP-03: a task method works only if it was declared, and only in the version that has it.
 #[test]
 fn a_task_method_needs_what_it_belongs_to() {
     use ServerFeature::{Tasks, TasksCancel, TasksList};
@@ -120,7 +119,7 @@ fn a_task_method_needs_what_it_belongs_to() {
     }
 }
 
-/// S-LTASK-03: without the capability, a wish for a task changes nothing: the call is served as any other.
+/// S-LTASK-03: without the capability, the `task` parameter has no effect.
 #[test]
 fn a_wish_for_a_task_that_is_not_offered_changes_nothing() {
     for version in [Version::V2025_06_18, Version::V2025_11_25] {
@@ -132,7 +131,7 @@ fn a_wish_for_a_task_that_is_not_offered_changes_nothing() {
     }
 }
 
-/// S-LTASK-03: with the capability, the wish reaches the application, which answers with a task; the answer goes out as it is.
+/// S-LTASK-03: with the capability, the `task` parameter reaches the application. Its task goes to the client unchanged.
 #[test]
 fn a_wish_for_a_task_reaches_the_application_and_its_answer_the_client() {
     every_chunking(|chunking| {
@@ -155,8 +154,8 @@ fn a_wish_for_a_task_reaches_the_application_and_its_answer_the_client() {
     });
 }
 
-/// S-LTASK-05, S-LTASK-06: the outcome of a task is asked for with a request that waits as long as it takes. What the application
-/// answers, a result or an error, goes out as it is, and so does what it says of the task.
+/// S-LTASK-05, S-LTASK-06: the request for the result of a task may stay open for any time. The application's result or error,
+/// and its `_meta`, are sent unchanged.
 #[test]
 fn the_outcome_of_a_task_is_waited_for() {
     let mut host = Host::legacy(with_legacy_tasks(), "2025-11-25");
@@ -175,7 +174,7 @@ fn the_outcome_of_a_task_is_waited_for() {
     host.finish();
 }
 
-/// S-LTASK-06, S-META-13: what a question or a request says of the task that it belongs to passes through untouched.
+/// S-LTASK-06, S-META-13: the related task in the `_meta` of asks and requests passes unchanged.
 #[test]
 fn the_task_that_a_message_belongs_to_is_not_touched() {
     let mut host = Host::legacy(with_legacy_tasks(), "2025-11-25");
@@ -197,7 +196,7 @@ fn the_task_that_a_message_belongs_to_is_not_touched() {
     host.finish();
 }
 
-/// S-LTASK-02: a question is put as a task to a client alone that said that it takes such questions so.
+/// S-LTASK-02: an ask runs as a task only at a client that declared this kind of task.
 #[test]
 fn a_question_is_put_as_a_task_where_the_client_takes_it_so() {
     let able = json!({
@@ -238,7 +237,7 @@ fn a_question_is_put_as_a_task_where_the_client_takes_it_so() {
     }
 }
 
-/// S-S2C-01, S-LTASK-01: a server asks after a task of the client where the client declared tasks.
+/// S-S2C-01, S-LTASK-01: a server may query the tasks of a client that declared tasks.
 #[test]
 fn a_client_with_tasks_is_asked_after_them() {
     let declared = json!({"tasks": {"list": {}, "requests": {"sampling": {"createMessage": {}}}}});
@@ -260,7 +259,7 @@ fn a_client_with_tasks_is_asked_after_them() {
     host.finish();
 }
 
-/// S-LTASK-07: how a task fares is told to a client of the version that has tasks, and to no other.
+/// S-LTASK-07: task status notifications go only to clients of the version that has tasks.
 #[test]
 fn how_a_task_fares_is_told_where_there_are_tasks() {
     const STATUS: &str = "notifications/tasks/status";
@@ -281,8 +280,8 @@ fn how_a_task_fares_is_told_where_there_are_tasks() {
 
 // The extension.
 
-/// S-TASKX-01, S-TASKX-11: the extension is declared where extensions are, in the discovery; the tasks of 2025-11-25 are not. In a
-/// handshake it is the other way round.
+/// S-TASKX-01, S-TASKX-11: the discovery declares the extension and not the tasks of 2025-11-25. A handshake declares the
+/// opposite.
 #[test]
 fn each_era_declares_its_own_tasks() {
     use ServerFeature::{TasksCancel, TasksExtension, TasksToolsCall};
@@ -298,7 +297,7 @@ fn each_era_declares_its_own_tasks() {
     host.finish();
 }
 
-/// S-TASKX-01: in 2025-11-25 the extension enables nothing, whoever names it.
+/// S-TASKX-01: in 2025-11-25 the extension has no effect.
 #[test]
 fn the_extension_enables_nothing_in_the_legacy_era() {
     let version = Version::V2025_11_25;
@@ -312,7 +311,7 @@ fn the_extension_enables_nothing_in_the_legacy_era() {
     host.finish();
 }
 
-/// S-TASKX-02, S-RPC-21, S-RPC-22: a task is the answer to a tool call that declared the extension, as it is.
+/// S-TASKX-02, S-RPC-21, S-RPC-22: a tool call that declared the extension may be answered with a task, unchanged.
 #[test]
 fn a_tool_call_that_declared_the_extension_may_become_a_task() {
     every_chunking(|chunking| {
@@ -327,7 +326,8 @@ fn a_tool_call_that_declared_the_extension_may_become_a_task() {
     });
 }
 
-/// S-TASKX-02, S-RPC-21, S-META-08: never to a request that did not declare it, whatever others did; the request stays open.
+/// S-TASKX-02, S-RPC-21, S-META-08: a request that did not declare the extension is never answered with a task, and stays
+/// open.
 #[test]
 fn a_request_that_did_not_declare_the_extension_never_becomes_a_task() {
     let mut host = Host::modern(with_extension());
@@ -349,7 +349,7 @@ fn a_request_that_did_not_declare_the_extension_never_becomes_a_task() {
     host.finish();
 }
 
-/// S-TASKX-03: no other request becomes a task.
+/// S-TASKX-03: only a tool call may become a task.
 #[test]
 fn nothing_but_a_tool_call_becomes_a_task() {
     let mut host = Host::modern(with_extension()).declaring(declaring_it());
@@ -374,7 +374,7 @@ fn nothing_but_a_tool_call_becomes_a_task() {
     host.finish();
 }
 
-/// S-RPC-21: a kind of result that nobody declared is not sent.
+/// S-RPC-21: an unknown result type is not sent.
 #[test]
 fn a_kind_of_result_that_nobody_knows_is_not_sent() {
     let mut host = Host::modern(with_extension()).declaring(declaring_it());
@@ -398,8 +398,7 @@ fn a_kind_of_result_that_nobody_knows_is_not_sent() {
     host.finish();
 }
 
-/// S-RPC-22, S-VER-15: an extension that is not known here may have kinds of its own; which, only the two applications know. It
-/// takes both of them.
+/// S-RPC-22, S-VER-15: an unknown extension may have its own result types, if both sides have the extension.
 #[test]
 fn an_extension_of_both_may_have_kinds_of_results_of_its_own() {
     const FRUIT: &str = "com.example/fruit";
@@ -431,7 +430,8 @@ fn an_extension_of_both_may_have_kinds_of_results_of_its_own() {
     }
 }
 
-/// S-TASKX-04, S-META-09, S-ERR-10: who did not declare the extension is told that it is needed; where it is not offered, there is no such method.
+/// S-TASKX-04, S-META-09, S-ERR-10: a client without the extension is told that it is needed. If the server does not offer it, the method is not
+/// found.
 #[test]
 fn the_methods_of_the_extension_need_it_on_both_sides() {
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
@@ -454,7 +454,8 @@ fn the_methods_of_the_extension_need_it_on_both_sides() {
     }
 }
 
-/// S-TASKX-06, S-RPC-18: with it on both sides, the application serves them; their results are complete ones.
+/// S-TASKX-06, S-RPC-18: if both sides have the extension, the application serves its methods. Their results are
+/// complete.
 #[test]
 fn the_methods_of_the_extension_have_complete_results() {
     let mut host = Host::modern(with_extension()).declaring(declaring_it());
@@ -473,7 +474,7 @@ fn the_methods_of_the_extension_have_complete_results() {
     host.finish();
 }
 
-/// S-TASKX-06, S-TASKX-08: the answers that a client gives to a task are for the application, and reach it.
+/// S-TASKX-06, S-TASKX-08: the client's answers to a task reach the application.
 #[test]
 fn the_answers_to_a_task_reach_the_application() {
     let mut host = Host::modern(with_extension()).declaring(declaring_it());
@@ -484,7 +485,7 @@ fn the_answers_to_a_task_reach_the_application() {
     host.finish();
 }
 
-/// S-TASKX-11: the modern era has no `tasks/result` and no `tasks/list`, whatever is offered; and a wish for a task is none.
+/// S-TASKX-11: the modern era has no `tasks/result`, no `tasks/list`, and no `task` parameter.
 #[test]
 fn the_tasks_of_the_legacy_era_are_gone() {
     use ServerFeature::{TasksCancel, TasksExtension, TasksList, TasksToolsCall};
@@ -500,7 +501,7 @@ fn the_tasks_of_the_legacy_era_are_gone() {
     host.finish();
 }
 
-/// S-VER-16: nothing of tasks is there unless it was offered by name.
+/// S-VER-16: a server has no tasks by default.
 #[test]
 fn a_server_has_no_tasks_by_default() {
     let mut host = Host::modern(offering(ServerCapabilities::default())).declaring(declaring_it());

@@ -1,4 +1,4 @@
-//! Which terms a request is served by: the version, what its client declares, and the two eras side by side.
+//! The terms of a request: its version, the capabilities of its client, and both eras side by side.
 
 mod host;
 
@@ -14,14 +14,14 @@ const VERSION: &str = meta::PROTOCOL_VERSION;
 const CAPABILITIES: &str = meta::CLIENT_CAPABILITIES;
 const CLIENT: &str = meta::CLIENT_INFO;
 
-/// A server that speaks these versions.
+/// A server that supports these versions.
 fn speaking(versions: Versions) -> Config {
     let mut config = config();
     config.versions = versions;
     config
 }
 
-/// S-META-03: a request without a version, or without the capabilities of its client, is refused as one with bad parameters.
+/// S-META-03: a request without a version or without client capabilities is refused with the code for invalid parameters.
 #[test]
 fn a_request_without_its_terms_is_refused() {
     let object = json!({});
@@ -53,7 +53,7 @@ fn a_request_without_its_terms_is_refused() {
     }
 }
 
-/// S-META-03: who a client is may be left out, and said by the next one behind the very same words.
+/// S-META-03: the client's name is optional. A second client may repeat the terms of the first and add its name.
 #[test]
 fn a_client_that_says_more_than_the_one_before_is_served() {
     let terms = format!(r#""{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}"#);
@@ -76,7 +76,7 @@ fn a_client_that_says_more_than_the_one_before_is_served() {
     }
 }
 
-/// S-META-03: so is one that says nothing of itself at all, to a server that has only such terms.
+/// S-META-03: a modern server also refuses a request without any terms.
 #[test]
 fn a_request_without_any_terms_is_refused_by_a_modern_server() {
     for params in [
@@ -98,7 +98,7 @@ fn a_request_without_any_terms_is_refused_by_a_modern_server() {
     }
 }
 
-/// S-META-03: a term that is there twice is none: nobody knows which one is meant.
+/// S-META-03: a duplicate term is refused, because its meaning is ambiguous.
 #[test]
 fn a_term_that_is_there_twice_is_refused() {
     let terms = format!(r#""{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}"#);
@@ -116,14 +116,14 @@ fn a_term_that_is_there_twice_is_refused() {
     }
 }
 
-/// S-META-03: and by one that speaks both, as long as no handshake has given it other terms.
+/// S-META-03: a server of both eras refuses such a request, too, unless a handshake has set the terms.
 #[test]
 fn a_request_without_any_terms_and_without_a_handshake_is_refused() {
     for method in ["tools/call", "server/discover", "subscriptions/listen"] {
         let mut host = Host::new(config());
         let id = host.plain_call(method, json!({"name": "add", "notifications": {}}));
         assert_eq!(host.code(&id), -32602, "{method}");
-        // A handshake would not help whoever asks for what only the modern era has.
+        // For methods of the modern era only, the error does not suggest a handshake.
         let text = host.error(&id)["message"].to_string();
         let is_of_both = method == "tools/call";
         assert_eq!(text.contains("initialize"), is_of_both, "{text}");
@@ -132,7 +132,7 @@ fn a_request_without_any_terms_and_without_a_handshake_is_refused() {
     }
 }
 
-/// S-META-04: the client need not say who it is.
+/// S-META-04: the client's name is optional.
 #[test]
 fn a_client_need_not_say_who_it_is() {
     let mut host = Host::modern(config());
@@ -144,7 +144,7 @@ fn a_client_need_not_say_who_it_is() {
     host.finish();
 }
 
-/// The application is told once who is there, in whatever words the client says so.
+/// The application is told of a client once, whatever the order of members in its capabilities.
 #[test]
 fn a_client_is_met_once() {
     let mut host = Host::modern(config());
@@ -164,8 +164,7 @@ fn a_client_is_met_once() {
     host.finish();
 }
 
-/// S-META-05, S-META-08: nothing is concluded from an earlier request: not the version, not who asks, not what it can be
-/// asked.
+/// S-META-05, S-META-08: version, client and capabilities of an earlier request do not apply to a later one.
 #[test]
 fn a_request_is_served_by_its_own_terms_alone() {
     every_chunking(|chunking| {
@@ -174,7 +173,7 @@ fn a_request_is_served_by_its_own_terms_alone() {
         host.plain_call("tools/call", rich);
         let first = host.newest();
 
-        // The next one says who it is and what it can do anew, and it is that that counts.
+        // The second request has its own client and capabilities, and those count.
         let meta = json!({VERSION: "2026-07-28", CAPABILITIES: {"roots": {}}, CLIENT: {"name": "other", "version": "2"}});
         host.plain_call("tools/call", json!({"name": "add", "_meta": meta}));
         let second = host.newest();
@@ -193,7 +192,7 @@ fn a_request_is_served_by_its_own_terms_alone() {
         host.ask(second, "roots/list", Value::Null);
         host.ask(first, "elicitation/create", form);
 
-        // What is the same in all but one thing is not the same.
+        // Terms that differ in one member are different.
         let same = with_meta(json!({"name": "add"}), json!({"roots": {}}));
         for (key, other) in [
             (CLIENT, json!({"name": "third", "version": "3"})),
@@ -212,7 +211,7 @@ fn a_request_is_served_by_its_own_terms_alone() {
         let id = host.plain_call("tools/call", params);
         assert_eq!(host.code(&id), -32022);
 
-        // One that says nothing is refused, whatever the earlier ones said.
+        // A request without terms is refused, whatever the earlier ones had.
         let id = host.plain_call(
             "tools/call",
             json!({"name": "add", "_meta": {CAPABILITIES: {}}}),
@@ -227,7 +226,7 @@ fn a_request_is_served_by_its_own_terms_alone() {
     });
 }
 
-/// S-META-05: nor from the handshake of a legacy client on the same stream; nor the other way round.
+/// S-META-05: a legacy handshake on the same stream does not affect modern requests, or the other way round.
 #[test]
 fn the_handshake_says_nothing_of_modern_requests() {
     let mut host = Host::legacy(config(), "2025-06-18");
@@ -247,7 +246,7 @@ fn the_handshake_says_nothing_of_modern_requests() {
     host.finish();
 }
 
-/// S-META-07: what a client or the server is called changes nothing.
+/// S-META-07: the names of client and server have no effect.
 #[test]
 fn names_change_nothing() {
     let told = |client: Value, server: &str| {
@@ -273,7 +272,7 @@ fn names_change_nothing() {
     );
 }
 
-/// S-META-09, S-META-08: what a request needs of a client that did not declare it is an error that names all that is missing.
+/// S-META-09, S-META-08: the error for a missing client capability names what is missing.
 #[test]
 fn a_missing_capability_is_named() {
     use everlink::protocol::ClientFeature;
@@ -294,7 +293,7 @@ fn a_missing_capability_is_named() {
     }
 }
 
-/// S-META-08: a client is not asked what its request did not declare, in any of the three ways.
+/// S-META-08: the server sends no ask that the request did not declare, in any of the three kinds.
 #[test]
 fn a_client_is_not_asked_what_its_request_did_not_declare() {
     let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
@@ -340,8 +339,8 @@ fn a_client_is_not_asked_what_its_request_did_not_declare() {
     }
 }
 
-/// S-META-10, S-META-11: every key that the server puts into a `_meta` keeps to the grammar, and those with a reserved prefix
-/// are ones that the specification defines.
+/// S-META-10, S-META-11: every key that the server puts into `_meta` follows the grammar. Keys with a reserved prefix are
+/// defined by the specification.
 #[test]
 fn the_keys_of_the_server_are_well_formed_and_defined() {
     let defined = [meta::SERVER_INFO, meta::SUBSCRIPTION_ID];
@@ -375,7 +374,7 @@ fn the_keys_of_the_server_are_well_formed_and_defined() {
     assert!(seen >= 5, "there was something to see");
 }
 
-/// S-META-13: what else stands in a `_meta` goes through untouched, both ways; also at keys that are reserved.
+/// S-META-13: other `_meta` members pass unchanged in both directions, even under reserved keys.
 #[test]
 fn strange_keys_go_through_untouched() {
     every_version(|version| {
@@ -399,7 +398,7 @@ fn strange_keys_go_through_untouched() {
     });
 }
 
-/// S-META-15: requests of unrelated clients go on side by side, and are answered in any order.
+/// S-META-15: requests of unrelated clients run side by side and may be answered in any order.
 #[test]
 fn unrelated_requests_go_on_side_by_side() {
     every_chunking(|chunking| {
@@ -432,14 +431,14 @@ fn unrelated_requests_go_on_side_by_side() {
         }
         for (id, _, number) in &open {
             assert_eq!(host.result(id)["content"], json!([number]));
-            // Each in the words of its own era.
+            // Each reply has the form of its own era.
             assert_eq!(host.result(id).get("resultType").is_some(), *number < 3);
         }
         host
     });
 }
 
-/// S-VER-01: a version that is not spoken is refused with those that are, and with the one that was wanted.
+/// S-VER-01: the error for an unsupported version lists the supported versions and the requested one.
 #[test]
 fn a_version_that_is_not_spoken_is_refused() {
     for wanted in [
@@ -465,7 +464,7 @@ fn a_version_that_is_not_spoken_is_refused() {
     }
 }
 
-/// S-VER-01: a version with a handshake cannot be spoken without it, and one that was switched off is not spoken at all.
+/// S-VER-01: a legacy version is refused without its handshake.
 #[test]
 fn a_version_that_cannot_be_spoken_so_is_refused() {
     for wanted in Version::LEGACY {
@@ -479,7 +478,7 @@ fn a_version_that_cannot_be_spoken_so_is_refused() {
     }
 }
 
-/// S-VER-01: a server without modern versions does not speak of them: the error would pass for the word of a modern server
+/// S-VER-01: a server without modern versions does not send the modern error, which would prove a modern server
 /// (S-VER-09).
 #[test]
 fn a_legacy_server_is_not_taken_for_a_modern_one() {
@@ -496,7 +495,7 @@ fn a_legacy_server_is_not_taken_for_a_modern_one() {
     host.finish();
 }
 
-/// S-VER-03, S-CACHE-01: what a server is can be discovered, with all that the schema requires.
+/// S-VER-03, S-CACHE-01: the result of `server/discover` has everything that the schema requires.
 #[test]
 fn a_server_can_be_discovered() {
     every_chunking(|chunking| {
@@ -535,7 +534,7 @@ fn a_server_can_be_discovered() {
     host.finish();
 }
 
-/// S-VER-03: who asks before the server knows what it offers waits, and is told when it does.
+/// S-VER-03: `server/discover` waits until the server has its offer.
 #[test]
 fn a_discovery_waits_for_the_offer() {
     every_chunking(|chunking| {
@@ -551,7 +550,7 @@ fn a_discovery_waits_for_the_offer() {
     });
 }
 
-/// S-VER-05: each version that is configured is spoken, and no other.
+/// S-VER-05: the server supports exactly the configured versions.
 #[test]
 fn each_version_that_is_configured_is_spoken() {
     for only in Version::LEGACY {
@@ -571,7 +570,7 @@ fn each_version_that_is_configured_is_spoken() {
     });
 }
 
-/// S-VER-06, S-VER-07: both eras are served at once on one stream, each request by the terms that it brings or does not bring.
+/// S-VER-06, S-VER-07: both eras are served on one stream, each request by its own terms.
 #[test]
 fn both_eras_are_served_on_one_stream() {
     every_chunking(|chunking| {
@@ -605,7 +604,7 @@ fn both_eras_are_served_on_one_stream() {
     });
 }
 
-/// S-VER-08: an `initialize` that brings modern terms is a modern request for a method that there is not.
+/// S-VER-08: an `initialize` with modern terms is a modern request for an unknown method.
 #[test]
 fn an_initialize_with_modern_terms_is_no_handshake() {
     for before in [false, true] {
@@ -622,7 +621,7 @@ fn an_initialize_with_modern_terms_is_no_handshake() {
     }
 }
 
-/// S-VER-12: a server that has no handshake says which versions it speaks when it is asked for one.
+/// S-VER-12: a server without the legacy era names its versions in the refusal of a handshake.
 #[test]
 fn a_modern_server_names_its_versions_to_who_wants_a_handshake() {
     for wanted in Version::ALL {
@@ -636,7 +635,7 @@ fn a_modern_server_names_its_versions_to_who_wants_a_handshake() {
                 .len(),
             0
         );
-        // It does not fall for it later either.
+        // A later `initialized` does not change that.
         host.say(notification("notifications/initialized", Value::Null));
         let id = host.plain_call("tools/list", Value::Null);
         assert_eq!(host.code(&id), -32602);
@@ -644,7 +643,7 @@ fn a_modern_server_names_its_versions_to_who_wants_a_handshake() {
     }
 }
 
-/// S-VER-14: an extension is offered under an identifier with a prefix, and with settings that are an object.
+/// S-VER-14: an extension has an identifier with a prefix, and its settings are an object.
 #[test]
 fn extensions_are_offered_under_identifiers_with_a_prefix() {
     let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
@@ -665,11 +664,11 @@ fn extensions_are_offered_under_identifiers_with_a_prefix() {
     host.finish();
 }
 
-/// S-VER-15, S-VER-16: no extension is on unless both say so: nothing is offered by itself, what the client declares in vain is
-/// passed over, and what it does not declare is not used.
+/// S-VER-15, S-VER-16: an extension is active only if both sides declare it. None is offered by default, one that only the
+/// client declares is ignored, and one that it does not declare is not used.
 #[test]
 fn an_extension_takes_two() {
-    // The client alone.
+    // Only the client has the extension.
     let tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}, "com.example/x": {"deep": [1]}}});
     let mut host = Host::modern(config()).declaring(tasks);
     let id = host.call("server/discover", Value::Null);
@@ -692,7 +691,7 @@ fn an_extension_takes_two() {
     }
     host.finish();
 
-    // The server alone.
+    // Only the server has the extension.
     let mut host = Host::modern(with_tasks()).declaring(json!({}));
     let (id, request) = host.tool("add");
     let result = host.verb(|server, now| server.respond(now, request, payload(&a_task())));
@@ -704,7 +703,7 @@ fn an_extension_takes_two() {
     assert_eq!(host.result(&id)["resultType"], "complete");
     host.finish();
 
-    // Both.
+    // Both have it.
     let tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}}});
     let mut host = Host::modern(with_tasks()).declaring(tasks);
     let (id, request) = host.tool("add");
@@ -728,7 +727,7 @@ fn with_tasks() -> Config {
     )
 }
 
-/// S-RPC-21, S-RPC-22: the kinds of results are those of the protocol, and those of extensions that both ends have.
+/// S-RPC-21, S-RPC-22: result types are those of the protocol, and those of extensions that both ends have.
 #[test]
 fn the_kinds_of_results_are_those_that_both_ends_know() {
     for kind in ["task", "partial", "Complete", "", "input-required"] {
@@ -744,7 +743,7 @@ fn the_kinds_of_results_are_those_that_both_ends_know() {
         assert_eq!(host.result(&id)["resultType"], "complete");
         host.finish();
     }
-    // With the extension at both ends there is one more, for tool calls alone.
+    // With the tasks extension at both ends there is one more type, only for tool calls.
     let tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}}});
     let mut host = Host::modern(with_tasks()).declaring(tasks);
     host.call("tools/list", Value::Null);
@@ -760,7 +759,7 @@ fn the_kinds_of_results_are_those_that_both_ends_know() {
     host.finish();
 }
 
-/// S-RPC-22: an extension that both ends have may bring kinds of its own, which only they know.
+/// S-RPC-22: an extension that both ends have may bring its own result types.
 #[test]
 fn an_extension_may_bring_kinds_of_results() {
     let strange = || {
@@ -799,7 +798,8 @@ fn an_extension_may_bring_kinds_of_results() {
     }
 }
 
-/// S-RPC-21: a result that wants input is not written by hand: the link must know what is asked.
+/// S-RPC-21: the application cannot send an `input_required` result with `respond`, because the server must know the
+/// asks.
 #[test]
 fn a_result_that_wants_input_has_a_verb_of_its_own() {
     for method in ["tools/call", "tools/list"] {
@@ -817,7 +817,7 @@ fn a_result_that_wants_input_has_a_verb_of_its_own() {
     }
 }
 
-/// S-RPC-27: request and response, requests in several rounds, subscriptions: the three patterns on one stream.
+/// S-RPC-27: plain requests, requests in several rounds, and watches work on one stream.
 #[test]
 fn the_three_patterns_work_side_by_side() {
     every_chunking(|chunking| {
@@ -856,7 +856,7 @@ fn the_three_patterns_work_side_by_side() {
     });
 }
 
-/// S-RPC-25: what comes from a client is a request or a notification; a response to nothing is dropped and counted.
+/// S-RPC-25: a reply without an ask is dropped and counted.
 #[test]
 fn a_response_to_nothing_is_dropped() {
     let mut host = Host::modern(config());
@@ -869,7 +869,7 @@ fn a_response_to_nothing_is_dropped() {
     host.finish();
 }
 
-/// S-RPC-03: a request of either era may have an id that one of the other has, as long as one of them is over.
+/// S-RPC-03: an id may be used again after its request is over.
 #[test]
 fn ids_may_come_again_when_they_are_free() {
     let mut host = Host::modern(config());

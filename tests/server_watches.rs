@@ -1,5 +1,5 @@
-//! Word of changes: who hears of what, in which words, from when and until when.
-//! S-SUB and S-CAP-13 of the requirements.
+//! Change notifications: who receives which, in which form, and during which time. S-SUB and S-CAP-13 of the
+//! requirements.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -22,7 +22,7 @@ const TAG: &str = "io.modelcontextprotocol/subscriptionId";
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 const UPDATED: &str = "notifications/resources/updated";
 
-/// The three lists that a client can watch: the member of the filter, what is published, and how it is told.
+/// The three lists that a client can watch: the member of the filter, the published list, and the notification.
 const LISTS: [(&str, List, &str); 3] = [
     (
         "promptsListChanged",
@@ -45,7 +45,7 @@ fn resource(uri: &str) -> Change {
     Change::Resource { uri: uri.into() }
 }
 
-/// Everything that can be watched without an extension.
+/// A filter for everything that can be watched without an extension.
 fn everything_of(uri: &str) -> Value {
     json!({
         "promptsListChanged": true,
@@ -55,14 +55,14 @@ fn everything_of(uri: &str) -> Value {
     })
 }
 
-/// A server that has the tasks extension, too.
+/// A server that also has the tasks extension.
 fn with_tasks() -> Config {
     let mut offer = everything();
     offer.capabilities = offer.capabilities.with(ServerFeature::TasksExtension);
     Config::new(offer, [7; 16])
 }
 
-/// A server of which hardly a message is under way at once.
+/// A server that has at most about one message on its way.
 fn narrow() -> Config {
     let mut config = config();
     config.limits.write_window = 1;
@@ -70,7 +70,7 @@ fn narrow() -> Config {
 }
 
 impl Host {
-    /// Opens a watch. The id of the request.
+    /// Opens a watch and returns the id of its request.
     fn listen(&mut self, filter: Value) -> Value {
         self.modern_call("subscriptions/listen", json!({"notifications": filter}))
     }
@@ -81,7 +81,7 @@ impl Host {
         self.say(request(id.clone(), "subscriptions/listen", params));
     }
 
-    /// Everything that carries the tag of this watch, be it a notification or its result.
+    /// All messages with the tag of this watch: notifications and its result.
     fn told_to(&self, watch: &Value) -> Vec<&Value> {
         let is_tagged = |line: &&Value| {
             let of = |member: &str| line.get(member)?.get("_meta")?.get(TAG);
@@ -90,14 +90,14 @@ impl Host {
         self.heard().iter().filter(is_tagged).collect()
     }
 
-    /// The methods of what this watch was told, in order; a result has none.
+    /// The methods of the messages to this watch, in order. The result counts as `(result)`.
     fn methods_to(&self, watch: &Value) -> Vec<&str> {
         let told = self.told_to(watch).into_iter();
         told.map(|line| line["method"].as_str().unwrap_or("(result)"))
             .collect()
     }
 
-    /// What of the filter was granted.
+    /// The granted part of the filter.
     #[track_caller]
     fn granted(&self, watch: &Value) -> Value {
         let told = self.told_to(watch);
@@ -106,13 +106,13 @@ impl Host {
         first["params"]["notifications"].clone()
     }
 
-    /// Fills the pipe, so that what is said from now on waits.
+    /// Fills the pipe, so that later messages wait in the queue.
     fn clog(&mut self) {
         self.stops_reading();
         self.modern_call("server/discover", json!({}));
     }
 
-    /// What the application was told of all watches together.
+    /// The union of all watches after each `Watching` event.
     fn watched(&self) -> Vec<Watch> {
         let updates = self.picked(|event| match event {
             Event::Watching(update) => Some(update),
@@ -126,15 +126,15 @@ impl Host {
         told.collect()
     }
 
-    /// A notification of the application.
+    /// Sends a notification of the application.
     fn tell(&mut self, method: &'static str, params: &Value) -> Result<(), Misuse> {
         let params = payload(params);
         self.verb(|server, now| server.notify(now, method, Some(params)))
     }
 }
 
-/// S-SUB-03, S-SUB-07: the word that a watch is there comes first, and everything of it carries the id of its request with
-/// its value and its type.
+/// S-SUB-03, S-SUB-07: the acknowledgement comes first. Every message of a watch carries the id of its request, with value
+/// and type.
 #[test]
 fn a_watch_is_acknowledged_first_and_everything_of_it_carries_its_id() {
     every_chunking(|chunking| {
@@ -165,7 +165,7 @@ fn a_watch_is_acknowledged_first_and_everything_of_it_carries_its_id() {
     });
 }
 
-/// S-SUB-03: what changes while the acknowledgement still waits to be written comes after it.
+/// S-SUB-03: a change while the acknowledgement is queued is sent after it.
 #[test]
 fn a_change_does_not_overtake_the_acknowledgement() {
     let mut host = Host::modern(narrow());
@@ -179,7 +179,7 @@ fn a_change_does_not_overtake_the_acknowledgement() {
     host.finish();
 }
 
-/// S-SUB-04: the order is that of each watch. What one is told waits for no other, nor for a request.
+/// S-SUB-04: only the order within each watch is fixed. A watch does not wait for other watches or requests.
 #[test]
 fn watches_and_requests_lie_between_each_other() {
     let mut host = Host::modern(narrow());
@@ -204,7 +204,7 @@ fn watches_and_requests_lie_between_each_other() {
     host.finish();
 }
 
-/// S-SUB-05: the acknowledgement names what is granted: what was asked for, as far as the server offers word of it.
+/// S-SUB-05: the acknowledgement names the requested notifications that the server offers.
 #[test]
 fn the_acknowledgement_names_the_part_of_the_filter_that_is_offered() {
     let none = ServerCapabilities::default();
@@ -241,7 +241,7 @@ fn the_acknowledgement_names_the_part_of_the_filter_that_is_offered() {
     }
 }
 
-/// S-SUB-02, S-SUB-05: what was left out, or asked for with a `false`, is neither granted nor told.
+/// S-SUB-02, S-SUB-05: a member that is missing or `false` is neither granted nor sent.
 #[test]
 fn nothing_is_told_that_was_not_asked_for() {
     let changes = || {
@@ -278,7 +278,7 @@ fn nothing_is_told_that_was_not_asked_for() {
     }
 }
 
-/// S-SUB-02: a modern client that watches nothing hears of nothing, whatever else it asks.
+/// S-SUB-02: a modern client without a watch gets no change notifications.
 #[test]
 fn a_modern_client_without_a_watch_hears_of_no_change() {
     let mut host = Host::modern(config());
@@ -291,7 +291,7 @@ fn a_modern_client_without_a_watch_hears_of_no_change() {
     host.finish();
 }
 
-/// S-SUB-02, S-SUB-07: a change of a resource names it, and goes to exactly the watches of it.
+/// S-SUB-02, S-SUB-07: a resource change names its URI and goes exactly to the watches of that URI.
 #[test]
 fn a_change_of_a_resource_goes_to_the_watches_of_that_resource() {
     every_chunking(|chunking| {
@@ -311,8 +311,8 @@ fn a_change_of_a_resource_goes_to_the_watches_of_that_resource() {
     });
 }
 
-/// S-SUB-17: a change below a watched address is told under its own; to a client that does not read, under the one that it watches, so
-/// that there are never more of them than addresses.
+/// S-SUB-17: a change below a watched URI is sent with its own URI. If the client does not read, it is sent with the watched URI, so
+/// that the queue never exceeds the number of URIs.
 #[test]
 fn a_change_below_a_watched_address_is_told() {
     let mut config = narrow();
@@ -341,7 +341,7 @@ fn a_change_below_a_watched_address_is_told() {
     host.finish();
 }
 
-/// S-SUB-16: the protocol has one word for changes of resources and of their templates.
+/// S-SUB-16: the protocol has one notification for changes of resources and of their templates.
 #[test]
 fn a_change_of_templates_is_one_of_resources() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -352,7 +352,7 @@ fn a_change_of_templates_is_one_of_resources() {
     host.finish();
 }
 
-/// S-SUB-05: kinds of news that this version does not have are passed over.
+/// S-SUB-05: unknown members of the filter are ignored.
 #[test]
 fn an_unknown_member_of_the_filter_is_passed_over() {
     let mut host = Host::modern(config());
@@ -361,7 +361,7 @@ fn an_unknown_member_of_the_filter_is_passed_over() {
     host.finish();
 }
 
-/// S-ERR-01: a filter that cannot be read is refused as such; nothing is watched by it, and nothing else suffers.
+/// S-ERR-01: an invalid filter is refused. It watches nothing, and other watches are not affected.
 #[test]
 fn a_filter_that_makes_no_sense_is_refused() {
     for params in [
@@ -385,7 +385,7 @@ fn a_filter_that_makes_no_sense_is_refused() {
     }
 }
 
-/// S-SUB-10, S-CANC-04: a watch that the client cancels ends without a word, and only that one.
+/// S-SUB-10, S-CANC-04: a watch that the client cancels ends without a message, and only that watch.
 #[test]
 fn a_watch_that_is_cancelled_ends_without_a_word() {
     every_chunking(|chunking| {
@@ -406,7 +406,7 @@ fn a_watch_that_is_cancelled_ends_without_a_word() {
     });
 }
 
-/// S-STDIO-14: what waits to be written for a watch when it is cancelled is not written, its acknowledgement included.
+/// S-STDIO-14: queued messages of a cancelled watch are not written, including its acknowledgement.
 #[test]
 fn what_waits_for_a_cancelled_watch_is_not_written() {
     let mut host = Host::modern(narrow());
@@ -424,7 +424,7 @@ fn what_waits_for_a_cancelled_watch_is_not_written() {
     host.finish();
 }
 
-/// S-SUB-15: nothing is kept of a watch that is over. Its id can be used for another, which gets what it asks for.
+/// S-SUB-15: nothing remains of a finished watch. Its id can be used for another watch with its own filter.
 #[test]
 fn nothing_is_kept_of_a_watch_that_is_over() {
     let mut host = Host::modern(config());
@@ -440,7 +440,7 @@ fn nothing_is_kept_of_a_watch_that_is_over() {
     host.finish();
 }
 
-/// S-SUB-11, S-SUB-07: a watch that the server ends has a result that says so, and nothing after it.
+/// S-SUB-11, S-SUB-07: a watch that the server ends gets a result, and nothing after it.
 #[test]
 fn a_shutdown_ends_every_watch_with_its_result() {
     every_chunking(|chunking| {
@@ -457,7 +457,7 @@ fn a_shutdown_ends_every_watch_with_its_result() {
             assert_eq!(result["_meta"][TAG], *id);
         }
         assert!(host.said(CANCELLED).is_empty(), "the result says it");
-        // While the request is waited for, there is nobody left to be told.
+        // While the request runs, no watch is left to be notified.
         let before = host.heard().len();
         host.verb(|server, now| drop(server.publish(now, Change::List(List::Tools))));
         assert_eq!(host.heard().len(), before);
@@ -467,7 +467,8 @@ fn a_shutdown_ends_every_watch_with_its_result() {
     });
 }
 
-/// S-SUB-12, S-SUB-11: where the letter of the specification is wanted, the cancellation comes first and then the result.
+/// S-SUB-12, S-SUB-11: with this option, the server follows the specification literally: the cancellation comes first,
+/// then the result.
 #[test]
 fn a_shutdown_to_the_letter_cancels_every_watch_before_its_result() {
     every_chunking(|chunking| {
@@ -494,8 +495,7 @@ fn a_shutdown_to_the_letter_cancels_every_watch_before_its_result() {
     });
 }
 
-/// S-SUB-13: a modern client is sent no cancellation but for a watch; not for a request that runs out of time, nor for a
-/// question that is taken back.
+/// S-SUB-13: a modern client gets a cancellation only for a watch, not for a timed-out request or a withdrawn ask.
 #[test]
 fn nothing_but_a_watch_is_cancelled_by_the_server() {
     for end in [ListenEnd::CancelledThenResult, ListenEnd::Result] {
@@ -519,7 +519,7 @@ fn nothing_but_a_watch_is_cancelled_by_the_server() {
     }
 }
 
-/// S-SUB-11: the end of the client's input ends its watches in the same way: it may read on.
+/// S-SUB-11: the end of the client's input ends its watches in the same way, because the client may still read.
 #[test]
 fn the_end_of_input_ends_every_watch_with_its_result() {
     let mut host = Host::modern(config());
@@ -534,7 +534,7 @@ fn the_end_of_input_ends_every_watch_with_its_result() {
     host.finish();
 }
 
-/// S-SUB-20, S-META-09: tasks are watched by those alone who declare the extension in that very request.
+/// S-SUB-20, S-META-09: only a request that declares the extension can watch tasks.
 #[test]
 fn tasks_cannot_be_watched_without_the_extension() {
     let mut host = Host::modern(with_tasks());
@@ -552,7 +552,7 @@ fn tasks_cannot_be_watched_without_the_extension() {
     host.finish();
 }
 
-/// S-SUB-05: a server without the extension does not grant what needs it.
+/// S-SUB-05: a server without the extension does not grant task notifications.
 #[test]
 fn tasks_that_are_not_offered_are_not_granted() {
     let mut host = Host::modern(config()).declaring(json!({"extensions": {TASKS: {}}}));
@@ -561,7 +561,8 @@ fn tasks_that_are_not_offered_are_not_granted() {
     host.finish();
 }
 
-/// S-SUB-05: word of tasks is neither granted nor sent, even where tasks are offered: there is no verb for it. Clients poll.
+/// S-SUB-05: task notifications are neither granted nor sent, even if tasks are offered, because there is no verb for them.
+/// Clients poll.
 #[test]
 fn word_of_tasks_is_neither_granted_nor_sent() {
     let mut host = Host::modern(with_tasks()).declaring(json!({"extensions": {TASKS: {}}}));
@@ -574,7 +575,7 @@ fn word_of_tasks_is_neither_granted_nor_sent() {
     host.finish();
 }
 
-/// S-INH-06: watches are bounded in number; one that ends makes room.
+/// S-INH-06: the number of watches is limited, and one that ends makes room.
 #[test]
 fn watches_are_bounded_in_number() {
     let mut config = config();
@@ -594,8 +595,7 @@ fn watches_are_bounded_in_number() {
     host.finish();
 }
 
-/// S-INH-06, S-SUB-05: the addresses in all watches together are bounded. As many as there is room for are granted; where that is none, the
-/// watch is refused.
+/// S-INH-06, S-SUB-05: the number of URIs in all watches is limited. As many as fit are granted; if none fits, the watch is refused.
 #[test]
 fn watches_are_bounded_in_their_addresses() {
     let mut config = config();
@@ -629,7 +629,7 @@ fn watches_are_bounded_in_their_addresses() {
     host.finish();
 }
 
-/// S-INH-06: so are the bytes of the addresses.
+/// S-INH-06: the bytes of the URIs are limited, too.
 #[test]
 fn watches_are_bounded_in_the_bytes_of_their_addresses() {
     let mut config = config();
@@ -645,7 +645,7 @@ fn watches_are_bounded_in_the_bytes_of_their_addresses() {
     host.finish();
 }
 
-/// S-SUB-16: a change that happens again before it was told is told once, and no change is forgotten, however slowly a client reads.
+/// S-SUB-16: a change that repeats before it was sent is sent once, and no change is lost, however slowly the client reads.
 #[test]
 fn a_change_that_waits_is_told_once_and_none_is_forgotten() {
     let mut host = Host::modern(narrow());
@@ -669,7 +669,7 @@ fn a_change_that_waits_is_told_once_and_none_is_forgotten() {
     host.finish();
 }
 
-/// A change that no capability of the server promises word of is a mistake of the application, in both eras.
+/// Publishing a change that the server does not offer is a misuse by the application, in both eras.
 #[test]
 fn only_what_is_offered_can_be_published() {
     let quiet = ServerCapabilities::default()
@@ -696,7 +696,7 @@ fn only_what_is_offered_can_be_published() {
     }
 }
 
-/// S-CAP-13, S-CAP-03: a legacy client hears of every list whose changes were promised, unasked, with no tag; each version.
+/// S-CAP-13, S-CAP-03: a legacy client of each version gets the promised list changes unasked and without a tag.
 #[test]
 fn a_legacy_client_hears_of_lists_unasked() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -712,7 +712,7 @@ fn a_legacy_client_hears_of_lists_unasked() {
     }
 }
 
-/// S-LIFE-05: a legacy client hears of changes when its handshake is over, not before.
+/// S-LIFE-05: a legacy client gets change notifications only after `initialized`.
 #[test]
 fn a_legacy_client_hears_of_nothing_before_its_handshake_is_over() {
     let mut host = Host::new(config());
@@ -726,7 +726,7 @@ fn a_legacy_client_hears_of_nothing_before_its_handshake_is_over() {
     host.finish();
 }
 
-/// S-CAP-13: a legacy client hears of the resources that it subscribed to, from then until it unsubscribes.
+/// S-CAP-13: a legacy client gets changes of a resource from its subscription until it unsubscribes.
 #[test]
 fn a_legacy_client_hears_of_the_resources_that_it_subscribed_to() {
     every_chunking(|chunking| {
@@ -755,7 +755,7 @@ fn a_legacy_client_hears_of_the_resources_that_it_subscribed_to() {
     });
 }
 
-/// S-CAP-13, S-CAP-03: without the capability there is nothing to subscribe to.
+/// S-CAP-13, S-CAP-03: without the capability, the subscription methods are not found.
 #[test]
 fn a_legacy_client_cannot_subscribe_to_what_is_not_offered() {
     let capabilities = ServerCapabilities::default().with_resources(true, false);
@@ -767,7 +767,7 @@ fn a_legacy_client_cannot_subscribe_to_what_is_not_offered() {
     host.finish();
 }
 
-/// S-ERR-01: a subscription to nothing is refused.
+/// S-ERR-01: a subscription without a valid URI is refused.
 #[test]
 fn a_legacy_subscription_names_its_resource() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -785,7 +785,7 @@ fn a_legacy_subscription_names_its_resource() {
     host.finish();
 }
 
-/// S-INH-06: what a legacy client subscribes to is bounded as well.
+/// S-INH-06: the subscriptions of a legacy client are limited as well.
 #[test]
 fn legacy_subscriptions_are_bounded() {
     let mut config = config();
@@ -802,7 +802,7 @@ fn legacy_subscriptions_are_bounded() {
     host.finish();
 }
 
-/// S-VER-07: each era has its own way to subscribe, and not that of the other.
+/// S-VER-07: each era has its own way to subscribe, and not the other's.
 #[test]
 fn no_era_has_the_subscriptions_of_the_other() {
     let mut host = Host::modern(config());
@@ -821,7 +821,7 @@ fn no_era_has_the_subscriptions_of_the_other() {
     host.finish();
 }
 
-/// S-VER-06, S-SUB-07: clients of both eras on one stream hear of one change, each in its own words.
+/// S-VER-06, S-SUB-07: clients of both eras on one stream get the same change, each in the form of its era.
 #[test]
 fn both_eras_hear_of_one_change_in_their_own_words() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -843,7 +843,7 @@ fn both_eras_hear_of_one_change_in_their_own_words() {
     host.finish();
 }
 
-/// The application is told what is watched by all together, whenever that changes and only then.
+/// The application is told the union of all watches whenever it changes, and only then.
 #[test]
 fn the_application_is_told_what_is_watched() {
     let mut host = Host::modern(config());
@@ -861,7 +861,7 @@ fn the_application_is_told_what_is_watched() {
     host.finish();
 }
 
-/// What a legacy client watches is told as well.
+/// The subscriptions of a legacy client are reported, too.
 #[test]
 fn the_application_is_told_what_a_legacy_client_subscribed_to() {
     let mut host = Host::legacy(config(), "2025-11-25");
@@ -873,7 +873,7 @@ fn the_application_is_told_what_a_legacy_client_subscribed_to() {
     host.finish();
 }
 
-/// S-SUB-05: a watch that comes before the server knows what it offers waits to be granted.
+/// S-SUB-05: a watch that comes before the offer waits for its grant.
 #[test]
 fn a_watch_waits_for_the_offer() {
     let mut host = Host::modern(Config::deferred([7; 16]));
@@ -891,7 +891,7 @@ fn a_watch_waits_for_the_offer() {
     host.finish();
 }
 
-/// S-STDIO-14: a watch that is cancelled while it waits for the offer never was.
+/// S-STDIO-14: a watch that is cancelled while it waits for the offer gets no message at all.
 #[test]
 fn a_watch_that_is_cancelled_before_the_offer_never_was() {
     let mut host = Host::modern(Config::deferred([7; 16]));
@@ -903,7 +903,7 @@ fn a_watch_that_is_cancelled_before_the_offer_never_was() {
     host.finish();
 }
 
-/// What the protocol has no word for can be told in words of one's own, to whoever is there. It is a notification all the same.
+/// An application may send its own notifications to present clients, but no requests.
 #[test]
 fn an_application_has_notifications_of_its_own() {
     let mut host = Host::modern(config());
@@ -928,7 +928,7 @@ fn an_application_has_notifications_of_its_own() {
     host.finish();
 }
 
-/// What is the server's own to say cannot be said around it.
+/// The application cannot send the server's own notifications with `notify`.
 #[test]
 fn word_of_changes_goes_through_publish_alone() {
     let mut host = Host::modern(config());

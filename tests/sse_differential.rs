@@ -1,11 +1,11 @@
-//! Streams of server-sent events, read by everlink and by another reader of them, which must agree.
+//! Compares the event stream reader of everlink with another one; both must agree.
 //!
-//! Where `sse-core` and everlink differ on purpose:
+//! Intended differences between `sse-core` and everlink:
 //!
-//! - An event with empty data is a message by the standard and there; here it is none (S-INH-03).
-//! - A wait that does not fit in 32 bits is ignored there; here it is taken, and saturates far beyond.
-//! - What is not UTF-8 is mended there, as the standard has it, and refused here: the streams made up here are all UTF-8.
-//! - The limits are others: the streams made up here stay below all of them.
+//! - An event with empty data is a message by the standard and in `sse-core`; in everlink it is none (S-INH-03).
+//! - `sse-core` ignores a retry delay that does not fit in 32 bits; everlink accepts it, up to a much higher limit.
+//! - `sse-core` repairs invalid UTF-8, like the standard; everlink refuses it. The generated streams are all UTF-8.
+//! - The size limits differ. The generated streams stay below all of them.
 
 #![allow(
     clippy::std_instead_of_core,
@@ -23,7 +23,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use sse_core::SseDecoder;
 
-/// What a reader tells.
+/// An item that a reader reports.
 #[derive(Debug, PartialEq)]
 enum Told {
     Message {
@@ -32,13 +32,13 @@ enum Told {
         id: Option<String>,
     },
     Retry(Duration),
-    /// The last id at the end of a chunk.
+    /// The last event id at the end of a chunk.
     Id(Option<String>),
 }
 
 const LONGEST_WAIT: Duration = Duration::from_millis(u32::MAX as u64);
 
-/// How many streams are read.
+/// The number of generated streams.
 const CASES: u32 = 2_000;
 
 fn by_everlink(chunks: &[&[u8]]) -> Vec<Told> {
@@ -85,7 +85,7 @@ fn by_sse_core(chunks: &[&[u8]]) -> Vec<Told> {
     told
 }
 
-/// A line without its end: mostly what means something, sometimes what only looks so.
+/// A line without its end: mostly valid fields, sometimes lookalikes.
 fn line() -> impl Strategy<Value = String> {
     let plain = select(vec![
         "data: a",
@@ -126,7 +126,7 @@ fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A whole stream, with a few ways to end lines in it, and perhaps cut short.
+/// A whole stream, with several kinds of line ends, and perhaps cut short.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let end = select(vec!["\n", "\n", "\n", "\r\n", "\r\n", "\r", "\n\n"]);
     let mark = select(vec!["", "", "", "\u{FEFF}", "\u{FEFF}\u{FEFF}"]);
@@ -166,7 +166,7 @@ proptest! {
     }
 }
 
-/// The streams that are made up say enough for the readers to disagree about.
+/// Checks that the generated streams contain at least 20 of each interesting case.
 #[test]
 fn the_streams_are_worth_reading() {
     let mut runner = TestRunner::deterministic();

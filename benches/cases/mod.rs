@@ -1,8 +1,8 @@
-//! What is measured, said once: each program beside this directory measures all of it in its own way. Measures nothing itself.
+//! Defines all measured cases once. Each program beside this directory measures all of them in its own way. Measures nothing itself.
 //!
-//! What only the first time costs is paid while a case is made: finding the functions of the C library, asking the processor what it
-//! can do, and the growth of tables and buffers to the size that they keep. And what comes out of a case is kept in it, so that only
-//! what the machine gives back itself is given back while it is measured.
+//! One-time costs are paid while a case is created. They are the lookup of C library functions, the detection of processor features, and the growth
+//! of tables and buffers to their final size. The output of a case is stored in it. So only memory that the machine itself frees is freed during the
+//! measurement.
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 
 use core::hint::black_box;
@@ -18,7 +18,7 @@ use crate::rig::guarded::Guarded;
 use crate::rig::samples::{self, ECHO, params};
 use crate::rig::{Rig, dialect};
 
-/// Hands the table of all cases to a macro: kinds of work, and for each its cases by name with how they are made.
+/// Passes the table of all cases to a macro: the kinds of work, and for each kind its cases by name with their constructors.
 macro_rules! all_cases {
     ($measure:ident) => {
         $measure! {
@@ -73,21 +73,21 @@ macro_rules! all_cases {
 }
 pub(crate) use all_cases;
 
-/// Something that is ready to be measured.
+/// A prepared piece of work that can be measured.
 pub(crate) trait Case {
-    /// Whether it can be measured again and again without being made anew.
+    /// Whether one value can be measured many times.
     const REPEATS: bool;
 
     fn run(&mut self);
 }
 
-/// Round trips before anything is measured.
+/// The number of round trips before a measurement.
 const WARM_UP: usize = 100;
 
-/// As many calls may be in flight where that is what is measured, and a few more.
+/// The limit of calls in flight for the cases with many calls: the largest number of calls, and a few more.
 const ROOM: usize = 100_100;
 
-/// A call is accepted, and its frame is written.
+/// Measures a call from its acceptance until its frame is written.
 pub(crate) struct CallToFrame {
     rig: Rig,
     params: Option<Payload>,
@@ -112,7 +112,7 @@ impl Case for CallToFrame {
     }
 }
 
-/// A server dies with so many calls in flight: its end is handled, and the outcome of each call is polled.
+/// Measures the death of a server with this many calls in flight: handling its end and polling the outcome of each call.
 pub(crate) struct Death {
     rig: Rig,
     calls: usize,
@@ -133,7 +133,7 @@ impl Case for Death {
     }
 }
 
-/// One line to a message that borrows from it.
+/// Measures parsing one line into a message that borrows from it.
 pub(crate) struct Decode {
     line: Vec<u8>,
     reader: LineReader,
@@ -164,7 +164,7 @@ impl Case for Decode {
     }
 }
 
-/// The bytes of a reply arrive at a client, until the event that says so is polled.
+/// Measures a client from the bytes of a reply until the event of the reply is polled.
 pub(crate) struct DecodeToEvent {
     rig: Rig,
     reply: Option<Payload>,
@@ -190,7 +190,7 @@ impl Case for DecodeToEvent {
     }
 }
 
-/// One request of 100 bytes, into a buffer that has room.
+/// Measures encoding one request of 100 bytes into a buffer with enough capacity.
 pub(crate) struct Encode {
     params: Payload,
     buf: Vec<u8>,
@@ -219,7 +219,7 @@ impl Case for Encode {
     }
 }
 
-/// A call and its reply pass a relay: from the bytes of the host to the bytes for the host.
+/// Measures a call and its reply through a relay: from the bytes of the host to the bytes for the host.
 pub(crate) struct Passed {
     guarded: Guarded,
     call: String,
@@ -245,7 +245,7 @@ impl Case for Passed {
     }
 }
 
-/// All that a driver asks of a link in which nothing happens, with so many calls in flight.
+/// Measures what a driver does with an idle link, with this many calls in flight.
 pub(crate) struct IdlePoll {
     rig: Rig,
 }
@@ -268,7 +268,7 @@ impl Case for IdlePoll {
     }
 }
 
-/// A call and its reply, from one application through both machines to the other and back.
+/// Measures a call and its reply, from one application through both machines to the other and back.
 pub(crate) struct RoundTrip {
     both: Both,
     brought: Option<(Payload, Payload)>,
@@ -281,7 +281,7 @@ impl RoundTrip {
         RoundTrip::of(era, params(), samples::echo())
     }
 
-    /// With texts of so many bytes.
+    /// With texts of this many bytes.
     pub(crate) fn long(era: Era, bytes: usize) -> Box<RoundTrip> {
         let (params, result) = (samples::long_params(bytes), samples::long_echo(bytes));
         RoundTrip::of(era, params, result)
@@ -310,8 +310,8 @@ impl Case for RoundTrip {
     }
 }
 
-/// The yardstick: the least that a typed reader does. The end of the line is looked for, and `serde_json` reads an envelope that
-/// borrows, with its result passed over.
+/// The baseline: the minimum work of a typed parser. Finds the end of the line and parses a borrowing envelope with `serde_json`, which skips the
+/// result.
 pub(crate) struct SerdeJson {
     line: Vec<u8>,
 }
@@ -344,7 +344,7 @@ impl Case for SerdeJson {
     }
 }
 
-/// The line with this result that [`DecodeToEvent`] reads.
+/// Returns the line with this result that [`DecodeToEvent`] parses.
 fn line(result: &str) -> Vec<u8> {
     let mut rig = Rig::ready(Era::Legacy);
     rig.prepare(WARM_UP as u64 + 2, result);

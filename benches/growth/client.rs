@@ -1,4 +1,4 @@
-//! A client with its server on a byte stream.
+//! Steps of a client that is connected to its server by a byte stream.
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -13,7 +13,7 @@ use everlink::{CallId, Config, Dialect, Epoch, Input, Output, RequestId, Watch, 
 use crate::meter::{Meter, REPEAT, UNLIMITED};
 use crate::site::{MORE, NOW, change, offer, result, unlimited, uri};
 
-/// A client and a server, joined in memory.
+/// A client and a server, connected in memory.
 struct Pair {
     client: Client,
     server: Server,
@@ -23,7 +23,7 @@ struct Pair {
     request: Option<RequestId>,
 }
 
-/// How a client is set up for as much as one likes.
+/// Returns the configuration of a client without limits.
 pub(crate) fn config(era: Era) -> Config {
     let mut config = Config::child("measured", "1.0");
     config.dialect = match era {
@@ -40,7 +40,7 @@ pub(crate) fn config(era: Era) -> Config {
     config
 }
 
-/// A server that offers everything and has no limits.
+/// Creates a server that offers everything and has no limits.
 pub(crate) fn server() -> Server {
     let mut config = server::Config::new(offer(), [7; 16]);
     config.limits = unlimited();
@@ -65,7 +65,7 @@ impl Pair {
         pair
     }
 
-    /// Carries bytes until nothing moves any more.
+    /// Moves bytes until both ends are idle.
     fn settle(&mut self) {
         loop {
             while let Some(output) = self.client.poll_output(&mut self.to_server) {
@@ -116,14 +116,14 @@ impl Pair {
         self.settle();
     }
 
-    /// What a server says, as it is.
+    /// Delivers these bytes from the server.
     fn hear(&mut self, line: &[u8]) {
         self.client.handle(NOW, self.epoch, Input::bytes(line));
         self.settle();
     }
 }
 
-/// Calls in flight.
+/// Measures steps beside n calls in flight.
 pub(crate) fn calls(meter: &mut Meter) {
     let mut pair = Pair::new(Era::Legacy);
     for _ in 0..meter.n {
@@ -185,12 +185,12 @@ fn watch(meter: &mut Meter, era: Era) {
     });
 }
 
-/// Addresses that are watched at a legacy server.
+/// Measures steps beside n watched URIs at a legacy server.
 pub(crate) fn legacy_watch(meter: &mut Meter) {
     watch(meter, Era::Legacy);
 }
 
-/// Addresses that are watched at a modern server.
+/// Measures steps beside n watched URIs at a modern server.
 pub(crate) fn modern_watch(meter: &mut Meter) {
     watch(meter, Era::Modern);
 }

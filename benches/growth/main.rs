@@ -1,7 +1,7 @@
-//! What one step of a machine costs beside n others: `cargo xtask growth`. Counts nothing itself.
+//! Runs single steps of a machine beside n other objects: `cargo xtask growth`. Counts nothing itself.
 //!
-//! Each world is made with n of something, then some of its steps are taken, `REPEAT` times each. Only inside of `counted` is anything counted,
-//! by valgrind, which this program tells when to look and how to call what it saw. Run by itself it just takes all steps.
+//! Each world is created with n objects of one kind. Then each of its steps is taken `REPEAT` times. Valgrind counts only inside of `counted`; this
+//! program tells it when to start and how to name the result. Without valgrind, the program just takes all steps.
 
 mod client;
 mod meter;
@@ -13,7 +13,7 @@ use std::env;
 
 use meter::Meter;
 
-/// Makes a world and takes its steps.
+/// Creates a world and takes its steps.
 type World = fn(&mut Meter);
 
 /// All worlds by name.
@@ -33,7 +33,7 @@ const WORLDS: &[(&str, World)] = &[
     ("site-sessions", site::sessions),
 ];
 
-/// `WORLD N`: takes the steps of this world with n of what it is about. Nothing: says which worlds there are.
+/// With `WORLD N`, takes the steps of this world with n objects. Without arguments, prints the names of all worlds.
 fn main() {
     let words: Vec<String> = env::args().skip(1).filter(|w| w != "--bench").collect();
     let (Some(name), Some(n)) = (words.first(), words.get(1)) else {

@@ -1,20 +1,20 @@
-//! How steps are counted by valgrind, under which the program then runs.
+//! Counts steps with valgrind, under which the program runs.
 #![allow(dead_code, reason = "tests that share the rig count in their own way")]
 
 use std::env;
 use std::process::{self, Command, Stdio};
 
-/// How often each step is taken while it is counted. What only some of them cost is divided among all.
+/// How many times each step is taken while it is counted. A cost that only some of the steps have is divided among all.
 pub(crate) const REPEAT: usize = 16;
 
-/// Where there is no limit, so that there can be n.
+/// A limit that is never reached, so that n can be any number.
 pub(crate) const UNLIMITED: usize = 1 << 40;
 
-/// How many there are of what a world is about, and whether somebody counts.
+/// The number of objects in a world, and whether steps are counted now.
 pub(crate) struct Meter {
     pub(crate) n: usize,
     is_counted: bool,
-    /// It runs under valgrind.
+    /// Whether the program runs under valgrind.
     is_watched: bool,
     is_on: bool,
 }
@@ -29,7 +29,8 @@ impl Meter {
         }
     }
 
-    /// Takes the steps of a world that leave it as it was: once so that tables and buffers have the size that they keep, then to be counted.
+    /// Takes the steps of a world, which must leave the world unchanged. The first round lets tables and buffers grow to their final size; the second
+    /// is counted.
     pub(crate) fn round(&mut self, mut steps: impl FnMut(&mut Meter)) {
         steps(self);
         self.is_counted = true;
@@ -37,7 +38,7 @@ impl Meter {
         self.is_counted = false;
     }
 
-    /// Takes a step several times, and has that counted. It is given the number of the time.
+    /// Takes a step [`REPEAT`] times and counts it. The step gets the number of the repetition.
     pub(crate) fn step(&mut self, name: &str, mut step: impl FnMut(usize)) {
         let is_counted = self.is_counted && self.is_watched;
         if is_counted && !self.is_on {
@@ -56,13 +57,13 @@ impl Meter {
     }
 }
 
-/// Valgrind counts what happens in here, and nothing else. Its name is known to `cargo xtask growth`.
+/// Valgrind counts only what happens in this function. `cargo xtask growth` knows its name.
 #[inline(never)]
 fn counted(steps: &mut dyn FnMut()) {
     steps();
 }
 
-/// Has valgrind, under which this runs, do something. It looks for orders only while there is work, so the wait is busy.
+/// Sends a command to the valgrind under which this program runs. Valgrind reads commands only while the program works, so this waits in a busy loop.
 fn ask_valgrind(order: &[&str]) {
     let asked = Command::new("vgdb")
         .arg(format!("--pid={}", process::id()))

@@ -1,4 +1,4 @@
-//! A server on a byte stream.
+//! Steps of a server on a byte stream.
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -79,7 +79,7 @@ impl Pipe {
     }
 }
 
-/// Calls that the application is at work on.
+/// Measures steps beside n calls that the application has not answered.
 pub(crate) fn calls(meter: &mut Meter) {
     let mut pipe = Pipe::new(unlimited());
     for number in 0..meter.n {
@@ -108,7 +108,7 @@ pub(crate) fn calls(meter: &mut Meter) {
     });
 }
 
-/// Answers that the client does not read.
+/// Measures steps beside n queued replies that the client does not read.
 pub(crate) fn queue(meter: &mut Meter) {
     let mut pipe = Pipe::new(unlimited());
     pipe.introduce();
@@ -142,7 +142,7 @@ pub(crate) fn queue(meter: &mut Meter) {
     });
 }
 
-/// Questions that are open.
+/// Measures steps beside n open asks.
 pub(crate) fn asks(meter: &mut Meter) {
     let mut pipe = Pipe::new(unlimited());
     pipe.introduce();

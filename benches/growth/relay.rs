@@ -1,4 +1,4 @@
-//! A relay with many clients in front, over HTTP, and a server behind.
+//! Steps of a relay between many clients over HTTP and a server.
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -14,19 +14,19 @@ use crate::client;
 use crate::meter::{Meter, REPEAT};
 use crate::site::{Front, MORE, NOW, Site, change, result, unlimited};
 
-/// A relay and the server behind it, joined in memory.
+/// A relay and its server, connected in memory.
 pub(crate) struct Chain {
     pub(crate) relay: Relay,
     server: Server,
     epoch: Epoch,
     to_server: Vec<u8>,
     to_relay: Vec<u8>,
-    /// What the server behind was asked last.
+    /// The last request that the server received.
     request: Option<RequestId>,
 }
 
 impl Chain {
-    /// The clients of a relay with these limits in front.
+    /// Creates a relay with these limits, and its clients.
     pub(crate) fn site(era: Era, limits: Limits) -> Site<Chain> {
         let mut config = relay::Config::new(client::config(era), [7; 16]);
         config.downstream = config.downstream.with_http(Http::new());
@@ -48,7 +48,7 @@ impl Chain {
         site
     }
 
-    /// Whether the server behind moved the relay.
+    /// Moves bytes between the server and the relay. Returns whether the relay got any.
     fn behind(&mut self) -> bool {
         if !self.to_server.is_empty() {
             self.server.handle(NOW, Input::bytes(&*self.to_server));
@@ -106,7 +106,7 @@ fn listens(meter: &mut Meter, era: Era) {
         _ => format!("relay.before-modern.{what}"),
     };
     let mut site = Chain::site(era, unlimited());
-    // A modern server is asked for few addresses again with each. To spare that, one client has them all.
+    // For each added URI, the relay sends a modern server a few other URIs again. One client with all URIs avoids that.
     if era == Era::Modern {
         site.listen_to(0..=meter.n - 1);
     } else {
@@ -133,17 +133,17 @@ fn listens(meter: &mut Meter, era: Era) {
     });
 }
 
-/// Modern watches of one resource each, before a legacy server.
+/// Measures steps beside n modern listens of one resource each, with a legacy server.
 pub(crate) fn listens_before_legacy(meter: &mut Meter) {
     listens(meter, Era::Legacy);
 }
 
-/// The same before a modern one.
+/// Measures steps beside n modern listens, with a modern server.
 pub(crate) fn listens_before_modern(meter: &mut Meter) {
     listens(meter, Era::Modern);
 }
 
-/// Legacy clients.
+/// Measures steps beside n sessions of legacy clients.
 pub(crate) fn sessions(meter: &mut Meter) {
     let mut site = Chain::site(Era::Legacy, unlimited());
     for _ in 0..meter.n {
@@ -170,7 +170,7 @@ pub(crate) fn sessions(meter: &mut Meter) {
     });
 }
 
-/// Modern calls that the server behind is at work on.
+/// Measures steps beside n modern calls that the server has not answered.
 pub(crate) fn calls(meter: &mut Meter) {
     let mut site = Chain::site(Era::Modern, unlimited());
     for _ in 0..meter.n {

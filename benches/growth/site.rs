@@ -1,4 +1,4 @@
-//! A server over HTTP with many clients.
+//! Steps of a server over HTTP with many clients.
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -18,11 +18,11 @@ pub(crate) const NOW: Instant = Instant::ZERO;
 
 pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-/// Whatever has a server over HTTP in front.
+/// A machine with a server over HTTP on its host side.
 pub(crate) trait Front {
     fn feed(&mut self, input: Input<'_>);
 
-    /// The next output of the front, with the request if that is what it tells.
+    /// Polls the next output of the HTTP side. Returns the request, too, if the output is the event of a request.
     fn poll(&mut self, buf: &mut Vec<u8>) -> Option<(Output<()>, Option<RequestId>)>;
 }
 
@@ -44,7 +44,7 @@ impl Front for Server {
     }
 }
 
-/// Everything that can be offered.
+/// An offer with every capability.
 pub(crate) fn offer() -> Offer {
     let all = ServerCapabilities::default()
         .with_tools(true)
@@ -54,7 +54,7 @@ pub(crate) fn offer() -> Offer {
     Offer::new("measured", "1.0").with_capabilities(all)
 }
 
-/// No limit but those of a single message.
+/// Limits that only bound the length of a single message.
 pub(crate) fn unlimited() -> Limits {
     let mut limits = Limits::default();
     limits.requests = UNLIMITED;
@@ -71,18 +71,18 @@ pub(crate) fn unlimited() -> Limits {
     limits
 }
 
-/// The clients of such a front.
+/// The clients of such a machine.
 pub(crate) struct Site<F> {
     pub(crate) front: F,
     last: u64,
     buf: Vec<u8>,
-    /// The session that was opened last.
+    /// The id of the session that was opened last.
     session: Option<String>,
-    /// What the application was asked last.
+    /// The last request that the application received.
     pub(crate) request: Option<RequestId>,
 }
 
-/// A session with a stream.
+/// A session with a GET stream.
 pub(crate) struct Session {
     pub(crate) id: String,
 }
@@ -138,7 +138,7 @@ impl<F: Front> Site<F> {
         }
     }
 
-    /// A client is gone.
+    /// Disconnects a client.
     pub(crate) fn leave(&mut self, stream: StreamId) {
         let faults = Vec::new().into();
         self.front.feed(Input::WriteFailed { stream, faults });
@@ -160,12 +160,12 @@ impl<F: Front> Site<F> {
         self.exchange(Verb::Post, fields, &body)
     }
 
-    /// A modern watch of one resource.
+    /// Starts a modern listen of one resource.
     pub(crate) fn listen(&mut self, number: usize) -> StreamId {
         self.listen_to(number..=number)
     }
 
-    /// A modern watch of several resources.
+    /// Starts a modern listen of several resources.
     pub(crate) fn listen_to(&mut self, numbers: RangeInclusive<usize>) -> StreamId {
         let uris: Vec<String> = numbers.map(|number| format!("{:?}", uri(number))).collect();
         let uris = uris.join(",");
@@ -173,7 +173,7 @@ impl<F: Front> Site<F> {
         self.post_modern("subscriptions/listen", "", &params)
     }
 
-    /// A modern call.
+    /// Starts a modern call.
     pub(crate) fn call(&mut self) -> StreamId {
         self.post_modern("tools/call", "echo", r#""name":"echo","arguments":{}"#)
     }
@@ -187,7 +187,7 @@ impl<F: Front> Site<F> {
         self.exchange(Verb::Post, &fields, body)
     }
 
-    /// A legacy client begins to shake hands. The id of its session.
+    /// Starts the handshake of a legacy client. Returns the id of its session.
     pub(crate) fn introduce(&mut self) -> String {
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
         let fields = [
@@ -198,7 +198,7 @@ impl<F: Front> Site<F> {
         self.session.take().expect("a session begins")
     }
 
-    /// A legacy client shakes hands. The id of its session.
+    /// Completes the handshake of a legacy client. Returns the id of its session.
     pub(crate) fn begin(&mut self) -> String {
         let id = self.introduce();
         self.post_in(
@@ -208,7 +208,7 @@ impl<F: Front> Site<F> {
         id
     }
 
-    /// The stream of a session.
+    /// Opens the GET stream of a session.
     pub(crate) fn stream(&mut self, id: String) -> Session {
         let fields = [
             ("accept", "text/event-stream"),
@@ -218,7 +218,7 @@ impl<F: Front> Site<F> {
         Session { id }
     }
 
-    /// A legacy client subscribes to a resource, or ends that.
+    /// Subscribes a legacy client to a resource, or unsubscribes it.
     pub(crate) fn subscribe(&mut self, session: &str, verb: &str, number: usize) {
         let uri = uri(number);
         let body = format!(
@@ -241,7 +241,7 @@ impl<F: Front> Site<F> {
         self.post_in(&session.id, &body);
     }
 
-    /// A legacy client ends its session.
+    /// Ends the session of a legacy client.
     pub(crate) fn end(&mut self, session: &Session) {
         let fields = [("mcp-session-id", session.id.as_str())];
         self.exchange(Verb::Delete, &fields, "");
@@ -262,17 +262,17 @@ pub(crate) fn result() -> Payload {
     r#"{"content":[]}"#.parse().expect("this is JSON")
 }
 
-/// A server with these limits.
+/// Creates a server with these limits.
 pub(crate) fn site(limits: Limits) -> Site<Server> {
     let mut config = Config::new(offer(), [7; 16]).with_http(Http::new());
     config.limits = limits;
     Site::new(Server::new(config))
 }
 
-/// The number of something beyond all that were there before.
+/// A number above those of all existing objects.
 pub(crate) const MORE: usize = 1_000_000;
 
-/// Modern watches, of one resource each.
+/// Measures steps beside n modern listens of one resource each.
 pub(crate) fn listens(meter: &mut Meter) {
     let mut site = site(unlimited());
     for number in 0..meter.n {
@@ -295,7 +295,7 @@ pub(crate) fn listens(meter: &mut Meter) {
     });
 }
 
-/// Legacy clients, each with one subscription.
+/// Measures steps beside n legacy sessions with one subscription each.
 pub(crate) fn sessions(meter: &mut Meter) {
     let mut site = site(unlimited());
     for number in 0..meter.n {
@@ -361,7 +361,7 @@ pub(crate) fn sessions(meter: &mut Meter) {
     });
 }
 
-/// Modern calls that the application is at work on.
+/// Measures steps beside n modern calls that the application has not answered.
 pub(crate) fn calls(meter: &mut Meter) {
     let mut site = site(unlimited());
     for _ in 0..meter.n {

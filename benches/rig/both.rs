@@ -1,5 +1,4 @@
-//! Both ends of a link that is ready, with nothing between them but two buffers, for whatever measures them together.
-//! Measures nothing itself.
+//! Both ends of a link that is ready, connected by two buffers, for benchmarks of both together. Measures nothing itself.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a driver that measures passes over what it has no use for"
@@ -26,7 +25,7 @@ pub(crate) struct Both {
 }
 
 impl Both {
-    /// Two ends that agreed on the newest version of this era.
+    /// Creates two ends that have agreed on the newest version of this era.
     pub(crate) fn ready(era: Era) -> Both {
         let mut config = Config::child("measured", "1.0");
         config.dialect = dialect(era);
@@ -48,13 +47,13 @@ impl Both {
         both
     }
 
-    /// A call from one application to the other and back.
+    /// Makes a call from one application to the other. Returns the result.
     pub(crate) fn round_trip(&mut self, params: Payload, result: Payload) -> Payload {
         self.call(params);
         self.settle(iter::once(result)).expect("the call is done")
     }
 
-    /// Puts calls in flight that the server's application is at work on.
+    /// Puts calls in flight that the server's application does not answer.
     pub(crate) fn fly(&mut self, calls: usize) {
         for _ in 0..calls {
             self.call(params());
@@ -62,7 +61,7 @@ impl Both {
         }
     }
 
-    /// So many calls at a time, and their replies.
+    /// Makes this many calls at once, and answers them all.
     pub(crate) fn crowd(&mut self, calls: usize) {
         for _ in 0..calls {
             self.call(params());
@@ -70,7 +69,7 @@ impl Both {
         self.settle(iter::repeat_n(echo(), calls));
     }
 
-    /// The two machines alone.
+    /// Returns the two machines.
     pub(crate) fn apart(self) -> (Client, Server) {
         (self.client, self.server)
     }
@@ -83,8 +82,8 @@ impl Both {
         call.expect("there is room for a call");
     }
 
-    /// Carries bytes until nothing moves any more. The server's application answers requests with these results as long as there are
-    /// any; the last reply to the client's is returned.
+    /// Moves bytes until both ends are idle. The server's application answers one request with each of these results. Returns the last reply to the
+    /// client.
     fn settle(&mut self, mut results: impl Iterator<Item = Payload>) -> Option<Payload> {
         let mut reply = None;
         loop {

@@ -1,4 +1,4 @@
-//! A relay with a host in front and a server behind, both of them no more than their lines. Measures nothing itself.
+//! A relay between a host and a server that are only lines of text. Measures nothing itself.
 
 use everlink::protocol::Era;
 use everlink::relay::{self, Relay, Side};
@@ -8,7 +8,7 @@ use super::{dialect, wire_id};
 
 const NOW: Instant = Instant::ZERO;
 
-/// What a modern host says with every request.
+/// The metadata that a modern host sends with every request.
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"host","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
 
 pub(crate) struct Guarded {
@@ -17,13 +17,13 @@ pub(crate) struct Guarded {
     era: Era,
     calls: u64,
     buf: Vec<u8>,
-    /// The last line for each of them.
+    /// The last line for the host.
     to_host: Vec<u8>,
     to_server: Vec<u8>,
 }
 
 impl Guarded {
-    /// A host and a server of this era that have agreed.
+    /// Creates a relay whose host and server, both of this era, have finished their handshakes.
     pub(crate) fn ready(era: Era) -> Guarded {
         let mut config = relay::Config::new(Config::child("guard", "1.0"), [7; 16]);
         config.upstream.dialect = dialect(era);
@@ -55,7 +55,7 @@ impl Guarded {
         guarded
     }
 
-    /// The next call of the host, as it writes it.
+    /// Returns the next call of the host, as its line.
     pub(crate) fn next_call(&mut self) -> String {
         self.calls += 1;
         let (id, arguments) = (self.calls, r#""name":"echo","arguments":{"text":"hello"}"#);
@@ -69,7 +69,7 @@ impl Guarded {
         )
     }
 
-    /// What the host hears when it says this and the server replies so.
+    /// Sends this call from the host and this result from the server. Returns the length of the line that the host gets.
     pub(crate) fn round_trip(&mut self, call: &str, result: &str) -> usize {
         self.host_says(call);
         self.server_replies(result);

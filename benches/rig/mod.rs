@@ -1,4 +1,4 @@
-//! A link that is ready, and the other end of its stream, for whatever measures a link. Measures nothing itself.
+//! A link that is ready, and the other end of its stream, for benchmarks of a link. Measures nothing itself.
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 
 pub(crate) mod both;
@@ -10,30 +10,30 @@ use everlink::protocol::Era;
 use everlink::{Config, Dialect, Epoch, ExitStatus, Input, Instant, Output, Payload, StreamId};
 pub(crate) use samples::params;
 
-/// How every message of the link that has an id begins.
+/// The beginning of every message with an id that the link writes.
 const REQUEST: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 
-/// Both eras, for what must hold in each.
+/// Both eras, for properties that must hold in each.
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
-/// A link, and what its server needs to answer.
+/// A link, and the state of its server.
 pub(crate) struct Rig {
     pub(crate) link: Client,
     pub(crate) now: Instant,
     pub(crate) epoch: Epoch,
-    /// What the link wrote last.
+    /// The bytes that the link wrote last.
     pub(crate) written: Vec<u8>,
-    /// What the server says next.
+    /// The next line of the server.
     pub(crate) line: Vec<u8>,
 }
 
 impl Rig {
-    /// A link with a server of this era that has tools.
+    /// Creates a link that is ready, to a server of this era with tools.
     pub(crate) fn ready(era: Era) -> Rig {
         Rig::with(era, Config::child("measured", "1.0"))
     }
 
-    /// A link set up in this way, and ready.
+    /// Creates a link with this configuration that is ready.
     pub(crate) fn with(era: Era, mut config: Config) -> Rig {
         config.dialect = dialect(era);
         let agreement = match era {
@@ -58,14 +58,14 @@ impl Rig {
         rig
     }
 
-    /// Has the link accept a `tools/call`.
+    /// Makes the link accept a `tools/call`.
     pub(crate) fn call(&mut self, params: Payload) {
         self.link
             .call(self.now, "tools/call", Some(params), CallOptions::new())
             .expect("there is room for a call");
     }
 
-    /// Polls up to the next request, has it sent, and returns its id.
+    /// Polls up to the next request, reports it as sent, and returns its id.
     pub(crate) fn write(&mut self) -> u64 {
         self.written.clear();
         loop {
@@ -80,13 +80,13 @@ impl Rig {
         }
     }
 
-    /// The server replies to the request with this id.
+    /// Delivers a reply to the request with this id.
     pub(crate) fn reply(&mut self, wire: u64, result: &str) {
         self.prepare(wire, result);
         self.deliver();
     }
 
-    /// The server gets a reply ready.
+    /// Prepares a reply, without delivering it.
     pub(crate) fn prepare(&mut self, wire: u64, result: &str) {
         use std::io::Write as _;
 
@@ -98,13 +98,13 @@ impl Rig {
         self.line.extend_from_slice(b"}\n");
     }
 
-    /// The reply that was got ready arrives.
+    /// Delivers the prepared reply.
     pub(crate) fn deliver(&mut self) {
         let input = Input::bytes(&*self.line);
         self.link.handle(self.now, self.epoch, input);
     }
 
-    /// Polls up to the next reply of the server.
+    /// Polls up to the next reply of the server, and returns its result.
     pub(crate) fn outcome(&mut self) -> Payload {
         loop {
             match self.link.poll_output(&mut self.written) {
@@ -119,7 +119,7 @@ impl Rig {
         }
     }
 
-    /// A call from its beginning to its end.
+    /// Makes a whole call.
     pub(crate) fn round_trip(&mut self, params: Payload, result: &str) -> Payload {
         self.call(params);
         let wire = self.write();
@@ -135,7 +135,7 @@ impl Rig {
         }
     }
 
-    /// Polls all there is and has it sent.
+    /// Polls all outputs and reports the writes as sent.
     pub(crate) fn drain(&mut self) {
         self.written.clear();
         while let Some(output) = self.link.poll_output(&mut self.written) {
@@ -145,7 +145,7 @@ impl Rig {
         }
     }
 
-    /// Whatever a driver asks of a link in which nothing happens.
+    /// Does what a driver does with an idle link. Returns whether the link is in fact idle.
     pub(crate) fn idle_poll(&mut self) -> bool {
         self.link.handle_timeout(self.now);
         let output = self.link.poll_output(&mut self.written);
@@ -154,7 +154,7 @@ impl Rig {
         output.is_none() && wants_input && deadline.is_some_and(|deadline| deadline.at > self.now)
     }
 
-    /// The server is killed. Polls all there is, and returns how many calls that ended.
+    /// Kills the server. Polls all outputs, and returns how many calls ended.
     pub(crate) fn die(&mut self) -> usize {
         self.feed(Input::exited(ExitStatus::Signal(9)));
         self.feed(Input::end(&[]));
@@ -170,7 +170,7 @@ impl Rig {
     }
 }
 
-/// What is spoken in this era alone.
+/// The dialect that speaks only this era.
 pub(crate) fn dialect(era: Era) -> Dialect {
     match era {
         Era::Legacy => Dialect::Legacy,
@@ -179,7 +179,7 @@ pub(crate) fn dialect(era: Era) -> Dialect {
     }
 }
 
-/// The id of a request of the link.
+/// Returns the id of a request that the link wrote.
 fn wire_id(request: &[u8]) -> u64 {
     let rest = request.strip_prefix(REQUEST).expect("it is a request");
     rest.iter()

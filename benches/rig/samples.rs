@@ -1,4 +1,4 @@
-//! What applications say to each other, in several sizes. Reads nothing of it itself.
+//! Sample parameters and results of several sizes. Does not parse them.
 
 use core::fmt::Write as _;
 
@@ -12,12 +12,12 @@ pub(crate) fn params() -> Payload {
     payload(r#"{"name":"echo","arguments":{"text":"hello"}}"#)
 }
 
-/// [`ECHO`] as a server's application gives it.
+/// [`ECHO`] as the payload that a server's application returns.
 pub(crate) fn echo() -> Payload {
     payload(ECHO)
 }
 
-/// Parameters with a text of so many bytes.
+/// Parameters with a text of this many bytes.
 pub(crate) fn long_params(bytes: usize) -> Payload {
     let text = text(bytes);
     payload(&format!(
@@ -25,7 +25,7 @@ pub(crate) fn long_params(bytes: usize) -> Payload {
     ))
 }
 
-/// The result that says so much.
+/// A result with a text of this many bytes.
 pub(crate) fn long_echo(bytes: usize) -> Payload {
     let text = text(bytes);
     payload(&format!(
@@ -33,13 +33,13 @@ pub(crate) fn long_echo(bytes: usize) -> Payload {
     ))
 }
 
-/// A short result: its line has 200 bytes.
+/// A short result. Its line has 200 bytes.
 pub(crate) fn result_200b() -> String {
     let text = "x".repeat(108);
     format!(r#"{{"content":[{{"type":"text","text":"{text}"}}],"isError":false}}"#)
 }
 
-/// A list of tools as large servers have it: 60 KB.
+/// A list of tools like that of a large server: 60 KB.
 pub(crate) fn tools_60kb() -> String {
     let mut tools = String::new();
     for number in 0..163 {
@@ -52,13 +52,13 @@ pub(crate) fn tools_60kb() -> String {
     format!(r#"{{"tools":[{tools}]}}"#)
 }
 
-/// A text of 1 MB.
+/// A result with a text of 1 MB.
 pub(crate) fn text_1mb() -> String {
     let text = text(1 << 20);
     format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#)
 }
 
-/// So many bytes of text, with a line break, and so an escape, after every 62.
+/// A text of this many bytes, with a line break (an escape in JSON) after every 62 bytes.
 fn text(bytes: usize) -> String {
     ["x".repeat(62), r"\n".into()].concat().repeat(bytes / 64)
 }

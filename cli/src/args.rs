@@ -1,4 +1,4 @@
-//! The command line: subcommands, options, help texts, and tips for arguments that were not understood. Does nothing.
+//! Defines the command line: subcommands, options, help texts, and tips for arguments that were not understood. Runs no command.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -20,13 +20,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What this program was asked; ends it where that was not understood.
+    /// Parses the command line. Prints an error and exits if it is not understood.
     pub(crate) fn read() -> Args {
         Args::try_parse().unwrap_or_else(|error| advised(error).exit())
     }
 }
 
-/// The same error, and where a server was perhaps not named as it must be, how that is done.
+/// Adds a tip to the error if the server was perhaps not named as it must be. Otherwise returns the error unchanged.
 fn advised(mut error: clap::Error) -> clap::Error {
     let words: Vec<OsString> = std::env::args_os().collect();
     let command = words.get(1).and_then(|word| word.to_str());
@@ -154,16 +154,16 @@ pub(crate) enum Command {
     ///
     /// Prints the result to standard output, and progress to standard error. At a terminal, you can answer questions of the server.
     ///
-    /// Arguments are one JSON object, or KEY=VALUE pairs, or both. A VALUE has the type that the tool's input schema says; where that is not
-    /// known, it is JSON if it parses as JSON, and text otherwise. KEY:=JSON is always JSON.
+    /// Arguments are one JSON object, or KEY=VALUE pairs, or both. A VALUE has the type that the tool's input schema says. If that is not known, the
+    /// VALUE is JSON if it parses as JSON, and text otherwise. KEY:=JSON is always JSON.
     ///
-    /// Exit status: 0 the tool's result, 1 a result with `isError`, 2 usage, 3 an error of the server, 4 the call was not
-    /// done, 5 the call may or may not have been done.
+    /// Exit status: 0 the tool's result, 1 a result with `isError`, 2 usage, 3 an error of the server, 4 the call did not run, 5 the call may or may
+    /// not have run.
     #[command(override_usage = CALL_USAGE, after_help = CALL_EXAMPLES)]
     Call(Call),
-    /// Show how calls survive servers that crash: many calls, and servers that are killed, in real processes
+    /// Show how calls survive servers that crash: many calls are made while real server processes are killed
     ///
-    /// Nothing else needs to be installed. Exit status: 0, or 1 if a call had no outcome, if one that is not safe to repeat ran twice, or if
+    /// Nothing else needs to be installed. Exit status: 0, or 1 if a call had no outcome, if a call that is not safe to repeat ran twice, or if
     /// another rule was broken.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
@@ -172,22 +172,22 @@ pub(crate) enum Command {
     DemoServer(DemoServer),
     /// Keep a host's connection while its server crashes, hangs or is replaced
     ///
-    /// Put it before the command of a server in the configuration of a host. Events are logged to standard error, and so is the server's own
-    /// standard error. The server starts when a host sends its first message. With --listen http://…, all hosts share it: up to 512 connections,
-    /// 1,024 sessions, 64 MiB of unfinished requests and 64 MiB of unread responses. docs/LIMITS.md has every limit and the memory that follows. A question of the server that
-    /// names no request is then put to a host only if no other host has used this server process.
+    /// In the configuration of a host, put `everlink guard --` before the command of a server. Events are logged to standard error, and so is the
+    /// server's own standard error. The server starts when a host sends its first message. With --listen http://…, all hosts share one server: up to
+    /// 512 connections, 1,024 sessions, 64 MiB of unfinished requests and 64 MiB of unread responses. docs/LIMITS.md lists every limit and the memory
+    /// use that follows. If a shared server asks a question that names no request, a host gets it only if no other host has used this server process.
     ///
-    /// If the server cannot be started or reached, the host gets the reason at once, as the error of `initialize`. While a server starts, the host waits up
-    /// to 55 seconds, or up to 3 if the guard remembers what the server offered before. When the host has gone, the server and all processes that it started are ended within 2 seconds, or
-    /// after the time of --drain.
+    /// If the server cannot be started or reached, the host gets the reason at once, as the error of `initialize`. While a server starts, the host
+    /// waits up to 55 seconds, or up to 3 if the guard remembers what the server offered before. The guard ends the server and all processes that it
+    /// started within 2 seconds after the host has disconnected, or after the time of --drain.
     ///
-    /// Exit status: 0 the host has gone or the guard was asked to end, 2 usage, 4 it could not start, or was asked to end twice.
+    /// Exit status: 0 the host has disconnected or the guard was asked to end, 2 usage, 4 the guard could not start, or was asked to end twice.
     #[command(override_usage = GUARD_USAGE, after_help = GUARD_EXAMPLES)]
     Guard(Guard),
     /// Show a server's name, tools with their parameters, resources and prompts
     ///
-    /// And what it does wrong, if anything. Exit status: 0, 2 usage, 4 the server could not be reached, the handshake failed, or a list could not
-    /// be read.
+    /// Also shows what the server does wrong, if anything. Exit status: 0, 2 usage, 4 the server could not be reached, the handshake failed, or a
+    /// list could not be read.
     #[command(override_usage = INSPECT_USAGE, after_help = INSPECT_EXAMPLES)]
     Inspect(Inspect),
     /// Get a prompt, filled in with arguments
@@ -200,13 +200,13 @@ pub(crate) enum Command {
     /// Prints its text, or writes its bytes. Exit status: as for call.
     #[command(override_usage = READ_USAGE, after_help = READ_EXAMPLES)]
     Read(Read),
-    /// Run a recording again that another command made with --record
+    /// Replay a recording that another command made with --record
     ///
-    /// Feeds the recorded input to the same code, at once and without a server, and prints the events. Exit status: 0 if they are the same as in the recording, 1 if they
-    /// are not, 4 if the file is no recording that can be read.
+    /// Feeds the recorded input to the same code, without a server and without waiting, and prints the events. Exit status: 0 if they are the same as
+    /// in the recording, 1 if they differ, 4 if the file is not a readable recording.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
-    /// Show what happens to a connection and what changes at its server, as it happens
+    /// Show the events of a connection and the changes of its server, as they happen
     ///
     /// Runs until it is interrupted, or its output is closed. Exit status: 0, 2 usage, 4 it was interrupted twice.
     #[command(override_usage = WATCH_USAGE, after_help = WATCH_EXAMPLES)]
@@ -214,19 +214,19 @@ pub(crate) enum Command {
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
-        /// Which shell
+        /// The shell that reads the completions
         shell: Shell,
     },
-    /// Print the manual page, all commands in one
+    /// Print one manual page for all commands
     #[command(after_help = MAN_EXAMPLES)]
     Man,
 }
 
 #[derive(Debug, Arguments)]
 pub(crate) struct Call {
-    /// The name of the tool; `everlink inspect` shows which there are
+    /// The name of the tool; `everlink inspect` lists all tools
     pub(crate) tool: String,
-    /// Its arguments: a JSON object, or KEY=VALUE pairs, or KEY:=JSON pairs
+    /// The tool's arguments: a JSON object, or KEY=VALUE pairs, or KEY:=JSON pairs
     #[arg(value_name = "ARGUMENTS")]
     pub(crate) arguments: Vec<String>,
     /// Print the result, or the error, as one line of JSON
@@ -238,9 +238,9 @@ pub(crate) struct Call {
 
 #[derive(Debug, Arguments)]
 pub(crate) struct Prompt {
-    /// The name of the prompt; `everlink inspect` shows which there are
+    /// The name of the prompt; `everlink inspect` lists all prompts
     pub(crate) name: String,
-    /// Its arguments: a JSON object, or KEY=VALUE pairs
+    /// The prompt's arguments: a JSON object, or KEY=VALUE pairs
     #[arg(value_name = "ARGUMENTS")]
     pub(crate) arguments: Vec<String>,
     /// Print the result, or the error, as one line of JSON
@@ -252,7 +252,7 @@ pub(crate) struct Prompt {
 
 #[derive(Debug, Arguments)]
 pub(crate) struct Read {
-    /// The address of the resource; `everlink inspect` shows which there are
+    /// The URI of the resource; `everlink inspect` lists all resources
     pub(crate) uri: String,
     /// Print the result, or the error, as one line of JSON
     #[arg(long)]
@@ -263,10 +263,10 @@ pub(crate) struct Read {
 
 #[derive(Debug, Arguments)]
 pub(crate) struct Demo {
-    /// How long servers are killed
+    /// For how many seconds servers are killed
     #[arg(long, default_value_t = 15)]
     pub(crate) seconds: u64,
-    /// Decides in which order and how they are killed [default: random]
+    /// The seed that decides in which order and how servers are killed [default: random]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
     /// Print the numbers as one line of JSON
@@ -278,7 +278,7 @@ pub(crate) struct Demo {
 
 #[derive(Debug, Arguments)]
 pub(crate) struct DemoServer {
-    /// Where to append the `number` of each call before it runs
+    /// The file to which the `number` of each call is appended before the call runs
     #[arg(long, value_name = "FILE")]
     pub(crate) diary: Option<PathBuf>,
 }
@@ -293,16 +293,16 @@ pub(crate) struct Guard {
     /// Another name that clients of --listen or --status may send as `Host`; can be given more than once
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// Let web pages of this origin connect to --listen and read the responses (CORS), such as https://app.example; `*`: of any origin. Can be given
-    /// more than once
+    /// Let web pages of this origin, such as https://app.example, connect to --listen and read the responses (CORS); `*` allows any origin. Can be
+    /// given more than once
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) cors: Vec<String>,
-    /// How long calls may still take when the host has gone or the guard is asked to end; raise it for scripts that pipe requests in and
+    /// How long calls may still run after the host has disconnected or the guard was asked to end; raise it for scripts that pipe requests in and
     /// read the answers [default: 1; with --listen http://…, 15]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) drain: Option<Duration>,
-    /// Answer `server/discover` for a server that knows only `initialize`: needed by hosts that speak 2026-07-28 alone and ask that first. Others fall
-    /// back to `initialize`, as they would without the guard
+    /// Answer `server/discover` for a server that knows only `initialize`. Hosts that speak only 2026-07-28 and send `server/discover` first need
+    /// this. Other hosts fall back to `initialize`, as they would without the guard
     #[arg(long)]
     pub(crate) answer_discover: bool,
     /// Introduce the guard to the server as its client, instead of the host
@@ -315,19 +315,19 @@ pub(crate) struct Guard {
     /// log says so
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     pub(crate) max_message: usize,
-    /// The directory in which to remember what a server offers, so that hosts need not wait while it starts; `off`: nowhere
-    /// [default: everlink in $XDG_CACHE_HOME or ~/.cache]
+    /// The directory in which to remember what a server offers, so that hosts need not wait while it starts; `off` remembers nothing [default:
+    /// everlink in $XDG_CACHE_HOME or ~/.cache]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) remember: Option<PathBuf>,
     /// Serve state and counters at this address: JSON at /, Prometheus metrics at /metrics
     ///
-    /// The `Host` of a request must be this machine, or a name that --allow-host gives. Texts of the server and paths are not shown.
+    /// The `Host` of a request must be this machine, or a name that --allow-host gives. Texts from the server and paths are not shown.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
-    /// Where the server's standard error goes: `inherit` (to the guard's own, as it comes), `prefix` (the same, with the server's name before
-    /// each line), `off`, or a file to append to [default: inherit; with --log json, a JSON object for each line]
+    /// Where the server's standard error goes: `inherit` (to the guard's own, unchanged), `prefix` (the same, with the server's name before each
+    /// line), `off`, or a file to append to [default: inherit; with --log json, a JSON object for each line]
     ///
-    /// Where it goes to a file or nowhere, the log quotes its last lines when the server ends.
+    /// With a file or `off`, the log quotes the last lines when the server ends.
     #[arg(
         long,
         value_name = "WHERE",
@@ -343,13 +343,13 @@ pub(crate) struct Guard {
 /// Where the server's standard error goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerStderr {
-    /// To this file, at its end.
+    /// Appended to this file.
     File(PathBuf),
-    /// To our own, as it comes.
+    /// Copied unchanged to the standard error of this program.
     Inherit,
-    /// Nowhere.
+    /// Discarded.
     Off,
-    /// To our own, with the name of the server before each line.
+    /// Copied to the standard error of this program, with the name of the server before each line.
     Prefix,
 }
 
@@ -370,13 +370,13 @@ pub(crate) enum Log {
     Text,
     /// A JSON object in each line
     Json,
-    /// Not at all
+    /// No log
     Off,
 }
 
 #[derive(Debug, Arguments)]
 pub(crate) struct Inspect {
-    /// Print all of it as one line of JSON
+    /// Print everything as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -401,7 +401,7 @@ pub(crate) struct Watch {
     pub(crate) target: Target,
 }
 
-/// A server, and how to speak with it.
+/// A server, and options for the connection to it.
 #[derive(Debug, Arguments)]
 pub(crate) struct Target {
     /// The URL of a server that is reached over HTTP
@@ -462,38 +462,38 @@ pub(crate) struct Manner {
     /// Which generation of the protocol to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
-    /// How long a call may go without a reply or progress, and for call, inspect, prompt and read how long the handshake may take [default: 60; for guard, none; for
-    /// the handshake of inspect, 120]
+    /// How long a call may go without a reply or progress; for call, inspect, prompt and read, also how long the handshake may take [default: 60; for
+    /// guard, none; for the handshake of inspect, 120]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) timeout: Option<Duration>,
     /// How long a call may take in total, not counting up to 30 minutes in which a person answers the server or signs in [default: 600; for guard, none]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
-    /// How often a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
+    /// How many times a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
     #[arg(long, value_name = "NUMBER", help_heading = "Link")]
     pub(crate) retries: Option<u32>,
-    /// After how long a working connection resets the count of failed attempts [default: 60; for guard, 5]
+    /// How long a connection must work before it resets the count of failed attempts [default: 60; for guard, 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) stable_after: Option<Duration>,
-    /// After how long of silence the server is probed with a ping; 0: never, and no silent server is replaced [default: 30]
+    /// How long a server may be silent before it is probed with a ping; 0: it is never probed, and no silent server is replaced [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) keepalive: Option<Duration>,
-    /// How long a server may be silent and answer no probe while a call waits, before it is replaced; four times as long while it may be working on that call, and without
-    /// limit while its process uses CPU time; 0: never replaced [default: 30]
+    /// How long a server may be silent and leave probes unanswered while a call waits, before it is replaced. The time is four times as long while
+    /// the server may be working on that call, and unlimited while its process uses CPU time; 0: never replaced [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) hang_timeout: Option<Duration>,
 }
 
-/// Whether all that happens is written down.
+/// Options for recordings.
 #[derive(Debug, Arguments)]
 pub(crate) struct Recording {
-    /// Record every input and output, for `everlink replay`; headers and tokens are left out. An existing file is replaced
+    /// Record every input and output in this file, for `everlink replay`; headers and tokens are left out. An existing file is replaced
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     pub(crate) record: Option<PathBuf>,
-    /// Leave the content of messages out of the recording, too
+    /// Also leave the content of messages out of the recording
     ///
-    /// Every name, text and number is replaced by another one of the same length, with a random key that is not stored. What remains: the form of
-    /// messages, lengths, times, and the words of the protocol itself (its methods, members, versions, error codes, capabilities). Texts that
+    /// Replaces every name, text and number by another one of the same length, with a random key that is not stored. The recording still shows the
+    /// form of messages, lengths, times, and the words of the protocol itself (its methods, members, versions, error codes, capabilities). Texts that
     /// must be recognised again stay equal to each other: ids, cursors, sessions, URIs, unknown methods, names of tools and arguments, lists, and the
     /// names of client and server. `Host` and `Origin` are shown.
     #[arg(long, requires = "record", help_heading = "Recording")]
@@ -503,16 +503,16 @@ pub(crate) struct Recording {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Era {
-    /// Detect it: `server/discover`, and where that fails `initialize`
+    /// Detect it: send `server/discover`, and if that fails `initialize`
     #[default]
     Auto,
-    /// `initialize` alone: up to 2025-11-25, and for servers that `server/discover` breaks
+    /// `initialize` only: versions up to 2025-11-25, and servers that `server/discover` breaks
     Legacy,
     /// Stateless: 2026-07-28
     Modern,
 }
 
-/// A time that must be more than nothing: whatever may take no time at all has failed already.
+/// Parses a timeout in seconds. Zero is an error because a timeout of zero would already have expired.
 fn limit(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
         Duration::ZERO => Err("this must be more than 0 seconds".to_owned()),
@@ -530,7 +530,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "this is longer than can be waited".to_owned())
 }
 
-/// A number of bytes, perhaps with a unit.
+/// Parses a number of bytes with an optional unit.
 fn size(text: &str) -> Result<usize, String> {
     let end = text.find(|letter: char| !letter.is_ascii_digit());
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
@@ -557,10 +557,10 @@ fn size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The least that `--max-message` can be.
+/// The smallest value of `--max-message`.
 const SMALLEST_MESSAGE: usize = 4 << 10;
 
-/// The origin of web pages as browsers write it, or `*`.
+/// Checks the origin of web pages, as browsers write it, or `*`.
 fn origin(text: &str) -> Result<String, String> {
     let is_host = |rest: &str| !rest.is_empty() && !rest.contains(['/', '?', '#', '@', '*', ' ']);
     let rest = text

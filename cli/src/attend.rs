@@ -1,4 +1,4 @@
-//! What is seen to while a link works: that nobody waits for credentials that will not come, or wonders why nothing happens. Knows no command.
+//! Watches the events of a link for a command: refuses requests for credentials and explains delays. Knows no command.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -10,17 +10,18 @@ use tokio::time::sleep;
 
 use crate::shown::warn;
 
-/// What to do where credentials are wanted: there is nobody here who could be asked for others than those of the arguments.
+/// Advice for a server that wants credentials. The program takes credentials only from its arguments.
 pub(crate) const NO_CREDENTIALS: &str =
     "give it a token with --bearer-env VARIABLE, or a header with --header";
 
-/// So many attempts in a row may fail while a person waits for one thing to be done, if nothing else is said: that is about a second.
+/// The default of `--retries` for commands with a person who waits for one result. Two retries take about one second.
 pub(crate) const RETRIES: u32 = 2;
 
-/// Before it is said that something is tried again, the outcome may come, which says the same. 20 ms: whoever gets it is woken with this task.
+/// The pause before the program says that it tries again. The outcome may come within this time and says the same. 20 ms is enough because the task
+/// that waits for the outcome is woken together with this one.
 const OUTCOME_FIRST: Duration = Duration::from_millis(20);
 
-/// Sees to a link for a person who waits for one thing to be done: says why that takes longer. To be aborted when the outcome is there.
+/// Watches a link for a person who waits for one result, and says why it takes longer. The caller aborts it when the outcome is known.
 pub(crate) async fn attend(mut events: Events<Event>, link: Link) {
     let mut last_end = None;
     while let Some(event) = events.recv().await {
@@ -41,7 +42,7 @@ pub(crate) async fn attend(mut events: Events<Event>, link: Link) {
     }
 }
 
-/// Waits until a connection has ended because its handshake took too long. To try again would take as long.
+/// Waits until a connection ends because its handshake took too long. Another attempt would take just as long.
 pub(crate) async fn too_slow(mut events: Events<Event>) -> Arc<Ended> {
     while let Some(event) = events.recv().await {
         if let Event::Ended(ended) = &*event {
@@ -57,7 +58,7 @@ fn is_too_slow(ended: &Ended) -> bool {
     matches!(ended.cause, Cause::HandshakeTimedOut | Cause::OpenTimedOut)
 }
 
-/// Sees to the link behind a relay. What happens to it is told elsewhere.
+/// Refuses requests for credentials on the link behind a relay. Other events are logged elsewhere.
 pub(crate) async fn attend_relay(mut events: Events<everlink::relay::Event>, guard: Guard) {
     while let Some(event) = events.recv().await {
         if let everlink::relay::Event::Upstream(Event::AuthRequired(_)) = &*event {

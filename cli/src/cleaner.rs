@@ -7,19 +7,19 @@ use std::thread::{self, JoinHandle};
 
 use everlink_tokio::child::cleaner;
 
-/// The word that makes this program a cleaner. It is read before all others, so that a cleaner starts quickly and stays small.
+/// The argument that makes this program a cleaner. It is checked before any other argument, so that a cleaner starts quickly and stays small.
 const WORD: &str = "clean-up";
 
-/// The cleaner of this process. When it is stopped, or this process ends in whatever way, it ends, too.
+/// The cleaner of this process. The cleaner exits when it is stopped, or when this process ends for any reason.
 pub(crate) struct Cleaner(JoinHandle<Option<Child>>);
 
 impl Cleaner {
-    /// Starts one, without waiting for it: servers that are started meanwhile are reported in the pipe. Where none can be started, servers are ended
-    /// in all cases but the one that this process is killed with `SIGKILL`.
+    /// Starts a cleaner without waiting for it. Servers that start meanwhile are reported through the pipe. If no cleaner can be started, servers are
+    /// still ended in all cases except when this process is killed with `SIGKILL`.
     pub(crate) fn start() -> Option<Cleaner> {
         let reports = cleaner::report().ok()?;
         let start = move || {
-            // Its own process group, so that signals of a terminal do not reach it. By this name the program is found even if it was replaced.
+            // A process group of its own keeps signals of a terminal away. `/proc/self/exe` finds the program even if its file was replaced.
             let cleaner = Command::new("/proc/self/exe")
                 .arg0("everlink")
                 .arg(WORD)
@@ -35,7 +35,7 @@ impl Cleaner {
         thread.spawn(start).ok().map(Cleaner)
     }
 
-    /// Ends it, and reaps it: nothing is left of it.
+    /// Stops the cleaner and reaps its process.
     pub(crate) fn stop(self) {
         cleaner::stop_reporting();
         if let Ok(Some(mut cleaner)) = self.0.join() {
@@ -44,13 +44,13 @@ impl Cleaner {
     }
 }
 
-/// Whether this process was started to be a cleaner.
+/// Whether this process was started as a cleaner.
 pub(crate) fn is_wanted() -> bool {
     let mut words = std::env::args_os();
     words.nth(1).is_some_and(|word| word == WORD) && words.next().is_none()
 }
 
-/// Reads on standard input which servers there are, and kills those that are left at its end.
+/// Reads from standard input which servers run. When the input ends, kills those that are left.
 pub(crate) fn run() -> ExitCode {
     match cleaner::clean_up(stdin().lock()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `everlink inspect`: who a server is, what it offers with which parameters, and what was odd on the wire.
+//! Implements `everlink inspect`: shows a server's identity, its tools, resources and prompts with their parameters, and its protocol errors.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::shown::{in_line, print, warn};
 use crate::tape::Role;
 use crate::{Endings, Failure};
 
-/// The lists that a server may have: in JSON, and for people.
+/// The lists that a server may have: the name in JSON, the name for people, and the list.
 const LISTS: [(&str, &str, List); 4] = [
     ("tools", "tools", List::Tools),
     ("resources", "resources", List::Resources),
@@ -43,7 +43,7 @@ pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
     attending.abort();
     tokio::select! {
         ended = link.shutdown() => ended?,
-        // Whoever asks twice does not want to wait.
+        // A second signal ends the program at once.
         () = endings.next() => return Ok(ExitCode::from(4)),
     }
     let mut facts = facts?;
@@ -73,7 +73,7 @@ fn too_late(ended: &Ended) -> Failure {
     format!("{ended}\n--timeout SECONDS gives it more time").into()
 }
 
-/// Asks the server for all that it says about itself.
+/// Asks the server for everything that it says about itself.
 async fn look(link: &Link) -> Result<Value, Failure> {
     let session = link.ready().await?.map_err(|error| not_ready(&error))?;
     let mut facts = identity(&session);
@@ -119,7 +119,7 @@ fn items(listing: &Arc<Listing>) -> Value {
     Value::Array(items.map(Result::unwrap_or_default).collect())
 }
 
-/// What was not as it should be. Who inspects a server may see how its noise begins.
+/// Collects what went wrong on the wire. Quotes the beginning of noise, because a person who inspects a server may see it.
 async fn odd(mut events: Events<Event>) -> Value {
     let mut odd = Vec::new();
     while let Some(event) = events.recv().await {
@@ -137,7 +137,7 @@ async fn odd(mut events: Events<Event>) -> Value {
 
 fn as_text(facts: &Value) -> String {
     let mut page = String::new();
-    // A text can always be written to.
+    // Writing to a `String` does not fail.
     let _ = write_page(&mut page, facts);
     page
 }
@@ -198,7 +198,7 @@ fn write_page(page: &mut String, facts: &Value) -> std::fmt::Result {
     Ok(())
 }
 
-/// What can be done with it, in words: `tools (listChanged), logging`.
+/// Formats capabilities in words: `tools (listChanged), logging`.
 fn capabilities(capabilities: &Value) -> String {
     let is_offered = |value: &Value| value.is_object() || value == &json!(true);
     let words = |offered: &Map<String, Value>| {
@@ -224,7 +224,7 @@ fn capabilities(capabilities: &Value) -> String {
     }
 }
 
-/// A tool, a resource or a prompt: what it is called, and what it is for.
+/// Formats a tool, a resource or a prompt: its name or URI, and its description.
 fn line(item: &Value) -> String {
     let key = ["uri", "uriTemplate", "name"]
         .iter()
@@ -237,7 +237,7 @@ fn line(item: &Value) -> String {
     format!("  {key:32} {}", in_line(about))
 }
 
-/// A parameter of a tool or a prompt: `count  integer, optional  How often (default: 3)`.
+/// Formats a parameter of a tool or a prompt: `count  integer, optional  How often (default: 3)`.
 fn parameter_line(parameter: &Parameter<'_>) -> String {
     let need = if parameter.is_required {
         "required"

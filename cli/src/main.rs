@@ -1,8 +1,9 @@
 //! The program `everlink`: an unbreakable link between an MCP host and a flaky server, and a tool to look at servers from a shell.
 //!
-//! `args` is what can be asked of it, `target` how a server is reached, `attend` what is seen to meanwhile, `tape` how what happens is recorded
-//! and told again, `shown` how things look on a terminal, `schema` which parameters a tool has, `tap` a copy of a server's standard error, `cleaner` what
-//! ends servers if this process is killed; the rest is a command each, `shell` two small ones, and `call` also reads resources and gets prompts.
+//! `args` defines the command line, `target` connects to a server, `attend` watches a link while a command waits, and `tape` records and replays.
+//! `shown` formats output for terminals, and `schema` reads the parameters of tools. `tap` copies a server's standard error, and `cleaner` ends
+//! servers if this process is killed. Each other module is a command. `shell` has two small commands, and `call` also reads resources and gets
+//! prompts.
 
 mod args;
 mod attend;
@@ -28,10 +29,10 @@ use args::{Args, Command};
 use shown::{print, warn};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How a command ends that did not do what it was asked to.
+/// The error of a command.
 type Failure = Box<dyn std::error::Error>;
 
-/// What was asked cannot be meant.
+/// An error in the arguments.
 #[derive(Debug)]
 struct Usage(String);
 
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
     let done = match runtime {
         Ok(runtime) => {
             let done = runtime.block_on(run(args));
-            // Somebody may be asked something still, and nobody waits for the answer.
+            // A blocking thread may still wait for a person's answer, which is no longer needed.
             runtime.shutdown_background();
             done
         }
@@ -92,17 +93,16 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The wishes of others that the program end: somebody interrupts it, asks in the polite way, or closes its terminal. What comes while nobody waits for
-/// it is not lost.
+/// The signals that ask the program to end: `SIGINT`, `SIGTERM` and `SIGHUP`. A signal that arrives while no task waits for it is not lost.
 struct Endings {
     interrupt: Signal,
     terminate: Signal,
-    /// Nothing where the program was started with `nohup`: it is to outlive its terminal.
+    /// `None` if the program was started with `nohup`: it must outlive its terminal.
     hangup: Option<Signal>,
 }
 
 impl Endings {
-    /// From now on, nothing else ends the program.
+    /// Handles these signals from now on. They no longer end the program by themselves.
     fn listen() -> io::Result<Endings> {
         Ok(Endings {
             interrupt: signal(SignalKind::interrupt())?,
@@ -114,7 +114,7 @@ impl Endings {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     async fn next(&mut self) {
         let hangup = async {
             match &mut self.hangup {
@@ -130,11 +130,11 @@ impl Endings {
     }
 }
 
-/// Whether whoever started this process chose that `SIGHUP` does not end it. Only Linux says so.
+/// Whether the parent process set `SIGHUP` to be ignored. Only Linux shows this.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // The lowest bit is signal 1.
+    // The lowest bit stands for signal 1, `SIGHUP`.
     ignored.is_some_and(|mask| mask & 1 == 1)
 }

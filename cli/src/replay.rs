@@ -1,4 +1,4 @@
-//! `everlink replay`: a recording, told again by a machine that lives it again.
+//! Implements `everlink replay`: feeds a recording to a new machine and prints the events.
 
 use std::process::ExitCode;
 

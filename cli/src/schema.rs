@@ -1,25 +1,25 @@
-//! Reads from a JSON schema which parameters there are and of which types they can be. Checks no values.
+//! Reads the parameters and their types from a JSON schema. Checks no values.
 
 use serde_json::Value;
 
-/// How many references to other parts of a schema are followed from one parameter. 8: more than people write, and a circle ends.
+/// The maximum number of references that are followed from one parameter. 8 is more than people write, and it ends a cycle.
 const DEPTH: usize = 8;
 
-/// The longest list of choices that is shown whole.
+/// The maximum number of choices that are shown.
 const CHOICES: usize = 12;
 
 /// A parameter of a tool or a prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parameter<'a> {
     pub(crate) name: &'a str,
-    /// Its type, in words.
+    /// The type, in words.
     pub(crate) kind: String,
     pub(crate) is_required: bool,
     pub(crate) about: Option<&'a str>,
     pub(crate) default: Option<&'a Value>,
 }
 
-/// The parameters that the schema of a tool describes, those that are required first.
+/// Returns the parameters in the schema of a tool, required parameters first.
 pub(crate) fn parameters(schema: &Value) -> Vec<Parameter<'_>> {
     let required = schema["required"].as_array();
     let is_required =
@@ -42,7 +42,7 @@ pub(crate) fn parameters(schema: &Value) -> Vec<Parameter<'_>> {
     parameters
 }
 
-/// The parameters of a prompt: a list of its own form, and all of them text.
+/// Returns the parameters of a prompt. A prompt lists them without a schema, and all of them are text.
 pub(crate) fn prompt_parameters(arguments: &Value) -> Vec<Parameter<'_>> {
     let arguments = arguments.as_array().into_iter().flatten();
     let parameter = |argument| {
@@ -58,7 +58,7 @@ pub(crate) fn prompt_parameters(arguments: &Value) -> Vec<Parameter<'_>> {
     arguments.filter_map(parameter).collect()
 }
 
-/// Whether the schema says that the parameter is text where `value` is none. Where it does not say, a value is taken as it is.
+/// Whether the schema allows text, but no type that fits `value`. False if the schema does not say.
 pub(crate) fn wants_text(schema: &Value, name: &str, value: &Value) -> bool {
     let mut types = Vec::new();
     collect_types(schema, &schema["properties"][name], DEPTH, &mut types);
@@ -69,7 +69,7 @@ pub(crate) fn wants_text(schema: &Value, name: &str, value: &Value) -> bool {
     types.contains(&"string") && !types.iter().any(is_fit)
 }
 
-/// All types that this part of a schema allows; none if it does not say.
+/// Collects all types that this part of a schema allows. Collects none if the schema does not say.
 fn collect_types<'a>(root: &'a Value, part: &'a Value, depth: usize, types: &mut Vec<&'a str>) {
     if depth == 0 {
         return;
@@ -90,7 +90,7 @@ fn collect_types<'a>(root: &'a Value, part: &'a Value, depth: usize, types: &mut
     }
 }
 
-/// The type of this part of a schema, in words.
+/// Describes the type of this part of a schema in words.
 fn kind(root: &Value, part: &Value, depth: usize) -> String {
     let part = resolved(root, part);
     if depth == 0 {
@@ -143,7 +143,7 @@ fn alternatives(part: &Value) -> impl Iterator<Item = &Value> {
     lists.filter_map(|key| part[key].as_array()).flatten()
 }
 
-/// The part of the schema that this one refers to, after all references.
+/// Follows all references from this part of the schema.
 fn resolved<'a>(root: &'a Value, part: &'a Value) -> &'a Value {
     let mut part = part;
     for _ in 0..DEPTH {
@@ -155,7 +155,7 @@ fn resolved<'a>(root: &'a Value, part: &'a Value) -> &'a Value {
     part
 }
 
-/// The part that this one refers to, in the same schema.
+/// Returns the part of the same schema that this part refers to.
 fn target<'a>(root: &'a Value, part: &Value) -> Option<&'a Value> {
     root.pointer(part["$ref"].as_str()?.strip_prefix('#')?)
 }

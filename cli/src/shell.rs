@@ -1,4 +1,4 @@
-//! What shells and readers of manuals want to know: `everlink completions` and `everlink man`. Knows the commands only by what clap says of them.
+//! Implements `everlink completions` and `everlink man`. Knows the commands only from what clap reports about them.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,14 @@ use clap_mangen::Man;
 
 use crate::args::Args;
 
-/// The completions for a shell, as it reads them.
+/// Returns the completion script for a shell.
 pub(crate) fn completions(shell: Shell) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "everlink", &mut text);
     String::from_utf8_lossy(&text).trim_end().to_owned()
 }
 
-/// The manual, all commands in one page, for `man`.
+/// Returns one manual page for all commands, in the format of `man`.
 pub(crate) fn manual() -> io::Result<String> {
     let mut whole = Args::command().disable_help_subcommand(true);
     whole.build();
@@ -32,12 +32,12 @@ pub(crate) fn manual() -> io::Result<String> {
     man.render_extra_section(&mut page)?;
     man.render_version_section(&mut page)?;
     let page = String::from_utf8_lossy(&page);
-    // They are called by what is in them, and stand line by line.
+    // Renames the section EXTRA to EXAMPLES, and keeps the line breaks of the examples.
     let page = page.replace("EXTRA\nExamples:\n", "EXAMPLES\n.nf\n");
     Ok(page.trim_end().to_owned())
 }
 
-/// A section for one command, whose own sections become parts of it.
+/// Adds a section for one command. The command's own sections become its subsections.
 fn add(page: &mut Vec<u8>, command: &Command) -> io::Result<()> {
     let mut sections = Vec::new();
     let man = Man::new(command.clone());

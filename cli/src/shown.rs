@@ -1,4 +1,4 @@
-//! How things look on a terminal, or in a line of JSON. Knows no command.
+//! Formats output for a terminal or as lines of JSON. Knows no command.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// Prints what a command was asked for. Whoever stops reading has read enough: that is no failure, and neither are the lines that they miss.
+/// Prints the result of a command to standard output. A closed pipe is no error: the reader has read enough.
 pub(crate) fn print(text: &dyn Display) -> io::Result<()> {
     print_bytes(format!("{text}\n").as_bytes())
 }
 
-/// The same for bytes, as they are.
+/// Writes bytes to standard output unchanged. A closed pipe is no error.
 pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
@@ -29,7 +29,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Waits until nobody reads standard output any more: where there is little to say, to write would tell too late.
+/// Waits until standard output is closed at the other end. A command that rarely writes would otherwise notice it too late.
 pub(crate) async fn unread() {
     let (tell, told) = oneshot::channel();
     let wait = move || {
@@ -43,25 +43,25 @@ pub(crate) async fn unread() {
             let _ = tell.send(());
         }
     };
-    // It ends with the program, at the latest.
+    // The thread ends with the program at the latest.
     let _ = thread::Builder::new().name("unread".into()).spawn(wait);
     if told.await.is_err() {
-        // That cannot be known here.
+        // Polling failed, or the thread could not start, so the end cannot be noticed.
         std::future::pending::<()>().await;
     }
 }
 
-/// Says on standard error what a person should know. Where nobody reads it, nobody is told.
+/// Writes a message for a person to standard error. Errors are ignored because there is no other place to report them.
 pub(crate) fn warn(text: &dyn Display) {
     let _ = writeln!(stderr(), "everlink: {}", tamed(text));
 }
 
-/// Words of a server in one line of ours, which they can neither leave nor colour.
+/// Makes text of a server safe for one line of our output: it can neither start a new line nor change colours.
 pub(crate) fn in_line(words: &str) -> String {
     tamed(&words).replace('\n', " ")
 }
 
-/// The same text without anything that does more to a terminal than to begin a line.
+/// Replaces every control character except the newline by a space.
 fn tamed(text: &dyn Display) -> String {
     let is_wild = |letter: &char| letter.is_control() && *letter != '\n';
     let text = text.to_string();
@@ -71,14 +71,14 @@ fn tamed(text: &dyn Display) -> String {
         .collect()
 }
 
-/// Tells what happens, each line with the time since the start.
+/// Writes events, each line with the time since the start.
 pub(crate) struct Timeline {
     is_on_stdout: bool,
     has_colours: bool,
 }
 
 impl Timeline {
-    /// Beside what the command itself has to say.
+    /// Writes to standard error, for commands whose result goes to standard output.
     pub(crate) fn on_stderr() -> Timeline {
         Timeline {
             is_on_stdout: false,
@@ -86,7 +86,7 @@ impl Timeline {
         }
     }
 
-    /// Where the timeline is all that the command has to say.
+    /// Writes to standard output, for commands whose result is the timeline.
     pub(crate) fn on_stdout() -> Timeline {
         Timeline {
             is_on_stdout: true,
@@ -94,7 +94,7 @@ impl Timeline {
         }
     }
 
-    /// What the line is about decides its colour: good news, bad news, or neither.
+    /// Writes one line of text. The mood selects its colour: green, red or none.
     pub(crate) fn tell(&self, at: Instant, mood: Mood, line: &dyn Display) {
         let at = seconds(at);
         let (on, off) = match (self.has_colours, mood) {
@@ -102,19 +102,19 @@ impl Timeline {
             (true, Mood::Good) => ("\x1b[32m", "\x1b[0m"),
             (true, Mood::Bad) => ("\x1b[31m", "\x1b[0m"),
         };
-        // What a server says in more lines than one is not taken for what happens.
+        // Continuation lines are indented, so that multi-line text of a server cannot pass for an event.
         let line = tamed(line).replace('\n', "\n          ");
         self.write(&format_args!("{at:9.3} {on}{line}{off}"));
     }
 
-    /// The same for a program that reads it.
+    /// Writes one line of JSON.
     pub(crate) fn tell_json(&self, at: Instant, mut fact: Value) {
         fact["seconds"] = json!(seconds(at));
         self.write(&fact);
     }
 
     fn write(&self, line: &dyn Display) {
-        // Where nobody reads any more, nothing is told.
+        // Errors are ignored: the reader has closed the stream.
         let _ = if self.is_on_stdout {
             writeln!(stdout(), "{line}")
         } else {
@@ -138,7 +138,7 @@ pub(crate) enum Mood {
     Plain,
 }
 
-/// How a person takes it.
+/// Classifies an event for a person.
 pub(crate) fn mood(event: &Event) -> Mood {
     match event {
         Event::Ready(_) => Mood::Good,
@@ -151,7 +151,7 @@ pub(crate) fn mood(event: &Event) -> Mood {
     }
 }
 
-/// An event for a program that reads it: its line, and the state if that has changed.
+/// Formats an event as JSON: its text, and the new state if the event changes it.
 pub(crate) fn as_json(event: &Event) -> Value {
     json!({
         "event": event.to_string(),
@@ -159,7 +159,7 @@ pub(crate) fn as_json(event: &Event) -> Value {
     })
 }
 
-/// The same for what happens to a relay.
+/// Classifies an event of a relay for a person.
 pub(crate) fn relayed_mood(event: &relay::Event) -> Mood {
     match event {
         relay::Event::Downstream(server::Event::Met(_)) => Mood::Good,

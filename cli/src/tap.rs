@@ -1,5 +1,5 @@
-//! Copies what a server writes to standard error to whoever shows it. Never waits for that reader: what it does not take in time is dropped and
-//! counted.
+//! Copies the standard error of a server to the code that shows it. The driver never waits for that reader: bytes that do not fit into the backlog
+//! are dropped and counted.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -10,10 +10,10 @@ use everlink::{Epoch, Input, Output};
 use everlink_tokio::Hands;
 use tokio::sync::Notify;
 
-/// How many bytes wait for the reader. 1 MiB: a burst of some 10,000 lines.
+/// The maximum number of bytes that wait for the reader. 1 MiB holds a burst of about 10,000 lines.
 const LIMIT: usize = 1 << 20;
 
-/// What a server wrote to standard error and nobody has shown yet.
+/// The bytes that a server wrote to standard error and that are not shown yet.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     waiting: Mutex<Waiting>,
@@ -26,19 +26,19 @@ struct Waiting {
     is_over: bool,
 }
 
-/// A piece of a server's standard error.
+/// A piece of the server's standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) bytes: Vec<u8>,
-    /// How many bytes after these were dropped.
+    /// The number of bytes that were dropped after these.
     pub(crate) dropped: u64,
 }
 
 impl Backlog {
-    /// Waits for the next piece. `None` after the last one.
+    /// Waits for the next piece. Returns `None` after the last one.
     pub(crate) async fn next(&self) -> Option<Taken> {
         loop {
-            // Wakes of `push` that come before the await are not lost: the permit is kept.
+            // A `push` between here and the await is not lost: `Notify` stores its permit.
             let changed = self.changed.notified();
             if let Some(taken) = self.try_next() {
                 return Some(taken);
@@ -50,7 +50,7 @@ impl Backlog {
         }
     }
 
-    /// The next piece, if there is one.
+    /// Returns the next piece, if there is one.
     pub(crate) fn try_next(&self) -> Option<Taken> {
         let taken = &mut self.lock().taken;
         let is_empty = taken.bytes.is_empty() && taken.dropped == 0;
@@ -60,7 +60,7 @@ impl Backlog {
     fn push(&self, bytes: &[u8]) {
         let mut waiting = self.lock();
         let taken = &mut waiting.taken;
-        // After a gap, nothing is added until the reader has seen the gap: it would stand before it.
+        // After a gap, drops everything until the reader has seen the gap. Bytes added now would appear before the gap.
         if taken.dropped > 0 || taken.bytes.len() + bytes.len() > LIMIT {
             taken.dropped += bytes.len() as u64;
         } else {
@@ -80,7 +80,7 @@ impl Backlog {
     }
 }
 
-/// Waits for something on a thread of its own, which may be stopped for long by whoever does not read what it writes.
+/// Runs a future on the calling thread. Callers use a thread of their own, because a slow reader may block it for any time.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime
@@ -88,7 +88,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// The transport to a server, and a copy of its standard error.
+/// A transport to a server that copies the server's standard error to a backlog.
 pub(crate) struct Tapped<H> {
     hands: H,
     backlog: Arc<Backlog>,

@@ -1,4 +1,4 @@
-//! How a server is reached, as the arguments say. Knows no command.
+//! Connects to a server as the arguments say. Knows no command.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use crate::tape::Role;
 use crate::{Failure, usage};
 
 impl Manner {
-    /// Makes a link behave like this.
+    /// Applies these options to the configuration of a link.
     pub(crate) fn shape(&self, config: &mut Config) {
         config.dialect = match self.era {
             Era::Auto => Dialect::Automatic,
@@ -46,14 +46,14 @@ impl Manner {
     }
 }
 
-/// A server behind one of two transports.
+/// A server behind one of the two transports.
 enum Reach {
     Child(Box<Children>),
     Http(Box<Exchanges>),
 }
 
 impl Target {
-    /// A link to it.
+    /// Starts a link to the server.
     pub(crate) fn link(&self, role: Role) -> Result<Link, Failure> {
         let (url, manner, recording) = (self.url.as_deref(), &self.manner, &self.recording);
         match self.reach()? {
@@ -62,7 +62,7 @@ impl Target {
         }
     }
 
-    /// A relay between the host at these hands and the server. What a process writes to standard error is copied to `tap`.
+    /// Starts a relay between the host at `front` and the server. The standard error of a child process is copied to `tap`.
     pub(crate) fn relay(
         &self,
         role: Role,
@@ -103,7 +103,7 @@ impl Target {
         let mut command = process::Command::new(program);
         command.args(arguments);
         if let Some(directory) = &self.cwd {
-            // The system would blame the program.
+            // Checked here because the system's error would name the program instead of the directory.
             if !directory.is_dir() {
                 let directory = directory.display();
                 return Err(usage(format!(
@@ -141,7 +141,7 @@ impl Target {
             connector = connector.with_field(name, value);
         }
         if let Some(variable) = self.bearer_env.clone() {
-            // Whoever refreshes the token may do so while we run, but not in our environment: it is read once.
+            // The variable is read once. Another program may refresh the token, but it cannot change the environment of this process.
             let token = std::env::var(&variable).map_err(|_| {
                 usage(format!(
                     "--bearer-env {variable}: there is no such variable"
@@ -157,7 +157,7 @@ impl Target {
     }
 }
 
-/// The name and the value of a variable, which need not be text.
+/// Splits `NAME=VALUE`. Neither part need be valid UTF-8.
 fn assignment(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
     let bytes = variable.as_bytes();
     let at = bytes
@@ -170,7 +170,7 @@ fn assignment(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
     ))
 }
 
-/// A link to the server that these hands reach.
+/// Starts a link to the server that `hands` reaches.
 pub(crate) fn link(
     role: Role,
     url: Option<&str>,

@@ -1,4 +1,4 @@
-//! `everlink watch`: the life of a link and the changes of its server, as they happen.
+//! Implements `everlink watch`: prints the events of a link and the changes of its server, as they happen.
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -16,14 +16,14 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
     let link = args.target.link(Role::Watch)?;
     let timeline = Timeline::on_stdout();
     let mut events = link.events();
-    // What comes of it is among the events.
+    // Makes the link connect. The result arrives as an event.
     drop(link.ready());
     let (mut unread, mut is_ending) = (pin!(unread()), false);
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
             () = endings.next() => {
-                // Whoever asks twice does not want to wait.
+                // A second signal ends the program at once.
                 if is_ending {
                     return Ok(ExitCode::from(4));
                 }

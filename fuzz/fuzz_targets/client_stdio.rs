@@ -1,3 +1,3 @@
-//! A client over a byte stream: any life, every rule.
+//! Fuzzes a client over a byte stream with arbitrary inputs, and checks every rule.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| exercise::client_stdio(data));

@@ -1,3 +1,3 @@
-//! Lines, however the bytes are cut.
+//! Fuzzes the reader of lines, with the bytes divided at arbitrary places.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| exercise::line(data));

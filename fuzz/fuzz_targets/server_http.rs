@@ -1,3 +1,3 @@
-//! A server over HTTP: any clients, any application, every rule.
+//! Fuzzes a server over HTTP with arbitrary clients and an arbitrary application, and checks every rule.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| exercise::server_http(data));

@@ -1,3 +1,3 @@
-//! Server-sent events, however the bytes are cut.
+//! Fuzzes the reader of server-sent events, with the bytes divided at arbitrary places.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| exercise::sse(data));

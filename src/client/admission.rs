@@ -1,4 +1,4 @@
-//! Whether what the application wants to send may be sent, and whether there is room for it.
+//! Checks what the application wants to send: whether it is allowed, and whether the queue has room.
 
 use alloc::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::protocol::{Kind, Method, Owner, meta, method, round};
 use crate::wire::Payload;
 use crate::wire::object::{self, Sought};
 
-// What the link itself adds to parameters.
+// The members of parameters that the link itself writes.
 const META: Sought = Sought::new("_meta");
 const ANSWERS: Sought = Sought::new(round::INPUT_RESPONSES);
 const STATE: Sought = Sought::new(round::REQUEST_STATE);
@@ -54,8 +54,7 @@ impl Client {
         Ok(id)
     }
 
-    /// Somebody wants the link: an idle one begins, and a parked one looks for its server, no more often than calls make it. Whether it is ready, or
-    /// may come to be.
+    /// Starts an idle link, and a parked one at the pace of calls. Returns whether the link is ready or may become ready.
     pub(super) fn wanted(&mut self) -> bool {
         match self.state {
             State::Idle => self.attempt(),
@@ -72,7 +71,7 @@ impl Client {
         true
     }
 
-    /// A notification of the application is to be sent.
+    /// Queues a notification of the application.
     pub(super) fn announce(
         &mut self,
         method: Cow<'static, str>,
@@ -86,7 +85,7 @@ impl Client {
             if !facts.to_server.contains(session.version) {
                 return Err(Misuse::NotInVersion { method });
             }
-            // S-CAP-03: what was not declared is not said.
+            // S-CAP-03: a notification about an undeclared feature must not be sent.
             let gate = facts.client_gate(session.version);
             if gate.is_some_and(|feature| !self.config.capabilities.declares(feature)) {
                 return Err(Misuse::NotDeclared { method });
@@ -108,7 +107,7 @@ impl Client {
         }
         let calls = self.calls.queued() + self.frames.notices();
         let queued = self.unsent_bytes();
-        // One that is alone waits whatever its size.
+        // An empty queue takes a message of any size.
         let is_too_much = queued > 0 && queued + bytes > limits.queued_bytes;
         if calls >= limits.queued_calls || is_too_much {
             return Err(Misuse::QueueFull {
@@ -120,7 +119,7 @@ impl Client {
     }
 }
 
-/// What the protocol says of a method that the application wants to send as this kind of message, if it may.
+/// Returns the definition of a method, or an error if the application must not send it as this kind of message.
 pub(super) fn check_kind(name: &str, kind: Kind) -> Result<Option<&'static Method>, Misuse> {
     let Some(facts) = method::find(name) else {
         return Ok(None);
@@ -128,7 +127,7 @@ pub(super) fn check_kind(name: &str, kind: Kind) -> Result<Option<&'static Metho
     let method = facts.name;
     match (facts.owner, facts.kind) {
         (Owner::Application, actual) if actual == kind => Ok(Some(facts)),
-        // How far an answer to the server is, only whoever answers knows.
+        // Only the application knows the progress of its answer to an ask.
         (Owner::Link, Kind::Notification)
             if kind == Kind::Notification && name == method::names::NOTIFICATIONS_PROGRESS =>
         {
@@ -149,7 +148,7 @@ pub(super) fn check_kind(name: &str, kind: Kind) -> Result<Option<&'static Metho
     }
 }
 
-/// Which verb to use in the place of a method that is the link's own.
+/// The function to call instead of sending a method that the link itself sends.
 fn instead_of(method: &str) -> &'static str {
     match method {
         method::names::INITIALIZE | method::names::NOTIFICATIONS_INITIALIZED => "connect",
@@ -160,7 +159,7 @@ fn instead_of(method: &str) -> &'static str {
     }
 }
 
-/// Takes `_meta` out of the parameters, where the link has something to add.
+/// Splits `_meta` from the parameters, because the link adds its own members to it. Refuses parameters with members that the link itself writes.
 pub(super) fn split_meta(
     params: Payload,
     has_rounds: bool,

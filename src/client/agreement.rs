@@ -1,4 +1,4 @@
-//! How a life comes to be ready: what is said in the handshake, how long it may take, and what begins with agreement.
+//! Runs the handshake of an epoch: sends its requests, enforces its time limits, and starts everything that begins with a ready link.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -15,15 +15,15 @@ use super::{Client, Timer};
 use crate::noise::excerpt;
 use crate::protocol::{Era, LogLevel, Version};
 
-/// Nobody wants to hear more often than this that a handshake takes long.
+/// The least time between two reports of a slow handshake.
 const NOTICE_FLOOR: Duration = Duration::from_secs(1);
 
-/// How long a client in front of a relay may take to send its `initialize`, once it was told that the server has no `server/discover`. Those in use
-/// send it at once.
+/// How long a client in front of a relay may take to send its `initialize`, after it was told that the server has no `server/discover`. Clients in
+/// use send it at once.
 const INTRODUCTION_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// The next word of the handshake.
+    /// Carries out the next step of the handshake.
     pub(super) fn proceed(&mut self, then: Move) {
         match then {
             Move::Agreed(terms) => self.agreed(*terms, false),
@@ -61,7 +61,7 @@ impl Client {
         relayed.is_some_and(|relayed| relayed.passes_refusals) && self.handshake.hold()
     }
 
-    /// Sends the `initialize` that waited, if one did.
+    /// Sends the `initialize` that was held back. Returns false if there is none.
     pub(super) fn introduce_now(&mut self) -> bool {
         let Some(then) = self.handshake.release() else {
             return false;
@@ -73,7 +73,7 @@ impl Client {
         true
     }
 
-    /// Both ends agree: now, or in the session of a life before that goes on.
+    /// Makes the link ready. `is_revived`: the agreement is that of an earlier epoch, whose session continues.
     pub(super) fn agreed(&mut self, terms: Terms, is_revived: bool) {
         if !self.step(Cue::Agreed) {
             return;
@@ -93,7 +93,7 @@ impl Client {
             introduction: terms.introduction.filter(|_| self.config.relayed.is_some()),
         });
         if terms.version.era() == Era::Modern {
-            // What was declared in the meantime goes with the first request; a legacy server heard what it hears.
+            // A modern server gets the new capabilities with its first request. A legacy server keeps those of the handshake.
             if let Some(capabilities) = self.to_declare.take() {
                 self.config.capabilities = *capabilities;
             }
@@ -128,18 +128,18 @@ impl Client {
         }
     }
 
-    /// From which level on log messages are to be heard. A modern server sends none unasked, so it is asked with each request.
+    /// The least level of log messages that are wanted. A modern server sends none unless each request asks for them.
     pub(super) fn wanted_logs(&self) -> Option<LogLevel> {
         self.watcher.wish().logs.or(self.config.unasked_logs)
     }
 
-    /// From now on, requests are written for this version.
+    /// Encodes requests for this version from now on.
     pub(super) fn speak(&mut self, version: Version) {
         self.voice = Voice::new(&self.config, version, self.wanted_logs());
     }
 
-    /// How long the silence of a server to the modern probe may last. Longer where it is the era of the client in front of a relay: without the
-    /// relay, the server would hear nothing else.
+    /// How long the server may take to reply to the `server/discover` probe. The time is four times as long if the client in front of a relay is
+    /// modern: without the relay, the server would receive nothing else.
     pub(super) fn probe_patience(&self) -> Duration {
         let (policy, http) = (&self.config.policy, self.config.http.as_ref());
         let patience = http.map_or(policy.probe_timeout, |http| http.probe_timeout);
@@ -148,7 +148,8 @@ impl Client {
         (patience * times).min(policy.handshake_timeout / 2)
     }
 
-    /// The server is silent to the modern probe, or the client in front of the relay after it was refused.
+    /// Handles `Timer::Probe`: no reply to `server/discover` or to the ping that revives a session, or no `initialize` from the client in front of
+    /// the relay.
     pub(super) fn probe_unanswered(&mut self) {
         if self.introduce_now() {
             return;
@@ -163,7 +164,7 @@ impl Client {
         }
     }
 
-    /// The probe has no answer of JSON-RPC. Whether `initialize` is tried instead.
+    /// Handles a probe without a JSON-RPC reply. Returns whether `initialize` is tried instead.
     pub(super) fn probe_failed(&mut self, how: &str, is_its_own: bool) -> bool {
         let then = self.handshake.probe_failed(how, is_its_own);
         let is_tried = then.is_some();
@@ -173,7 +174,7 @@ impl Client {
         is_tried
     }
 
-    /// The handshake takes long; it is said, and waited on.
+    /// Reports that the handshake is slow.
     pub(super) fn notice(&mut self) {
         let policy = &self.config.policy;
         let (notice, limit) = (policy.handshake_notice, policy.handshake_timeout);
@@ -188,9 +189,9 @@ impl Client {
         self.arm_in(Timer::Notice, notice);
     }
 
-    /// What the end of a handshake says of the era of the server.
+    /// Records what the end of a handshake says about the server's era, and returns the cause to report.
     pub(super) fn judge(&mut self, cause: Cause) -> Cause {
-        // S-HTTP-43: who cannot be reached says nothing.
+        // S-HTTP-43: an unreachable server says nothing about its era.
         if cause.is_out_of_reach() {
             return cause;
         }

@@ -1,5 +1,4 @@
-//! Questions of the server, of either era, that wait for the application's answer.
-//! Sees no frames and no time; one life at a time.
+//! The open asks of a server, of either era, in one epoch. This module knows neither frames nor time.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -12,10 +11,10 @@ use crate::protocol::{ClientCapabilities, Version, code};
 use crate::register::Register;
 use crate::wire::{ErrorObject, Id, Json};
 
-/// Where a question came from, and so where its answer goes. Requests come before rounds.
+/// The origin of an ask, which is where its answer goes. Requests sort before rounds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
-    /// A request of a legacy server with this id.
+    /// A request with this id from a legacy server.
     Request(Id),
     /// The result of this call, under this key (S-MRTR-05).
     Round(CallId, Box<str>),
@@ -47,14 +46,13 @@ impl Asks {
         self.open.len()
     }
 
-    /// Whether a legacy server waits for any answer. Which of the calls in flight it asks for
-    /// cannot be told, so all of them wait.
+    /// Whether a legacy server waits for an answer. It does not say which call it asks for, so the clocks of all calls in flight stop.
     pub(super) fn holds_calls(&self) -> bool {
         let first = self.by_origin.first_key_value();
         first.is_some_and(|(origin, _)| matches!(origin, Origin::Request(_)))
     }
 
-    /// Whether a request with this id is open already.
+    /// Whether a request with this id is open.
     pub(super) fn knows(&self, id: &Id) -> bool {
         self.by_origin.contains_key(&Origin::Request(id.clone()))
     }
@@ -78,14 +76,14 @@ impl Asks {
         Some(open)
     }
 
-    /// The server took back the request with this id.
+    /// Closes the ask that the server cancelled.
     pub(super) fn withdraw(&mut self, id: &Id) -> Option<AskId> {
         let ask = self.by_origin.remove(&Origin::Request(id.clone()))?;
         self.open.forget(ask);
         Some(ask)
     }
 
-    /// The questions that belong to a call. None is open afterwards.
+    /// Closes the asks of a call, and returns them.
     pub(super) fn close_of(&mut self, call: CallId) -> Vec<AskId> {
         let of_call = self.by_origin.range(Origin::Round(call, "".into())..);
         let of_call =
@@ -97,7 +95,7 @@ impl Asks {
         of_call
     }
 
-    /// All questions. None is open afterwards.
+    /// Closes all asks, and returns them.
     pub(super) fn close_all(&mut self) -> Vec<AskId> {
         let all = self.open.keys().collect();
         self.by_origin = BTreeMap::new();
@@ -106,7 +104,7 @@ impl Asks {
     }
 }
 
-/// Whether this client may be asked: what to say to a server that may not.
+/// Checks whether the server may ask this. The error is the reply for a server that may not.
 pub(super) fn admit(
     declared: &ClientCapabilities,
     version: Version,

@@ -1,5 +1,5 @@
-//! The application's requests: where each one stands, what it may cost, when it is overdue.
-//! Sees no frames and no states; settles nothing by itself.
+//! The table of calls: the phase, size and deadlines of each request of the application. It knows neither frames nor the state of the link, and ends
+//! no call by itself.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -18,60 +18,60 @@ use crate::time::Instant;
 use crate::watch::List;
 use crate::wire::Payload;
 
-/// How one call differs from the others.
+/// Options for a single call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallOptions {
-    /// How long it may go without its reply or any progress, if not as the policy says.
+    /// The longest time without a reply or progress, if it differs from the policy.
     pub idle: Option<Limit>,
-    /// How long it may take in all, if not as the policy says. [`with_total`](CallOptions::with_total) says what is not counted.
+    /// The longest time in all, if it differs from the policy. [`with_total`](CallOptions::with_total) says which waits are not counted.
     pub total: Option<Limit>,
-    /// It may be sent again when its server ended: the caller knows that running it twice is
-    /// harmless. Methods that only read are repeated without this.
+    /// Whether the call may be sent again after its server ended, because running it twice is harmless. Methods that only read are repeated without
+    /// this.
     pub idempotent: bool,
-    /// Do not ask the server to report progress.
+    /// Whether the server is not asked to report progress.
     pub no_progress: bool,
 }
 
 impl CallOptions {
-    /// As the policy says.
+    /// Uses the limits of the policy.
     #[must_use]
     pub fn new() -> CallOptions {
         CallOptions::default()
     }
 
-    /// The most time it may go without its reply or any progress. Some waits are not counted; see [`with_total`](CallOptions::with_total).
+    /// Sets the longest time without a reply or progress. Some waits are not counted; see [`with_total`](CallOptions::with_total).
     #[must_use]
     pub const fn with_idle(mut self, limit: Limit) -> CallOptions {
         self.idle = Some(limit);
         self
     }
 
-    /// The most time it may take in all, from the moment it is accepted, progress or not.
+    /// Sets the longest time in all, from the moment the call is accepted, with or without progress.
     ///
     /// Some waits are not counted, neither here nor by [`with_idle`](CallOptions::with_idle), because the server is not to blame for them:
     ///
-    /// - a person answers a question of the server ([`Event::Ask`](super::Event::Ask)). A legacy server does not say which call it asks
-    ///   for, so the clocks of all calls that were sent to it stop;
+    /// - a person answers an ask ([`Event::Ask`](super::Event::Ask)). A legacy server does not say for which call it asks, so the clocks of all calls
+    ///   that were sent to it stop;
     /// - somebody fetches credentials ([`Event::AuthRequired`](super::Event::AuthRequired));
-    /// - the application takes no more from the server ([`Client::hold_back`](super::Client::hold_back)).
+    /// - the application holds back ([`Client::hold_back`](super::Client::hold_back)).
     ///
-    /// For one call, at most [`Policy::pause_total`](crate::Policy::pause_total) (30 min by default) is left out in all, so a call ends after
-    /// `limit + pause_total` at the latest. With a `pause_total` of zero everything counts.
+    /// For one call, at most [`Policy::pause_total`](crate::Policy::pause_total) (30 min by default) is left out in all. So a call ends after `limit
+    /// + pause_total` at the latest. With a `pause_total` of zero, all waits count.
     #[must_use]
     pub const fn with_total(mut self, limit: Limit) -> CallOptions {
         self.total = Some(limit);
         self
     }
 
-    /// Running it twice is harmless.
+    /// Says that running the call twice is harmless.
     #[must_use]
     pub const fn idempotent(mut self) -> CallOptions {
         self.idempotent = true;
         self
     }
 
-    /// No progress is wanted.
+    /// Does not ask the server for progress.
     #[must_use]
     pub const fn without_progress(mut self) -> CallOptions {
         self.no_progress = true;
@@ -79,16 +79,16 @@ impl CallOptions {
     }
 }
 
-/// For whom a call is made, where that is not the application itself but a client of its own (a relay has such).
+/// The client in front of a relay on whose behalf a call is made.
 #[derive(Debug)]
 pub(crate) struct Behalf {
-    /// That client.
+    /// The client.
     pub(crate) peer: Arc<Peer>,
-    /// From which level on it wants log messages about this call, in the modern era.
+    /// The least level of log messages that the client wants for this call, in the modern era.
     pub(crate) log_level: Option<LogLevel>,
-    /// What it says to have been asked, with its answers: an object.
+    /// The client's answers to asks, by key: an object.
     pub(crate) answers: Option<Payload>,
-    /// The state that it gives back: a text.
+    /// The request state that the client returns: a string.
     pub(crate) state: Option<Payload>,
 }
 
@@ -101,55 +101,55 @@ impl Behalf {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) method: Cow<'static, str>,
-    /// What the protocol says of the method; `None` for one that it does not know.
+    /// The protocol's definition of the method; `None` for an unknown method.
     pub(super) facts: Option<&'static Method>,
     /// The parameters, without `_meta`.
     pub(super) params: Option<Payload>,
     /// The caller's `_meta`.
     pub(super) meta: Option<Payload>,
-    /// For whom it is, if not for the application.
+    /// The client in front of a relay that makes the call; `None` for the application.
     pub(super) behalf: Option<Box<Behalf>>,
-    /// Running it twice is harmless, says the caller.
+    /// Whether the caller says that running it twice is harmless.
     is_idempotent: bool,
-    /// The server is to report progress.
+    /// Whether the server is asked to report progress.
     pub(super) wants_progress: bool,
     pub(super) phase: Phase,
-    /// Its rank among those that wait, while it does.
+    /// Its rank in the queue, while it is queued.
     rank: u8,
-    /// What its server wanted before it goes on, if it did.
+    /// The input that the server wants before it continues, if any.
     pub(super) round: Option<Box<Round>>,
     pub(super) progress: Option<f64>,
-    /// It waited already for the list of tools to be read anew.
+    /// Whether it has already waited once for a new list of tools.
     pub(super) has_new_schema: bool,
     resends: u32,
-    /// How often a server turned it away unread.
+    /// How often a server turned it away.
     refusals: u32,
     clock: Clock,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Its server asked something before it goes on.
+    /// The server wants input before it continues.
     Asking,
-    /// It waits for a list.
+    /// The call waits for a list.
     Listing(List),
-    /// It waits for the list of tools, to be sent again as that says.
+    /// The call waits for the list of tools, which says which header fields it needs. Then it is sent again.
     Schema,
-    /// It was handed to the driver with this wire id.
+    /// The call was handed to the driver with this wire id.
     Sent(u64),
-    /// It is to be sent.
+    /// The call is queued.
     Waiting,
 }
 
-/// What a modern server wants with the next attempt (S-MRTR-11).
+/// The input for the next round of a call to a modern server (S-MRTR-11).
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) number: u32,
-    /// The state to give back, byte for byte.
+    /// The state to return, byte for byte.
     pub(super) state: Option<Payload>,
     /// The answers so far, by key.
     pub(super) answers: BTreeMap<Box<str>, Payload>,
-    /// How many answers are missing.
+    /// The number of missing answers.
     pub(super) missing: usize,
 }
 
@@ -180,7 +180,7 @@ impl Call {
         }
     }
 
-    /// One that wants a list.
+    /// Creates a call that reads a list.
     pub(super) fn listing(list: List, options: CallOptions, clock: Clock) -> Call {
         let method = list.method();
         let call = Call::new(
@@ -196,7 +196,7 @@ impl Call {
         }
     }
 
-    /// The wire id that it was last sent with, while it is.
+    /// The wire id of the call, while it is sent.
     pub(super) const fn wire(&self) -> Option<u64> {
         match self.phase {
             Phase::Sent(wire) => Some(wire),
@@ -215,7 +215,7 @@ impl Call {
         by_nature || self.is_idempotent
     }
 
-    /// Its rank among those that wait. Whatever was sent before goes first.
+    /// The rank in the queue. A call that was sent before goes first.
     fn rank_among(&self, is_short_first: bool, bytes: usize) -> u8 {
         if is_short_first && self.delivery() == Delivery::NotSent {
             rank_of(bytes)
@@ -224,7 +224,7 @@ impl Call {
         }
     }
 
-    /// Whether the peer may have acted on it.
+    /// Whether the server may have acted on the call.
     pub(super) fn delivery(&self) -> Delivery {
         match self.phase {
             Phase::Schema | Phase::Waiting if self.resends == 0 && !self.goes_on() => {
@@ -248,19 +248,19 @@ impl Call {
         }
     }
 
-    /// The tool or prompt that it is about. Other parameters may be secret.
+    /// The tool or prompt that the call names. Other parameters may be secret.
     fn target(&self) -> Option<Box<str>> {
         let facts = self.facts.filter(|facts| facts.named_by == Some("name"))?;
         let params = self.params.as_ref()?.json();
         params.member(facts.named_by?).ok()??.parse().ok()
     }
 
-    /// Whether what it sends next is another round, not the first.
+    /// Whether the next message of the call is a further round.
     const fn goes_on(&self) -> bool {
         self.round.is_some()
     }
 
-    /// Whether it asks to run as a task.
+    /// Whether the call asks to run as a task.
     pub(super) fn asks_to_be_a_task(&self) -> bool {
         let params = self.params.as_ref().map(Payload::json);
         matches!(
@@ -270,7 +270,7 @@ impl Call {
     }
 }
 
-/// Short calls have the first rank; of the others, those that carry twice as much have a later one.
+/// Returns 0 for a short call, and otherwise the binary logarithm of the size.
 const fn rank_of(bytes: usize) -> u8 {
     if bytes <= SHORT {
         0
@@ -287,17 +287,17 @@ fn payload_bytes(payload: Option<&Payload>) -> usize {
 pub(super) struct Calls {
     next: u64,
     table: Register<CallId, Call>,
-    /// In the order in which they are sent: by rank, then by age.
+    /// The queued calls in the order of sending: by rank, then by age.
     waiting: Sorted<(u8, CallId), ()>,
-    /// Short calls are sent before long ones.
+    /// Whether short calls are sent before long ones.
     short_first: bool,
-    /// Those of them that were sent before, and are to be sent again with the answers that their server wanted.
+    /// The queued calls that were sent before, and now carry the answers that their server wanted.
     going_on: BTreeSet<CallId>,
     waiting_bytes: usize,
     in_flight: usize,
-    /// A legacy server waits for an answer, so the clocks of what it was sent stand still.
+    /// Whether the clocks of sent calls are stopped, because a legacy server waits for an answer or the application holds back.
     held: bool,
-    /// Nothing can be sent for want of credentials, so all clocks stand still.
+    /// Whether all clocks are stopped, because nothing can be sent without credentials.
     frozen: bool,
 }
 
@@ -316,7 +316,7 @@ impl Calls {
         }
     }
 
-    /// Not sent: waiting for their turn, or for a list.
+    /// The number of calls that are not sent: queued, or waiting for a list.
     pub(super) fn queued(&self) -> usize {
         self.table.len() - self.in_flight
     }
@@ -329,7 +329,7 @@ impl Calls {
         self.waiting_bytes
     }
 
-    /// Sent, or in a round of questions.
+    /// The number of calls that are sent, or wait for answers to asks.
     pub(super) const fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -346,18 +346,18 @@ impl Calls {
         self.table.keys()
     }
 
-    /// Those that are to be sent, in this order.
+    /// The queued calls, in the order of sending.
     pub(super) fn waiting_ids(&self) -> Vec<CallId> {
         self.waiting.keys().map(|(_, id)| *id).collect()
     }
 
-    /// The newest of those that carry most and were never sent, if it carries far more than this.
+    /// The newest of the largest queued calls that were never sent, if its rank is higher than that of a call of `bytes`.
     pub(super) fn far_longer(&self, bytes: usize) -> Option<CallId> {
         let (rank, id) = self.waiting.last()?;
         (*rank > rank_of(bytes)).then_some(*id)
     }
 
-    /// Those that were sent once and whose next round was not.
+    /// The calls that were sent, but not yet for the round that they are in.
     pub(super) fn mid_round(&self) -> Vec<CallId> {
         let is_mid_round = |call: &Call| match call.phase {
             Phase::Asking => true,
@@ -368,7 +368,7 @@ impl Calls {
         found.map(|(id, _)| id).collect()
     }
 
-    /// Whether the server may be at work on something that it was sent before this time.
+    /// Whether the server may be working on a call that was sent before `by`.
     pub(super) fn is_at_work(&self, by: Instant) -> bool {
         self.table.values().any(|call| match call.phase {
             Phase::Listing(_) | Phase::Sent(_) => call.clock.started() < by,
@@ -376,7 +376,7 @@ impl Calls {
         })
     }
 
-    /// When it was sent, if its server has it.
+    /// When the call was sent, if the server may be working on it.
     pub(super) fn sent_at(&self, id: CallId) -> Option<Instant> {
         let call = self.table.get(id)?;
         match call.phase {
@@ -401,22 +401,22 @@ impl Calls {
         id
     }
 
-    /// The one that is to be sent next.
+    /// The call to send next.
     pub(super) fn first_waiting(&self) -> Option<CallId> {
         self.waiting.first().map(|((_, id), ())| *id)
     }
 
-    /// The oldest that is to be sent again, with the answers that its server wanted.
+    /// The oldest queued call that carries the answers that its server wanted.
     pub(super) fn first_going_on(&self) -> Option<CallId> {
         self.going_on.first().copied()
     }
 
-    /// It is handed to the driver.
+    /// Records that the call is handed to the driver.
     pub(super) fn sent(&mut self, id: CallId, wire: u64, now: Instant) {
         self.enter(id, Phase::Sent(wire));
         let stands_still = self.stands_still(Phase::Sent(wire));
         if let Some(call) = self.table.get_mut(id) {
-            // Each sending has a progress token of its own.
+            // Each time it is sent, the call has a new progress token.
             call.progress = None;
             call.clock.start(now);
             if stands_still {
@@ -425,7 +425,7 @@ impl Calls {
         }
     }
 
-    /// The server did not read it: it is to be sent again, as if it had not been sent. Whether that may be, after so many times.
+    /// Queues a call again that the server turned away. Returns false if that happened more than `most` times.
     pub(super) fn turned_away(&mut self, id: CallId, now: Instant, most: u32) -> bool {
         let Some(call) = self.table.get_mut(id) else {
             return false;
@@ -436,13 +436,13 @@ impl Calls {
         may_be
     }
 
-    /// It goes back to those that wait, for whatever reason that is not its own.
+    /// Puts the call back into the queue.
     pub(super) fn send_later(&mut self, id: CallId, now: Instant) {
         self.enter(id, Phase::Waiting);
         self.run_again(id, now);
     }
 
-    /// It is to be sent again when the list of tools has been read anew.
+    /// Makes the call wait until the list of tools is read again.
     pub(super) fn await_schema(&mut self, id: CallId) {
         self.enter(id, Phase::Schema);
         if let Some(call) = self.table.get_mut(id) {
@@ -450,7 +450,7 @@ impl Calls {
         }
     }
 
-    /// Its server ended while it read the list that this one waits for. Whether the next server may be asked.
+    /// Counts a server that ended while it sent the list for this call. Returns whether the next server may be asked.
     pub(super) fn page_lost(&mut self, id: CallId, resends: u32) -> bool {
         let Some(call) = self.table.get_mut(id) else {
             return false;
@@ -459,7 +459,7 @@ impl Calls {
         call.resends <= resends
     }
 
-    /// Its server ended. Whether it goes back to the queue to be sent again.
+    /// Puts the call back into the queue after its server ended. Returns false if it must not be repeated.
     pub(super) fn requeue(&mut self, id: CallId, now: Instant, resends: u32) -> bool {
         let Some(call) = self.table.get_mut(id) else {
             return false;
@@ -468,13 +468,13 @@ impl Calls {
             return false;
         }
         call.resends += 1;
-        // The new server knows nothing of what the old one asked.
+        // The new server knows nothing of the old one's asks.
         call.round = None;
         self.send_later(id, now);
         true
     }
 
-    /// Its server asks something first: the clock stands still until all answers are there.
+    /// Makes the call wait for answers to asks. Its clock stops until all are there.
     pub(super) fn asked(&mut self, id: CallId, now: Instant) {
         self.enter(id, Phase::Asking);
         if let Some(call) = self.table.get_mut(id) {
@@ -482,12 +482,12 @@ impl Calls {
         }
     }
 
-    /// All answers are there: it is to be sent again.
+    /// Queues the call again, because all answers are there.
     pub(super) fn answered(&mut self, id: CallId, now: Instant) {
         self.send_later(id, now);
     }
 
-    /// It is settled. In which phase that was.
+    /// Removes a call that has ended. Returns its last phase.
     pub(super) fn forget(&mut self, id: CallId) -> Option<Phase> {
         let phase = self.table.get(id)?.phase;
         self.leave(id);
@@ -501,14 +501,14 @@ impl Calls {
         }
     }
 
-    /// There is no server: this one waits for one until then.
+    /// Makes the call wait for a server until `until`, because there is none.
     pub(super) fn await_server(&mut self, id: CallId, until: Instant) {
         if let Some(call) = self.table.get_mut(id) {
             call.clock.await_server(until);
         }
     }
 
-    /// Whether it has waited for a server for long enough.
+    /// Whether the call has waited for a server for long enough.
     pub(super) fn is_tired(&mut self, id: CallId, now: Instant) -> bool {
         let call = self.table.get_mut(id);
         call.is_some_and(|call| call.clock.is_tired(now))
@@ -518,12 +518,12 @@ impl Calls {
         self.table.get(id)?.clock.due()
     }
 
-    /// Which limit it has hit.
+    /// The limit that the call has hit, if any.
     pub(super) fn overdue(&mut self, id: CallId, now: Instant) -> Option<TimeLimit> {
         self.table.get_mut(id)?.clock.overdue(now)
     }
 
-    /// A legacy server began or ceased to wait for answers. Whose deadlines moved.
+    /// Stops or restarts the clocks of sent calls. Returns the calls whose deadlines may have moved.
     pub(super) fn hold(&mut self, held: bool, now: Instant) -> Vec<CallId> {
         if held == self.held {
             return Vec::new();
@@ -532,7 +532,7 @@ impl Calls {
         self.set_clocks(now)
     }
 
-    /// Credentials are waited for, or not any more. Whose deadlines moved.
+    /// Stops or restarts all clocks, because credentials are missing or there again. Returns the calls whose deadlines may have moved.
     pub(super) fn freeze(&mut self, frozen: bool, now: Instant) -> Vec<CallId> {
         if frozen == self.frozen {
             return Vec::new();
@@ -552,7 +552,7 @@ impl Calls {
         all
     }
 
-    /// Whether the clock of a call in this phase is not to run.
+    /// Whether the clock of a call in this phase is stopped.
     const fn stands_still(&self, phase: Phase) -> bool {
         match phase {
             Phase::Listing(_) | Phase::Sent(_) => self.held || self.frozen,
@@ -561,7 +561,7 @@ impl Calls {
         }
     }
 
-    /// Its clock runs, unless it is to stand still.
+    /// Stops or restarts the clock of a call, as its phase requires.
     fn run_again(&mut self, id: CallId, now: Instant) {
         let phase = self.table.get(id).map(|call| call.phase);
         let stands_still = phase.is_some_and(|phase| self.stands_still(phase));
@@ -622,7 +622,7 @@ mod tests {
         Some(text.parse().unwrap())
     }
 
-    /// What waits is bounded by what it weighs, so nothing that is held for a call may weigh nothing.
+    /// The queue is bounded by bytes, so everything that a call holds must be counted.
     #[test]
     fn a_call_weighs_all_that_it_carries() {
         let options = CallOptions::new();

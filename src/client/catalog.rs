@@ -1,5 +1,4 @@
-//! The lists that a server offers, whole, with the life and the freshness that they belong to.
-//! Sees results and time; sends nothing itself.
+//! Caches the complete lists of a server, with their epoch and freshness. It reads results and time, but sends nothing.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -15,30 +14,30 @@ use crate::time::Instant;
 use crate::watch::List;
 use crate::wire::{ErrorObject, Json, Payload, object};
 
-/// One list of a server, all its pages together.
+/// One complete list of a server, from all pages.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Listing {
-    /// Which list.
+    /// The list.
     pub list: List,
-    /// The life that it was read in. Another life may have another list.
+    /// The epoch in which it was read. The list may differ in another epoch.
     pub epoch: Epoch,
-    /// The items, as they came, in the order of the server.
+    /// The items, unchanged and in the order of the server.
     pub items: Vec<Payload>,
-    /// When it was complete.
+    /// When the last page arrived.
     pub read_at: Instant,
-    /// Until when the server says that it need not be read again (modern), if it says so.
+    /// Until when the list stays fresh, as a modern server says.
     pub fresh_until: Option<Instant>,
 }
 
-/// What follows from a page, or from one that did not come.
+/// The next step after a page or an error.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// The list is complete; these wait for it.
+    /// The list is complete; these calls wait for it.
     Complete(Arc<Listing>, Vec<CallId>),
-    /// It cannot be had; these wait for it.
+    /// The list cannot be read; these calls wait for it.
     Failed(Broken, Vec<CallId>),
-    /// Ask for the page of this cursor next.
+    /// Request the page with this cursor next.
     Next(Cursor),
 }
 
@@ -48,27 +47,27 @@ pub(super) enum Broken {
     Invalid(Box<str>),
 }
 
-/// Where a page begins: opaque, as the server wrote it. `None` is the beginning.
+/// The position of a page, opaque and as the server wrote it. `None` is the first page.
 pub(super) type Cursor = Option<Payload>;
 
 #[derive(Debug)]
 pub(super) struct Catalog {
-    /// Of the lists that were ever asked for, or changed.
+    /// The entries of the lists that were ever requested or changed.
     shelves: [Option<Box<Shelf>>; List::ALL.len()],
 }
 
 #[derive(Debug, Default)]
 struct Shelf {
     listing: Option<Arc<Listing>>,
-    /// The server said that it changed, or is another one.
+    /// Whether the server reported a change, or is another one.
     stale: bool,
     waiting: Vec<CallId>,
-    /// Those who came after the list on its way had changed: it is not what they want.
+    /// Calls that came after the list changed during the fetch. They need a new fetch.
     too_late: Vec<CallId>,
     fetch: Option<Fetch>,
 }
 
-/// A list on its way.
+/// A list that is being fetched.
 #[derive(Debug, Default)]
 struct Fetch {
     items: Vec<Payload>,
@@ -76,7 +75,7 @@ struct Fetch {
     pages: usize,
     cursor: Cursor,
     fresh_until: Option<Instant>,
-    /// The server said that it changed while it was being read.
+    /// Whether the server reported a change during the fetch.
     outdated: bool,
     restarted: bool,
 }
@@ -88,7 +87,7 @@ impl Catalog {
         }
     }
 
-    /// Whether no list was ever asked for.
+    /// Whether there are no entries yet.
     pub(super) fn is_unused(&self) -> bool {
         self.shelves.iter().all(Option::is_none)
     }
@@ -97,13 +96,12 @@ impl Catalog {
         self.shelves[list as usize].as_ref()?.listing.as_ref()
     }
 
-    /// The shelf of a list that is asked for, or has changed.
+    /// The entry of a list, created if needed.
     fn shelf(&mut self, list: List) -> &mut Shelf {
         self.shelves[list as usize].get_or_insert_default()
     }
 
-    /// What is held, if it can be given out without asking the server. `announced`: the server
-    /// promised to say when it changes, which is all there is to go by where it states no life time.
+    /// The cached list, if it is fresh. `announced`: the server reports changes. That decides if the list has no time to live.
     pub(super) fn fresh(&self, list: List, now: Instant, announced: bool) -> Option<Arc<Listing>> {
         let shelf = self.shelves[list as usize].as_ref()?;
         let listing = shelf.listing.as_ref().filter(|_| !shelf.stale)?;
@@ -114,7 +112,7 @@ impl Catalog {
         fresh.then(|| listing.clone())
     }
 
-    /// A call wants this list.
+    /// Makes a call wait for this list.
     pub(super) fn want(&mut self, list: List, call: CallId) {
         let shelf = self.shelf(list);
         match &shelf.fetch {
@@ -123,7 +121,7 @@ impl Catalog {
         }
     }
 
-    /// A call does not want its list any more. The list, if nobody else does and it is on its way.
+    /// Removes a call that waits for a list. Returns the list if its fetch is not needed any more.
     pub(super) fn unwant(&mut self, call: CallId) -> Option<List> {
         for list in List::ALL {
             let Some(shelf) = &mut self.shelves[list as usize] else {
@@ -141,7 +139,7 @@ impl Catalog {
         None
     }
 
-    /// The lists that are wanted and not on their way.
+    /// The lists that calls wait for and that are not being fetched.
     pub(super) fn to_fetch(&self) -> impl Iterator<Item = List> + '_ {
         List::ALL.into_iter().filter(|list| {
             let shelf = self.shelves[*list as usize].as_ref();
@@ -149,37 +147,37 @@ impl Catalog {
         })
     }
 
-    /// The first page is being asked for.
+    /// Starts the fetch of a list.
     pub(super) fn begin(&mut self, list: List) {
         self.shelf(list).fetch = Some(Fetch::default());
     }
 
-    /// The list on its way was lost: it is to be read from the beginning.
+    /// Drops a fetch whose page was lost, so that the list is read again from the first page.
     pub(super) fn begin_again(&mut self, list: List) {
         let shelf = self.shelf(list);
         shelf.fetch = None;
         shelf.waiting.append(&mut shelf.too_late);
     }
 
-    /// The list cannot be had: who waited for it.
+    /// Drops the fetch of a list that cannot be read. Returns the calls that wait for it.
     pub(super) fn give_up(&mut self, list: List) -> Vec<CallId> {
         self.shelf(list).finish()
     }
 
-    /// Whether the page of this list that is on its way is the first.
+    /// Whether the list is at its first page.
     pub(super) fn is_at_start(&self, list: List) -> bool {
         let shelf = self.shelves[list as usize].as_ref();
         let fetch = shelf.and_then(|shelf| shelf.fetch.as_ref());
         fetch.is_none_or(|fetch| fetch.pages == 0)
     }
 
-    /// Who waits for this list.
+    /// The calls that wait for this list.
     pub(super) fn waiting(&self, list: List) -> &[CallId] {
         let shelf = self.shelves[list as usize].as_ref();
         shelf.map_or(&[], |shelf| &shelf.waiting)
     }
 
-    /// The server said that the list changed.
+    /// Records that the server reported a change of this list.
     pub(super) fn changed(&mut self, list: List) {
         let shelf = self.shelf(list);
         shelf.stale = true;
@@ -188,7 +186,7 @@ impl Catalog {
         }
     }
 
-    /// A new life: nothing that is held is believed, and what was on its way is not.
+    /// Starts a new epoch: all lists become stale, and all fetches are dropped.
     pub(super) fn new_life(&mut self) {
         for shelf in self.shelves.iter_mut().flatten() {
             shelf.stale = true;
@@ -197,7 +195,7 @@ impl Catalog {
         }
     }
 
-    /// A page arrived, or an error in its place.
+    /// Handles a page, or the error instead of it.
     pub(super) fn page(
         &mut self,
         list: List,
@@ -240,7 +238,7 @@ impl Catalog {
 }
 
 impl Shelf {
-    /// The list that was on its way is there, or is not to be had: who waited for it.
+    /// Ends a fetch. Returns the calls that wait for it.
     fn finish(&mut self) -> Vec<CallId> {
         self.fetch = None;
         let next = core::mem::take(&mut self.too_late);
@@ -249,7 +247,7 @@ impl Shelf {
 }
 
 impl Fetch {
-    /// Takes in a page; the cursor of the next one, if there is one.
+    /// Adds a page. Returns the cursor of the next page, if there is one.
     fn take(
         &mut self,
         list: List,
@@ -265,8 +263,7 @@ impl Fetch {
             return Err(format!("{list} is larger than {} bytes", limits.list_bytes).into());
         }
         self.items.extend(page.items);
-        // S-CACHE-05, S-CACHE-10: each page has a life time of its own, none means none at all, and the list
-        // is as fresh as its first page to go stale.
+        // S-CACHE-05, S-CACHE-10: each page has its own time to live, and a missing one means zero. The list is fresh as long as all its pages are.
         if era == Era::Modern {
             let until = now + page.ttl.unwrap_or(Duration::ZERO);
             self.fresh_until = Some(self.fresh_until.map_or(until, |at| at.min(until)));
@@ -283,7 +280,7 @@ impl Fetch {
         }
     }
 
-    /// A cursor can become invalid while the list is read; then it is read again, once (S-CACHE-10).
+    /// Handles an error during the fetch. If a cursor became invalid, the list is read again from the start, once (S-CACHE-10).
     fn restart(&mut self, error: ErrorObject) -> Result<Option<Cursor>, ErrorObject> {
         let mid_way = self.cursor.is_some();
         if !mid_way || self.restarted || error.code != crate::protocol::code::INVALID_PARAMS {
@@ -319,7 +316,7 @@ impl Page {
             return Err("its result type means nothing for a list".into());
         }
         let items = items.ok_or_else(|| format!("the page has no `{}`", list.member()))?;
-        // S-CACHE-11: an empty cursor is a cursor. Some servers write null for none.
+        // S-CACHE-11: an empty string is a valid cursor. Some servers send null instead of no cursor.
         let next = match next {
             Some(cursor) if cursor.as_str().starts_with('"') => Some(cursor),
             Some(cursor) if cursor.as_str() == "null" => None,

@@ -1,4 +1,4 @@
-//! What changes at the server: the watch on it, and the lists that are read from it.
+//! Handles changes at the server: sets up the watch, reports changes, and reads lists.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString;
@@ -24,7 +24,7 @@ use crate::time::Instant;
 use crate::watch::{Change, List, Watch, WatchUpdate};
 use crate::wire::{Id, Json, Payload};
 
-/// As many messages of the link may wait for a server that does not read before a new wish waits, too.
+/// If this many messages wait for a server that does not read, a new watch waits too.
 const FRAMES_KEPT: usize = 256;
 
 impl Client {
@@ -41,7 +41,7 @@ impl Client {
                 List::ResourceTemplates | List::Resources => wish.resources,
                 List::Tools => wish.tools,
             };
-            // Once is enough until it was heard.
+            // One event is enough until the application has polled it.
             if wished && tells && !core::mem::replace(&mut self.announced[*list as usize], true) {
                 self.tell(Event::Changed(Change::List(*list)));
             }
@@ -64,7 +64,7 @@ impl Client {
         }
     }
 
-    /// What is said on a watch that is over was on its way when that ended; on one that never was it is of no use.
+    /// Handles a notification for a watch that is not open. If the watch existed, the notification is late; otherwise it is noise.
     fn stray(&mut self, params: Option<Json<'_>>, what: &str) {
         if subscription(params).is_some_and(|id| self.errands.was_issued(&id)) {
             self.stats.late_replies += 1;
@@ -73,7 +73,7 @@ impl Client {
         }
     }
 
-    /// The subscription that a notification names, if it names one. `None` if that is not ours (S-SUB-08).
+    /// The subscription that a notification names; `Some(None)` if it names none. `None` if it is not one of this link (S-SUB-08).
     fn watch_of(&self, params: Option<Json<'_>>) -> Option<Option<u64>> {
         let Some(id) = subscription(params) else {
             return Some(None);
@@ -93,13 +93,13 @@ impl Client {
         }
     }
 
-    /// The server ended a watch: gracefully, by cancelling it, or with an error.
+    /// Handles the end of a watch by the server: as completed, cancelled, or with an error.
     pub(super) fn listen_ended(&mut self, wire: u64, refusal: Option<i64>) {
         let chores = self.watcher.listening_ended(wire, self.now, refusal);
         self.do_chores(chores);
     }
 
-    /// Sends what the watch needs.
+    /// Queues the requests that the watch needs.
     pub(super) fn do_chores(&mut self, chores: Vec<Chore>) {
         for chore in chores {
             let frame = match chore {
@@ -131,32 +131,32 @@ impl Client {
         }
     }
 
-    /// The application wishes to hear of this.
+    /// Sets what the application wants to watch.
     pub(super) fn wish(&mut self, wish: &Watch) {
         self.wish_by(|watcher, session| watcher.wish_for(wish, session));
     }
 
-    /// What the application wishes to hear of changes in this way.
+    /// Changes what the application wants to watch.
     pub(super) fn change_wish(&mut self, update: &WatchUpdate) {
         self.wish_by(|watcher, session| watcher.change_wish(update, session));
     }
 
     fn wish_by(&mut self, change: impl FnOnce(&mut Watcher, Option<&Session>) -> Vec<Chore>) {
         let session = self.session.clone().filter(|_| self.state == State::Ready);
-        // A server that does not read is told of the last wish when it reads again, not of all of them.
+        // A server that does not read gets only the newest watch when it reads again, not every one in between.
         let is_read = self.frames.len() < FRAMES_KEPT;
         self.has_unsaid_wish = !is_read;
         let told = session.as_deref().filter(|_| is_read);
         let logs = self.wanted_logs();
         let chores = change(&mut self.watcher, told);
-        // How requests are written depends on the wish only by the level of log messages.
+        // The encoding of requests depends on the watch only through the log level.
         if let Some(session) = session.filter(|_| self.wanted_logs() != logs) {
             self.speak(session.version);
         }
         self.do_chores(chores);
     }
 
-    /// What was refused or ended a while ago is asked for again.
+    /// Asks again for what was refused or ended.
     pub(super) fn watch_again(&mut self) {
         if let Some(session) = self.session.clone() {
             let chores = self.watcher.pursue_again(&session);
@@ -164,7 +164,7 @@ impl Client {
         }
     }
 
-    /// Some answers did not come. They are not waited for any more (S-TIME-02), and asked for again later.
+    /// Stops waiting for replies that set up the watch (S-TIME-02). It is asked for again later.
     pub(super) fn stop_waiting_for_watch(&mut self) {
         for wire in self.errands.close_setup() {
             self.withdraw_request(wire, Withdrawal::default());
@@ -173,7 +173,7 @@ impl Client {
         self.tell_watching();
     }
 
-    /// What was wished while the server did not read.
+    /// Sends the watch that was not sent while the server did not read.
     pub(super) fn say_wish(&mut self) {
         if self.has_unsaid_wish && self.frames.len() < FRAMES_KEPT {
             self.wish_by(|watcher, session| {
@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Tells what the server grants, as soon as that is known, and sees to what it does not.
+    /// Reports what the server grants, once all replies are there. If something is missing, arms a timer to ask again.
     pub(super) fn tend_watch(&mut self) {
         if self.state != State::Ready || !self.watcher.is_complete() {
             return;
@@ -209,7 +209,7 @@ impl Client {
         self.catalog.fresh(list, now, announced)
     }
 
-    /// Asks for the first page of every list that is wanted.
+    /// Requests the first page of every list that a call wants.
     pub(super) fn fetch_lists(&mut self) {
         if self.state != State::Ready || self.catalog.is_unused() {
             return;
@@ -273,9 +273,9 @@ impl Client {
     }
 }
 
-/// What tools want to see in the fields of a request over HTTP.
+/// The header fields that tools require over HTTP.
 impl Client {
-    /// What of a page of tools can be used over HTTP, if that is not all of it (S-XHDR-06).
+    /// Returns a page of tools without those that cannot be used over HTTP; `None` if all can be used (S-XHDR-06).
     pub(super) fn fit_tools(&mut self, page: Json<'_>, is_first: bool) -> Option<Payload> {
         let is_modern = self.voice.version().era() == Era::Modern;
         let web = self.web.as_mut().filter(|_| is_modern)?;
@@ -288,14 +288,14 @@ impl Client {
         survey.rest
     }
 
-    /// S-XHDR-12: the server did not find in the fields what it expects. They are made anew from what its tools say now.
+    /// Makes a call wait for a new list of tools, because the server missed a header field (S-XHDR-12). The fields are then built from the new list.
     pub(super) fn await_schema(&mut self, id: CallId) {
         self.catalog.changed(List::Tools);
         self.calls.await_schema(id);
         self.catalog.want(List::Tools, id);
     }
 
-    /// A call that waited for the list only to be sent as that says goes on.
+    /// Queues a call again if it waited for the list of tools only to build its header fields. Returns whether it did.
     fn has_its_schema(&mut self, id: CallId) -> bool {
         let waits = self
             .calls
@@ -309,7 +309,7 @@ impl Client {
     }
 }
 
-/// The subscription that a notification says it belongs to.
+/// The subscription that a notification names.
 fn subscription(params: Option<Json<'_>>) -> Option<Id> {
     let meta = read::<Tagged<'_>>(params)?.meta?;
     let id = meta.member(meta::SUBSCRIPTION_ID).ok()??;

@@ -1,4 +1,4 @@
-//! The time of one call: its two limits, and when they stand still. Knows neither its method nor its server.
+//! The clock of one call: its two time limits, and the pauses that do not count. It knows neither the method nor the server.
 
 use core::time::Duration;
 
@@ -7,29 +7,29 @@ use super::failure::TimeLimit;
 use crate::config::{Limit, Policy};
 use crate::time::Instant;
 
-/// The two limits of a call, and the time in which they stand still.
+/// The two time limits of a call, and its pauses.
 #[derive(Debug)]
 pub(super) struct Clock {
     accepted: Instant,
-    /// When it was handed to a server last, or accepted.
+    /// When the call was last handed to a server, or else accepted.
     started: Instant,
     idle: Option<Duration>,
     idle_at: Option<Instant>,
     total_at: Option<Instant>,
-    /// Since when it stands still.
+    /// Since when the clock is stopped.
     paused: Option<Instant>,
-    /// For how long it may still stand still.
+    /// How long the clock may still be stopped.
     patience: Duration,
-    /// How long it still waits for a server where there is none.
+    /// How long the call waits while there is no server.
     server_wait: ServerWait,
 }
 
-/// How long a call waits for a server while there is none.
+/// How long a call waits while there is no server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerWait {
-    /// There was one since it was accepted, or there was no reason to wait for one yet.
+    /// The call does not wait: it was sent to a server, or had no reason to wait yet.
     Off,
-    /// It has waited for long enough: it fails with the attempt that is under way.
+    /// The call has waited for long enough. It fails if the attempt under way fails.
     Over,
     Until(Instant),
 }
@@ -54,12 +54,12 @@ impl Clock {
         }
     }
 
-    /// For how long the call has been there.
+    /// The time since the call was accepted.
     pub(super) fn age(&self, now: Instant) -> Duration {
         now.since(self.accepted)
     }
 
-    /// When to look at it next: at a limit, or when it has stood still for long enough.
+    /// When to check the clock next: at a limit, or at the end of the longest pause.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.paused {
             Some(since) => Some(since + self.patience),
@@ -76,14 +76,14 @@ impl Clock {
         }
     }
 
-    /// There is no server. The call waits for one until then, unless it waits already.
+    /// Makes the call wait for a server until `until`, unless it waits already.
     pub(super) fn await_server(&mut self, until: Instant) {
         if self.server_wait == ServerWait::Off {
             self.server_wait = ServerWait::Until(until);
         }
     }
 
-    /// Whether it has waited for a server for long enough.
+    /// Whether the call has waited for a server for long enough.
     pub(super) fn is_tired(&mut self, now: Instant) -> bool {
         match self.server_wait {
             ServerWait::Until(at) if at <= now => self.server_wait = ServerWait::Over,
@@ -92,19 +92,19 @@ impl Clock {
         self.server_wait == ServerWait::Over
     }
 
-    /// It is handed to a server.
+    /// Records that the call is handed to a server.
     pub(super) fn start(&mut self, now: Instant) {
         self.started = now;
         self.server_wait = ServerWait::Off;
         self.touch(now);
     }
 
-    /// When it was handed to its server.
+    /// When the call was handed to its server.
     pub(super) const fn started(&self) -> Instant {
         self.started
     }
 
-    /// Something came of it: the idle limit starts anew.
+    /// Restarts the idle limit, because there was progress.
     pub(super) fn touch(&mut self, now: Instant) {
         let from = self.paused.unwrap_or(now);
         self.idle_at = self.idle.map(|idle| from + idle);
@@ -126,7 +126,7 @@ impl Clock {
         self.total_at = self.total_at.map(|at| at + stood);
     }
 
-    /// Which limit was hit. A clock that has stood still for too long runs again.
+    /// The limit that was hit, if any. A clock that has been stopped for too long is restarted.
     pub(super) fn overdue(&mut self, now: Instant) -> Option<TimeLimit> {
         if self
             .paused
@@ -152,7 +152,7 @@ mod tests {
         Instant::from_nanos(seconds * 1_000_000_000)
     }
 
-    /// One minute idle, ten in all, half an hour of patience.
+    /// A clock with 1 min idle, 10 min in all, and 30 min of pauses.
     fn clock() -> Clock {
         Clock::new(at(0), &CallOptions::new(), &Policy::interactive())
     }

@@ -1,25 +1,24 @@
-//! The ladder by which a transport is taken down: each rung a command, each with its grace.
-//! Sees no calls and no reasons.
+//! The steps in which a transport is closed, each with its own grace. This module knows neither calls nor causes.
 
 use core::time::Duration;
 
 use crate::config::{Binding, Policy};
 
-/// How far the taking down has come. Each rung is harder than the one before.
+/// A close step. Each one is harder than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rung {
-    /// The server was told that no more input comes.
+    /// The server's input is closed.
     CloseWrite,
-    /// The process was asked to end.
+    /// The process is asked to end.
     Terminate,
-    /// It was killed.
+    /// The process is killed, or the connection is cut.
     Kill,
-    /// It is let go.
+    /// The transport is released, whether or not its end was reported.
     Release,
 }
 
 impl Rung {
-    /// The next harder one. A socket cannot be asked to end.
+    /// The next harder step. A socket cannot be asked to end, so it skips `Terminate`.
     pub(super) const fn next(self, binding: Binding) -> Rung {
         match (self, binding) {
             (Rung::CloseWrite, Binding::Child) => Rung::Terminate,
@@ -28,7 +27,7 @@ impl Rung {
         }
     }
 
-    /// How long to wait here for the end before going on.
+    /// How long to wait for the end before the next step.
     pub(super) const fn grace(self, policy: &Policy) -> Duration {
         match self {
             Rung::CloseWrite => policy.close_grace,

@@ -1,4 +1,4 @@
-//! Credentials over HTTP: how the application is asked for them, once for all who wait, and what follows when there are some or none.
+//! Handles credentials over HTTP: asks the application for them once, for all requests that wait, and continues or fails those requests.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,11 +15,11 @@ use crate::http::{Fields, names};
 use crate::id::{CallId, StreamId};
 use crate::watch::List;
 
-/// As many bytes of a challenge are told.
+/// The number of bytes of a challenge that are reported.
 const CHALLENGE_BYTES: usize = 4 << 10;
 
 impl Client {
-    /// S-AUTH-08: the server wants other credentials. Nothing was run, and nothing is sent until there are some.
+    /// Handles a server that wants other credentials (S-AUTH-08). The request was not run, and nothing is sent until there are new credentials.
     pub(super) fn unauthorized(&mut self, stream: StreamId, status: u16, fields: &Fields<'_>) {
         let Some(exchange) = self.spend_exchange(stream) else {
             return;
@@ -28,7 +28,8 @@ impl Client {
         let is_calling = self.is_called_for(&exchange);
         let kind = FailureKind::Unauthorized { why: None };
         let waits = match exchange.purpose {
-            // What nobody asked for is no reason to ask anybody. Credentials that were good before may be renewed all the same.
+            // No call needs this stream, so the application is not asked. If the stream worked before, it is tried again, because somebody may renew
+            // the credentials anyway.
             Purpose::Listen if exchange.thread.was_had => {
                 self.stream_failed(exchange);
                 false
@@ -47,13 +48,13 @@ impl Client {
                 false
             }
             Purpose::Old | Purpose::Resume(_) => self.stream_refused(exchange),
-            // Whoever is not let in is not heard.
+            // A server that denies access has not read the message.
             Purpose::Message | Purpose::Request(_) => self.turn_back(exchange, true, &kind),
         };
         let Some(web) = self.web.as_mut().filter(|_| self.state.is_in_touch()) else {
             return;
         };
-        // Whoever asked under older credentials has his answer already.
+        // Newer credentials have come since this request began, so the application is not asked again.
         if !waits || web.auth.is_pending || credentials < web.auth.given {
             return;
         }
@@ -75,7 +76,7 @@ impl Client {
         }));
     }
 
-    /// A stream that others wait for is refused. Whether it is asked for again, with other credentials.
+    /// Handles the refusal of a stream that a request needs. Returns whether it is requested again with other credentials.
     fn stream_refused(&mut self, mut exchange: Exchange) -> bool {
         exchange.thread.refusals += 1;
         if exchange.thread.refusals > self.config.policy.resends {
@@ -92,14 +93,14 @@ impl Client {
         true
     }
 
-    /// Whether somebody is to be asked for credentials for this: always, until he has said that there are none; then only for calls.
+    /// Whether the application is asked for credentials for this exchange: always, until it has said that there are none. Then only for calls.
     fn is_called_for(&self, exchange: &Exchange) -> bool {
         let is_denied = self.web.as_ref().is_some_and(|web| web.auth.is_denied);
         let is_call = matches!(exchange.load, Load::Call(_));
         !is_denied || is_call || (self.state == State::Handshaking && self.calls.queued() > 0)
     }
 
-    /// A message of the link itself is refused, and nobody is asked again.
+    /// Fails a message of the link itself, without asking the application.
     fn without_credentials(&mut self, exchange: Exchange) {
         match exchange.wire() {
             Some(wire) if self.is_of_handshake(wire) => self.down(Cause::Unauthorized),
@@ -109,7 +110,7 @@ impl Client {
         }
     }
 
-    /// There are other credentials: everything goes on.
+    /// Handles new credentials: everything continues.
     pub(super) fn credentials_given(&mut self) {
         let Some(web) = self.web.as_mut().filter(|web| web.auth.is_pending) else {
             self.forget_denial();
@@ -119,7 +120,7 @@ impl Client {
             return;
         };
         web.auth.given += 1;
-        // S-CACHE-08: what was read under other credentials may be another list.
+        // S-CACHE-08: a list may differ under other credentials.
         for list in List::ALL {
             self.catalog.changed(list);
         }
@@ -148,7 +149,7 @@ impl Client {
         }
     }
 
-    /// There are none: what waits for them has failed.
+    /// Fails everything that waits for credentials, because there are none.
     pub(super) fn credentials_denied(&mut self, why: &str) {
         if !self.awaits_credentials() {
             return;
@@ -175,7 +176,7 @@ impl Client {
         for wire in turned_away.iter().filter_map(Frame::wire) {
             self.no_reply(wire, kind.clone());
         }
-        // A server that was not told that the handshake is over does not serve.
+        // A server does not serve before it gets `notifications/initialized`.
         let is_end = |frame: &Frame| matches!(frame, Frame::Initialized);
         if turned_away.iter().any(is_end) {
             self.down(Cause::Unauthorized);
@@ -186,14 +187,14 @@ impl Client {
         self.web.as_ref().is_some_and(|web| web.auth.is_pending)
     }
 
-    /// Whoever wants the link now may have credentials that there were none of before.
+    /// Forgets that there were no credentials, because there may be some now.
     pub(super) fn forget_denial(&mut self) {
         if let Some(web) = &mut self.web {
             web.auth.is_denied = false;
         }
     }
 
-    /// Credentials are not waited for any more.
+    /// Stops waiting for credentials.
     pub(super) fn thaw(&mut self) {
         if let Some(web) = &mut self.web {
             web.auth.is_pending = false;
@@ -205,7 +206,7 @@ impl Client {
     }
 }
 
-/// What the server says it takes to be let in, as it came, up to a bound.
+/// The `WWW-Authenticate` fields of a response, up to `CHALLENGE_BYTES`.
 fn demands(fields: &Fields<'_>) -> Vec<Box<str>> {
     let mut room = CHALLENGE_BYTES;
     let all = fields.all(names::WWW_AUTHENTICATE);

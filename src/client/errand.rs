@@ -1,5 +1,5 @@
-//! Which request on the wire is for what. Wire ids are counters for the whole link, so every id
-//! ever issued is its own tombstone: an id below the counter that is not open is late.
+//! Tracks the purpose of each pending request by its wire id. Wire ids count up over the whole link and are never reused. So an id below the counter
+//! that is not open belongs to a late reply.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,48 +9,48 @@ use crate::register::Register;
 use crate::watch::List;
 use crate::wire::Id;
 
-/// What a request that was sent is for.
+/// The purpose of a pending request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Errand {
     Call(CallId),
     Discover,
     Initialize,
-    /// A `server/discover` that was not answered in time.
+    /// A `server/discover` without a reply in time.
     LateDiscover,
     Listen,
     Page(List),
     Probe,
-    /// Whether the session of a life before goes on.
+    /// A ping that tests whether the session of an earlier epoch continues.
     Revive,
     SetLevel,
     Subscribe(Box<str>),
     Unsubscribe,
 }
 
-/// What an id in a reply turned out to be.
+/// The result of looking up the id of a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It was issued, and is not waited for any more.
+    /// The id was issued, but no reply is expected any more.
     Late,
-    /// It was waited for, and now is not any more.
+    /// A reply was expected; now it is not any more.
     Open(u64, Errand),
-    /// It was never issued.
+    /// The id was never issued.
     Unknown,
 }
 
 #[derive(Debug)]
 pub(super) struct Errands {
     next: u64,
-    /// By their ids, which is in the order of issue.
+    /// The pending requests by id, which is the order of issue.
     open: Register<u64, Errand>,
-    /// The ids of the link's own requests, which are looked for by what they are for. They are few.
+    /// The ids of the link's own requests, for a search by purpose. They are few.
     own: Register<u64, ()>,
-    /// The ids of those that set up the watch one by one.
+    /// The ids of the requests that set up the watch of a legacy server.
     setup: Register<u64, ()>,
 }
 
 impl Errand {
-    /// Whether it is one of the link's own requests, of which there is hardly more than one of each kind.
+    /// Whether this is one of the link's own requests. There is rarely more than one of each kind.
     const fn is_own(&self) -> bool {
         match self {
             Errand::Discover
@@ -67,7 +67,7 @@ impl Errand {
         }
     }
 
-    /// Whether it sets up a part of the watch.
+    /// Whether this request sets up a part of the watch.
     const fn is_setup(&self) -> bool {
         matches!(self, Errand::SetLevel | Errand::Subscribe(_))
     }
@@ -83,7 +83,7 @@ impl Errands {
         }
     }
 
-    /// A new wire id, for this.
+    /// Issues a new wire id for a request with this purpose.
     pub(super) fn issue(&mut self, errand: Errand) -> u64 {
         let wire = self.next;
         self.next += 1;
@@ -96,14 +96,14 @@ impl Errands {
         wire
     }
 
-    /// Makes room for so many: they ask for no memory when they are issued.
+    /// Reserves memory for this many further requests, so that issuing them allocates nothing.
     pub(super) fn reserve(&mut self, errands: usize) {
         self.open.reserve(errands);
     }
 
-    /// What a reply with this id is for. It is not waited for again.
+    /// Looks up the id of a reply, and closes its request.
     pub(super) fn take(&mut self, id: &Id) -> Found {
-        // The text of a number is taken for that number where something waits for it, and nowhere else.
+        // Some servers send the number back as text. That is accepted only while a request with this number is open.
         match id
             .counted()
             .and_then(|wire| Some((wire, self.close(wire)?)))
@@ -114,12 +114,12 @@ impl Errands {
         }
     }
 
-    /// Whether there ever was a request with this id.
+    /// Whether a request with this id was ever issued.
     pub(super) fn was_issued(&self, id: &Id) -> bool {
         wire_of(id).is_some_and(|wire| (1..self.next).contains(&wire))
     }
 
-    /// What the request with this id is for.
+    /// The purpose of the open request with this id.
     pub(super) fn get(&self, id: &Id) -> Option<&Errand> {
         self.of_wire(id.counted()?)
     }
@@ -128,7 +128,7 @@ impl Errands {
         self.open.get(wire)
     }
 
-    /// A reply with this id is not waited for any more.
+    /// Closes a request, so that no reply to it is expected any more.
     pub(super) fn close(&mut self, wire: u64) -> Option<Errand> {
         let errand = self.open.remove(wire)?;
         if errand.is_own() {
@@ -139,14 +139,14 @@ impl Errands {
         Some(errand)
     }
 
-    /// The wire id of the first request that is for this, of which there is hardly more than one.
+    /// The wire id of the first open request with this purpose. There is rarely more than one.
     pub(super) fn wire_for(&self, errand: &Errand) -> Option<u64> {
         debug_assert!(errand.is_own());
         let mut own = self.own.keys();
         own.find(|wire| self.open.get(*wire) == Some(errand))
     }
 
-    /// What was for the one is now for the other, of which there is hardly more than one each.
+    /// Changes the purpose of an open request.
     pub(super) fn rename(&mut self, from: &Errand, to: Errand) {
         let wire = self.wire_for(from);
         if let Some(errand) = wire.and_then(|wire| self.open.get_mut(wire)) {
@@ -154,7 +154,7 @@ impl Errands {
         }
     }
 
-    /// Only these are still waited for.
+    /// Closes all requests but those that are wanted.
     pub(super) fn keep(&mut self, mut is_wanted: impl FnMut(&Errand) -> bool) {
         self.open.retain(|_, errand| is_wanted(errand));
         for few in [&mut self.own, &mut self.setup] {
@@ -162,7 +162,7 @@ impl Errands {
         }
     }
 
-    /// What sets up the watch one by one is not waited for any more: the wire ids.
+    /// Closes the requests that set up the watch of a legacy server. Returns their wire ids.
     pub(super) fn close_setup(&mut self) -> Vec<u64> {
         let setup: Vec<u64> = self.setup.keys().collect();
         self.setup = Register::new();
@@ -172,7 +172,7 @@ impl Errands {
         setup
     }
 
-    /// Every request that was waited for, in the order of sending. None is any more.
+    /// Closes all requests. Returns them in the order of issue.
     pub(super) fn close_all(&mut self) -> Register<u64, Errand> {
         self.own = Register::new();
         self.setup = Register::new();
@@ -180,7 +180,7 @@ impl Errands {
     }
 }
 
-/// Wire ids are counters that start at one; no link lives to see the end of them.
+/// The JSON-RPC id of a request. Wire ids count up from one, and no link lasts long enough to use them up.
 pub(super) fn id_of(wire: u64) -> Id {
     Id::Number(number_of(wire))
 }

@@ -1,4 +1,4 @@
-//! What a client link tells its application. Owned values; decides nothing.
+//! The events that a client link sends to its application. They are owned values without logic.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -18,164 +18,162 @@ use crate::time::Instant;
 use crate::watch::{Change, WatchUpdate};
 use crate::wire::{ErrorObject, Payload};
 
-/// Something that the application may want to know.
+/// An event for the application.
 ///
-/// Each change of the state is told by exactly one event, the one that [`Event::state`] knows a state for, so that a
-/// listener's picture of the link is the link's own. These come first, in the order of a life; the others follow by
-/// subject.
+/// Each change of state is reported by exactly one event, for which [`Event::state`] returns the new state. So a listener always knows the state of
+/// the link. These events come first, in the order of an epoch; the others follow by subject.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A transport was asked for.
+    /// The link asked the driver for a transport.
     Opening {
-        /// What it is called.
+        /// The number of the transport.
         epoch: Epoch,
-        /// How many attempts in a row have failed before this one.
+        /// The number of attempts that failed in a row before this one.
         failures: u32,
     },
-    /// The transport is open; the two ends are agreeing on a version.
+    /// The transport is open, and the handshake has begun.
     Handshaking {
-        /// Which life.
+        /// The epoch.
         epoch: Epoch,
     },
     /// The link is ready, for the first time or again.
     Ready(Arc<Session>),
-    /// The transport is to be taken down. Nothing new is sent; the calls in flight have a while to end.
+    /// The transport will be closed. Nothing new is sent, and calls in flight get time to end.
     Draining {
-        /// Which life.
+        /// The epoch.
         epoch: Epoch,
-        /// Why.
+        /// Why it will be closed.
         cause: Cause,
     },
-    /// The transport is being taken down. Calls in flight were settled or wait for the next life.
+    /// The transport is being closed. Calls in flight were settled or wait for the next epoch.
     Closing {
-        /// Which life.
+        /// The epoch.
         epoch: Epoch,
-        /// Why.
+        /// Why it is closed.
         cause: Cause,
     },
-    /// The next attempt has its time.
+    /// The link waits until the next attempt.
     Waiting {
-        /// When it comes, unless something makes it come earlier.
+        /// When the next attempt starts, unless something makes it start earlier.
         until: Instant,
-        /// How many attempts in a row have failed.
+        /// The number of attempts that failed in a row.
         failures: u32,
-        /// How many may.
+        /// How many may fail before retries are exhausted.
         budget: u32,
     },
-    /// The attempts are used up, or it would be in vain; the link looks now and then, on a call and on `wake`.
+    /// Retries are exhausted, or would not help. The link probes rarely: by a timer, on a call and on `wake`.
     Parked {
-        /// When it looks next.
+        /// When the next attempt starts by itself.
         until: Instant,
     },
-    /// The end. The last event there is.
+    /// The link is closed. This is the last event.
     Closed,
 
-    /// Nothing is left of a life; this is its story. Comes before what follows it.
+    /// Nothing is left of the transport. This is the report about it, and comes before the event for the next state.
     Ended(Arc<Ended>),
-    /// The handshake takes long, but the server has not ended. Comes again and again.
+    /// The handshake takes long, but has not failed. This event is repeated.
     Slow {
-        /// Which life.
+        /// The epoch.
         epoch: Epoch,
-        /// For how long by now.
+        /// How long the handshake has taken so far.
         waited: Duration,
-        /// When it will have failed.
+        /// How long it may take before it fails.
         limit: Duration,
     },
 
-    /// The server was asked whether it is there, and has not answered. Told once; [`Event::Responsive`] follows when it says something. It
-    /// is replaced only if something is wanted of it.
+    /// The server did not reply to a probe. This is reported once; [`Event::Responsive`] follows as soon as the server sends something. A silent
+    /// server is replaced only while a call waits for it.
     Silent {
-        /// Which epoch.
+        /// The epoch.
         epoch: Epoch,
-        /// For how long it has said nothing.
+        /// How long the server has sent nothing.
         silent: Duration,
     },
-    /// The server says something again, after [`Event::Silent`].
+    /// The server sent something again, after [`Event::Silent`].
     Responsive {
-        /// Which epoch.
+        /// The epoch.
         epoch: Epoch,
-        /// For how long it had said nothing.
+        /// How long the server had sent nothing.
         silent: Duration,
     },
 
-    /// A call has its outcome: its first, last and only one.
+    /// A call has its outcome. There is exactly one for each call.
     Done {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// What came of it.
+        /// The outcome.
         outcome: Outcome,
     },
-    /// A call is getting on.
+    /// The server reported progress of a call.
     Progress {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// How far it is, in the server's own measure. It only grows, until the call is sent anew.
+        /// The progress, in the server's own unit. It only increases, until the call is sent again.
         progress: f64,
-        /// How far it will go, if the server knows.
+        /// The value at which the call is complete, if the server knows it.
         total: Option<f64>,
-        /// What the server says about it.
+        /// A text from the server about the progress.
         message: Option<Box<str>>,
     },
 
-    /// The server asks something; reply with [`answer`](super::Client::answer).
+    /// The server asks something; answer with [`answer`](super::Client::answer).
     Ask(Ask),
-    /// A question needs no answer any more.
+    /// An ask needs no answer any more.
     AskWithdrawn {
-        /// Which question.
+        /// The ask.
         ask: AskId,
-        /// Why.
+        /// Why it needs none.
         why: Withdrawn,
     },
 
-    /// The server wants credentials, or better ones. Nothing is sent until [`authorized`](super::Client::authorized) says that
-    /// there are some, or [`denied`](super::Client::denied) that there will be none.
+    /// The server wants credentials, or better ones. Nothing is sent until the application calls [`authorized`](super::Client::authorized) or
+    /// [`denied`](super::Client::denied).
     AuthRequired(Challenge),
-    /// A tool of the server breaks the rules for what it wants to see in the fields of a request, and was left out (S-XHDR-07).
+    /// A tool was left out of the list, because its rules for header fields are invalid (S-XHDR-07).
     ToolDropped {
-        /// Which.
+        /// The name of the tool.
         tool: Box<str>,
-        /// What is wrong with it.
+        /// The rule that the tool breaks.
         why: Box<str>,
     },
 
-    /// Something that is watched has changed.
+    /// Something that the application watches has changed.
     Changed(Change),
-    /// The watch was set up, was repeated to a new server, or is granted otherwise than before. What changed in between
-    /// was not heard: look again at what matters.
+    /// The watch was set up, was repeated to a new server, or is now granted differently. Changes in between were missed, so read again what matters.
     Watching {
-        /// Which life.
+        /// The epoch.
         epoch: Epoch,
-        /// What of the wish the server grants: how that differs from what was told before in this life. See
-        /// [`Client::granted`](super::Client::granted) for all of it.
+        /// How the granted watch differs from what was reported before in this epoch. See [`Client::granted`](super::Client::granted) for the whole
+        /// watch.
         granted: Box<WatchUpdate>,
     },
-    /// The server logs.
+    /// The server sent a log message.
     Log {
-        /// For which call, where that can be told.
+        /// The call that it belongs to, if that is known.
         call: Option<CallId>,
-        /// How grave.
+        /// Its severity.
         level: LogLevel,
-        /// Which part of the server.
+        /// The part of the server that logged it.
         logger: Option<Box<str>>,
-        /// What.
+        /// The logged data.
         data: Payload,
     },
-    /// Another notification of the server, as it came.
+    /// The server sent another notification, passed on unchanged.
     Notified {
         /// Its method.
         method: Box<str>,
         /// Its parameters.
         params: Option<Payload>,
-        /// The call that it is about, where the transport tells.
+        /// The call that it belongs to, if the transport shows that.
         call: Option<CallId>,
     },
-    /// The server wrote something of no use. A sample: the first few, then ever fewer.
+    /// The server wrote something unusable. Only a sample is reported: the first 8, then every one whose number is a power of two.
     Noise(Noise),
 }
 
 impl Event {
-    /// The state that the link has entered, if that is what the event tells.
+    /// The state that the link has entered, if the event reports one.
     #[must_use]
     pub const fn state(&self) -> Option<State> {
         Some(match self {
@@ -206,51 +204,51 @@ impl Event {
     }
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The server replied with an error of its own. It is alive.
+    /// The server replied with an error, so it is alive.
     Error(Arc<ErrorObject>),
-    /// There is no reply, and this is why.
+    /// There is no reply; the failure says why.
     Failed(Box<Failure>),
-    /// The list that was asked for, whole.
+    /// The complete list that was asked for.
     Listed(Arc<Listing>),
-    /// The server's result, as it came. An `isError` result is one, too.
+    /// The server's result, unchanged. This includes results with `isError`.
     Reply(Payload),
 }
 
-/// What both ends agreed on for one life.
+/// The result of the handshake of one epoch.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Session {
-    /// Which life.
+    /// The epoch.
     pub epoch: Epoch,
-    /// The version that is spoken; it implies the era.
+    /// The agreed version; it implies the era.
     pub version: Version,
-    /// Who the server says it is.
+    /// The name and version that the server gives itself.
     pub server: Option<Implementation>,
-    /// What it offers.
+    /// The capabilities of the server.
     pub capabilities: ServerCapabilities,
-    /// How it wants to be used.
+    /// The server's instructions for its use.
     pub instructions: Option<Box<str>>,
-    /// What the server answered in the handshake, where a relay is to pass it on.
+    /// The server's reply in the handshake, if a relay must pass it on.
     pub(crate) introduction: Option<Payload>,
 }
 
-/// What a server says it takes to be let in.
+/// A demand of the server for credentials.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Challenge {
-    /// In which life.
+    /// The epoch.
     pub epoch: Epoch,
-    /// 401: there are no credentials, or they are not good (any more). 403: they are not enough.
+    /// The HTTP status. 401: the credentials are missing, wrong or expired. 403: they are not sufficient.
     pub status: u16,
-    /// The `WWW-Authenticate` fields, as they came.
+    /// The `WWW-Authenticate` fields, unchanged.
     pub demands: Vec<Box<str>>,
 }
 
-/// Fields of HTTP are told by their text alone, not in here.
+/// Leaves out the text of the fields.
 impl fmt::Debug for Challenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Challenge")
@@ -261,33 +259,33 @@ impl fmt::Debug for Challenge {
     }
 }
 
-/// A question of the server.
+/// An ask: a request of the server to the client.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Ask {
-    /// What to call it in the answer.
+    /// The id to answer it with.
     pub ask: AskId,
-    /// For which call, where that can be told.
+    /// The call that it belongs to, if that is known.
     pub call: Option<CallId>,
-    /// What kind: `sampling/createMessage`, `elicitation/create`, `roots/list`.
+    /// The method: `sampling/createMessage`, `elicitation/create` or `roots/list`.
     pub method: Cow<'static, str>,
-    /// What exactly.
+    /// The parameters of the request.
     pub params: Option<Payload>,
-    /// When it will be given up.
+    /// When the ask times out.
     pub until: Instant,
 }
 
-/// Why a question needs no answer any more.
+/// Why an ask needs no answer any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Withdrawn {
-    /// The call that it belongs to was settled otherwise.
+    /// The call that it belongs to has ended.
     CallSettled,
-    /// The server took it back.
+    /// The server cancelled it.
     ByServer,
-    /// The life that asked has ended.
+    /// The epoch in which it was asked has ended.
     Ended,
-    /// It was not answered in time; the server was told so.
+    /// It was not answered in time; the server was told.
     TimedOut,
 }
 
@@ -311,7 +309,7 @@ impl Weigh for Event {
             Event::Done { outcome, .. } => match outcome {
                 Outcome::Error(error) => error.message.len() + error.data.as_ref().map_or(0, of),
                 Outcome::Reply(result) => of(result),
-                // These are shared, or small.
+                // Shared or small.
                 Outcome::Failed(_) | Outcome::Listed(_) => 0,
             },
             Event::Log { logger, data, .. } => {

@@ -1,4 +1,4 @@
-//! Exchanges of HTTP: how each begins, how long it may go on, and when it has served. What its response means is in `responses`.
+//! Begins and ends HTTP exchanges, and enforces their time limits. `responses` handles their responses.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -18,12 +18,12 @@ use crate::protocol::method::names as methods;
 use crate::watch::List;
 use crate::wire::{Json, Payload};
 
-/// As many exchanges may be under way beside those of calls.
+/// The number of exchanges that may be under way besides those of calls.
 const OTHER_EXCHANGES: usize = 64;
 
-/// How they begin.
+/// The beginning of exchanges.
 impl Client {
-    /// Whether a message can be sent as an exchange of its own.
+    /// Whether a message can be sent in a new exchange.
     pub(super) fn has_exchange_to_spare(&self) -> bool {
         let limits = &self.config.limits;
         let most = limits.calls_in_flight + OTHER_EXCHANGES;
@@ -35,7 +35,7 @@ impl Client {
         })
     }
 
-    /// Begins an exchange without a message, if the time of one has come.
+    /// Begins the next exchange without a message that is due.
     pub(super) fn begin_due(&mut self) -> Option<Output<Event>> {
         let (epoch, now) = (self.life.as_ref()?.epoch, self.now);
         let web = self.web.as_mut()?;
@@ -84,7 +84,7 @@ impl Client {
         exchange.is_in_session = web.session.is_some() && !message.is_introduction;
         let is_gate = exchange.ends_handshake();
         let stream = web.exchanges.add(exchange);
-        // Some servers refuse what overtakes the end of the handshake.
+        // Some servers refuse messages that overtake `notifications/initialized`.
         if is_gate {
             web.gate = Some(stream);
         }
@@ -106,7 +106,7 @@ impl Client {
         })
     }
 
-    /// What the fields say of a message. The version is that of the message itself.
+    /// Collects what the header fields say about a message. The version is that of the message itself.
     fn describe(&self, load: &Load) -> Message {
         let version = self.voice.version();
         let mut message = Message {
@@ -140,7 +140,7 @@ impl Client {
         message
     }
 
-    /// S-XHDR-02, S-XHDR-11
+    /// The header fields that a tool requires (S-XHDR-02, S-XHDR-11).
     fn mirrored_params(
         &self,
         tool: Option<&str>,
@@ -162,7 +162,7 @@ impl Client {
         Some(stream)
     }
 
-    /// The same, after a while.
+    /// Begins an exchange without a message after a pause.
     pub(super) fn begin_in(&mut self, pause: Duration, exchange: Exchange) {
         if let Some(web) = &mut self.web {
             let stream = web.exchanges.add(exchange);
@@ -171,16 +171,16 @@ impl Client {
     }
 }
 
-/// How they end.
+/// The end of exchanges.
 impl Client {
-    /// The driver handed bytes of a request to the system.
+    /// Handles that the driver handed bytes of a request to the operating system.
     pub(super) fn exchange_sent(&mut self, stream: StreamId, len: usize) {
         if let Some(web) = &mut self.web {
             web.exchanges.sent(stream, len);
         }
     }
 
-    /// The time of an exchange has come: to begin, or to end.
+    /// Handles the timer of an exchange: begins or ends it.
     pub(super) fn exchange_due(&mut self, stream: StreamId) {
         let Some(web) = &mut self.web else {
             return;
@@ -196,7 +196,7 @@ impl Client {
             Some(exchange) => {
                 let is_decided = exchange.status.is_some();
                 let is_stream = matches!(exchange.body, Body::Events(_));
-                // What nobody reads is silent for that.
+                // A stream that is not read from seems silent, so its silence does not count.
                 if is_stream && !self.wants_input(stream) {
                     return self.arm_in(Timer::Exchange(stream), self.linger());
                 }
@@ -211,7 +211,7 @@ impl Client {
         }
     }
 
-    /// A request is not waited for any more: in the modern era that is said by closing its exchange (S-HTTP-25).
+    /// Drops a request. In the modern era, closing its exchange tells the server (S-HTTP-25).
     pub(super) fn drop_request(&mut self, wire: u64) {
         let stream = self.web.as_ref().and_then(|web| web.exchanges.find(wire));
         let is_modern = self.voice.version().era() == Era::Modern;
@@ -224,7 +224,7 @@ impl Client {
         }
     }
 
-    /// A request has its reply: what brought it, or was to bring it, has served.
+    /// Ends the exchange of a request that has its reply.
     pub(super) fn served(&mut self, wire: u64) {
         let stream = self.web.as_ref().and_then(|web| web.exchanges.find(wire));
         if let Some(stream) = stream {
@@ -236,14 +236,14 @@ impl Client {
         }
     }
 
-    /// One that has begun.
+    /// Returns an exchange that has begun.
     pub(super) fn exchange_mut(&mut self, stream: StreamId) -> Option<&mut Exchange> {
         let web = self.web.as_mut()?;
         let exchange = web.exchanges.get_mut(stream);
         exchange.filter(|exchange| exchange.begun.is_some())
     }
 
-    /// It is over.
+    /// Removes an exchange that is over.
     pub(super) fn take_exchange(&mut self, stream: StreamId) -> Option<Exchange> {
         self.timers.disarm(Timer::Exchange(stream));
         let taken = self.web.as_mut()?.exchanges.take(stream)?;
@@ -251,7 +251,7 @@ impl Client {
         Some(taken)
     }
 
-    /// It has served, or is to be begun anew, and has a while to end by itself.
+    /// Marks an exchange as spent, because it is done or must be repeated. It gets the time `Http::linger` to end by itself.
     pub(super) fn spend_exchange(&mut self, stream: StreamId) -> Option<Exchange> {
         let spent = self.web.as_mut()?.exchanges.spend(stream)?;
         self.arm_in(Timer::Exchange(stream), self.linger());
@@ -259,8 +259,8 @@ impl Client {
         Some(spent)
     }
 
-    /// The server refused to hear that the handshake is over, and answers all the same. It may say nothing by itself before it has heard that, so it
-    /// is told again, a few times.
+    /// Sends `notifications/initialized` again if the server refused it but still replies, at most 3 times. Without it, the server may send nothing
+    /// by itself.
     pub(super) fn introduce_again(&mut self) {
         const MOST: u8 = 3;
         let is_meant = self.state == State::Ready && self.voice.version().era() == Era::Legacy;
@@ -273,7 +273,7 @@ impl Client {
         }
     }
 
-    /// Whoever waited for this exchange goes on; not yet for the end of the handshake, if that is to be said again.
+    /// Releases the messages that waited for this exchange. `is_said`: it need not be sent again.
     fn pass(&mut self, stream: StreamId, is_said: bool, is_accepted: bool) {
         self.listens_by(stream);
         let Some(web) = &mut self.web else {
@@ -288,7 +288,7 @@ impl Client {
                 self.gate_opened();
             }
             if is_accepted && is_again {
-                // What changed before was not said.
+                // The server may not have reported changes before this.
                 self.changed(None, &List::ALL);
             }
         }
@@ -301,7 +301,7 @@ impl Client {
         }
     }
 
-    /// The exchange that carries what is for this has so much time left.
+    /// Gives the exchange of the request with this purpose so much time to end.
     pub(super) fn let_linger(&mut self, errand: &Errand, span: Duration) {
         let wire = self.errands.wire_for(errand);
         let web = self.web.as_ref();

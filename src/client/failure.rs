@@ -1,5 +1,4 @@
-//! Failures that speak: how a life of the transport ended, and why a call has no reply.
-//! Owns the words; decides nothing.
+//! The failures that an application sees: how an epoch ended, and why a call has no reply. This module only holds and formats them.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -13,36 +12,36 @@ use crate::fault::{ExitStatus, Fault};
 use crate::id::{CallId, Epoch};
 use crate::time::Span;
 
-/// How one life of the transport ended.
+/// How one epoch ended.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Ended {
-    /// Which life.
+    /// The epoch.
     pub epoch: Epoch,
-    /// Why it was taken down, or what it died of.
+    /// Why the transport was closed, or how it died.
     pub cause: Cause,
-    /// What the server answered to `server/discover`, if `initialize` was tried after it in the same handshake and failed, too; or the
-    /// other way round.
+    /// The reply to the first handshake request, if the second one was tried after it and failed too. The two are `server/discover` and `initialize`,
+    /// in either order.
     pub first_try: Option<Box<str>>,
-    /// Every fault that was reported, in order, up to a bound.
+    /// The faults that were reported, in order, up to 16.
     pub faults: Vec<Fault>,
-    /// How many more faults there were.
+    /// The number of faults beyond those.
     pub more_faults: u32,
-    /// How the child ended, once it was reaped.
+    /// The exit status of the child process, once it was reaped.
     pub exit: Option<ExitStatus>,
-    /// The last of what it wrote to standard error.
+    /// The end of its output on standard error.
     pub stderr: Box<str>,
-    /// How long it lived, from the attempt to open it.
+    /// How long the epoch lasted, from the attempt to open the transport.
     pub lived: Duration,
     /// How long it was ready, if it ever was.
     pub ready_for: Option<Duration>,
-    /// Whether it was let go although its end had not been reported.
+    /// Whether the transport was released although its end had not been reported.
     pub abandoned: bool,
-    /// Whether this end cost an attempt of the budget.
+    /// Whether this end counts against the retry budget.
     pub counted: bool,
 }
 
-/// What the server wrote is told by its text alone, not in here.
+/// Leaves out the text that the server wrote, which only `Display` shows.
 impl fmt::Debug for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ended")
@@ -76,7 +75,7 @@ impl fmt::Display for Ended {
         }
         if let Some(first) = &self.first_try {
             write!(f, "; {first}")?;
-            // A refusal comes from a server that is well.
+            // A server that refuses the handshake is not broken.
             let may_be_broken = !matches!(self.cause, Cause::HandshakeRefused { .. });
             if may_be_broken && first.starts_with("server/discover") {
                 f.write_str("; if that request breaks the server, start it again and speak only the legacy era to it (`--era legacy`)")?;
@@ -92,71 +91,70 @@ impl fmt::Display for Ended {
     }
 }
 
-/// Why a life of the transport was taken down, or what it died of.
+/// Why an epoch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// [`reconnect`](super::Client::reconnect) was asked for.
+    /// [`reconnect`](super::Client::reconnect) was called.
     AskedTo {
-        /// In whose words.
+        /// The reason that the caller gave.
         why: Box<str>,
     },
-    /// It ended by itself.
+    /// The server ended by itself.
     Died,
-    /// It is to be started anew to be spoken to in the legacy era, because it did not survive
-    /// being asked for the modern one.
+    /// The server died of `server/discover`. It is started again and spoken to in the legacy era.
     EraProbe,
-    /// The server did not agree, or not in a way that can be understood.
+    /// The server refused the handshake, or its reply cannot be understood.
     HandshakeRefused {
-        /// What it said or did.
+        /// The reply or action of the server.
         why: Box<str>,
     },
     /// The handshake took too long.
     HandshakeTimedOut,
-    /// More useless lines in a row than the limits allow.
+    /// The server wrote more unusable lines in a row than the limits allow.
     Noise,
-    /// It could not be opened.
+    /// The transport could not be opened.
     OpenFailed,
-    /// Opening it took too long.
+    /// The transport took too long to open.
     OpenTimedOut,
     /// The server said that the session is over.
     SessionLost,
     /// The link was shut down.
     Shutdown,
-    /// The server wants credentials, and there are none that it takes.
+    /// The server wants credentials, and there are none that it accepts.
     Unauthorized,
-    /// The server cannot serve now.
+    /// The server is temporarily unavailable.
     Unavailable {
-        /// What it answered with.
+        /// The HTTP status of its response.
         status: u16,
     },
-    /// It cannot be reached, or cut the connection before it said a word.
+    /// The server cannot be reached, or the connection was cut before any response.
     Unreachable,
-    /// It was silent and answered no probe, although something was wanted of it.
+    /// The server was silent and replied to no probe while a call waited for it.
     Unresponsive {
-        /// For how long.
+        /// How long it was silent.
         silent: Duration,
-        /// What else was seen of it.
+        /// Another observation about the server.
         sign: Sign,
     },
 }
 
-/// What was seen of a server that was silent.
+/// An observation about a silent server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sign {
     /// Its process used hardly any processor time.
     Idle,
-    /// Its process was stopped.
+    /// Its process is stopped (`SIGSTOP`).
     Stopped,
-    /// Nothing: there is no process, or the system does not tell.
+    /// Nothing was observed: there is no process, or the system gives no information.
     Unknown,
-    /// It answered probes with an error that speaks of a lost session, or of what is behind it.
+    /// It replied to probes with an error about a lost session or an upstream server.
     Wedged,
 }
 
 impl Cause {
-    /// Whether the end was meant, so that only a real fault on the way makes it a failure.
+    /// Whether the end was intended. An intended end counts as a failure only if a fault occurred on the way.
     pub(super) const fn is_planned(&self) -> bool {
         match self {
             Cause::AskedTo { .. } | Cause::EraProbe | Cause::Shutdown | Cause::Unauthorized => true,
@@ -173,7 +171,7 @@ impl Cause {
         }
     }
 
-    /// Whether nothing was heard of the server itself.
+    /// Whether the server itself could not be reached.
     pub(super) const fn is_out_of_reach(&self) -> bool {
         matches!(
             self,
@@ -229,59 +227,58 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Whether the peer may have acted on a call that has no reply.
+/// Whether the server may have acted on a call that has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// It only reads a list: sent or not, nothing was changed, and asking again is safe.
+    /// The call only reads a list. It changed nothing, so it is safe to repeat.
     Harmless,
-    /// It never left the machine: it did not run, and sending it again is safe.
+    /// The call was never handed to the driver. It did not run, so it is safe to repeat.
     NotSent,
-    /// It was handed to the driver: it may or may not have run.
+    /// The call was handed to the driver. It may or may not have run.
     Unknown,
 }
 
-/// Whose doing a failure is.
+/// The party that caused a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Blame {
-    /// The application ended it.
+    /// The application.
     Caller,
-    /// The server broke the protocol or did not answer.
+    /// The server: it broke the protocol or did not reply.
     Peer,
-    /// The transport, or the process behind it, ended.
+    /// The transport or the server process: it ended.
     Transport,
 }
 
 /// Why a call has no reply.
 ///
-/// Its text is complete: it names the call, what happened, after how long, whether the call may
-/// have run, how the server exited and what it said last.
+/// The text of a failure is complete. It names the call, what happened and after how long, and whether the call may have run. It includes the exit
+/// status of the server and the end of its standard error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// Which call.
+    /// The call.
     pub call: CallId,
-    /// Its method.
+    /// The method of the call.
     pub method: Cow<'static, str>,
-    /// What it was aimed at, where the method names something: a tool, a prompt.
+    /// The tool or prompt that the call names, if it names one.
     pub target: Option<Box<str>>,
-    /// What happened.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// Whether it may have run.
+    /// Whether the call may have run.
     pub delivery: Delivery,
-    /// How long after it was accepted.
+    /// The time since the call was accepted.
     pub after: Duration,
-    /// How the life that matters ended, where one did, as far as it was known when this was told;
-    /// [`Event::Ended`](super::Event::Ended) has the whole story.
+    /// How the epoch ended that explains the failure, as far as it was known at that time. [`Event::Ended`](super::Event::Ended) has the complete
+    /// report.
     pub ended: Option<Arc<Ended>>,
-    /// How long until the link looks for a server again by itself, where there is none and none was being tried when this was told. A call
-    /// makes it look sooner.
+    /// The time until the next attempt by a timer, if there was no server and no attempt under way at that time. A new call starts an attempt sooner.
     pub next_attempt: Option<Duration>,
 }
 
 impl Failure {
-    /// Whose doing it is.
+    /// The party that caused the failure.
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match &self.kind {
@@ -333,74 +330,74 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What happened to a call instead of a reply.
+/// The kind of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The application cancelled it.
+    /// The application cancelled the call.
     Cancelled {
-        /// In whose words.
+        /// The reason that the application gave.
         reason: Option<Box<str>>,
     },
     /// The link was shut down.
     Closed,
-    /// The response broke off, and the rest of it cannot be had.
+    /// The response was cut off, and the rest cannot be fetched.
     Cut,
-    /// A question of the server was not answered, and without the answer it cannot go on.
+    /// An ask of the server was not answered, and the call cannot continue without the answer.
     Declined {
-        /// The method of the question.
+        /// The method of the ask.
         method: Box<str>,
-        /// Why not.
+        /// Why it was not answered.
         why: Box<str>,
     },
     /// The server is gone, and no attempt brought it back while the call waited.
     Down,
     /// The reply breaks the protocol.
     Invalid {
-        /// How.
+        /// The violation.
         why: Box<str>,
     },
-    /// The server ended.
+    /// The server ended before it replied.
     Lost,
-    /// The connection to the server failed before it answered.
+    /// The connection to the server failed before it responded.
     NoContact,
-    /// The server did not offer what the call needs, or its version does not know the method.
+    /// The server does not offer what the call needs, or its version does not have the method.
     NotOffered {
-        /// What is missing.
+        /// The missing feature.
         what: Box<str>,
     },
-    /// The server answered with a status of HTTP in the place of a reply.
+    /// The server sent an HTTP error status instead of a reply.
     Status {
-        /// Which.
+        /// The status.
         status: u16,
-        /// What it said to it, where that is an error of JSON-RPC.
+        /// The JSON-RPC error in the response, if there was one.
         said: Option<Box<str>>,
     },
-    /// It took too long.
+    /// The call hit a time limit.
     TimedOut {
-        /// Which limit it hit.
+        /// The limit that it hit.
         limit: TimeLimit,
-        /// Where the link stood at that time.
+        /// The state of the link at that time.
         state: State,
     },
     /// The reply is larger than the limits allow.
     TooLarge {
-        /// How large.
+        /// The size of the reply.
         bytes: u64,
     },
-    /// The server asks something, and as many questions as may be are open already.
+    /// The server asks something while the maximum number of asks is open.
     TooManyAsks {
-        /// How many.
+        /// The number of open asks.
         open: usize,
     },
-    /// The server asked again and again.
+    /// The server asked for input in too many rounds.
     TooManyRounds {
-        /// How often.
+        /// The number of rounds.
         rounds: u32,
     },
-    /// The server wants credentials, and there are none that it takes.
+    /// The server wants credentials, and there are none that it accepts.
     Unauthorized {
-        /// Why not, in the words of whoever was asked for them.
+        /// Why there are none, as the application said.
         why: Option<Box<str>>,
     },
 }
@@ -470,17 +467,17 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// The two limits of a call in time.
+/// The two time limits of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimeLimit {
-    /// Too long without a reply or progress.
+    /// The time without a reply or progress.
     Idle,
-    /// Too long in all.
+    /// The total time.
     Total,
 }
 
-/// What the caller did wrong. Nothing else is ever an `Err`.
+/// A mistake of the caller. Nothing else is ever an `Err`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {
@@ -488,57 +485,57 @@ pub enum Misuse {
     Closed,
     /// The link itself sends this method.
     OwnedByLink {
-        /// Which method.
+        /// The method.
         method: &'static str,
-        /// What to use.
+        /// The function to use instead.
         instead: &'static str,
     },
-    /// The notification is about something that was not declared in the capabilities.
+    /// The notification is about a feature that the capabilities do not declare.
     NotDeclared {
-        /// Which method.
+        /// The method.
         method: Cow<'static, str>,
     },
-    /// A notification needs a ready link, and this one is not.
+    /// A notification needs a ready link, and this one is not ready.
     NotReady {
-        /// Where the link stands.
+        /// The state of the link.
         state: State,
     },
-    /// The version that was agreed on does not know this.
+    /// The agreed version does not have the method.
     NotInVersion {
-        /// Which method.
+        /// The method.
         method: Cow<'static, str>,
     },
-    /// Parameters and answers are JSON objects.
+    /// A value that must be a JSON object is not one.
     NotAnObject {
-        /// What is not.
+        /// The value.
         what: &'static str,
     },
-    /// Too much waits already.
+    /// The queue is full.
     QueueFull {
-        /// How many calls wait.
+        /// The number of calls and notifications in the queue.
         calls: usize,
-        /// How many bytes wait.
+        /// The number of bytes in the queue.
         bytes: usize,
     },
-    /// The parameters have a member that the link itself writes.
+    /// The parameters contain a member that the link itself writes.
     ReservedMember {
-        /// Which.
+        /// The member.
         member: &'static str,
     },
-    /// The message would be longer than the limits allow.
+    /// The message is longer than the limits allow.
     TooLarge {
-        /// How long.
+        /// Its length.
         bytes: usize,
     },
-    /// The question is not open: answered, withdrawn or never asked.
+    /// The ask is not open: it was answered, was withdrawn or never existed.
     UnknownAsk,
-    /// The call is not under way: settled or never made.
+    /// The call is not under way: it has ended or never existed.
     UnknownCall,
     /// A request was to be sent as a notification, or the other way round.
     WrongVerb {
-        /// Which method.
+        /// The method.
         method: &'static str,
-        /// What to use.
+        /// The function to use instead.
         instead: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! What waits to be written, and how it is written. Knows the words of the protocol, not when to say them.
+//! Queues the link's own messages and encodes all messages. It knows their format, but not when to send them.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -18,7 +18,7 @@ use crate::watch::{List, Watch};
 use crate::wire::encode::{self, Object};
 use crate::wire::{ErrorObject, Id, Payload, object};
 
-/// What is said with the cancellation of a request.
+/// The reason and `_meta` of a cancellation.
 #[derive(Debug, Default)]
 pub(crate) struct Withdrawal {
     pub(crate) reason: Option<Box<str>>,
@@ -35,7 +35,7 @@ impl Withdrawal {
     }
 }
 
-/// A message of the link itself that waits to be written. Calls wait in their own order.
+/// A message of the link itself that waits to be written. Calls wait in a queue of their own.
 #[derive(Debug)]
 pub(super) enum Frame {
     Answer(Id, Result<Option<Payload>, ErrorObject>),
@@ -53,7 +53,7 @@ pub(super) enum Frame {
 }
 
 impl Frame {
-    /// The wire id of the request that it is, if it is one.
+    /// The wire id, if the message is a request.
     pub(super) const fn wire(&self) -> Option<u64> {
         match self {
             Frame::Discover(wire)
@@ -86,7 +86,7 @@ impl Frame {
         }))
     }
 
-    /// What it chooses something of that a later one may choose otherwise.
+    /// The setting that the message changes, if a later message may change it again: the log level, or the subscription to a resource.
     pub(super) fn choice(&self) -> Option<&str> {
         match self {
             Frame::SetLevel(..) => Some(names::LOGGING_SET_LEVEL),
@@ -131,10 +131,10 @@ impl Frame {
     }
 }
 
-/// The messages of the link itself, in order, and how much they weigh.
+/// The queue of the link's own messages, with their size.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Each with the number of times that it was turned away.
+    /// The messages, each with the number of times that it was turned away.
     waiting: VecDeque<(Frame, u32)>,
     bytes: usize,
     answers: usize,
@@ -147,13 +147,13 @@ impl Frames {
         add(&mut self.waiting, (frame, 0));
     }
 
-    /// One that was turned away so many times, and is to be written again before all others.
+    /// Puts a message that was turned away back to the front of the queue.
     pub(super) fn push_again(&mut self, frame: Frame, times: u32) {
         self.count(&frame);
         self.waiting.push_front((frame, times));
     }
 
-    /// Takes out those that were turned away.
+    /// Removes the messages that were turned away.
     pub(super) fn take_turned_away(&mut self) -> Vec<Frame> {
         let (turned, others): (VecDeque<_>, VecDeque<_>) = core::mem::take(&mut self.waiting)
             .into_iter()
@@ -177,13 +177,13 @@ impl Frames {
         self.notices -= usize::from(frame.is_notice());
     }
 
-    /// The next one to write, and how often it was turned away. One that chooses what is being chosen by another waits for that: they
-    /// count in their order.
+    /// Takes the next message, with the number of times that it was turned away. A message waits while another one changes the same setting, because
+    /// they must take effect in order.
     pub(super) fn pop(&mut self, is_chosen: impl Fn(&str) -> bool) -> Option<(Frame, u32)> {
         let at = self.next(is_chosen)?;
         let (frame, times) = self.waiting.remove(at)?;
         if self.waiting.is_empty() {
-            // There is seldom another one soon.
+            // Free the memory, because the next message seldom comes soon.
             self.waiting = VecDeque::new();
         }
         self.discount(&frame);
@@ -199,7 +199,7 @@ impl Frames {
         all.position(|(frame, _)| !frame.choice().is_some_and(&is_chosen))
     }
 
-    /// Nothing new is asked of this server; what it asked is still answered.
+    /// Drops all requests, but keeps answers to the server.
     pub(super) fn drop_requests(&mut self) {
         self.waiting.retain(|(frame, _)| match frame {
             Frame::Answer(..) | Frame::Cancel(..) | Frame::Initialized | Frame::Notify(..) => true,
@@ -214,13 +214,13 @@ impl Frames {
         });
     }
 
-    /// The wire ids of the requests that were not written yet.
+    /// The wire ids of the requests that are not written yet.
     pub(super) fn requests(&self) -> impl Iterator<Item = u64> + '_ {
         let waiting = self.waiting.iter();
         waiting.filter_map(|(frame, _)| frame.wire())
     }
 
-    /// Takes back a request that was not written yet. Whether there was one.
+    /// Removes a request that is not written yet. Returns false if there is none.
     pub(super) fn retract(&mut self, wire: u64) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|(frame, _)| frame.wire() != Some(wire));
@@ -235,12 +235,12 @@ impl Frames {
         self.waiting.len()
     }
 
-    /// How many of them are notifications of the application.
+    /// The number of notifications of the application in the queue.
     pub(super) const fn notices(&self) -> usize {
         self.notices
     }
 
-    /// How many of them are answers.
+    /// The number of answers in the queue.
     pub(super) const fn answers(&self) -> usize {
         self.answers
     }
@@ -250,14 +250,14 @@ impl Frames {
     }
 }
 
-/// How to speak to the server of one life: what every request carries.
+/// Encodes messages for the server of one epoch.
 #[derive(Debug)]
 pub(super) struct Voice {
     version: Version,
     client: Box<str>,
-    /// From which level on log messages are wanted.
+    /// The least level of log messages that are wanted.
     logs: Option<LogLevel>,
-    /// Modern: the members that every `_meta` has (S-META-01, S-META-02).
+    /// In the modern era, the members of every `_meta` (S-META-01, S-META-02).
     meta: Option<String>,
 }
 
@@ -268,7 +268,7 @@ impl Voice {
             Era::Legacy => None,
             Era::Modern => {
                 let declared = config.capabilities.write_for(version);
-                // A relay wants to hear nothing for itself.
+                // A relay wants no log messages for itself.
                 let logs = logs.filter(|_| config.relayed.is_none());
                 let mut meta = meta_for(&declared, version, logs, &client);
                 if let Some(via) = via(config) {
@@ -285,12 +285,12 @@ impl Voice {
         }
     }
 
-    /// The version that is spoken, or was offered in a handshake.
+    /// The agreed version, or the one offered in the handshake.
     pub(super) const fn version(&self) -> Version {
         self.version
     }
 
-    /// Appends a call under a wire id.
+    /// Appends a call with this wire id.
     pub(super) fn call(&self, buf: &mut Vec<u8>, wire: u64, call: &Call) {
         encode::request(buf, &id_of(wire), &call.method, |params| {
             let progress = call.wants_progress.then_some(wire);
@@ -307,7 +307,7 @@ impl Voice {
         });
     }
 
-    /// Appends a message of the link.
+    /// Appends a message of the link itself.
     pub(super) fn say(&self, buf: &mut Vec<u8>, frame: &Frame, config: &Config) {
         match frame {
             Frame::Answer(id, Ok(result)) => encode::result(buf, id, |members| {
@@ -432,7 +432,7 @@ impl Voice {
                     let declared = &peer.capabilities;
                     let (declared, logs) = match peer.version.era() {
                         Era::Legacy => (declared.write_for(self.version), self.logs),
-                        // It says itself what it can be asked, and what it wants to hear.
+                        // A modern client declares its capabilities and log level in each request.
                         Era::Modern => (declared.as_given(), behalf.log_level),
                     };
                     members.paste(&meta_for(&declared, self.version, logs, client));
@@ -452,7 +452,7 @@ impl Voice {
     }
 }
 
-/// The relay that speaks for the client, as JSON.
+/// The name of the relay in front of this link, as JSON.
 fn via(config: &Config) -> Option<Box<str>> {
     written(config.relayed.as_ref()?.via.as_ref()?)
 }
@@ -477,7 +477,7 @@ fn meta_for(declared: &str, version: Version, logs: Option<LogLevel>, client: &s
     object[1..object.len() - 1].into()
 }
 
-/// What the client on whose behalf a call is made brings along by itself.
+/// Writes the answers and the state that the client in front of a relay brings along.
 fn write_supplied(params: &mut Object<'_>, behalf: &Behalf) {
     if let Some(answers) = &behalf.answers {
         params.raw(round::INPUT_RESPONSES, answers.as_str());

@@ -1,5 +1,5 @@
-//! How the two ends agree on a version: the modern probe, the legacy `initialize`, and which of them
-//! to believe. Sees no bytes and no time; it is told of replies, of silence and of death.
+//! Negotiates the protocol version: the modern `server/discover` probe, the legacy `initialize`, and which of the two eras the server speaks. It
+//! knows neither bytes nor time; the caller reports replies, timeouts and the end of the server.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -14,16 +14,16 @@ use crate::noise::excerpt;
 use crate::protocol::{Era, Implementation, ServerCapabilities, Version, Versions, code};
 use crate::wire::{ErrorObject, Json, Payload};
 
-/// What to say to the server.
+/// A request that the handshake sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Say {
-    /// `server/discover`, in this modern version.
+    /// `server/discover` in this modern version.
     Discover(Version),
-    /// `initialize`, offering this legacy version.
+    /// `initialize` with this legacy version.
     Initialize(Version),
 }
 
-/// What follows from a reply.
+/// The next step of the handshake.
 #[derive(Debug)]
 pub(super) enum Move {
     Agreed(Box<Terms>),
@@ -31,14 +31,14 @@ pub(super) enum Move {
     Say(Say),
 }
 
-/// What was agreed on.
+/// The result of a successful handshake.
 #[derive(Debug)]
 pub(super) struct Terms {
     pub(super) version: Version,
     pub(super) server: Option<Implementation>,
     pub(super) capabilities: ServerCapabilities,
     pub(super) instructions: Option<Box<str>>,
-    /// All of what the server answered.
+    /// The server's complete reply.
     pub(super) introduction: Option<Payload>,
 }
 
@@ -47,42 +47,42 @@ pub(super) struct Handshake {
     dialect: Dialect,
     versions: Versions,
     verdict: Option<Verdict>,
-    /// The version of the client for whom the link speaks.
+    /// The version of the client that the link speaks for.
     preferred: Option<Version>,
-    /// The server did not answer in the preferred era the last time.
+    /// Whether the last handshake in the preferred era failed, so that the preference is ignored.
     is_preference_vain: bool,
-    /// A life was already spent, free of charge, on a server that died of the probe. It is
-    /// granted once until there is agreement: some servers just die.
+    /// Whether an epoch that the probe killed was already excused from the retry budget. This is granted once until the next agreement, because some
+    /// servers simply die.
     has_spent_a_life: bool,
-    /// In this life, the probe was sent.
+    /// Whether the probe was sent in this epoch.
     probed: bool,
-    /// In this life, the first choice was corrected. Once is enough (S-VER-02).
+    /// Whether the first choice was already corrected in this epoch. That happens at most once (S-VER-02).
     corrected: bool,
-    /// In this life, the probe failed in a way that says nothing of the era (S-HTTP-43).
+    /// Whether the probe of this epoch failed in a way that says nothing about the era (S-HTTP-43).
     is_inconclusive: bool,
-    /// What the server answered to the first of the two requests that can begin a handshake, where the second was tried after it.
+    /// The server's reply to the first handshake request, if the second one was tried after it.
     first_try: Option<Box<str>>,
-    /// The error with which the server answered `server/discover`, or would have.
+    /// The server's error reply to `server/discover`, or a substitute for it.
     refusal: Option<Box<ErrorObject>>,
     introduction: Introduction,
 }
 
-/// Whether `initialize` is sent in the words of the client in front of a relay.
+/// Whether `initialize` waits for the client in front of a relay to send its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Introduction {
-    /// It was not needed so far in this life.
+    /// `initialize` was not needed yet in this epoch.
     Unasked,
-    /// It is needed, and that client may be about to send its own.
+    /// `initialize` is needed, and the client may send its own soon.
     Awaited,
-    /// It is sent with whatever is known.
+    /// `initialize` is sent without further waiting.
     Given,
 }
 
-/// What is believed of the server.
+/// The era that the server is believed to speak.
 #[derive(Clone, Copy, Debug)]
 struct Verdict {
     era: Era,
-    /// It has worked, so that one failure does not refute it.
+    /// Whether it has worked before. Then one failure does not refute it.
     proven: bool,
 }
 
@@ -110,7 +110,8 @@ impl Handshake {
         }
     }
 
-    /// Prefers the version of the client for whom the link speaks, and its era. What a server is known to speak is asked again if it is the other era.
+    /// Sets the version of the client that the link speaks for, and prefers its era. If the server is known to speak the other era, it is probed
+    /// again.
     pub(super) fn prefer(&mut self, version: Version) {
         if self.preferred == Some(version) {
             return;
@@ -120,22 +121,22 @@ impl Handshake {
         self.verdict = self.verdict.filter(|known| known.era == version.era());
     }
 
-    /// The version that is preferred.
+    /// The preferred version.
     pub(super) const fn preferred(&self) -> Option<Version> {
         self.preferred
     }
 
-    /// The era that is believed in.
+    /// The era that the server is believed to speak.
     pub(super) fn era(&self) -> Option<Era> {
         self.verdict.map(|verdict| verdict.era)
     }
 
-    /// Whether the server has proved to be modern, and not failed since.
+    /// Whether the server has proved to be modern and has not failed since.
     pub(super) fn is_known_modern(&self) -> bool {
         self.verdict.is_some_and(Verdict::is_known_modern)
     }
 
-    /// A new transport is open: what to say first.
+    /// Starts the handshake on a new transport.
     pub(super) fn begin(&mut self) -> Move {
         self.probed = false;
         self.corrected = false;
@@ -163,7 +164,7 @@ impl Handshake {
         first.unwrap_or_else(|| Move::Refused("no version to speak is configured".into()))
     }
 
-    /// The server answered `server/discover`.
+    /// Handles the reply to `server/discover`.
     pub(super) fn discovered(&mut self, reply: Result<Json<'_>, &ErrorObject>) -> Move {
         self.refusal = reply.err().cloned().map(Box::new);
         match reply {
@@ -175,14 +176,15 @@ impl Handshake {
             Err(error) if code::is_modern_evidence(error.code) => {
                 Move::Refused(format!("the server answered server/discover with: {error}").into())
             }
-            // S-STDIO-25: whatever else the error is, it says that the server is of the old kind.
+            // S-STDIO-25: any other error means that the server is a legacy one.
             Err(error) => self.fall_back(&format!("the server said: {error}")),
         }
     }
 
-    /// The probe has no answer of JSON-RPC: the server, or somebody in between, answered with a status, or cut the connection. What to say
-    /// instead, if anything. `is_its_own`: the server itself failed at the probe, so the next life does not begin with it, unless
-    /// the server turns out to be modern.
+    /// Handles a probe without a JSON-RPC reply: the server or an intermediary sent an HTTP status or cut the connection. Returns the request to send
+    /// instead, if any.
+    ///
+    /// `is_its_own`: the server itself failed. Then the next epoch begins with `initialize`, unless the server turns out to be modern.
     pub(super) fn probe_failed(&mut self, how: &str, is_its_own: bool) -> Option<Move> {
         if self.corrected {
             return None;
@@ -196,8 +198,9 @@ impl Handshake {
         Some(then)
     }
 
-    /// Waits with `initialize` for the client in front of the relay, once in a life. That client began in the modern era; now that the server turns
-    /// out not to know it, it may fall back to an `initialize` of its own, as it would without the relay. Whether it is waited for.
+    /// Holds `initialize` back for the client in front of the relay, once per epoch. Returns whether the link waits.
+    ///
+    /// That client began in the modern era, which the server does not know. It may fall back to its own `initialize`, as it would without the relay.
     pub(super) fn hold(&mut self) -> bool {
         let is_first = self.introduction == Introduction::Unasked;
         if is_first && self.preferred.map(Version::era) == Some(Era::Modern) {
@@ -212,48 +215,48 @@ impl Handshake {
         self.introduction == Introduction::Awaited
     }
 
-    /// The client in front of the relay is not waited for any more: what to say, if it was.
+    /// Stops waiting for the client in front of the relay. Returns the request to send, if the link was waiting.
     pub(super) fn release(&mut self) -> Option<Move> {
         let then = self.initialize().filter(|_| self.is_held())?;
         self.introduction = Introduction::Given;
         Some(then)
     }
 
-    /// What a server without `server/discover` answers to it.
+    /// The error to use for a server without `server/discover`.
     pub(super) fn refusal(&self) -> Option<&ErrorObject> {
         self.refusal.as_deref()
     }
 
-    /// Nobody listens any more where the probe was cut off just before: the server did not survive it.
+    /// Handles a refused connection after an inconclusive probe: the server died of the probe. The next epoch begins with `initialize`.
     pub(super) fn vanished(&mut self) {
         if self.is_inconclusive {
             self.believe_legacy();
         }
     }
 
-    /// What the server answered to the first request, if it was tried with a second one.
+    /// Takes the server's reply to the first handshake request, if a second one was tried.
     pub(super) fn take_first_try(&mut self) -> Option<Box<str>> {
         self.first_try.take()
     }
 
-    /// The server did not answer the probe in time. What to say instead, if anything.
+    /// Handles a probe without a reply in time. Returns the request to send instead, if any.
     pub(super) fn silence(&mut self) -> Option<Move> {
         let then = self.legacy_instead()?;
         self.note_first_try("server/discover", "no answer came in time");
         Some(then)
     }
 
-    /// What to say to a server that has not answered the probe, unless it is known to be modern.
+    /// Returns `initialize` for a server that has not replied to the probe, unless it is known to be modern.
     fn legacy_instead(&self) -> Option<Move> {
         match self.dialect {
-            // A modern one is only slow: there is nothing to do but to wait.
+            // A server that is known to be modern is only slow, so the link waits.
             Dialect::Automatic if !self.is_known_modern() => self.initialize(),
             Dialect::Automatic | Dialect::Legacy | Dialect::Modern => None,
         }
     }
 
-    /// The server answered a probe after it was spoken to in legacy. That changes nothing in this life (S-STDIO-26);
-    /// but if it is a modern one that was only slow, the next life begins as it should.
+    /// Handles a reply to the probe that comes after `initialize` was sent. It changes nothing in this epoch (S-STDIO-26). If the server is modern
+    /// and only slow, the next epoch begins with the probe.
     pub(super) fn discovered_late(&mut self, reply: Result<Json<'_>, &ErrorObject>) {
         let Some(found) = reply.ok().and_then(Discovered::read) else {
             return;
@@ -267,7 +270,7 @@ impl Handshake {
         }
     }
 
-    /// The server answered `initialize`.
+    /// Handles the reply to `initialize`.
     pub(super) fn initialized(&mut self, reply: Result<Json<'_>, &ErrorObject>) -> Move {
         let result = match reply {
             Ok(result) => result,
@@ -290,8 +293,8 @@ impl Handshake {
         }
     }
 
-    /// The server died without agreement. Whether it died of the probe, and so free of charge: the
-    /// next one is spoken to in the legacy era.
+    /// Handles the end of the server before agreement. If it died of the probe, the next epoch begins with `initialize`. Returns whether this end is
+    /// excused from the retry budget, which happens once until the next agreement.
     pub(super) fn died(&mut self) -> bool {
         let of_the_probe = self.dialect == Dialect::Automatic
             && self.probed
@@ -305,8 +308,7 @@ impl Handshake {
         !core::mem::replace(&mut self.has_spent_a_life, true)
     }
 
-    /// There was no agreement, and it was not the probe's doing. What is believed of the server is shaken, and
-    /// what was only believed is dropped.
+    /// Handles a failed handshake that the probe did not cause. A proven era becomes unproven, and an unproven one is forgotten.
     pub(super) fn failed(&mut self) {
         self.is_preference_vain ^= self.verdict.is_none();
         self.verdict = self.verdict.filter(|verdict| verdict.proven);
@@ -315,7 +317,7 @@ impl Handshake {
         }
     }
 
-    /// What is believed of the server has proved wrong.
+    /// Forgets the era, because it proved wrong.
     pub(super) fn doubt(&mut self) {
         self.verdict = None;
     }
@@ -325,7 +327,7 @@ impl Handshake {
         self.first_try = Some(format!("{method} had failed before: {how}").into());
     }
 
-    /// The next life begins with `initialize`.
+    /// Makes the next epoch begin with `initialize`.
     fn believe_legacy(&mut self) {
         self.verdict = Some(Verdict {
             era: Era::Legacy,
@@ -346,7 +348,7 @@ impl Handshake {
         Some(Move::Say(Say::Initialize(version)))
     }
 
-    /// The server is modern: take the newest version that both speak.
+    /// Chooses the newest version that both ends speak, with a server that has proved to be modern.
     fn choose(&mut self, found: Discovered, result: Json<'_>) -> Move {
         let offered = || found.supported_versions.iter().map(String::as_str);
         if let Some(version) = self.versions.newest_common(offered(), Era::Modern) {
@@ -361,7 +363,7 @@ impl Handshake {
         self.fall_back_if_offered(&found.supported_versions)
     }
 
-    /// The server is modern but does not speak the version of the probe; it says which it does.
+    /// Repeats the probe in a version that the server names, because the server is modern but lacks the first one.
     fn correct(&mut self, error: &ErrorObject) -> Move {
         let supported = error
             .data
@@ -381,7 +383,7 @@ impl Handshake {
         }
     }
 
-    /// No modern version in common; a legacy one may be, and that needs `initialize`.
+    /// Falls back to `initialize` if there is no common modern version but a legacy one.
     fn fall_back_if_offered(&mut self, supported: &[String]) -> Move {
         let offered = supported.iter().map(String::as_str);
         match self.versions.newest_common(offered, Era::Legacy) {
@@ -390,7 +392,7 @@ impl Handshake {
         }
     }
 
-    /// What the server says to the probe is not what a modern one would.
+    /// Falls back to `initialize`, because the reply to the probe is not that of a modern server.
     fn fall_back(&mut self, why: &str) -> Move {
         self.verdict = None;
         let refused = || Move::Refused(format!("this is no modern server: {why}").into());
@@ -403,8 +405,7 @@ impl Handshake {
         }
     }
 
-    /// An error to `initialize` can only come from a server that is not of the legacy era, or
-    /// from one that does not want us. Look once more which it is.
+    /// Handles an error reply to `initialize`. If the server may be modern, it is probed, once.
     fn not_initialized(&mut self, error: &ErrorObject) -> Move {
         let looks_modern =
             error.code == code::METHOD_NOT_FOUND || code::is_modern_evidence(error.code);
@@ -421,7 +422,7 @@ impl Handshake {
 
     fn agree(&mut self, terms: Terms) -> Move {
         let era = terms.version.era();
-        // A legacy agreement with one that has since said that it is modern is for this life alone, and so is one that only a fault led to.
+        // A legacy agreement holds for this epoch alone if the server has since proved to be modern, or if the probe was inconclusive.
         let is_doubtful = self.is_inconclusive || self.is_known_modern();
         let is_for_now = era == Era::Legacy && is_doubtful;
         if !is_for_now {
@@ -432,7 +433,7 @@ impl Handshake {
     }
 }
 
-/// What a server without `server/discover` answers to it, where its own words are not known.
+/// The substitute for the error of a server without `server/discover`, if its own error is not known.
 pub(crate) fn no_discover() -> ErrorObject {
     let text = "Method not found: the server knows only `initialize`";
     ErrorObject::new(code::METHOD_NOT_FOUND, text)
@@ -486,7 +487,7 @@ struct Initialized {
     instructions: Option<Box<str>>,
 }
 
-/// What cannot be read is as good as absent: a server is not refused for a detail.
+/// Reads a value, or takes the default if it cannot be read, so that no server is refused for a detail.
 fn leniently<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -520,7 +521,7 @@ mod tests {
         raw(r#"{"protocolVersion": "2025-11-25"}"#)
     }
 
-    /// What was said to the server, by its era.
+    /// The era of the request that is sent.
     fn said(next: Option<Move>) -> Option<Era> {
         match next? {
             Move::Agreed(_) | Move::Refused(_) => None,
@@ -529,7 +530,7 @@ mod tests {
         }
     }
 
-    /// One that has agreed in the modern era.
+    /// A handshake that has agreed in the modern era.
     fn modern() -> Handshake {
         let mut handshake = handshake(None);
         handshake.begin();

@@ -1,5 +1,5 @@
-//! What the server says: lines to messages, messages to what they mean for calls, asks, lists and the watch.
-//! Nothing in here can fail: whatever arrives is data.
+//! Reads what the server sends: splits it into messages and applies them to calls, asks, lists and the watch. Nothing here returns an error, because
+//! all input is data.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -23,7 +23,7 @@ use crate::wire::{
     self, ErrorObject, Id, Inbound, Json, Line, LineReader, Malformed, Message, Payload, Skimmed,
 };
 
-/// A reply: the result, or the error in its place.
+/// A reply: the result, or the error instead of it.
 pub(super) type Reply<'a> = Result<Json<'a>, ErrorObject>;
 
 impl Client {
@@ -45,7 +45,7 @@ impl Client {
         }
     }
 
-    /// The stream ends in the middle of a line: a whole message without its newline is one.
+    /// Handles the rest of the input at its end. A complete message counts even without its newline.
     pub(super) fn last_line(&mut self) {
         let Some(mut lines) = self.take_lines() else {
             return;
@@ -98,7 +98,7 @@ impl Client {
         session.is_some_and(|session| session.version.allows_batches())
     }
 
-    /// The rest of the life is not spoilt by one line that nobody can hold.
+    /// Reports a message over the size limit. If it is a reply, only its request fails; the epoch goes on.
     pub(super) fn oversized(&mut self, skimmed: &Skimmed) {
         let (bytes, limit) = (skimmed.len, self.config.limits.message_bytes);
         let what = format!("a message of {bytes} bytes, which is too large: {limit} is the most");
@@ -127,7 +127,7 @@ impl Client {
         }
     }
 
-    /// A reply that cannot be used. It costs what it answers, and no more.
+    /// Handles a reply that cannot be used. Only its own request fails.
     pub(super) fn broken_reply(&mut self, id: &Id, kind: FailureKind, error: ErrorObject) {
         if let Some(wire) = id.counted() {
             self.served(wire);
@@ -179,10 +179,10 @@ impl Client {
         }
     }
 
-    /// Some servers answer a request that they cannot read with an error to nobody. During the handshake
-    /// it is meant for the oldest request that is out.
+    /// Handles an error without an id. Some servers send one for a request that they cannot read. During the handshake, it belongs to the oldest open
+    /// request.
     fn nameless_error(&mut self, outcome: Reply<'_>) {
-        // Afterwards it could be for anything. What it says may help a person.
+        // After the handshake it could belong to any request. Its text may help a person.
         if self.state != State::Handshaking {
             let said = outcome.err().map_or(String::new(), |error| error.message);
             return self.noise("an error that names no request", said.as_bytes());
@@ -224,7 +224,7 @@ impl Client {
             Errand::Probe if self.is_proof_of_another_era(refusal(&outcome)) => {
                 self.changed_its_era();
             }
-            // An error is a sign of life, too (-32601 from one that knows no ping), unless it speaks of what is lost.
+            // An error also shows that the server is alive (-32601 if it has no `ping`), unless it reports a lost session.
             Errand::Probe => self.probe_answered(outcome.as_ref().err()),
             Errand::Unsubscribe => {}
             Errand::Revive => self.revived(refusal(&outcome)),
@@ -233,8 +233,8 @@ impl Client {
         }
     }
 
-    /// Whether no server of the era that was agreed on refuses the probe of that era so. Over HTTP another server may have taken the
-    /// place of the one that was agreed with, and answers it like any other method that it does not know.
+    /// Whether this error proves that the server does not speak the agreed era. Over HTTP, another server may have taken its place. It refuses the
+    /// probe like any unknown method.
     fn is_proof_of_another_era(&self, refusal: Option<i64>) -> bool {
         let is_modern = self.voice.version().era() == Era::Modern;
         match refusal {
@@ -248,7 +248,7 @@ impl Client {
         self.habits.answers_calls = true;
         match &outcome {
             Ok(_) => self.is_well(),
-            // The caller hears of it; whether it holds for the server as a whole, a probe tells.
+            // The caller gets the error. A probe finds out whether it applies to the whole server.
             Err(error) if names_a_loss(error) => self.probe_now(),
             Err(_) => {}
         }
@@ -273,7 +273,7 @@ impl Client {
         };
         let facts = self.calls.call(id).and_then(|call| call.facts);
         match head.result_type.as_deref() {
-            // S-RPC-19: absent means complete.
+            // S-RPC-19: a missing type means complete.
             None | Some(round::COMPLETE) => {
                 let fit = facts
                     .filter(|facts| facts.name == names::TOOLS_LIST)
@@ -287,7 +287,7 @@ impl Client {
             Some(round::TASK) if self.expects_task(id, facts) => {
                 self.settle(id, Outcome::Reply(Payload::from(result)));
             }
-            // S-RPC-22: an extension that both ends have may have types of its own.
+            // S-RPC-22: an extension that both ends declare may define its own types.
             Some(kind)
                 if kind != round::INPUT_REQUIRED
                     && (self.passes_call(id) || self.shares_an_extension(id)) =>
@@ -299,14 +299,14 @@ impl Client {
         }
     }
 
-    /// Whether a call of the application asks for the beginning of a list.
+    /// Whether a call reads the first page of a list.
     fn asks_for_first_page(&self, id: CallId) -> bool {
         let params = self.calls.call(id).and_then(|call| call.params.as_ref());
         let cursor = params.map(|params| params.json().member("cursor"));
         !matches!(cursor, Some(Ok(Some(_))))
     }
 
-    /// S-XHDR-12: whether a tool call was refused for what the fields did not say, for the first time.
+    /// Whether a tool call was refused because of its header fields, for the first time (S-XHDR-12).
     fn lacks_fields(&self, id: CallId, error: &ErrorObject) -> bool {
         let call = self.calls.call(id);
         self.web.is_some()
@@ -320,7 +320,7 @@ impl Client {
             && declared.declares(ClientFeature::TasksExtension)
     }
 
-    /// Whether both ends declare extensions that are not known here.
+    /// Whether both ends declare extensions that this library does not know.
     fn shares_an_extension(&self, id: CallId) -> bool {
         let ours = self.declared_for(id).has_strange_extension();
         let session = self.session.as_ref();
@@ -350,7 +350,7 @@ impl Client {
         }
     }
 
-    /// Hands on a notification as it came.
+    /// Passes a notification on unchanged.
     fn hand_on(&mut self, name: &str, params: Option<Json<'_>>, about: Option<CallId>) {
         let call = about.or_else(|| self.web.as_ref().and_then(|web| web.about));
         self.tell(Event::Notified {
@@ -360,7 +360,7 @@ impl Client {
         });
     }
 
-    /// Whether a notification is for the client in front of the relay, as it came, and was handed on.
+    /// Passes a notification on to the client in front of the relay, if it is meant for it. Returns whether it was.
     fn is_passed(&mut self, name: &str, params: Option<Json<'_>>) -> bool {
         if !self.passes() {
             return false;
@@ -368,14 +368,14 @@ impl Client {
         let lists: &[List] = match name {
             names::NOTIFICATIONS_MESSAGE => &[],
             names::NOTIFICATIONS_PROGRESS => {
-                // Where it belongs to nothing that is open it is dropped (S-PROG-09).
+                // Progress of a call that is not open is dropped (S-PROG-09).
                 if let Some(call) = self.call_of_progress(params) {
                     self.calls.touch(call, self.now);
                     self.hand_on(name, params, Some(call));
                 }
                 return true;
             }
-            // What a modern server says of a change is about a watch of this link, not of that client.
+            // A modern server reports changes for the watch of this link, not for that client.
             _ if !self.speaks_legacy() => return false,
             names::NOTIFICATIONS_PROMPTS_LIST_CHANGED => &[List::Prompts],
             names::NOTIFICATIONS_RESOURCES_LIST_CHANGED => {
@@ -392,7 +392,7 @@ impl Client {
         true
     }
 
-    /// The open call that this report of progress is about.
+    /// The open call that this progress belongs to.
     fn call_of_progress(&self, params: Option<Json<'_>>) -> Option<CallId> {
         let token = params?.member("progressToken").ok()??;
         let errand = self.errands.get(&Id::from_json(token.as_str())?)?;
@@ -411,7 +411,7 @@ impl Client {
         }
     }
 
-    /// S-CANC-08: one that names nothing that is open is ignored.
+    /// Handles a cancellation. One that names nothing open is ignored (S-CANC-08).
     fn cancelled(&mut self, params: Option<Json<'_>>) {
         let Some(id) =
             read::<Cancelled<'_>>(params).and_then(|p| Id::from_json(p.request_id.as_str()))
@@ -444,7 +444,7 @@ impl Client {
         }
     }
 
-    /// S-PROG-09: what is unknown, over or not increasing is dropped.
+    /// Handles progress. It is dropped if its call is unknown or over, or if it does not increase (S-PROG-09).
     fn progressed(&mut self, params: Option<Json<'_>>) {
         let Some(told) = read::<Progressed<'_>>(params) else {
             return;
@@ -472,7 +472,7 @@ impl Client {
         });
     }
 
-    /// Something of no use. It is counted, and some of it is shown.
+    /// Counts unusable input, and reports a sample of it.
     pub(super) fn noise(&mut self, what: &str, bytes: &[u8]) {
         self.count_noise(what, bytes, false);
     }
@@ -500,7 +500,7 @@ impl Client {
     }
 }
 
-/// The code of the error in the place of a result.
+/// The code of an error reply.
 fn refusal(outcome: &Reply<'_>) -> Option<i64> {
     outcome.as_ref().err().map(|error| error.code)
 }

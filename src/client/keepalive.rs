@@ -1,78 +1,78 @@
-//! Watches over a ready link: when a silent server is probed, when its silence is reported, and when it is replaced.
-//! Sees no messages; it is told what arrives, what is wanted of the server, and what the system says of its process.
+//! Decides when a silent server is probed, when its silence is reported, and when it is replaced. It sees no messages: the caller reports what
+//! arrives, whether calls wait, and the state of the server process.
 
 use core::time::Duration;
 
 use crate::config::{Hang, Keepalive};
 use crate::time::Instant;
 
-/// A server that is well answers a probe within this time. While it has not, further calls are held back.
+/// A healthy server replies to a probe within this time. If it has not, unsent calls are held back.
 pub(super) const PROMPT: Duration = Duration::from_secs(1);
 
-/// How long the driver has to say what the process does, before the server is judged without.
+/// How long the driver has to report the state of the process. After that, the server is judged without it.
 const INSPECTION: Duration = Duration::from_secs(1);
 
-/// The share of the time between two readings that a process must have run to count as busy: one hundredth. Timers and
-/// collectors of garbage use less; a busy process uses far more, on a crowded machine, too.
+/// A process counts as busy if it ran for at least one hundredth of the time between two readings. Timers and garbage collectors use less. A busy
+/// process uses far more, even on a loaded machine.
 const BUSY_SHARE: u32 = 100;
 
-/// What a process must have run between two readings at least to count as busy: two ticks of the clock that counts it.
+/// The least processor time between two readings that counts as busy: two ticks of the system's accounting clock.
 const BUSY_LEAST: Duration = Duration::from_millis(20);
 
-/// Two readings that are closer than this say nothing.
+/// The least time between two readings that are compared.
 const APART: Duration = Duration::from_millis(100);
 
-/// What the server was seen to do, in any epoch of the link.
+/// How the server behaved, in any epoch of the link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Habits {
-    /// It has answered a probe.
+    /// Whether it ever replied to a probe.
     pub(super) answers_probes: bool,
-    /// It has answered a probe while it was at work on an earlier call.
+    /// Whether it ever replied to a probe while it worked on an earlier call.
     pub(super) answers_at_work: bool,
-    /// It has answered a call.
+    /// Whether it ever replied to a call.
     pub(super) answers_calls: bool,
 }
 
-/// What else matters when a server is judged.
+/// The circumstances in which a server is judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
     pub(super) habits: Habits,
-    /// There is a call whose caller waits.
+    /// Whether any call is queued or in flight.
     pub(super) is_wanted: bool,
-    /// Such a call was sent before the first probe, so the silence may be work on it.
+    /// Whether a call was sent before the first probe, so that the server may be busy with it.
     pub(super) may_be_work: bool,
-    /// The server waits for us, or is not listened to: its silence is not its own.
+    /// Whether the silence is not the server's fault: it waits for an answer, it is not read from, or nothing can be sent to it.
     pub(super) is_excused: bool,
-    /// The system can be asked what the process does.
+    /// Whether the server is a process that the driver can inspect.
     pub(super) has_process: bool,
-    /// A probe that was missed may have been lost, and takes no room: another one is sent.
+    /// Whether a missed probe is repeated. Over HTTP it may have been lost, and another one does not fill a pipe.
     pub(super) repeats_probes: bool,
 }
 
-/// What to do when it is time to look.
+/// The actions that follow from a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Beat {
-    /// A probe was missed.
+    /// Count a missed probe.
     pub(super) is_missed: bool,
-    /// Say that the server is silent.
+    /// Report that the server is silent.
     pub(super) tells: bool,
     /// Send a probe.
     pub(super) probes: bool,
-    /// Ask the driver what the process does.
+    /// Ask the driver to inspect the process.
     pub(super) inspects: bool,
     /// Replace the server.
     pub(super) replaces: bool,
-    /// Look again then.
+    /// When to check again.
     pub(super) look_at: Option<Instant>,
 }
 
-/// The probes that were sent into one silence.
+/// The probes that were sent during one silence.
 #[derive(Clone, Copy, Debug)]
 struct Probes {
     first: Instant,
     last: Instant,
     count: u32,
-    /// The last one was missed, and that was counted.
+    /// Whether the last probe was missed and counted.
     is_missed: bool,
 }
 
@@ -80,26 +80,26 @@ struct Probes {
 pub(super) struct Pulse {
     policy: Keepalive,
     hang: Option<Hang>,
-    /// When something was last heard.
+    /// When the server was last heard.
     heard: Instant,
-    /// When something was first wanted of the server after that. What is wanted for longer is wanted since `heard`.
+    /// When the first call after that began to wait. If calls were waiting already, this equals `heard`.
     wanted: Option<Instant>,
     probes: Option<Probes>,
-    /// When the last probe was sent, be it answered.
+    /// When the last probe was sent, answered or not.
     last_probe: Option<Instant>,
-    /// The silence was reported.
+    /// Whether the silence was reported.
     is_told: bool,
-    /// It answers probes with an error that speaks of a lost session. Bytes alone are no sign of health then.
+    /// Whether the server replies to probes with an error about a lost session. Then its bytes alone are no sign of health.
     is_wedged: bool,
-    /// The processor time of the process, and when it was read.
+    /// The last reading of the processor time, and when it was taken.
     reading: Option<(Instant, Duration)>,
     is_stopped: bool,
-    /// When the process was last seen to run.
+    /// When the process was last seen to be busy.
     ran: Option<Instant>,
     inspected: Option<Instant>,
-    /// The time is over; only what the process does is waited for.
+    /// Whether the time is over and only a report on the process is awaited.
     is_judging: bool,
-    /// When the timer is armed for.
+    /// When the next check is due.
     look_at: Instant,
 }
 
@@ -123,12 +123,13 @@ impl Pulse {
         }
     }
 
-    /// When to look first.
+    /// When the first check is due.
     pub(super) const fn look_at(&self) -> Instant {
         self.look_at
     }
 
-    /// Bytes arrived: whatever they say, somebody is there. When a silence ends that was probed: whether it was reported.
+    /// Records that bytes arrived; any byte shows that the server is there. If that ends a silence in which a probe was sent, returns whether the
+    /// silence was reported.
     pub(super) fn heard(&mut self, now: Instant) -> Option<bool> {
         if self.is_wedged {
             return None;
@@ -142,7 +143,8 @@ impl Pulse {
         Some(core::mem::take(&mut self.is_told))
     }
 
-    /// Something is wanted of the server. `others`: and was before. When to look, if that is earlier than planned.
+    /// Records that a call waits for the server. `others`: other calls waited already. Returns the time of the next check if it moves to an earlier
+    /// time.
     pub(super) fn want(&mut self, now: Instant, others: bool) -> Option<Instant> {
         let since = if others { self.heard } else { now };
         self.wanted.get_or_insert(since);
@@ -157,7 +159,7 @@ impl Pulse {
         Some(at)
     }
 
-    /// Something is suspicious: probe now, however short the silence. `None` while a probe is out.
+    /// Sends a probe now, however short the silence is. Returns `None` while another probe is unanswered.
     pub(super) fn probe_now(&mut self, now: Instant) -> Option<Beat> {
         match self.probes {
             Some(_) => None,
@@ -165,7 +167,7 @@ impl Pulse {
         }
     }
 
-    /// Whether the server was silent since then.
+    /// Whether the server has been silent since `at`.
     pub(super) fn is_silent_since(&self, at: Instant) -> bool {
         self.heard <= at
     }
@@ -180,12 +182,12 @@ impl Pulse {
         self.last_probe
     }
 
-    /// For how long the server has been silent, or wedged.
+    /// How long the server has been silent or wedged.
     pub(super) fn silence(&self, now: Instant) -> Duration {
         now.since(self.heard)
     }
 
-    /// For how long the server has been silent while something was wanted of it.
+    /// How long the server has been silent while calls waited.
     pub(super) fn wanted_in_vain(&self, now: Instant) -> Duration {
         now.since(self.wanted.unwrap_or(self.heard).max(self.heard))
     }
@@ -202,12 +204,12 @@ impl Pulse {
         self.is_judging
     }
 
-    /// Whether the process was looked at.
+    /// Whether there is a reading of the processor time.
     pub(super) const fn has_reading(&self) -> bool {
         self.reading.is_some()
     }
 
-    /// The server answered a probe with an error that speaks of a lost session: as good as no answer.
+    /// Handles a reply to a probe that reports a lost session. It counts like no reply.
     pub(super) fn wedged(&mut self, now: Instant) {
         if !self.is_wedged {
             self.is_wedged = true;
@@ -221,7 +223,7 @@ impl Pulse {
         }
     }
 
-    /// The server has shown that it is well. Whether its silence was reported.
+    /// Records that the server is healthy again. If that ends a silence, returns whether the silence was reported.
     pub(super) fn well(&mut self, now: Instant) -> Option<bool> {
         if !core::mem::take(&mut self.is_wedged) {
             return None;
@@ -229,7 +231,7 @@ impl Pulse {
         self.heard(now)
     }
 
-    /// Whether calls that were not sent yet are held back, to go to the next server if this one is replaced.
+    /// Whether unsent calls are held back, so that they can go to the next server if this one is replaced.
     pub(super) fn holds_back(&self, now: Instant, habits: Habits) -> bool {
         let Some(probes) = &self.probes else {
             return false;
@@ -238,7 +240,7 @@ impl Pulse {
         is_late && self.hang.is_some() && (self.is_stopped || self.trusts_probes(habits))
     }
 
-    /// What the system says of the process: the processor time that it has used, and whether it is stopped.
+    /// Records the processor time that the process has used, and whether it is stopped.
     pub(super) fn observe(&mut self, now: Instant, cpu: Duration, is_stopped: bool) {
         self.is_stopped = is_stopped;
         if let Some((at, before)) = self.reading {
@@ -254,11 +256,11 @@ impl Pulse {
         self.reading = Some((now, cpu));
     }
 
-    /// It is time to look.
+    /// Runs a check that is due, and returns the actions.
     pub(super) fn due(&mut self, now: Instant, situation: &Situation) -> Beat {
         if situation.is_excused && !self.is_wedged {
             (self.heard, self.wanted, self.is_judging) = (now, None, false);
-            // A silence that was told ends with a sign of the server.
+            // A reported silence ends only when the server sends something, so its probes are kept.
             self.probes = self.probes.filter(|_| self.is_told);
             return self.sleep(Beat::default(), now + self.policy.idle);
         }
@@ -330,7 +332,7 @@ impl Pulse {
         self.sleep(beat, now + self.timeout())
     }
 
-    /// When a server that says nothing is probed.
+    /// When a silent server is probed.
     fn probe_at(&self, is_wanted: bool) -> Instant {
         let idle = self.heard + self.policy.idle;
         match &self.hang {
@@ -339,7 +341,7 @@ impl Pulse {
         }
     }
 
-    /// When another probe is sent, if the last one is not answered.
+    /// When another probe is sent, if there is no reply to the last one.
     fn again_at(&self, probes: &Probes, situation: &Situation) -> Instant {
         let missed_at = probes.last + self.timeout();
         let is_repeated = situation.repeats_probes || self.is_wedged;
@@ -352,7 +354,8 @@ impl Pulse {
         }
     }
 
-    /// How long a probe may be unanswered. Where a server is replaced soon, it must be seen sooner that it is silent.
+    /// How long the server may take to reply to a probe: at most a third of `Hang::timeout`, so that the silence is noticed before the server is
+    /// replaced.
     fn timeout(&self) -> Duration {
         match &self.hang {
             Some(hang) => self.policy.timeout.min(hang.timeout / 3),
@@ -360,18 +363,18 @@ impl Pulse {
         }
     }
 
-    /// Since when the server owes a sign.
+    /// The time from which silence counts: the latest of the last bytes, the start of the wait, and the last sign that the process is busy.
     fn cause(&self) -> Instant {
         let wanted = self.wanted.unwrap_or(self.heard);
         let ran = self.ran.unwrap_or(self.heard);
         self.heard.max(wanted).max(ran)
     }
 
-    /// When the server is replaced if nothing happens until then. Never on an idle link.
+    /// When the server is replaced, unless something happens before. `None` while no call waits.
     fn end(&self, probes: &Probes, situation: &Situation) -> Option<Instant> {
         let hang = self.hang.as_ref().filter(|_| situation.is_wanted)?;
         let habits = situation.habits;
-        // A server that blocks its only thread for a call answers no probe meanwhile, and is well.
+        // A healthy server may block its only thread for a call, and then replies to no probe.
         let cannot_be_work = habits.answers_at_work || !situation.may_be_work;
         let is_sure = self.is_stopped || self.is_wedged;
         let is_short = is_sure || self.trusts_probes(habits) && cannot_be_work;
@@ -383,7 +386,7 @@ impl Pulse {
         Some((self.cause() + bound).max(probes.first + self.timeout()))
     }
 
-    /// Whether it means something that a probe is not answered. It does not where calls were answered and never a probe.
+    /// Whether a missing reply to a probe is evidence. It is not if the server has replied to calls but never to a probe.
     fn trusts_probes(&self, habits: Habits) -> bool {
         habits.answers_probes || !habits.answers_calls || self.is_wedged
     }

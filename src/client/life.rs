@@ -1,5 +1,4 @@
-//! One life of the transport: how it is asked for, how it is taken down, and what follows.
-//! Sees faults and time; of calls it knows only that they must be told.
+//! Opens and closes the transport of one epoch, and decides what follows. Of calls, this module knows only that they must be settled.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -22,18 +21,18 @@ use crate::io::{LAST_WORDS, Output};
 use crate::pipe::Pipe;
 use crate::time::Instant;
 
-/// As many faults of one life are kept word for word.
+/// The number of faults that are kept for each epoch; more are only counted.
 const FAULTS_KEPT: usize = 16;
 
-/// What is known of the transport that exists.
+/// The state of the present transport.
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) epoch: Epoch,
     pub(super) pipe: Pipe,
     stderr: Tail,
-    /// The server does not take any more; what it still says is heard.
+    /// Whether the server's input is closed, by the link or by a failed write. Its output is still read.
     pub(super) is_unwritable: bool,
-    /// When its input was closed, if that was done before it was taken down.
+    /// When the link closed the server's input, if it did so before it began to close the transport.
     input_closed_at: Option<Instant>,
     pub(super) rung: Rung,
     began: Instant,
@@ -41,19 +40,19 @@ pub(super) struct Life {
     pub(super) ready_at: Option<Instant>,
     left_ready_at: Option<Instant>,
     cause: Option<Cause>,
-    /// What the server answered before, where its handshake was tried in two ways.
+    /// The server's reply to the first handshake request, if both were tried.
     first_try: Option<Box<str>>,
     faults: Vec<Fault>,
     more_faults: u32,
     has_ended: bool,
     exit: Option<ExitStatus>,
-    /// It never came to be.
+    /// Whether the transport could not be opened.
     is_stillborn: bool,
-    /// A fault was seen that says more than "it closed".
+    /// Whether a fault was reported that is more than an orderly end.
     is_faulty: bool,
-    /// It was ready for long enough to wipe out the failures before it.
+    /// Whether it was ready for long enough to reset the failure count.
     was_good: bool,
-    /// It answered a call.
+    /// Whether the server replied to a call.
     pub(super) was_useful: bool,
 }
 
@@ -83,7 +82,7 @@ impl Life {
         }
     }
 
-    /// Why it is being taken down, if it is.
+    /// Why the transport is being closed, if it is.
     pub(super) const fn cause(&self) -> Option<&Cause> {
         self.cause.as_ref()
     }
@@ -97,7 +96,7 @@ impl Life {
         self.is_faulty |= faults.iter().any(|fault| !fault.kind().only_says_closed());
     }
 
-    /// Whether nothing is left that could still do something.
+    /// Whether the transport is completely gone: a child process is also reaped.
     fn is_gone(&self, binding: Binding) -> bool {
         let is_reaped = match binding {
             Binding::Child => self.exit.is_some(),
@@ -106,21 +105,20 @@ impl Life {
         self.is_stillborn || self.has_ended && is_reaped
     }
 
-    /// The process is gone, and somebody of its tree still holds its output.
+    /// Whether the process has exited while one of its descendants still holds its output open.
     fn is_survived_by_its_tree(&self) -> bool {
         self.exit.is_some() && !self.has_ended
     }
 
-    /// Whether the end costs an attempt: it was not meant, or it was and something real went
-    /// wrong on the way.
+    /// Whether this end counts against the retry budget: it was not intended, or a fault occurred on the way.
     fn counts(&self, abandoned: bool) -> bool {
-        // A server forgets sessions in the long run; one that forgets them at once is broken.
+        // Servers drop old sessions, and that is normal. A server that drops a session soon is broken.
         let is_forgotten = self.cause == Some(Cause::SessionLost) && self.was_good;
         let planned = is_forgotten || self.cause.as_ref().is_some_and(Cause::is_planned);
         !planned || self.is_faulty || abandoned
     }
 
-    /// The story so far.
+    /// The report about this epoch, as far as it is known.
     pub(super) fn story(&self, now: Instant, abandoned: bool) -> Ended {
         Ended {
             epoch: self.epoch,
@@ -142,7 +140,7 @@ impl Life {
 }
 
 impl Client {
-    /// Asks for a transport, or sets the time at which the floor allows it.
+    /// Asks the driver for a transport, or arms a timer for the time at which the `floor` allows it.
     pub(super) fn attempt(&mut self) {
         if next(self.state, Cue::Attempt).is_none() {
             return;
@@ -166,7 +164,7 @@ impl Client {
         self.arm_in(Timer::Open, self.config.policy.open_timeout);
     }
 
-    /// The transport is open.
+    /// Handles that the transport is open.
     pub(super) fn opened(&mut self) {
         let Some(life) = &mut self.life else {
             return;
@@ -174,7 +172,7 @@ impl Client {
         let opened_twice = life.opened_at.is_some();
         life.opened_at.get_or_insert(self.now);
         if self.state == State::Closing && !opened_twice {
-            // It was on its way down before it was up: say again how far.
+            // The link began to close the transport before it was open. Repeat the present close step.
             let rung = life.rung;
             self.stand_on(rung);
         } else if self.step(Cue::Opened) {
@@ -190,7 +188,7 @@ impl Client {
         }
     }
 
-    /// `is_same`: what this client declares is what it declared in the life before.
+    /// Starts the handshake. `is_same`: the client declares the same capabilities as in the epoch before.
     fn begin_handshake(&mut self, is_same: bool) {
         let is_known_old = self.web.as_ref().is_some_and(|web| web.is_known_old);
         if is_known_old && self.config.dialect != Dialect::Modern {
@@ -201,7 +199,7 @@ impl Client {
         }
     }
 
-    /// Faults that say something of this life.
+    /// Records faults of this epoch.
     pub(super) fn note(&mut self, faults: &[Fault]) {
         if let Some(life) = &mut self.life {
             life.note(faults);
@@ -217,7 +215,7 @@ impl Client {
         self.bury_if_gone();
     }
 
-    /// The stream ended.
+    /// Handles the end of the server's output.
     pub(super) fn ended(&mut self, faults: &[Fault]) {
         self.last_line();
         if let Some(life) = &mut self.life {
@@ -228,7 +226,7 @@ impl Client {
         self.died();
     }
 
-    /// The server does not take any more. It is as good as dead, but what it has said may still be on its way.
+    /// Handles a failed write. The server takes no more input, but its earlier output may still arrive.
     pub(super) fn write_failed(&mut self, faults: &[Fault]) {
         if let Some(life) = &mut self.life {
             life.note(faults);
@@ -242,14 +240,14 @@ impl Client {
         self.wind_down(Cause::Died, grace);
     }
 
-    /// The driver handed bytes to the system.
+    /// Handles that the driver handed bytes to the operating system.
     pub(super) fn sent(&mut self, len: usize) {
         if let Some(life) = &mut self.life {
             life.pipe.sent(len);
         }
     }
 
-    /// The child wrote to its standard error.
+    /// Handles output of the child process on standard error.
     pub(super) fn stderr(&mut self, bytes: &[u8]) {
         if let Some(life) = &mut self.life {
             life.stderr.push(bytes);
@@ -257,7 +255,7 @@ impl Client {
         self.heard();
     }
 
-    /// The child was reaped.
+    /// Handles the exit of the child process.
     pub(super) fn exited(&mut self, status: ExitStatus) {
         if let Some(life) = &mut self.life {
             life.exit = Some(status);
@@ -276,7 +274,7 @@ impl Client {
         self.bury_if_gone();
     }
 
-    /// Takes the transport down, but gives the calls in flight a while to end, if there are any.
+    /// Closes the transport, but gives calls in flight up to `grace` to end first.
     pub(super) fn wind_down(&mut self, cause: Cause, grace: Duration) {
         if self.state == State::Draining {
             return;
@@ -299,13 +297,13 @@ impl Client {
         self.arm_in(Timer::Drain, grace);
     }
 
-    /// Whether the input of the server may be closed: the link is ready, all that was asked of the server is written, and it asks nothing itself.
+    /// Whether the server's input may be closed: the link is ready, every request is written, and no ask is open.
     pub(super) fn is_all_written(&self) -> bool {
         let is_idle = self.frames.len() == 0 && self.calls.first_waiting().is_none();
         self.state == State::Ready && self.web.is_none() && is_idle && self.asks.len() == 0
     }
 
-    /// Closes the input of the server. The calls in flight have a while to be answered; then the link closes.
+    /// Closes the server's input. Calls in flight get up to `grace` to be answered; then the link closes.
     pub(super) fn close_input(&mut self, grace: Duration) {
         self.is_shutting_down = true;
         self.wind_down(Cause::Shutdown, grace);
@@ -318,8 +316,7 @@ impl Client {
         }
     }
 
-    /// Takes the transport down, whatever state it is in. Does nothing if that is happening. The first cause
-    /// is the cause.
+    /// Closes the transport in any state. Does nothing if it is closing already. The first cause is the one that is reported.
     pub(super) fn down(&mut self, cause: Cause) {
         let state = self.state;
         if !self.step(Cue::Down) {
@@ -349,9 +346,9 @@ impl Client {
         }
     }
 
-    /// What was due while the life was good is not due any more.
+    /// Cancels the timers and the keepalive of an epoch that drains or closes. If it leaves `Ready`, records whether it was stable.
     fn leave(&mut self, state: State) {
-        // The timer says the same; a driver may be late with it.
+        // `Timer::Stable` does the same, but a driver may be late with it.
         let ready_at = self.life.as_ref().and_then(|life| life.ready_at);
         let stable_after = self.config.policy.retry.stable_after;
         let was_good = ready_at.is_some_and(|since| since + stable_after <= self.now);
@@ -373,7 +370,7 @@ impl Client {
         (self.state == State::Closing).then_some(life.rung)
     }
 
-    /// The grace of this rung is over.
+    /// Moves on to the next close step, because the grace of this one is over.
     pub(super) fn climb(&mut self) {
         if let Some(rung) = self.rung() {
             self.stand_on(rung.next(self.config.binding));
@@ -388,14 +385,15 @@ impl Client {
         let (epoch, closed_at) = (life.epoch, life.input_closed_at);
         self.part();
         match rung {
-            // Over HTTP nothing is left but a farewell that nobody heard.
+            // Over HTTP, only the `DELETE` of the session can be unanswered. That is no abandoned transport.
             Rung::Release => return self.bury(self.web.is_none()),
-            // What is gone needs no telling.
+            // A transport that is gone needs no command.
             _ if self.is_gone() => return,
             _ if self.web.is_some() => {}
             Rung::CloseWrite => {
                 if let Some(closed_at) = closed_at {
-                    // It has known for a while. What it was just answering may have kept it from ending.
+                    // The input was closed earlier, so the grace counts from then. The server gets at least `LAST_WORDS` more, because it may have
+                    // been busy with a reply until now.
                     let at = closed_at + self.grace_of(rung);
                     return self.arm_at(Timer::Ladder, at.max(self.now + LAST_WORDS));
                 }
@@ -407,7 +405,7 @@ impl Client {
         self.arm_in(Timer::Ladder, self.grace_of(rung));
     }
 
-    /// How long the end is waited for on this rung. Where the end has a deadline, half of what is left is for the rungs after it.
+    /// How long to wait for the end in this close step. If the end has a deadline, half of the remaining time is kept for the steps after it.
     fn grace_of(&self, rung: Rung) -> Duration {
         let grace = rung.grace(&self.config.policy);
         match self.ends_by {
@@ -416,8 +414,7 @@ impl Client {
         }
     }
 
-    /// Nothing more is hoped for from this life. What it was asked for is settled or goes
-    /// back to the queue; what it said of itself is not believed any more.
+    /// Ends all work of this epoch. Requests in flight are settled or go back to the queue, and the session is forgotten.
     fn part(&mut self) {
         self.part_web();
         self.session = None;
@@ -448,7 +445,7 @@ impl Client {
         }
     }
 
-    /// Nothing is left of the transport, or what is left is let go.
+    /// Releases the transport, which is gone or, if `abandoned`, could not be ended. Then starts what follows.
     fn bury(&mut self, abandoned: bool) {
         self.retell();
         let Some(life) = self.life.take() else {
@@ -474,7 +471,7 @@ impl Client {
         self.outbox.push(Output::Release { epoch: life.epoch });
         let verdict = match counted {
             _ if self.is_shutting_down => Verdict::Close,
-            // Only other credentials help, and those come with a wish.
+            // Only other credentials help, and the application says when it has some.
             _ if is_shut_out => self.budget.give_up(self.now),
             true => self.budget.failed(self.now, outlook),
             false => Verdict::Wait(self.budget.free(self.now)),
@@ -520,12 +517,12 @@ impl Client {
         }
     }
 
-    /// Whether calls wait for a server that is not being tried.
+    /// Whether calls wait while there is no server and no attempt under way.
     fn are_calls_patient(&self) -> bool {
         !self.config.policy.retry.call_patience.is_zero()
     }
 
-    /// An attempt has failed. Calls wait for the next one, but for these: they have waited for long enough.
+    /// Makes calls wait for the next attempt after one has failed. Returns the calls that have waited for long enough.
     fn await_server(&mut self) -> Vec<CallId> {
         if !self.are_calls_patient() {
             return Vec::new();
@@ -543,7 +540,7 @@ impl Client {
         tired
     }
 
-    /// A call was accepted while there is no server and none is being tried: it makes the link look for one.
+    /// Handles a call that was accepted while there is no server and no attempt under way. The call starts an attempt.
     pub(super) fn called_in_vain(&mut self, id: CallId) {
         if !self.are_calls_patient() {
             if self.state == State::Parked && !self.is_about_to_look() {
@@ -562,19 +559,19 @@ impl Client {
         }
     }
 
-    /// Whether a parked link was told to look as soon as the floor allows.
+    /// Whether a parked link starts its next attempt within the `floor`.
     pub(super) fn is_about_to_look(&self) -> bool {
         let soon = self.now + self.config.policy.retry.floor;
         self.timers.at(Timer::Attempt).is_some_and(|at| at <= soon)
     }
 
-    /// How long until the next attempt, where there is none under way.
+    /// The time until the next attempt, if a timer is armed for one.
     pub(super) fn next_attempt(&self) -> Option<Duration> {
         let at = self.timers.at(Timer::Attempt)?;
         Some(at.since(self.now))
     }
 
-    /// The end of the link.
+    /// Closes the link for good.
     pub(super) fn close(&mut self, cue: Cue) {
         if !self.step(cue) {
             return;
@@ -589,7 +586,7 @@ impl Client {
         self.tell(Event::Closed);
     }
 
-    /// Moves to the state that follows on this cue. Whether there is one.
+    /// Moves to the state that follows on this cue. Returns false if there is none.
     pub(super) fn step(&mut self, cue: Cue) -> bool {
         match next(self.state, cue) {
             Some(state) => {
@@ -601,16 +598,16 @@ impl Client {
     }
 }
 
-/// What the end of a life says of the next attempt.
+/// Judges from the end of an epoch whether another attempt can succeed.
 fn outlook(ended: &Ended, binding: Binding) -> Outlook {
-    // A socket comes to be when its server starts.
+    // The file of a Unix socket appears when its server starts.
     let is_to_come = |kind| binding == Binding::Socket && kind == FaultKind::NotFound;
     let is_lasting = |fault: &Fault| fault.kind().is_lasting() && !is_to_come(fault.kind());
     match ended.cause {
         Cause::OpenFailed | Cause::Unreachable if ended.faults.iter().any(is_lasting) => {
             Outlook::Hopeless
         }
-        // The server has been heard, and says no.
+        // The server replied, and it refuses.
         Cause::HandshakeRefused { .. } => Outlook::Hopeless,
         Cause::Died if binding == Binding::Child => Outlook::Poor,
         Cause::AskedTo { .. }
@@ -629,7 +626,7 @@ fn outlook(ended: &Ended, binding: Binding) -> Outlook {
     }
 }
 
-/// How gently to begin.
+/// Chooses the first close step: gentle if the server can be expected to end by itself.
 const fn first_rung(cause: &Cause, is_open: bool, binding: Binding) -> Rung {
     let is_gentle = match cause {
         Cause::AskedTo { .. }
@@ -656,7 +653,7 @@ const fn first_rung(cause: &Cause, is_open: bool, binding: Binding) -> Rung {
     );
     match binding {
         Binding::Http => Rung::CloseWrite,
-        // A stopped process sees no request to end.
+        // A stopped process does not handle `SIGTERM`.
         Binding::Child if is_stopped => Rung::Kill,
         Binding::Child | Binding::Socket if is_gentle => Rung::CloseWrite,
         Binding::Child => Rung::Terminate,

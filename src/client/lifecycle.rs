@@ -1,9 +1,9 @@
-//! The transition table of a client link: which state follows which on what cue.
-//! Sees no bytes, no calls, no time; whoever gives a cue has decided already that it is due.
+//! The transition table of a client link: the state that follows each state on each cue. It knows no bytes, calls or time. The caller decides when a
+//! cue is due.
 
 use core::fmt;
 
-/// Where a client link stands.
+/// The state of a client link.
 ///
 /// ```text
 #[doc = include_str!("lifecycle.txt")]
@@ -11,28 +11,28 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum State {
-    /// Nothing was asked for yet.
+    /// The link was not needed yet.
     Idle,
-    /// A transport was asked for.
+    /// The link asked the driver for a transport.
     Opening,
-    /// The transport is open and the two ends are agreeing on a version.
+    /// The transport is open, and the handshake is under way.
     Handshaking,
-    /// Calls go out at once.
+    /// Calls are sent at once.
     Ready,
-    /// Nothing new is sent, and the calls in flight have a while to end before the transport is taken down.
+    /// Nothing new is sent, and calls in flight get time to end before the transport is closed.
     Draining,
-    /// The transport is being taken down, on purpose or because it failed.
+    /// The transport is being closed, on purpose or because it failed.
     Closing,
-    /// No transport; the next attempt has its time.
+    /// There is no transport; a timer is set for the next attempt.
     Waiting,
-    /// No transport and no more quick attempts; the link looks now and then, and when called.
+    /// There is no transport, and retries are exhausted. The link probes rarely, and on a call.
     Parked,
-    /// The end: nothing follows.
+    /// The link is closed for good.
     Closed,
 }
 
 impl State {
-    /// Whether the two ends talk to each other.
+    /// Whether the two ends exchange messages.
     pub(super) const fn is_in_touch(self) -> bool {
         match self {
             State::Handshaking | State::Ready | State::Draining => true,
@@ -75,26 +75,26 @@ impl fmt::Display for State {
     }
 }
 
-/// What moves a link from one state to another.
+/// A reason to move from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cue {
     /// Both ends agreed on a version.
     Agreed,
-    /// Somebody wants the link, or the time for the next attempt has come.
+    /// The link is needed, or the time of the next attempt has come.
     Attempt,
-    /// The transport must be taken down.
+    /// The transport must be closed.
     Down,
-    /// The transport is to be taken down, when what is in flight has ended.
+    /// The transport must be closed once the calls in flight have ended.
     Drain,
-    /// Nothing is left of the transport, and this comes next.
+    /// Nothing is left of the transport; the value says what comes next.
     Gone(Next),
     /// The transport is open.
     Opened,
-    /// The link is not wanted any more.
+    /// The link is not needed any more.
     Shutdown,
 }
 
-/// What follows when nothing is left of a transport.
+/// The step after a transport is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Close,
@@ -117,7 +117,7 @@ impl Cue {
     ];
 }
 
-/// The state that follows, or `None` where the cue means nothing.
+/// Returns the next state, or `None` if the cue does not apply.
 pub(super) const fn next(state: State, cue: Cue) -> Option<State> {
     use State::{Closed, Closing, Draining, Handshaking, Idle, Opening, Parked, Ready, Waiting};
     Some(match (state, cue) {
@@ -131,11 +131,11 @@ pub(super) const fn next(state: State, cue: Cue) -> Option<State> {
         (Closing, Cue::Gone(Next::Close)) => Closed,
         (Idle | Waiting | Parked, Cue::Shutdown) => Closed,
 
-        // Somebody is already at it, or it is over.
+        // A transport exists already, or the link is closed.
         (Opening | Handshaking | Ready | Draining | Closing | Closed, Cue::Attempt) => {
             return None;
         }
-        // Only the transport that was asked for can open, once.
+        // Only the transport that was asked for can open, and only once.
         (
             Idle | Handshaking | Ready | Draining | Closing | Waiting | Parked | Closed,
             Cue::Opened,
@@ -143,19 +143,19 @@ pub(super) const fn next(state: State, cue: Cue) -> Option<State> {
         (Idle | Opening | Ready | Draining | Closing | Waiting | Parked | Closed, Cue::Agreed) => {
             return None;
         }
-        // Only who is ready can have something in flight.
+        // Only a ready link can have calls in flight.
         (
             Idle | Opening | Handshaking | Draining | Closing | Waiting | Parked | Closed,
             Cue::Drain,
         ) => return None,
-        // It is on its way down, or there is none.
+        // The transport is closing already, or there is none.
         (Idle | Closing | Waiting | Parked | Closed, Cue::Down) => return None,
-        // What is gone was closing first, be it for a moment.
+        // Every transport goes through `Closing` before it is gone.
         (
             Idle | Opening | Handshaking | Ready | Draining | Waiting | Parked | Closed,
             Cue::Gone(_),
         ) => return None,
-        // A transport is taken down first; a closed link stays closed.
+        // The transport must be closed first. A closed link stays closed.
         (Opening | Handshaking | Ready | Draining | Closing | Closed, Cue::Shutdown) => {
             return None;
         }

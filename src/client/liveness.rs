@@ -1,4 +1,4 @@
-//! How a silent server is probed, what is said of it, and when it is replaced.
+//! Probes a silent server, reports its silence, and replaces it.
 
 use core::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::protocol::{Era, code};
 use crate::time::Instant;
 use crate::wire::ErrorObject;
 
-/// What stands in the error of a server that has lost its session or what is behind it, in small letters. An error in answer to a probe
-/// with one of these is no sign of health; one in answer to a call is passed on, and makes the link probe.
+/// Parts of error messages, in lower case, that report a lost session or a lost upstream server. Such an error in reply to a probe is no sign of
+/// health. In reply to a call it is passed on, and makes the link probe.
 const SPEAKS_OF_LOSS: [&str; 17] = [
     "session not found",
     "session expired",
@@ -37,13 +37,13 @@ const SPEAKS_OF_LOSS: [&str; 17] = [
     "error posting to endpoint",
 ];
 
-/// SDKs answer so where a session is not known, or a request ran into a timeout on its way to the server behind.
+/// SDKs use this code for an unknown session, or for a timeout on the way to an upstream server.
 const SESSION_OR_TIMEOUT: i64 = -32_001;
 
 impl Client {
-    /// It is time to look after the server.
+    /// Checks whether the server is responsive.
     pub(super) fn feel_pulse(&mut self) {
-        // A server that waits for an answer of ours, is not listened to or not spoken to, is not to blame for its silence.
+        // The silence is not the server's fault while it waits for an answer, is not read from, or nothing can be sent to it.
         let is_unheard = !self.wants_input(StreamId::DUPLEX) || self.is_kept_silent();
         let Some(pulse) = &mut self.pulse else {
             return;
@@ -61,7 +61,7 @@ impl Client {
         self.beat(beat);
     }
 
-    /// Something is suspicious: is anybody there?
+    /// Probes the server now, because something is suspicious.
     pub(super) fn probe_now(&mut self) {
         let now = self.now;
         let beat = self.pulse.as_mut().and_then(|pulse| pulse.probe_now(now));
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Something is wanted of the server.
+    /// Records that a call waits for the server.
     pub(super) fn want(&mut self) {
         let others = self.calls.len() > 1;
         let Some(pulse) = &mut self.pulse else {
@@ -81,18 +81,18 @@ impl Client {
         }
     }
 
-    /// A caller gave up on a call that was sent at this time. If the server has said nothing since, nobody may be there.
+    /// Handles the end of a call by its caller or by a timeout. `sent` is when it was sent. If the server has been silent since then, it is probed.
     pub(super) fn given_up(&mut self, sent: Instant) {
         let pulse = self.pulse.as_ref();
         let is_silent = pulse.is_some_and(|pulse| pulse.is_silent_since(sent));
         if is_silent && self.now >= sent + PROMPT {
             self.probe_now();
-            // If it was probed before: what it may be at work on is less now.
+            // If a probe was already sent, judge again: the silence can no longer be work on this call.
             self.feel_pulse();
         }
     }
 
-    /// Any byte is a sign of life.
+    /// Records that the server sent something. Any byte counts.
     pub(super) fn heard(&mut self) {
         let Some(pulse) = &mut self.pulse else {
             return;
@@ -103,7 +103,7 @@ impl Client {
         }
     }
 
-    /// A probe or a call was answered as by a server that is well.
+    /// Handles a reply to a probe or a call that shows a healthy server.
     pub(super) fn is_well(&mut self) {
         self.introduce_again();
         let Some(pulse) = self.pulse.as_mut().filter(|pulse| pulse.is_wedged()) else {
@@ -122,11 +122,11 @@ impl Client {
                 silent,
             });
         }
-        // The next silence may be over sooner than the time that the probe had.
+        // The next check may be due earlier than the timer that was armed for the probe.
         self.feel_pulse();
     }
 
-    /// A probe was answered: with this error, or as it should be.
+    /// Handles the reply to a probe, with its error if it is one.
     pub(super) fn probe_answered(&mut self, error: Option<&ErrorObject>) {
         let Some(pulse) = &mut self.pulse else {
             return;
@@ -141,7 +141,7 @@ impl Client {
         self.is_well();
     }
 
-    /// What the system says of the process.
+    /// Handles the driver's report on the process.
     pub(super) fn observed(&mut self, cpu: Duration, is_stopped: bool) {
         let Some(pulse) = &mut self.pulse else {
             return;
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// Whether calls are held back, because nobody may be there to run them.
+    /// Whether unsent calls are held back, because the server may not be there to run them.
     pub(super) fn is_suspect(&self) -> bool {
         let pulse = self.pulse.as_ref();
         pulse.is_some_and(|pulse| pulse.holds_back(self.now, self.habits))
@@ -195,7 +195,8 @@ impl Client {
     fn send_probe(&mut self) {
         if let Some(missed) = self.errands.wire_for(&Errand::Probe) {
             self.errands.close(missed);
-            // Over HTTP its exchange ends. On a pipe nothing is said: some servers end when a ping is cancelled that they have not read yet.
+            // Over HTTP, the exchange of the old probe is ended. On a pipe nothing is sent: some servers exit when a ping is cancelled that they have
+            // not read yet.
             if self.web.is_some() {
                 self.withdraw_request(missed, Withdrawal::default());
             }
@@ -210,13 +211,13 @@ impl Client {
     }
 }
 
-/// Whether the answer to a probe says that the server has lost its session, or what is behind it.
+/// Whether a probe's error reply says that the server lost its session or its upstream server.
 fn speaks_of_loss(error: &ErrorObject) -> bool {
     error.code != code::METHOD_NOT_FOUND
         && (error.code == SESSION_OR_TIMEOUT || names_a_loss(error))
 }
 
-/// Whether the words of an error are of a lost session, or of what is behind the server.
+/// Whether the text of an error mentions a lost session or a lost upstream server.
 pub(super) fn names_a_loss(error: &ErrorObject) -> bool {
     let message = error.message.to_ascii_lowercase();
     SPEAKS_OF_LOSS.iter().any(|words| message.contains(words))

@@ -1,12 +1,20 @@
-//! The client end of a link: the verbs of the application, the contract with the driver, and what is due when.
+//! The client end of a link: the functions for the application, the contract with the driver, and the timers.
 //!
-//! The machine itself is one `impl Client` by subject: `life` for one life of the transport, `agreement` and `liveness` for how it becomes and stays ready, `inbound` and `outbound` for what is
-//! said, `admission` and `settle` for how calls begin and end, `questions` and `changes` for what the server asks and announces; over HTTP,
-//! `exchanges`, `responses` and `refusals` for each request and what is said to it, `streams` for those that go on, `standing` for
-//! sessions and `credentials` for those. They
-//! alone carry decisions between the children, which know neither the machine nor each other: `lifecycle` the transition
-//! table, `handshake` the agreement, `retry` the budget, `keepalive` the pulse, `closing` the ladder, `calls`, `clock` and `errand` the
-//! requests, `asks` the questions, `watcher` the watch, `catalog` the lists, `http` what is known of a server over HTTP, `stderr` the last words, `frame` the words.
+//! The submodules fall into two groups. The first group holds `impl Client` blocks, one subject each:
+//!
+//! - `life` opens and closes the transport of one epoch. `agreement` runs the handshake. `liveness` checks a ready server.
+//! - `inbound` and `outbound` read and write messages. `admission` accepts calls and `settle` ends them.
+//! - `questions` handles asks. `changes` handles the watch and the lists.
+//! - Over HTTP, `exchanges`, `responses` and `refusals` handle single requests and `streams` handles event streams. `standing` handles sessions and
+//!   `credentials` handles authorization.
+//!
+//! The second group holds the parts of the state. These modules do not depend on `Client`, and only the first group carries decisions between them:
+//!
+//! - `lifecycle` is the transition table, `handshake` negotiates the version, and `retry` is the retry budget. `keepalive` decides when to probe, and
+//!   `closing` lists the close steps.
+//! - `calls`, `clock` and `errand` track requests, `asks` tracks asks, `watcher` tracks the watch, and `catalog` holds the lists.
+//! - `http` is the state of a server over HTTP, `stderr` keeps the end of standard error, and `frame` encodes messages.
+//! - `results` reads the head of a modern result. `event`, `failure` and `telling` define and format what the application sees.
 
 mod admission;
 mod agreement;
@@ -89,46 +97,46 @@ use crate::wire::{ErrorObject, Payload};
 
 /// The client end of a link to one server.
 ///
-/// It outlives every transport under it. A driver tells it what happened with [`handle`](Client::handle) and what time it is
-/// with [`handle_timeout`](Client::handle_timeout), does what [`poll_output`](Client::poll_output) says, and sleeps until
-/// [`poll_timeout`](Client::poll_timeout). The application uses the other verbs, between any two of these, and hears of
-/// everything through [`Output::Event`].
+/// A client outlives every transport under it. A driver reports what happened with [`handle`](Client::handle) and the time with
+/// [`handle_timeout`](Client::handle_timeout). It carries out what [`poll_output`](Client::poll_output) returns and sleeps until
+/// [`poll_timeout`](Client::poll_timeout). The application may call the other functions between any two of these calls. It receives all results
+/// through [`Output::Event`].
 ///
-/// Nothing a server does is an `Err`: that is data. An `Err` says that the caller made a mistake.
+/// A fault of the server is data and never an `Err`. An `Err` says that the caller made a mistake.
 pub struct Client {
     config: Config,
     now: Instant,
     state: State,
-    /// The number of the newest transport.
+    /// The number of the newest transport, which may be gone already.
     epoch: Epoch,
-    /// The transport that exists, from the moment it is asked for until it is let go.
+    /// The present transport, from the moment it is asked for until it is released.
     life: Option<Life>,
-    /// What is known of a server over HTTP, where it is reached so.
+    /// The HTTP state, if the server is reached over HTTP.
     web: Option<Box<Web>>,
-    /// How the server begins its results.
+    /// The members with which the server usually begins its results.
     preamble: Preamble,
-    /// What was agreed on with the server that can still answer.
+    /// The agreed session, as long as the server can still reply.
     session: Option<Arc<Session>>,
     last_end: Option<Arc<Ended>>,
     is_shutting_down: bool,
-    /// When the transport is to be gone at the latest, once the link is not wanted any more.
+    /// The deadline by which the transport must be gone when the link shuts down.
     ends_by: Option<Instant>,
-    /// Whoever is behind the application cannot take more.
+    /// Whether the application takes no more input; see [`hold_back`](Client::hold_back).
     holds_back: bool,
-    /// What the next server is told that this client can be asked, if that is another thing than now.
+    /// The capabilities to declare in the next handshake, if they differ from the present ones.
     to_declare: Option<Box<ClientCapabilities>>,
-    /// Boxed: it is used only when a transport begins or ends, and would be a tenth of the link.
+    /// Boxed, because it is used only when a transport begins or ends, and is a tenth of the size of `Client`.
     budget: Box<Budget>,
     handshake: Handshake,
     pulse: Option<Box<Pulse>>,
-    /// What the servers of this link were seen to do.
+    /// How the servers of this link behaved so far.
     habits: Habits,
     calls: Calls,
     asks: Asks,
     watcher: Box<Watcher>,
-    /// The newest wish was not said to the server, which does not read.
+    /// Whether the newest watch was not sent yet, because the server does not read.
     has_unsaid_wish: bool,
-    /// Lists whose change is told in an event that nobody has polled yet.
+    /// For each list, whether an event that reports its change still waits to be polled.
     announced: [bool; List::ALL.len()],
     catalog: Catalog,
     errands: Errands,
@@ -139,49 +147,49 @@ pub struct Client {
     stats: Stats,
 }
 
-/// Everything that can be due.
+/// Everything that the client sets a deadline for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A question waits too long.
+    /// An ask was not answered in time.
     Ask(AskId),
-    /// Credentials are waited for for too long.
+    /// The application gave no credentials in time.
     Auth,
     /// The pause before the next attempt is over.
     Attempt,
-    /// A call may be overdue.
+    /// A call may have hit a time limit.
     Call(CallId),
-    /// The calls in flight have had their while.
+    /// The time for calls in flight to end is over.
     Drain,
-    /// A server over HTTP does not say where messages go, or says nothing at all.
+    /// Over HTTP, the 2024-11-05 transport sent no `endpoint` event in time, or `initialize` has no reply.
     Endpoint,
-    /// An exchange of HTTP is to begin, or has had its while.
+    /// An HTTP exchange must begin, or has run out of time.
     Exchange(StreamId),
-    /// The handshake has failed.
+    /// The handshake timed out.
     Handshake,
-    /// The grace of a rung is over.
+    /// The grace of the present close step is over.
     Ladder,
-    /// The stream of what a server says by itself was waited for for long enough.
+    /// The stream for messages from the server was not opened in time.
     Listen,
-    /// The handshake takes long.
+    /// The handshake is slow, and the application is told.
     Notice,
-    /// The transport takes too long to open.
+    /// The transport took too long to open.
     Open,
-    /// The pause that a server asked for is over.
+    /// The pause that the server asked for is over.
     Pause,
-    /// The modern probe is not answered.
+    /// The server did not reply to the `server/discover` probe in time.
     Probe,
-    /// The pulse is to be felt.
+    /// It is time to check whether the server is responsive.
     Pulse,
-    /// The life has been good for long enough.
+    /// The epoch was ready for `Retry::stable_after`.
     Stable,
-    /// A watch that the server ended is to be set up again.
+    /// It is time to set up again a watch that the server ended or refused.
     WatchRetry,
-    /// The set-up of the watch takes too long.
+    /// The set-up of the watch took too long.
     WatchSetup,
 }
 
 impl Timer {
-    /// Those of a handshake that is not over.
+    /// The timers that run only during a handshake.
     const OF_HANDSHAKE: [Timer; 4] = [
         Timer::Endpoint,
         Timer::Handshake,
@@ -189,12 +197,12 @@ impl Timer {
         Timer::Probe,
     ];
 
-    /// Whether it is about exchanges of HTTP, which also calls wait for that are given a while to end.
+    /// Whether the timer belongs to HTTP exchanges. These timers stay armed while the link drains, because calls in flight depend on their exchanges.
     const fn is_of_web(self) -> bool {
         matches!(self, Timer::Exchange(_) | Timer::Listen | Timer::Pause)
     }
 
-    /// Whether it is about a transport that is not being taken down.
+    /// Whether the timer only makes sense while the transport is not being closed.
     const fn is_of_life(self) -> bool {
         match self {
             Timer::Auth
@@ -221,7 +229,7 @@ impl Timer {
 
 /// # The contract with the driver
 impl Client {
-    /// A link that does nothing until it is wanted: by [`connect`](Client::connect), or by a call.
+    /// Creates a link. It stays idle until [`connect`](Client::connect) or a call needs it.
     #[must_use]
     pub fn new(mut config: Config) -> Client {
         config.limits = config.limits.workable();
@@ -261,9 +269,9 @@ impl Client {
         }
     }
 
-    /// Something happened to the transport `epoch`.
+    /// Handles an event of the transport `epoch`.
     ///
-    /// What concerns another transport than the present one is counted and dropped. Poll all outputs afterwards.
+    /// An input for another transport than the present one is counted and dropped. Poll all outputs afterwards.
     pub fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
         let is_there = self.life.as_ref().is_some_and(|life| life.epoch == epoch);
         let is_duplex = input.stream() == Some(StreamId::DUPLEX);
@@ -297,7 +305,7 @@ impl Client {
             Input::Opened => self.opened(),
             Input::Response { stream, head } => self.response(stream, &head),
             Input::Sent { stream, len } => self.exchange_sent(stream, len),
-            // A response may come all the same.
+            // The server may still send a response.
             Input::WriteFailed { .. } => {}
             Input::Activity { .. }
             | Input::Exited { .. }
@@ -308,8 +316,9 @@ impl Client {
         }
     }
 
-    /// It is `now`. Early or late is harmless. Afterwards [`poll_timeout`](Client::poll_timeout) lies after `now`, or says
-    /// that output waits.
+    /// Advances the time to `now` and handles every deadline that has passed. A call that comes early or late is harmless.
+    ///
+    /// Afterwards [`poll_timeout`](Client::poll_timeout) returns a time after `now`, or says that output waits.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.act(now, |link| {
             while let Some(timer) = link.timers.expire(link.now) {
@@ -337,16 +346,16 @@ impl Client {
         });
     }
 
-    /// What the driver must do next; `None` when there is nothing. Bytes to write are appended to `buf`.
+    /// Returns the next action for the driver, or `None` if there is none. Bytes to write are appended to `buf`.
     ///
-    /// Any verb and any input can change the answer. Poll until `None` after each of them.
+    /// Any input and any call of the application can add output. Poll until `None` after each of them.
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
         let output = self.poll_outbox();
         output.or_else(|| self.write(buf))
     }
 
-    /// What waits but writes, so that a relay can carry all of it before anything is written.
+    /// Returns the next queued output, but no writes. A relay uses this to handle all queued output before anything is written.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
         let output = self.outbox.pop()?;
         if let Output::Event(Event::Changed(Change::List(list))) = &output {
@@ -355,10 +364,10 @@ impl Client {
         Some(output)
     }
 
-    /// When to call [`handle_timeout`](Client::handle_timeout), and why. `None` when nothing is due by itself: the driver waits
-    /// for input and verbs then. Only the state says that the machine is closed.
+    /// Returns when to call [`handle_timeout`](Client::handle_timeout), and why. `None` means that no deadline is set, so the driver waits for input
+    /// and for the application. It does not mean that the link is closed: only [`state`](Client::state) says that.
     ///
-    /// While output waits it is due now. Any verb, input and poll can change the answer.
+    /// While output waits, the deadline is now. Any input, poll and call of the application can change the result.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         if !self.outbox.is_empty() || self.can_write() {
@@ -385,20 +394,20 @@ impl Client {
         Some(Deadline { at, wake })
     }
 
-    /// Whether to go on reading: `false` while much of what was read waits to be polled, or the application
+    /// Whether the driver should go on reading. `false` while the unpolled output reaches the limit `undelivered_bytes`, or while the application
     /// [holds back](Client::hold_back).
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        // What is said in a handshake is little, and not to hear it would end it.
+        // A handshake is short, and it would time out if its messages were not read.
         let holds_back = self.holds_back && matches!(self.state, State::Ready | State::Draining);
         !holds_back && self.outbox.bytes() < self.config.limits.undelivered_bytes
     }
 }
 
-/// # The verbs of the application
+/// # Functions for the application
 impl Client {
-    /// The link is wanted. Begins at once, or as soon as the floor between two attempts allows; does nothing
-    /// where an attempt is under way, the link is ready, or it is closed.
+    /// Starts an attempt to connect, at once or as soon as the retry policy's `floor` allows. Does nothing while a transport exists or after the link
+    /// has closed.
     pub fn connect(&mut self, now: Instant) {
         self.act(now, |link| {
             link.forget_denial();
@@ -406,16 +415,15 @@ impl Client {
         });
     }
 
-    /// The same, but a parked link looks no more often than calls make it. Whether the link is ready, or may come to be.
+    /// Starts an idle link, and a parked one at the pace of calls. Returns whether the link is ready or may become ready.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
         self.act(now, Client::wanted)
     }
 
-    /// The transport `seen` is to be replaced, for the reason given. Free of charge.
+    /// Replaces the transport `seen`, for the reason `why`. This does not count against the retry budget.
     ///
-    /// Calls in flight are given a while to end. `seen` is the one that the caller means: when it is not the present
-    /// one any more, somebody else has seen to it, and nothing happens. So any number of callers who saw the same trouble
-    /// cause one reconnect.
+    /// Calls in flight get the time `Policy::drain` to end. Nothing happens if `seen` is not the present transport, because it was replaced already.
+    /// So any number of callers that saw the same problem cause only one reconnect.
     pub fn reconnect(&mut self, now: Instant, seen: Epoch, why: &str) {
         self.act(now, |link| {
             if link.life.as_ref().is_some_and(|life| life.epoch == seen) {
@@ -425,8 +433,7 @@ impl Client {
         });
     }
 
-    /// The link is not wanted any more. Every call ends at once; the transport is taken down by the ladder; then
-    /// comes [`Event::Closed`], the last one.
+    /// Shuts the link down. Every call ends at once, and the transport is closed step by step. [`Event::Closed`] is the last event.
     pub fn shutdown(&mut self, now: Instant) {
         self.act(now, |link| {
             link.is_shutting_down = true;
@@ -436,35 +443,36 @@ impl Client {
         });
     }
 
-    /// The same, once all that was asked of the server is written: its input is closed, and the calls in flight have this long to be answered.
+    /// Like [`shutdown`](Client::shutdown), but closes the server's input first and gives calls in flight up to `grace` to be answered. Call it only
+    /// if [`can_finish`](Client::can_finish).
     pub(crate) fn finish(&mut self, now: Instant, grace: Duration) {
         self.act(now, |link| link.close_input(grace));
     }
 
-    /// Whether all that was asked of the server is written, and its input is open.
+    /// Whether every request is written and the server's input is still open.
     pub(crate) fn can_finish(&self) -> bool {
         !self.is_shutting_down && self.is_all_written()
     }
 
-    /// How much waits to be sent.
+    /// The bytes that wait to be sent.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.calls.waiting_bytes() + self.frames.bytes()
     }
 
-    /// The call to give up so that another of this size has room: of those that were never sent, the newest of the longest. `None` if there is room for
-    /// both, or if it is not far longer than the other.
+    /// Returns the call to drop so that a new one of `bytes` fits into the queue: the newest of the largest unsent calls. `None` if the new one fits
+    /// anyway, or if no queued call is of a larger size class (a power of two).
     pub(crate) fn to_give_up_for(&self, bytes: usize) -> Option<CallId> {
         let longer = self.calls.far_longer(bytes)?;
         self.check_room(bytes).is_err().then_some(longer)
     }
 
-    /// When the link is shut down, nothing is to be left of the transport by then.
+    /// Sets the deadline by which the transport must be gone when the link shuts down. Only the first deadline counts.
     pub(crate) fn end_by(&mut self, by: Instant) {
         self.ends_by.get_or_insert(by);
     }
 
-    /// The network is back, the laptop is awake: try now. A link that waits or is parked begins an attempt; a ready one is
-    /// probed, if the policy watches over it at all.
+    /// Tries again now, for example because the network is back or the machine has woken up. A waiting or parked link starts an attempt. A ready link
+    /// probes its server, if the policy has a keepalive.
     pub fn wake(&mut self, now: Instant) {
         self.act(now, |link| {
             link.forget_denial();
@@ -481,14 +489,15 @@ impl Client {
         });
     }
 
-    /// Asks something of the server. The outcome comes as [`Event::Done`], exactly once, whatever happens below.
+    /// Sends a request to the server. Its outcome comes as [`Event::Done`], exactly once, whatever happens to the transport.
     ///
-    /// A call that cannot be sent yet waits. It makes an idle link connect, and a parked one look for its server.
+    /// A call that cannot be sent yet is queued. It makes an idle link connect and a parked link try to reach its server.
     ///
     /// # Errors
     ///
-    /// When the link is closed, the queue is full, the parameters are no object or have what the link itself writes, or
-    /// the method is the link's own business. Other members of the parameters are not looked at: the server judges them.
+    /// - The link is closed, or the queue is full.
+    /// - The parameters are not an object, or contain members that the link itself writes. Other members are not checked: that is up to the server.
+    /// - The link itself sends this method.
     pub fn call(
         &mut self,
         now: Instant,
@@ -499,8 +508,8 @@ impl Client {
         self.call_for(now, method.into(), params, options, None)
     }
 
-    /// The same on behalf of somebody else, who declares what it can be asked itself. In the legacy era all is declared once, in the
-    /// handshake.
+    /// Like [`call`](Client::call), but on behalf of a client in front of a relay, which declares its own capabilities. In the legacy era,
+    /// capabilities are declared only once, in the handshake.
     pub(crate) fn call_for(
         &mut self,
         now: Instant,
@@ -510,7 +519,7 @@ impl Client {
         behalf: Option<Box<Behalf>>,
     ) -> Result<CallId, Misuse> {
         let facts = match check_kind(&method, Kind::Request) {
-            // What an application must not ask for itself, a client in front of a relay may.
+            // A client in front of a relay may send methods that the application must not.
             Err(_) if behalf.is_some() => method::find(&method),
             facts => facts?,
         };
@@ -525,10 +534,10 @@ impl Client {
         })
     }
 
-    /// Reads one of the server's lists, all pages of it. The outcome is [`Outcome::Listed`].
+    /// Reads all pages of one of the server's lists. The outcome is [`Outcome::Listed`].
     ///
-    /// What is held and still fresh is given out at once; callers that want the same list at the same time share one
-    /// reading of it. It may be repeated to the next server, whatever the options say, and reports no progress.
+    /// A cached list that is still fresh is returned at once. Calls that want the same list at the same time share one fetch. If the server ends, the
+    /// list may be fetched from the next one, whatever the options say. A list call reports no progress.
     ///
     /// # Errors
     ///
@@ -545,7 +554,7 @@ impl Client {
         })
     }
 
-    /// A call is not wanted any more. It ends at once, and its server is told.
+    /// Cancels a call. It ends at once, and the server is told.
     ///
     /// # Errors
     ///
@@ -560,7 +569,7 @@ impl Client {
         self.withdraw(now, call, Withdrawal { reason, meta: None })
     }
 
-    /// The same in the words of somebody else.
+    /// Like [`cancel`](Client::cancel), with the reason and `_meta` of a client in front of a relay.
     pub(crate) fn withdraw(
         &mut self,
         now: Instant,
@@ -579,13 +588,13 @@ impl Client {
         })
     }
 
-    /// Answers a question of the server: with a result, or with the reason why there is none.
+    /// Answers an ask of the server, with a result or with an error.
     ///
-    /// In the modern era a refusal cannot be told to the server; the call that it asked for ends instead.
+    /// A modern server cannot be sent an error. The call that led to the ask fails instead.
     ///
     /// # Errors
     ///
-    /// When the question is not open any more, or the result is no object or too large.
+    /// When the ask is not open any more, or the answer is too large or not an object.
     pub fn answer(
         &mut self,
         now: Instant,
@@ -613,30 +622,32 @@ impl Client {
         })
     }
 
-    /// What the application wants to hear of, from now on and from every later server.
+    /// Sets what the application wants to hear of, from this server and every later one.
     pub fn watch(&mut self, now: Instant, wish: Watch) {
         self.act(now, |link| link.wish(&wish));
     }
 
-    /// The same as a difference: to say it costs no more than there is to say.
+    /// Like [`watch`](Client::watch), but takes only the difference, so that the cost depends on the size of the change.
     pub fn change_watch(&mut self, now: Instant, update: &WatchUpdate) {
         self.act(now, |link| link.change_wish(update));
     }
 
-    /// What of the watch the server grants, as far as it has answered.
+    /// The part of the watch that the server has granted so far.
     #[must_use]
     pub fn granted(&self) -> &Watch {
         self.watcher.granted()
     }
 
-    /// Tells the server something that has no answer, such as `notifications/roots/list_changed`.
+    /// Sends a notification to the server, such as `notifications/roots/list_changed`.
     ///
-    /// It goes out before calls that wait, and not at all if the transport ends before it was polled.
+    /// It is sent before queued calls. It is lost if the transport ends before the driver polls it.
     ///
     /// # Errors
     ///
-    /// When the link is not ready, the agreed version does not have it, the capabilities do not declare what it is about,
-    /// the parameters are no object, the queue is full, or it is the link's own business.
+    /// - The link is not ready, or the queue is full.
+    /// - The agreed version does not have the method, or the capabilities do not declare its subject.
+    /// - The parameters are not an object.
+    /// - The link itself sends this method.
     pub fn notify(
         &mut self,
         now: Instant,
@@ -645,15 +656,15 @@ impl Client {
     ) -> Result<(), Misuse> {
         let method = method.into();
         let facts = match check_kind(&method, Kind::Notification) {
-            // What an application must not say itself, a client in front of a relay may.
+            // A client in front of a relay may send notifications that the application must not.
             Err(_) if self.passes() => None,
             facts => facts?,
         };
         self.act(now, |link| link.announce(method, facts, params))
     }
 
-    /// Whoever is behind the application cannot take more just now, or can again. Nothing is read from a ready server meanwhile,
-    /// the clocks of its calls stand still, and the silence of a server that is not listened to is not held against it.
+    /// Says whether the application can take more input. While it holds back, nothing is read from a ready server and the clocks of its calls stop.
+    /// The silence of a server that is not read from does not count against it.
     pub fn hold_back(&mut self, now: Instant, holds_back: bool) {
         if holds_back != self.holds_back {
             self.act(now, |link| {
@@ -664,9 +675,10 @@ impl Client {
         }
     }
 
-    /// The link speaks for this client from the next handshake on, in its version if the server speaks that, too, and under its name.
+    /// Makes the link speak for this client of a relay: in its version, if the server has it too, and under its name. The version applies from the
+    /// next handshake on.
     ///
-    /// What it sent as its `initialize` is passed on as it is, where it is given.
+    /// `introduction` is the client's own `initialize`, which is passed on unchanged.
     pub(crate) fn speak_for(
         &mut self,
         now: Instant,
@@ -693,7 +705,7 @@ impl Client {
         });
     }
 
-    /// Whether `initialize` waits for the client in front of the relay to send its own, now that the server has refused `server/discover`.
+    /// Whether the link waits for the `initialize` of the client in front of the relay, because the server refused `server/discover`.
     pub(crate) fn is_held(&self) -> bool {
         self.handshake.is_held()
     }
@@ -705,25 +717,24 @@ impl Client {
         });
     }
 
-    /// The error with which the server refuses `server/discover`, if it is known to.
+    /// The error with which the server refuses `server/discover`, if it is known to refuse it.
     pub(crate) fn refusal(&self) -> Option<&ErrorObject> {
         self.handshake.refusal()
     }
 
-    /// The server agreed to this for the client in front of the relay: it is asked of later servers, too.
+    /// Records a setting that the server accepted from the client in front of the relay, so that later servers are asked for it too.
     pub(crate) fn settle_setting(&mut self, setting: &Setting) {
         self.watcher.settle(setting);
     }
 
-    /// Whether the server of this session speaks the era of the client in front of the relay that this link is an end of: then neither is judged
-    /// here.
+    /// Whether the server and the client in front of the relay speak the same era. If so, the link passes their messages on without checking them.
     pub(crate) fn passes(&self) -> bool {
         let session = self.session.as_ref().map(|session| session.version.era());
         let preferred = self.handshake.preferred().map(Version::era);
         self.config.relayed.is_some() && session.is_some() && session == preferred
     }
 
-    /// The same for a call: whether the server speaks the era of the client that makes it.
+    /// Like [`passes`](Client::passes), for one call: whether the server speaks the era of the client that makes the call.
     pub(super) fn passes_call(&self, call: CallId) -> bool {
         let behalf = self
             .calls
@@ -734,13 +745,13 @@ impl Client {
         era.is_some() && era == session
     }
 
-    /// The version that was asked for in the last handshake with a legacy server, and the one that it chose.
+    /// The preferred version and the one that the server chose, if both are of the same era.
     pub(crate) fn bargain(&self) -> Option<(Version, Version)> {
         let (asked, chosen) = (self.handshake.preferred()?, self.session.as_ref()?.version);
         (chosen.era() == asked.era()).then_some((asked, chosen))
     }
 
-    /// What this client can be asked. A modern server is told with the next request, a legacy one with the next handshake.
+    /// Declares the capabilities of this client. A modern server is told with the next request, a legacy server with the next handshake.
     pub fn declare(&mut self, now: Instant, capabilities: ClientCapabilities) {
         self.act(now, |link| {
             let session = link.session.as_ref().map(|session| session.version);
@@ -757,31 +768,31 @@ impl Client {
         });
     }
 
-    /// There are other credentials than those that the server refused, and the driver has them: what waits for them goes on, and a link
-    /// that waits or is parked begins an attempt.
+    /// Says that the driver has new credentials, after the server refused the old ones. Everything that waits for them continues. A waiting or parked
+    /// link starts an attempt.
     pub fn authorized(&mut self, now: Instant) {
         self.act(now, Client::credentials_given);
     }
 
-    /// There are no credentials that the server would take, for this reason: what waits for them fails. Does nothing where none are
-    /// waited for.
+    /// Says that there are no credentials that the server would accept, and why. Everything that waits for them fails. Does nothing if the link does
+    /// not wait for credentials.
     pub fn denied(&mut self, now: Instant, why: &str) {
         self.act(now, |link| link.credentials_denied(why));
     }
 
-    /// Whether nothing is sent because the server wants credentials; see [`Event::AuthRequired`].
+    /// Whether the link sends nothing because the server wants credentials; see [`Event::AuthRequired`].
     #[must_use]
     pub fn awaits_authorization(&self) -> bool {
         self.awaits_credentials()
     }
 
-    /// How it is set up.
+    /// The configuration of this link.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Where the link stands.
+    /// The state of the link.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
@@ -793,26 +804,26 @@ impl Client {
         self.epoch
     }
 
-    /// What was agreed on with the server, while the link is ready.
+    /// The agreed session, while the link is ready.
     #[must_use]
     pub fn session(&self) -> Option<&Arc<Session>> {
         let session = self.session.as_ref();
         session.filter(|_| self.state == State::Ready)
     }
 
-    /// The era that the server is believed to speak, to be remembered for the next process.
+    /// The era that the server is believed to speak. The application can store it for the next process.
     #[must_use]
     pub fn era(&self) -> Option<Era> {
         self.handshake.era()
     }
 
-    /// What is held of a list, fresh or not. See [`is_fresh`](Client::is_fresh).
+    /// The cached list, fresh or not; see [`is_fresh`](Client::is_fresh).
     #[must_use]
     pub fn held(&self, list: List) -> Option<&Listing> {
         self.catalog.listing(list).map(|listing| &**listing)
     }
 
-    /// Whether [`list`](Client::list) would answer at this time from what is held.
+    /// Whether [`list`](Client::list) would use the cached list at this time.
     #[must_use]
     pub fn is_fresh(&self, now: Instant, list: List) -> bool {
         self.fresh(list, self.now.max(now)).is_some()
@@ -824,13 +835,13 @@ impl Client {
         self.last_end.as_ref()
     }
 
-    /// How many attempts in a row have failed.
+    /// The number of attempts that failed in a row.
     #[must_use]
     pub const fn failures(&self) -> u32 {
         self.budget.failures()
     }
 
-    /// What was counted.
+    /// The counters of this link.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats
@@ -838,9 +849,9 @@ impl Client {
 }
 
 impl Client {
-    /// Whatever happens to the machine happens in here: time moves on, it is done, and what follows from it follows.
+    /// Runs one change of the machine: advances the time, calls `what`, and then does the work that may follow from it.
     ///
-    /// Time never goes back. A driver whose clock does is no reason to forget what was due.
+    /// Time never goes back. If the driver's clock does, deadlines still hold.
     fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Client) -> R) -> R {
         self.now = self.now.max(now);
         let done = what(self);
@@ -865,7 +876,7 @@ impl Client {
         self.timers.arm(timer, at.max(self.now + TICK));
     }
 
-    /// Nothing is in flight any more, or it has had its while. Why the life ends was said when the draining began.
+    /// Ends draining, because nothing is in flight any more or the time is over. The real cause was recorded when draining began.
     fn drained(&mut self) {
         self.down(Cause::Died);
     }
@@ -875,7 +886,7 @@ impl Client {
     }
 }
 
-/// Where the link stands, in numbers. What it carries stays out.
+/// Shows state and counters, but no payloads.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")

@@ -1,4 +1,4 @@
-//! What goes out next, and whether the transport takes it.
+//! Chooses the next message to write, and checks whether the transport has room for it.
 
 use alloc::vec::Vec;
 
@@ -58,7 +58,7 @@ impl Client {
         })
     }
 
-    /// Whether the transport takes something to write.
+    /// Whether the transport can take a message.
     fn may_write(&self) -> bool {
         if !self.state.is_in_touch() {
             return false;
@@ -70,7 +70,7 @@ impl Client {
         life.is_some_and(|life| !life.is_unwritable && life.pipe.is_open())
     }
 
-    /// The call to send next. While draining, only those that their server waits for.
+    /// The call to send next. While draining, only calls that continue with answers for their server.
     fn next_call(&self) -> Option<CallId> {
         if self.calls.in_flight() >= self.config.limits.calls_in_flight {
             return None;

@@ -1,5 +1,5 @@
-//! Questions of the server: how they are put, how answers go back, and what waits for them meanwhile.
-//! One thing to the application, two on the wire: requests of a legacy server, and rounds of a modern call.
+//! Handles asks: passes them to the application, returns the answers, and stops the clocks of calls meanwhile. The application sees one kind of ask.
+//! On the wire there are two: requests of a legacy server, and rounds of a call to a modern one.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -21,13 +21,13 @@ use crate::protocol::method::names;
 use crate::protocol::{ClientCapabilities, Era, Version, code, method};
 use crate::wire::{ErrorObject, Id, Json, Payload, object};
 
-/// Answers that may wait for a server that does not read them.
+/// The number of answers that may wait for a server that does not read.
 const ANSWERS_KEPT: usize = 256;
 
 impl Client {
     pub(super) fn requested(&mut self, id: Id, name: &str, params: Option<Json<'_>>) {
         if !self.speaks_legacy() {
-            // S-RPC-23, S-RPC-24: it must not ask, and we must not answer.
+            // S-RPC-23, S-RPC-24: a modern server must not send requests, and the client must not reply.
             return self.noise("a request, which a modern server must not send", b"");
         }
         if name == names::PING {
@@ -40,12 +40,12 @@ impl Client {
         if self.asks.knows(&id) {
             return self.noise("a request with the id of one that is open", b"");
         }
-        // A stream that is resumed may bring again what was asked before it broke off.
+        // A resumed stream may repeat a request from before it was cut.
         if self.web.as_ref().is_some_and(|web| web.was_answered(&id)) {
             self.stats.late_replies += 1;
             return;
         }
-        // Room for an answer is made before the question is put.
+        // Check that the answer has room before the application is asked.
         if !self.server_reads() {
             self.stats.answers_dropped += 1;
             return;
@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// The server wants something before it goes on (S-MRTR-09).
+    /// Handles a result that asks for input before the call continues (S-MRTR-09).
     pub(super) fn input_required(&mut self, id: CallId, head: &ResultHead<'_>) {
         let limits = &self.config.limits;
         let Some(call) = self.calls.call_mut(id) else {
@@ -133,7 +133,7 @@ impl Client {
         self.go_on_if_answered(id);
     }
 
-    /// What a modern server calls the answer to its question.
+    /// The key under which a modern server expects the answer.
     pub(crate) fn key_of(&self, ask: AskId) -> Option<&str> {
         match &self.asks.get(ask)?.origin {
             Origin::Request(_) => None,
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// What the client of a call can be asked: ours, or the one on whose behalf it is made.
+    /// The capabilities of the client that makes the call: this one, or the one in front of a relay.
     pub(super) fn declared_for(&self, call: CallId) -> &ClientCapabilities {
         let call = self.calls.call(call);
         let behalf = call.and_then(|call| call.behalf.as_deref());
@@ -173,13 +173,13 @@ impl Client {
         self.hold_calls();
     }
 
-    /// Whether another answer has room among those that the server has not read yet.
+    /// Whether the queue has room for another answer. It has none if the server does not read.
     fn server_reads(&self) -> bool {
         self.frames.answers() < ANSWERS_KEPT
             && self.frames.bytes() < self.config.limits.queued_bytes
     }
 
-    /// The link answers by itself, unless the server has long ceased to read its answers.
+    /// Sends a reply of the link itself. It is dropped if the queue is full because the server does not read.
     pub(super) fn reply(&mut self, id: Id, answer: Result<Option<Payload>, ErrorObject>) {
         if self.server_reads() {
             self.frames.push(Frame::Answer(id, answer));
@@ -188,13 +188,13 @@ impl Client {
         }
     }
 
-    /// Whether requests of the server are legal, as far as is known.
+    /// Whether the server may send requests, as far as is known.
     pub(super) fn speaks_legacy(&self) -> bool {
         let session = self.session.as_ref();
         session.is_none_or(|session| session.version.era() == Era::Legacy)
     }
 
-    /// The answer goes where the question came from.
+    /// Sends the answer to where the ask came from.
     pub(super) fn give(&mut self, open: asks::Open, answer: Result<Payload, ErrorObject>) {
         match open.origin {
             Origin::Request(id) => {
@@ -224,7 +224,7 @@ impl Client {
         }
     }
 
-    /// All answers are there, or none was asked for: the call is sent again with them.
+    /// Sends the call again if no answers are missing.
     pub(super) fn go_on_if_answered(&mut self, id: CallId) {
         let round = self.calls.call(id).and_then(|call| call.round.as_ref());
         if round.is_some_and(|round| round.missing == 0) {
@@ -233,7 +233,7 @@ impl Client {
         self.arm_call(id);
     }
 
-    /// Nobody answered in time: the server, or the call, is told.
+    /// Handles an ask without an answer in time: the server gets an error, or the call fails.
     pub(super) fn ask_unanswered(&mut self, ask: AskId) {
         let Some(open) = self.asks.close(ask) else {
             return;
@@ -246,7 +246,7 @@ impl Client {
         self.give(open, Err(ErrorObject::new(code::INTERNAL_ERROR, text)));
     }
 
-    /// The question needs no answer any more.
+    /// Withdraws an ask from the application.
     pub(super) fn withdrawn(&mut self, ask: AskId, why: Withdrawn) {
         self.timers.disarm(Timer::Ask(ask));
         self.tell(Event::AskWithdrawn { ask, why });
@@ -259,7 +259,7 @@ impl Client {
         }
     }
 
-    /// The clocks of calls stand still exactly while a legacy server waits for an answer, or nobody listens to the server.
+    /// Stops the clocks of sent calls while a legacy server waits for an answer or the application holds back.
     pub(super) fn hold_calls(&mut self) {
         let is_held = self.asks.holds_calls() || self.holds_back;
         for id in self.calls.hold(is_held, self.now) {
@@ -268,7 +268,7 @@ impl Client {
     }
 }
 
-/// What the server wants to know before it goes on: `None` if that cannot be read.
+/// Reads the asks in a result. `None` if they cannot be read.
 fn questions(requests: Option<Json<'_>>) -> Option<Vec<Question<'_>>> {
     let Some(requests) = requests else {
         return Some(Vec::new());

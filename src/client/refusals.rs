@@ -1,4 +1,4 @@
-//! What it means for what was asked that a response of HTTP refuses it, or that there is none (S-HTTP-22, S-HTTP-35).
+//! Maps an HTTP error response, or a missing response, to the fate of the request (S-HTTP-22, S-HTTP-35).
 
 use alloc::format;
 
@@ -14,14 +14,14 @@ use crate::noise::excerpt;
 use crate::protocol::{Era, code};
 use crate::wire::ErrorObject;
 
-/// Refusals.
+/// Error responses.
 impl Client {
     pub(super) fn refused(&mut self, exchange: Exchange, status: u16) {
         let text = match &exchange.body {
             Body::Text(text) => core::str::from_utf8(&text.bytes).unwrap_or(""),
             Body::Events(_) | Body::Ignored => "",
         };
-        // S-RPC-10: an error that names no request is of a server that has not read it, unless it failed at it.
+        // S-RPC-10: an error without an id means that the server has not read the request, unless the status is 5xx.
         let (is_unread, error) = match read_error(text) {
             Some((None, error)) if status < 500 => (true, Some(error)),
             Some((_, error)) => (is_unread(status), Some(error)),
@@ -45,7 +45,7 @@ impl Client {
                 self.stream_failed(exchange);
             }
             Purpose::Listen | Purpose::Old | Purpose::Resume(_) => {
-                // It may have no such stream; or it knows the session no more, which only another message can tell.
+                // The server has no such stream, or has dropped the session. Only another request can tell which.
                 let is_doubtful = exchange.is_in_session && status == 404;
                 self.stream_turned_down(exchange, &format!("status {status}"));
                 if is_doubtful {
@@ -71,7 +71,7 @@ impl Client {
         let is_modern = self.voice.version().era() == Era::Modern;
         let is_probe = errand == Errand::Probe;
         if is_probe && status >= 500 {
-            // It only says that something is wrong: the probe is as good as not answered.
+            // The status only says that something is wrong, so the probe counts as unanswered.
             self.errands.close(wire);
             return;
         }
@@ -81,7 +81,7 @@ impl Client {
             None => matches!(status, 400 | 404 | 405),
         };
         match error {
-            // So says a modern server (S-HTTP-29), whatever it thinks of the probe.
+            // A modern server replies to an unknown method like this (S-HTTP-29), so its era is unchanged.
             Some(error) if is_probe && status == 404 && error.code == code::METHOD_NOT_FOUND => {
                 self.errands.close(wire);
             }
@@ -90,14 +90,14 @@ impl Client {
                 self.replied(wire, errand, Err(error));
             }
             None => {
-                // What is refused for what it is was not run.
+                // A request refused with such a status was not run, so it counts as unsent.
                 if let (Errand::Call(call), true) = (&errand, is_unread(status)) {
                     self.calls.send_later(*call, self.now);
                 }
                 self.no_reply(wire, FailureKind::Status { status, said: None });
             }
         }
-        // No modern server answers so: is it still one?
+        // A modern server does not respond like this. Check whether it still is one.
         match (is_strange, is_probe) {
             (true, true) => self.changed_its_era(),
             (true, false) => self.probe_now(),
@@ -105,12 +105,12 @@ impl Client {
         }
     }
 
-    /// The server is elsewhere. Only another place of the same server is as good.
+    /// Handles a redirect. It is followed only within the same origin.
     pub(super) fn redirected(&mut self, stream: StreamId, status: u16, location: Option<&str>) {
         let Some(exchange) = self.spend_exchange(stream) else {
             return;
         };
-        // Others may be meant to be gotten instead, which is no way to send a message.
+        // Other redirects may ask for a `GET`, which cannot carry a message.
         let web = self.web.as_mut().filter(|_| matches!(status, 307 | 308));
         let follows = web.is_some_and(|web| web.follow(&exchange.target, location));
         match exchange.purpose {
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// What was not read where it went is said again.
+    /// Queues a message again that was not read at the old URL.
     fn say_again(&mut self, load: Load) {
         match load {
             Load::Call(call) => {
@@ -147,16 +147,16 @@ impl Client {
         }
     }
 
-    /// Whether a request of the link itself is worth saying again.
+    /// Whether a request of the link itself is worth sending again.
     pub(super) fn is_wanted(&self, wire: u64) -> bool {
         let errand = self.errands.of_wire(wire);
         errand.is_some_and(|errand| *errand != Errand::LateDiscover)
     }
 }
 
-/// What follows when there is no response.
+/// Missing responses.
 impl Client {
-    /// The server could not be reached, or cut the connection before it said a word.
+    /// Handles an exchange without a response: the server could not be reached, or the connection was cut.
     pub(super) fn lost_contact(&mut self, exchange: Exchange, faults: &[Fault]) {
         match exchange.purpose {
             Purpose::Listen | Purpose::Resume(_) => {
@@ -182,7 +182,7 @@ impl Client {
             (Purpose::Request(wire), Load::Call(call)) => {
                 self.errands.close(wire);
                 if is_unsent {
-                    // Nobody was there to read it.
+                    // The server has not received the request.
                     self.calls.send_later(call, self.now);
                     self.arm_call(call);
                 } else {
@@ -195,7 +195,7 @@ impl Client {
         self.wind_down(Cause::Unreachable, self.config.policy.close_grace);
     }
 
-    /// The request with this wire id is the modern probe, and its connection was cut. Whether `initialize` is tried instead.
+    /// Falls back to `initialize` if this request is the `server/discover` probe and its connection was cut. Returns whether it did.
     fn is_probe_cut(&mut self, wire: u64) -> bool {
         let is_probe = self.errands.of_wire(wire) == Some(&Errand::Discover);
         if is_probe && self.probe_failed("the connection was cut", false) {
@@ -205,12 +205,12 @@ impl Client {
         false
     }
 
-    /// The reply to a request is lost: the response broke off, and the rest of it cannot be had.
+    /// Handles a request whose response was cut off and cannot be resumed.
     pub(super) fn lose(&mut self, wire: u64) {
         self.lose_as(wire, FailureKind::Cut);
     }
 
-    /// The reply to a request is lost; if that is the end of a call, this is why.
+    /// Handles a request whose reply is lost. `kind` is the failure to report if it is a call that cannot be repeated.
     pub(super) fn lose_as(&mut self, wire: u64, kind: FailureKind) {
         if self.is_probe_cut(wire) {
             return;
@@ -236,7 +236,7 @@ impl Client {
         }
     }
 
-    /// The reply to a call is lost; whether it ran is not known.
+    /// Handles a call whose reply is lost. It may or may not have run.
     fn cut_off(&mut self, call: CallId, kind: FailureKind) {
         if self
             .calls
@@ -250,7 +250,7 @@ impl Client {
     }
 }
 
-/// Whether a connection that failed so was there before.
+/// Whether this fault means that an existing connection was cut.
 fn says_cut(fault: &Fault) -> bool {
     let kind = fault.kind();
     kind.only_says_closed() || matches!(kind, FaultKind::Read | FaultKind::Write)
@@ -264,17 +264,17 @@ pub(super) const fn is_unread(status: u16) -> bool {
     )
 }
 
-/// Whether a refusal with this status is about what was sent, and not about when.
+/// Whether this status refuses the request itself, and not only for the moment.
 pub(super) const fn is_about_us(status: u16) -> bool {
     matches!(status, 300..=499) && !is_passing(status)
 }
 
-/// Whether such a status says only that the server cannot be reached, or not now.
+/// Whether this status only says that the server is unavailable or unreachable for the moment.
 pub(super) const fn is_passing(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 502 | 503 | 504)
 }
 
-/// Whether no modern server answers with such an error and a status of 4xx.
+/// Whether no modern server sends this error with a 4xx status.
 const fn is_unlike_modern(error: &ErrorObject) -> bool {
     !code::is_modern_evidence(error.code)
         && !matches!(

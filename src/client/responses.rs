@@ -1,4 +1,4 @@
-//! Responses of HTTP: how they arrive, and what those bring that serve what was asked. What refuses it is in `refusals`.
+//! Reads HTTP responses, and handles those that bring what was requested. `refusals` handles the others.
 
 use alloc::format;
 
@@ -14,10 +14,10 @@ use crate::noise::excerpt;
 use crate::protocol::code;
 use crate::wire::{self, ErrorObject, Id, Inbound, SseReader};
 
-/// As many bytes of the body of an error are read.
+/// The number of bytes of an error body that are read.
 const ERROR_BODY: usize = 64 << 10;
 
-/// How they arrive.
+/// The arrival of responses.
 impl Client {
     pub(super) fn response(&mut self, stream: StreamId, head: &ResponseHead<'_>) {
         let status = head.status;
@@ -25,7 +25,7 @@ impl Client {
             self.stats.stale_inputs += 1;
             return;
         };
-        // What is said before the response is none.
+        // An informational status (1xx) is not the response.
         if status < 200 || exchange.status.is_some() {
             return;
         }
@@ -34,7 +34,7 @@ impl Client {
         self.listens_by(stream);
         self.exchange_sent(stream, unread);
         self.timers.disarm(Timer::Exchange(stream));
-        // A server that only fails is no sign of life.
+        // A server error (5xx) is no sign of life.
         if status < 500 && self.speaks_on(stream) {
             self.heard();
         }
@@ -49,14 +49,14 @@ impl Client {
                     exchange.body = Body::Text(Text::default());
                     exchange.retry_after = delay::retry_after(&head.fields);
                 }
-                // What it says is wanted, but not for ever.
+                // The body may explain the error, but the wait for it is limited.
                 self.arm_in(Timer::Exchange(stream), self.linger());
             }
         }
     }
 
-    /// Whether such a refusal asks for credentials. Without a challenge, 403 is a refusal like any other to the modern probe and to the end
-    /// of the handshake: servers in use refuse so what they do not know.
+    /// Whether a 401 or 403 asks for credentials. A 403 without a challenge does not, in response to the `server/discover` probe or to
+    /// `notifications/initialized`: servers in use refuse unknown messages like this.
     fn is_demand(&self, stream: StreamId, status: u16, fields: &Fields<'_>) -> bool {
         let exchange = self.web.as_ref().and_then(|web| web.exchanges.get(stream));
         let is_probe = |wire| self.errands.of_wire(wire) == Some(&Errand::Discover);
@@ -67,8 +67,8 @@ impl Client {
         status == 401 || !is_plain || fields.get(names::WWW_AUTHENTICATE).is_some()
     }
 
-    /// Whether what arrives on an exchange shows that the server itself is there: with the transport of 2024-11-05, all that it says
-    /// comes on one stream.
+    /// Whether input on this exchange shows that the server itself is alive. With the 2024-11-05 transport, everything from the server comes on one
+    /// stream.
     fn speaks_on(&self, stream: StreamId) -> bool {
         let Some(web) = &self.web else {
             return false;
@@ -77,7 +77,7 @@ impl Client {
         !web.is_old() || exchange.is_some_and(|e| matches!(e.purpose, Purpose::Old))
     }
 
-    /// The server took what was sent.
+    /// Handles a response with a 2xx status.
     fn accepted(&mut self, stream: StreamId, fields: &Fields<'_>) {
         let limit = self.config.limits.message_bytes;
         let is_old = self.web.as_ref().is_some_and(|web| web.is_old());
@@ -91,7 +91,7 @@ impl Client {
         let Some(exchange) = self.exchange_mut(stream) else {
             return;
         };
-        // S-RES-06: one without an id does not take the cursor away.
+        // S-RES-06: an event without an id does not reset the cursor.
         let cursor = exchange.thread.cursor.as_deref().unwrap_or("");
         let reader = Body::Events(SseReader::resuming(limit, cursor).into());
         match exchange.purpose {
@@ -102,7 +102,7 @@ impl Client {
                 exchange.opens = http::session_id(fields);
                 exchange.body = reader;
             }
-            // What stands in the body of 202 is hardly a reply, of whatever kind it is said to be.
+            // The body of a 202 is rarely a reply, whatever its content type.
             Purpose::Request(_) if is_json || exchange.status == Some(202) => {
                 exchange.opens = http::session_id(fields);
                 exchange.body = Body::Text(Text::default());
@@ -133,7 +133,7 @@ impl Client {
         }
     }
 
-    /// Bytes of a response.
+    /// Handles bytes of a response.
     pub(super) fn exchange_bytes(&mut self, stream: StreamId, bytes: &[u8]) {
         let Some(exchange) = self.exchange_mut(stream) else {
             self.stats.stale_inputs += 1;
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    /// All that has not arrived whole has one bound: what passes it is too large.
+    /// Enforces the common limit for all incomplete responses. The exchange that exceeds it fails as too large.
     fn check_unfinished(&mut self, stream: StreamId) {
         let web = self.web.as_ref();
         let held = web.map_or(0, |web| web.exchanges.buffered());
@@ -175,7 +175,7 @@ impl Client {
             return;
         }
         self.abort_exchange(stream);
-        // What a refusal says in many words matters less than the refusal.
+        // For a refusal, the status matters more than a long body.
         if self.exchange_mut(stream).is_some_and(|e| e.is_refused()) {
             return self.exchange_ended(stream, &[]);
         }
@@ -193,7 +193,7 @@ impl Client {
         }
     }
 
-    /// Nothing more of a response arrives.
+    /// Handles the end of a response.
     pub(super) fn exchange_ended(&mut self, stream: StreamId, faults: &[Fault]) {
         if self.exchange_mut(stream).is_none() {
             self.stats.stale_inputs += 1;
@@ -223,9 +223,9 @@ impl Client {
     }
 }
 
-/// What they bring.
+/// The content of responses.
 impl Client {
-    /// The whole body of a response that is one text.
+    /// Handles the complete body of a response that is a single text.
     fn whole_reply(&mut self, wire: u64, mut exchange: Exchange, faults: &[Fault]) {
         let Body::Text(text) = core::mem::replace(&mut exchange.body, Body::Ignored) else {
             return;
@@ -239,7 +239,7 @@ impl Client {
         if is_empty && !faults.is_empty() {
             return self.lose(wire);
         }
-        // Some servers say only that they have the request, and reply on the stream that is listened to. The SDKs take that.
+        // Some servers only acknowledge the request here, and reply on the listen stream. The SDKs accept that.
         let is_taken = status == 202 && (is_empty || !is_message(&text.bytes));
         if is_taken && self.await_elsewhere(wire) {
             return;
@@ -281,7 +281,7 @@ impl Client {
         );
     }
 
-    /// A message on an exchange that carried the request `wire`, if one, and that opens this session.
+    /// Handles a message on an exchange. `wire` is the request that the exchange carried, and `opens` the session id in its response.
     pub(super) fn message_for(
         &mut self,
         wire: Option<u64>,
@@ -294,7 +294,7 @@ impl Client {
         });
         self.set_about(about);
         match (message, wire) {
-            // It can mean nothing but what the exchange is about.
+            // A reply without an id can only belong to the request of this exchange.
             (wire::Message::Response { id: None, outcome }, Some(wire)) => {
                 self.reply_to(wire, outcome);
             }
@@ -319,7 +319,7 @@ impl Client {
         }
     }
 
-    /// `initialize` is answered: in this session, by the transport that the answer came with.
+    /// Records the session that the reply to `initialize` opens, and the transport that the reply came on.
     fn opens_session(&mut self, id: Option<&str>) {
         let Some(web) = &mut self.web else {
             return;
@@ -335,7 +335,7 @@ impl Client {
         }
     }
 
-    /// The reply to a request of ours, whichever way it came.
+    /// Handles the reply to a request, however it came.
     fn reply_to(&mut self, wire: u64, outcome: Reply<'_>) {
         self.stats.messages_in += 1;
         if let Found::Open(wire, errand) = self.errands.take(&id_of(wire)) {
@@ -344,12 +344,12 @@ impl Client {
         }
     }
 
-    /// There is no reply, and it is the server's fault.
+    /// Fails a request whose response holds no usable reply.
     pub(super) fn no_reply(&mut self, wire: u64, kind: FailureKind) {
         if !self.is_awaited(wire) {
             return;
         }
-        // What was found where the server sent us is not the server.
+        // The response at a redirected URL may not be from the server at all.
         let is_stranger = matches!(kind, FailureKind::Invalid { .. });
         if let Some(web) = self.web.as_mut().filter(|_| is_stranger) {
             web.go_home();
@@ -368,7 +368,7 @@ fn invalid(why: &str) -> FailureKind {
     FailureKind::Invalid { why: why.into() }
 }
 
-/// The error of JSON-RPC that a message is, if it is one.
+/// The JSON-RPC error of a message, if it is an error reply.
 const fn error_in<'a>(message: &'a wire::Message<'_>) -> Option<&'a ErrorObject> {
     match message {
         wire::Message::Response {
@@ -381,7 +381,7 @@ const fn error_in<'a>(message: &'a wire::Message<'_>) -> Option<&'a ErrorObject>
     }
 }
 
-/// The error of JSON-RPC that a body is, if it is one, and the request that it names.
+/// Reads a body as a JSON-RPC error reply. Returns the error and the id that it names.
 pub(super) fn read_error(text: &str) -> Option<(Option<Id>, ErrorObject)> {
     match wire::parse(text) {
         Ok(Inbound::One(wire::Message::Response {

@@ -1,4 +1,4 @@
-//! What a modern result says of itself: whether it is the end, or what is missing. Knows no call.
+//! Reads the head of a modern result: whether it is complete, or which input is missing. It knows no calls.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -9,10 +9,10 @@ use crate::wire::object::{self, Sought};
 
 const TYPE: Sought = Sought::new(round::RESULT_TYPE);
 
-/// No more is remembered of how a server says things.
+/// The longest beginning of a result that is remembered, in bytes.
 const LONGEST: usize = 1 << 10;
 
-/// What a modern result says of itself. A null says nothing.
+/// The members that describe a modern result. A null counts as absent.
 #[derive(Default)]
 pub(super) struct ResultHead<'a> {
     pub(super) result_type: Option<Cow<'a, str>>,
@@ -20,20 +20,20 @@ pub(super) struct ResultHead<'a> {
     pub(super) request_state: Option<Json<'a>>,
 }
 
-/// The words with which a server begins a result that is complete: most say the same each time, who they are included. What begins with
-/// them need be checked and read no further than behind them.
+/// The members with which the server begins complete results. Most servers repeat the same ones each time, including their own name. Such a result is
+/// checked and read only from their end on.
 #[derive(Debug, Default)]
 pub(super) struct Preamble(Box<str>);
 
 impl Preamble {
-    /// The members that need not be checked again. Empty where none are known.
+    /// The members that need no further check. Empty if none are known.
     pub(super) fn text(&self) -> &str {
         &self.0
     }
 
-    /// Reads the head of a result. `None` if its type is no text, or something is there twice that is read.
+    /// Reads the head of a result. `None` if the type is not a string, or a member that is read occurs twice.
     pub(super) fn read<'a>(&mut self, result: Json<'a>) -> Option<ResultHead<'a>> {
-        // S-RPC-19: absent means complete, and then the rest means nothing here.
+        // S-RPC-19: a result without a type is complete, and then the other members have no meaning.
         let rest = self.behind(result).unwrap_or(result.as_str());
         if !object::may_have(rest, [TYPE; 2]) {
             return Some(ResultHead::default());
@@ -45,13 +45,13 @@ impl Preamble {
         Some(head)
     }
 
-    /// What is left of a result that begins with it.
+    /// The rest of a result that begins with the remembered members.
     fn behind<'a>(&self, result: Json<'a>) -> Option<&'a str> {
         result.as_str().strip_prefix('{')?.strip_prefix(&*self.0)
     }
 
     fn remember(&mut self, result: Json<'_>) {
-        // Most servers that begin otherwise always do, and need not be looked at for this each time.
+        // Servers rarely change how they begin their results. This test skips the search for those that begin in another way.
         let starts = [r#"{"resultType""#, r#"{"_meta""#];
         if !starts
             .iter()
@@ -86,7 +86,7 @@ impl<'a> ResultHead<'a> {
         if let Some(kind) = kind.filter(is_there) {
             head.result_type = Some(kind.text()?);
         }
-        // A result that is complete is read no further than its type, be its words known or not.
+        // In a complete result only the type is read, whether or not its beginning is remembered.
         let kind = head.result_type.as_deref();
         let is_rest_read = kind.is_some_and(|kind| kind != round::COMPLETE);
         let is_ambiguous = is_kind_twice || (is_rest_read && is_rest_twice);
@@ -114,7 +114,7 @@ mod tests {
             preamble.text(),
             r#""resultType":"complete","_meta":{"a":1}"#
         );
-        // Known words mean the same as no words.
+        // A remembered beginning gives the same result as no type.
         assert_eq!(head(&mut preamble, COMPLETE), Some(None));
         let other = r#"{"resultType":"input_required","_meta":{"a":1}}"#;
         let said = head(&mut preamble, other).expect("it can be read");

@@ -1,31 +1,31 @@
-//! The one budget: how many failures in a row, how long to pause, when to stop trying quickly.
-//! Sees neither transports nor faults; it is told what counts.
+//! The retry budget: counts failures in a row, computes backoff, and decides when to stop retrying quickly. It knows neither transports nor faults;
+//! its caller says what counts.
 
 use core::time::Duration;
 
 use crate::config::{Retry, WhenSpent};
 use crate::time::{Instant, TICK};
 
-/// What to do when a life has ended.
+/// The decision after the end of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Close,
-    /// Parks, and no call waits for the next attempt.
+    /// Park, and fail the calls that wait.
     GiveUp(Instant),
     Park(Instant),
     Wait(Instant),
 }
 
-/// What the end of a life says of the next attempt.
+/// How likely the next attempt is to succeed, judged by the end of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outlook {
-    /// Another attempt may well succeed.
+    /// Another attempt may succeed.
     Fair,
-    /// The epoch answered a call, so the next one need not wait.
+    /// The server replied to a call, so the next attempt needs no pause.
     Good,
-    /// Waiting mends nothing.
+    /// Another attempt cannot succeed until somebody fixes the cause.
     Hopeless,
-    /// The process ended by itself before it was ready, and may do so again.
+    /// The child process ended by itself, and may do so again. Before the link was ever ready, it is restarted only for `Retry::start_for`.
     Poor,
 }
 
@@ -33,11 +33,11 @@ pub(super) enum Outlook {
 pub(super) struct Budget {
     policy: Retry,
     failures: u32,
-    /// The link was ready at some time: what is wrong now was right then, and may be again.
+    /// Whether the link was ever ready. If so, the server can work, and retries make sense.
     was_ready: bool,
     first_open: Option<Instant>,
     last_open: Option<Instant>,
-    /// The server wants to be left alone until then.
+    /// The server asked for no attempt before this time.
     rests_until: Option<Instant>,
     random: SplitMix,
 }
@@ -55,7 +55,7 @@ impl Budget {
         }
     }
 
-    /// Failures in a row since the last good life.
+    /// The number of failures in a row since the last reset.
     pub(super) const fn failures(&self) -> u32 {
         self.failures
     }
@@ -64,23 +64,23 @@ impl Budget {
         self.policy.budget
     }
 
-    /// A transport was asked for.
+    /// Records that a transport was asked for.
     pub(super) fn opened(&mut self, now: Instant) {
         self.first_open.get_or_insert(now);
         self.last_open = Some(now);
     }
 
-    /// The link is ready.
+    /// Records that the link is ready.
     pub(super) fn ready(&mut self) {
         self.was_ready = true;
     }
 
-    /// The life has been good for long enough: what was before is forgiven, backoff included.
+    /// Resets the failure count, and with it the backoff.
     pub(super) fn forgive(&mut self) {
         self.failures = 0;
     }
 
-    /// An epoch ended, and it counts.
+    /// Counts a failure and decides what follows.
     pub(super) fn failed(&mut self, now: Instant, outlook: Outlook) -> Verdict {
         if outlook == Outlook::Good {
             self.forgive();
@@ -106,7 +106,7 @@ impl Budget {
         }
     }
 
-    /// Another attempt would end in the same way.
+    /// Gives up quick retries, because another attempt would fail in the same way. Calls do not wait.
     pub(super) fn give_up(&mut self, now: Instant) -> Verdict {
         match self.rest(now) {
             Verdict::Park(until) => Verdict::GiveUp(until),
@@ -114,7 +114,7 @@ impl Budget {
         }
     }
 
-    /// Nothing is tried again quickly.
+    /// Stops quick retries: parks or closes the link, as the policy says.
     pub(super) fn rest(&mut self, now: Instant) -> Verdict {
         match self.policy.when_spent {
             WhenSpent::Close => Verdict::Close,
@@ -125,24 +125,24 @@ impl Budget {
         }
     }
 
-    /// The server wants to be left alone until then.
+    /// Allows no attempt before this time, because the server asked for that.
     pub(super) fn rest_until(&mut self, until: Instant) {
         self.rests_until = Some(until);
     }
 
-    /// A life ended as planned: the next may begin at once, but for the floor.
+    /// When the next attempt may start after an end that does not count: at once, subject to the `floor`.
     pub(super) fn free(&self, now: Instant) -> Instant {
         self.no_earlier(now)
     }
 
-    /// When calls that wait for a server make the link look for it.
+    /// When the next attempt may start while calls wait for a server.
     pub(super) fn for_calls(&self, now: Instant) -> Instant {
         let pace = self.policy.call_pace;
         let at = self.last_open.map_or(now, |last| now.max(last + pace));
         self.no_earlier(at)
     }
 
-    /// `at`, or when the floor since the last open is over, whichever is later.
+    /// Returns `at`, or the earliest time that the `floor` and the server allow, whichever is later.
     pub(super) fn no_earlier(&self, at: Instant) -> Instant {
         let floor = self.policy.floor.max(TICK);
         let at = self.last_open.map_or(at, |last| at.max(last + floor));
@@ -155,7 +155,7 @@ impl Budget {
         self.jittered(pause.min(self.policy.cap))
     }
 
-    /// Between half of `span` and all of it.
+    /// Returns a random time between half of `span` and all of it.
     fn jittered(&mut self, span: Duration) -> Duration {
         let half = u64::try_from(span.as_nanos() / 2).unwrap_or(u64::MAX);
         let drawn = (u128::from(self.random.draw()) * u128::from(half)) >> 64;
@@ -163,7 +163,7 @@ impl Budget {
     }
 }
 
-/// A small generator of well-spread numbers; the same seed draws the same numbers.
+/// The `SplitMix64` generator; the same seed gives the same numbers.
 #[derive(Debug)]
 struct SplitMix(u64);
 

@@ -1,4 +1,4 @@
-//! How calls and questions end. Every way out of a call leads through here, once.
+//! Ends calls. Every call ends here, exactly once.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -18,7 +18,7 @@ use crate::register::Register;
 use crate::watch::List;
 
 impl Client {
-    /// The call has its outcome.
+    /// Ends a call with this outcome.
     pub(super) fn settle(&mut self, id: CallId, outcome: Outcome) {
         let Some(phase) = self.calls.forget(id) else {
             return;
@@ -30,13 +30,13 @@ impl Client {
         self.tell(Event::Done { call: id, outcome });
     }
 
-    /// The call has no reply.
+    /// Ends a call that has no reply.
     pub(super) fn fail(&mut self, id: CallId, kind: FailureKind) {
         let ended = self.end_that_matters(&kind);
         self.fail_with(id, kind, ended);
     }
 
-    /// While there is no server, what became of the last one is what people need to know.
+    /// Chooses the end of an epoch that explains a failure. While there is no server, that is the end of the last one.
     fn end_that_matters(&self, kind: &FailureKind) -> Option<Arc<Ended>> {
         match (kind, self.state) {
             (FailureKind::NoContact, _) => {
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// The caller or the clock ends a call that may be under way: the server is told.
+    /// Ends a call that may be in flight, for its caller or because it timed out. The server is told.
     pub(super) fn abort(&mut self, id: CallId, kind: FailureKind, words: Withdrawal) {
         let sent = self.calls.call(id).and_then(|call| match call.phase {
             Phase::Sent(wire) if !self.runs_as_task(call) => Some(wire),
@@ -119,8 +119,8 @@ impl Client {
         }
     }
 
-    /// S-CANC-11: a request that runs as a task is cancelled in another way. Only 2025-11-25 has such requests, and only
-    /// with servers that said so.
+    /// Whether the call runs as a task, which is cancelled in another way (S-CANC-11). Only 2025-11-25 has such requests, and only with servers that
+    /// declare them.
     fn runs_as_task(&self, call: &Call) -> bool {
         let session = self.session.as_ref();
         let has_tasks = session.is_some_and(|session| {
@@ -139,7 +139,7 @@ impl Client {
                 return;
             }
             self.drop_request(wire);
-            // S-HTTP-25: the modern era knows no other word for it over HTTP.
+            // S-HTTP-25: in the modern era, closing the exchange is the only way to cancel over HTTP.
             if self.voice.version().era() == Era::Modern {
                 return;
             }
@@ -147,7 +147,7 @@ impl Client {
         self.frames.push(Frame::Cancel(wire, words));
     }
 
-    /// The time of a call may be over.
+    /// Handles the deadline of a call.
     pub(super) fn call_due(&mut self, id: CallId) {
         let is_absent = matches!(self.state, State::Waiting | State::Parked);
         if self.calls.is_tired(id, self.now) && is_absent {
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// The life that these were sent to has ended.
+    /// Settles the requests that were in flight when their epoch ended.
     pub(super) fn settle_lost(&mut self, sent: Register<u64, Errand>) {
         let mut calls = Vec::new();
         for errand in sent.into_values() {
@@ -207,7 +207,7 @@ impl Client {
         }
     }
 
-    /// The server ended while it was asked for a page of this list. A list that ends every server is given up.
+    /// Handles a lost page of this list. A call fails if the list was lost more often than `Policy::resends` allows.
     pub(super) fn settle_lost_page(&mut self, list: List, kind: &FailureKind) {
         let resends = self.config.policy.resends;
         for id in self.catalog.waiting(list).to_vec() {
@@ -217,8 +217,7 @@ impl Client {
         }
     }
 
-    /// More is known of the end of a life than when its calls were settled: those that nobody
-    /// has heard of yet are told with it.
+    /// Updates failures that were not polled yet with what is now known about the end of the epoch.
     pub(super) fn retell(&mut self) {
         let Some(story) = self.life.as_ref().map(|life| life.story(self.now, false)) else {
             return;
@@ -238,7 +237,7 @@ impl Client {
         }
     }
 
-    /// Every call there is ends in this way.
+    /// Ends every call with this failure.
     pub(super) fn settle_all(&mut self, kind: &FailureKind) {
         let all: Vec<CallId> = self.calls.ids().collect();
         let ended = self.end_that_matters(kind);
@@ -247,7 +246,7 @@ impl Client {
         }
     }
 
-    /// What waits and needs something that this server does not offer.
+    /// Fails the queued calls that need something that this server does not offer.
     pub(super) fn settle_what_is_not_offered(&mut self) {
         for id in self.calls.waiting_ids() {
             self.settle_if_not_offered(id);
@@ -262,7 +261,7 @@ impl Client {
         }
     }
 
-    /// What the server of this session lacks for this method.
+    /// Returns the feature or version that the server lacks for this method, if any.
     pub(super) fn is_missing(&self, facts: &method::Method) -> Option<Box<str>> {
         let session = self.session.as_ref()?;
         if !facts.to_server.contains(session.version) {

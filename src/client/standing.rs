@@ -1,5 +1,4 @@
-//! How the link stands with a server over HTTP: the session that it is in, the pauses that it was asked for, and what the refusal of a
-//! handshake says.
+//! Handles sessions over HTTP, the pauses that a server asks for, and the refusal of a handshake.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -24,8 +23,8 @@ impl Client {
         http.is_some_and(|http| http.session_loss.iter().any(|loss| loss.is(status, code)))
     }
 
-    /// S-SESS-06: the session is over. Whoever sees it next sees the same; one handshake serves them all. `is_unread`: what was asked in it
-    /// was not run. `said`: in which words the server said so.
+    /// Handles the loss of a session (S-SESS-06). All requests that notice it share one new handshake. `is_unread`: the request was not run. `said`:
+    /// the error text of the server.
     pub(super) fn session_lost(
         &mut self,
         exchange: Exchange,
@@ -46,8 +45,9 @@ impl Client {
         self.wind_down(Cause::SessionLost, self.config.policy.drain);
     }
 
-    /// What is kept of a session of a life before is tried first; it is not believed until the server has answered in it. `is_same`: what
-    /// was declared in it still holds.
+    /// Tries to continue the session of an earlier epoch with a ping. Returns false if none is kept.
+    ///
+    /// `is_same`: the capabilities are the same as in that session. If they differ, the session is ended and a new handshake begins.
     pub(super) fn revive(&mut self, is_same: bool) -> bool {
         let Some(web) = &mut self.web else {
             return false;
@@ -68,9 +68,9 @@ impl Client {
         true
     }
 
-    /// The server answered in the session of a life before, if with an error then with this one.
+    /// Handles the reply to that ping; `refusal` is the code of an error.
     pub(super) fn revived(&mut self, refusal: Option<i64>) {
-        // One that knows no ping knows the session all the same.
+        // A server without `ping` still knows the session.
         if refusal.is_some_and(|code| code != code::METHOD_NOT_FOUND) {
             return self.not_revived(false);
         }
@@ -89,7 +89,7 @@ impl Client {
         );
     }
 
-    /// The session of a life before is over, or of no use.
+    /// Gives up the session of an earlier epoch, and begins a new handshake. `is_over`: the server has ended the session.
     pub(super) fn not_revived(&mut self, is_over: bool) {
         while let Some(wire) = self.errands.wire_for(&Errand::Revive) {
             self.errands.close(wire);
@@ -108,8 +108,7 @@ impl Client {
         self.proceed(first);
     }
 
-    /// Nothing of this life goes on. A session that is not needed any more is ended (S-SESS-07); one that contact was lost in is
-    /// kept.
+    /// Ends everything of this epoch. The session is ended too (S-SESS-07), but kept if contact was lost.
     pub(super) fn part_web(&mut self) {
         let cause = self.life.as_ref().and_then(|life| life.cause());
         let is_out_of_reach = cause.is_some_and(Cause::is_out_of_reach);
@@ -136,7 +135,7 @@ impl Client {
         }
     }
 
-    /// The server knows that the session is not needed any more, or will never.
+    /// Handles the response to the `DELETE` of a session.
     pub(super) fn farewell_said(&mut self, stream: StreamId) {
         self.spend_exchange(stream);
         self.bury_if_gone();
@@ -145,8 +144,8 @@ impl Client {
 
 /// Refusals.
 impl Client {
-    /// What was turned away is to be said again, if it was not read or is harmless; if that was so too often, it has failed. Whether it
-    /// waits.
+    /// Queues a message again that the server turned away, if it was not read or may be repeated. After too many times it fails. Returns whether it
+    /// is queued.
     pub(super) fn turn_back(
         &mut self,
         exchange: Exchange,
@@ -203,7 +202,7 @@ impl Client {
         )
     }
 
-    /// The server is busy and says for how long.
+    /// Handles a busy server that says how long to wait.
     pub(super) fn put_off(&mut self, exchange: Exchange, status: u16, said: Option<Box<str>>) {
         let (Some(http), Some(pause)) = (&self.config.http, exchange.retry_after) else {
             return;
@@ -226,21 +225,21 @@ impl Client {
         }
     }
 
-    /// Whether nothing can be said to the server for now.
+    /// Whether nothing can be sent to the server at present.
     pub(super) fn is_kept_silent(&self) -> bool {
         self.web.as_ref().is_some_and(|web| !web.is_open())
     }
 
-    /// The pause is over.
+    /// Ends the pause that the server asked for.
     pub(super) fn pause_over(&mut self) {
         if let Some(web) = &mut self.web {
             web.paused_until = None;
         }
-        // What was not said to the server it could not answer.
+        // During the pause the server had nothing to reply to, so its silence does not count.
         self.heard();
     }
 
-    /// What it says of the era of a server that a handshake is refused (S-HTTP-39, S-HTTP-40, S-HTTP-43).
+    /// Handles the refusal of a handshake, and decides what it says about the server's era (S-HTTP-39, S-HTTP-40, S-HTTP-43).
     pub(super) fn handshake_refused(&mut self, wire: u64, status: u16, error: Option<ErrorObject>) {
         let errand = self.errands.close(wire);
         let is_modern = |error: &ErrorObject| code::is_modern_evidence(error.code);
@@ -270,7 +269,7 @@ impl Client {
         let is_streamable = self.web.as_ref().is_some_and(|web| web.is_streamable());
         let then = match errand {
             Some(Errand::Discover) => self.handshake.discovered(Err(&error)),
-            // S-HTTP-42: older texts say so of any such status.
+            // S-HTTP-42: older specifications fall back on any such status.
             Some(_) if falls_back && is_streamable && !proves_modern => {
                 let why = format!("`initialize` was refused with status {status}: {error}");
                 return self.try_old(crate::noise::excerpt(&why).into(), false);
@@ -281,7 +280,7 @@ impl Client {
         self.proceed(then);
     }
 
-    /// A modern server was replaced by one that is none, or not of this version.
+    /// Handles a server that was replaced by one of another era or version.
     pub(super) fn changed_its_era(&mut self) {
         self.handshake.doubt();
         let why = "it does not speak the version any more that was agreed on".into();

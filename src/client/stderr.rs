@@ -1,10 +1,10 @@
-//! The last of what a server wrote to standard error. Knows no life and no words of it.
+//! Keeps the end of what a server wrote to standard error, in bounded memory.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The end of a long text.
+/// The last bytes of a long text.
 #[derive(Debug)]
 pub(super) struct Tail {
     bytes: Vec<u8>,
@@ -25,13 +25,13 @@ impl Tail {
         let kept = &bytes[bytes.len().saturating_sub(self.limit)..];
         self.cut |= kept.len() < bytes.len();
         self.bytes.extend_from_slice(kept);
-        // Cut only when twice as much is there, so that short pieces do not move all of it each time.
+        // Trim only at twice the limit, so that not every short write moves the whole buffer.
         if self.bytes.len() > self.limit.saturating_mul(2) {
             self.trim();
         }
     }
 
-    /// What is kept, as text, from the first whole line on if the beginning is lost.
+    /// The kept bytes as text. If the beginning was dropped, the text starts at the first complete line.
     pub(super) fn text(&self) -> Box<str> {
         let start = self.bytes.len().saturating_sub(self.limit);
         let mut kept = &self.bytes[start..];

@@ -1,4 +1,5 @@
-//! Streams of events: what they bring, how they go on when they break off (S-RES-03), and when they are given up.
+//! Handles event streams: reads their events, resumes streams that were cut (S-RES-03), and decides when to give them up. The listen stream is the
+//! one on which a legacy server sends messages by itself.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,15 +16,15 @@ use crate::id::StreamId;
 use crate::protocol::Era;
 use crate::wire::{Inbound, SseEvent, SseReader};
 
-/// A stream that stayed open for so long was not in vain, even if it brought nothing.
+/// A stream that stayed open this long counts as useful, even without events.
 const GOOD_WHILE: Duration = Duration::from_secs(60);
 
-/// A server that said so often that it is there, and nothing else, says it as a rule.
+/// After this many keepalives without an event, a server is expected to send them regularly.
 const BEATS: u32 = 3;
 
-/// What they bring.
+/// The content of streams.
 impl Client {
-    /// Bytes of a stream.
+    /// Handles bytes of a stream.
     pub(super) fn events(
         &mut self,
         stream: StreamId,
@@ -54,13 +55,13 @@ impl Client {
                     continue;
                 }
             };
-            // Nothing follows a reply (S-HTTP-16).
+            // No event follows a reply (S-HTTP-16).
             let exchange = self.exchange_mut(stream);
             let Some(exchange) = exchange.filter(|e| !matches!(e.purpose, Purpose::Spent)) else {
                 return;
             };
             let id = reader.last_id().filter(|id| http::is_nameable(id));
-            // What came of the stream of a request is judged when it ends.
+            // The stream of a request is judged when it ends.
             if exchange.wire().is_none() {
                 if bears {
                     exchange.thread.bears();
@@ -74,7 +75,7 @@ impl Client {
         self.beat_on(stream, is_beat);
     }
 
-    /// A server that says now and then that it is there, and then ceases to, is not.
+    /// Counts keepalives. If a server that sends them regularly stops, its stream is taken for broken after `Http::stream_silence`.
     fn beat_on(&mut self, stream: StreamId, is_beat: bool) {
         let Some(exchange) = self.exchange_mut(stream) else {
             return;
@@ -120,9 +121,9 @@ impl Client {
     }
 }
 
-/// How they go on.
+/// The continuation of streams.
 impl Client {
-    /// The stream of a request ended before its reply came (S-RES-07).
+    /// Handles the end of a request's stream before its reply (S-RES-07).
     pub(super) fn broke_off(&mut self, wire: u64, exchange: Exchange) {
         let Some(errand) = self.errands.of_wire(wire) else {
             return;
@@ -154,7 +155,7 @@ impl Client {
         self.stream_again(again, Duration::ZERO);
     }
 
-    /// The server has taken a request and may reply to it on the stream that is listened to. Whether there is one.
+    /// Waits for the reply to an acknowledged request on the listen stream. Returns false if there is no such stream.
     pub(super) fn await_elsewhere(&mut self, wire: u64) -> bool {
         let is_awaited = self.is_awaited(wire);
         let web = self.web.as_mut().filter(|web| web.listen == Listen::On);
@@ -166,7 +167,7 @@ impl Client {
         is_there
     }
 
-    /// The stream of what the server says by itself ended.
+    /// Handles the end of the listen stream.
     pub(super) fn listen_broke_off(&mut self, exchange: Exchange) {
         let begun = exchange.begun.unwrap_or(self.now);
         let mut thread = exchange.thread;
@@ -176,7 +177,7 @@ impl Client {
         self.stream_again(Exchange::following(Purpose::Listen, thread), Duration::ZERO);
     }
 
-    /// A stream could not be had this time.
+    /// Requests a stream again that could not be opened this time.
     pub(super) fn stream_failed(&mut self, exchange: Exchange) {
         let pause = exchange.retry_after.unwrap_or(Duration::ZERO);
         let again = Exchange {
@@ -186,7 +187,7 @@ impl Client {
         self.stream_again(again, pause);
     }
 
-    /// A stream was refused: there is none. One that was had before is there, and somebody in between may have refused it.
+    /// Handles the refusal of a stream. A listen stream that worked before is tried again, because an intermediary may have refused it.
     pub(super) fn stream_turned_down(&mut self, exchange: Exchange, why: &str) {
         if matches!(exchange.purpose, Purpose::Listen) && exchange.thread.was_had {
             self.stream_failed(exchange);
@@ -195,7 +196,7 @@ impl Client {
         }
     }
 
-    /// The stream is to be asked for again, unless too often in a row nothing came of it.
+    /// Requests a stream again after a pause, unless it brought nothing too often in a row.
     fn stream_again(&mut self, mut exchange: Exchange, least: Duration) {
         let Some(http) = &self.config.http else {
             return;
@@ -209,13 +210,13 @@ impl Client {
         self.begin_in(pause, exchange);
     }
 
-    /// There is no stream for this.
+    /// Gives up the stream for this purpose.
     pub(super) fn no_stream_for(&mut self, purpose: Purpose, why: &str) {
         match purpose {
             Purpose::Listen => self.stop_listening(Listen::Off),
             Purpose::Old => self.old_failed(why),
             Purpose::Resume(wire) => {
-                // S-RES-08: what is over is perhaps more than this stream.
+                // S-RES-08: the whole session may be over, not only this stream.
                 self.lose(wire);
                 self.probe_now();
             }
@@ -223,8 +224,8 @@ impl Client {
         }
     }
 
-    /// The handshake is over on both sides: a legacy server may say something by itself (S-LHTTP-13). Servers in use drop what they
-    /// ask by themselves while nobody listens, and then wait for the answer: so nothing is said before they can be heard.
+    /// Opens the listen stream of a legacy server after the handshake (S-LHTTP-13). Servers in use drop their own requests while nobody listens, and
+    /// then wait for the answer. So messages wait for the stream, up to `Http::listen_patience`.
     pub(super) fn gate_opened(&mut self) {
         let is_legacy = self.voice.version().era() == Era::Legacy;
         let (Some(web), Some(http)) = (&mut self.web, &self.config.http) else {
@@ -246,7 +247,7 @@ impl Client {
         }
     }
 
-    /// This exchange has a response, or will have none: if it was waited for, that is over.
+    /// Stops waiting for the listen stream if this exchange is it. It has a response, or will get none.
     pub(super) fn listens_by(&mut self, stream: StreamId) {
         if self.web.as_ref().is_some_and(|web| web.ear == Some(stream)) {
             self.timers.disarm(Timer::Listen);
@@ -254,14 +255,14 @@ impl Client {
         }
     }
 
-    /// There are servers that answer only when they have something to say.
+    /// Stops waiting for the listen stream. Some servers respond to its request only when they have a message to send.
     pub(super) fn stop_waiting_to_listen(&mut self) {
         if let Some(web) = &mut self.web {
             web.ear = None;
         }
     }
 
-    /// Nothing is listened to any more: what was to be replied there is lost.
+    /// Stops listening. The replies that were expected on the listen stream are lost.
     pub(super) fn stop_listening(&mut self, listen: Listen) {
         let Some(web) = &mut self.web else {
             return;
@@ -274,9 +275,9 @@ impl Client {
     }
 }
 
-/// The transport of 2024-11-05.
+/// The 2024-11-05 transport.
 impl Client {
-    /// The server is looked for behind it (S-HTTP-41); `is_guess`: nothing speaks for it but silence.
+    /// Tries to reach the server over this transport (S-HTTP-41). `is_guess`: a missing reply is the only reason.
     pub(super) fn try_old(&mut self, why: Box<str>, is_guess: bool) {
         let (Some(web), Some(http)) = (&mut self.web, &self.config.http) else {
             return;
@@ -292,7 +293,7 @@ impl Client {
         self.begin_now(Exchange::new(Purpose::Old, Load::None));
     }
 
-    /// The server says where messages go: everything can begin.
+    /// Handles the URL for messages from the server, and begins the handshake there.
     fn endpoint(&mut self, reference: &str) {
         let Some(web) = &mut self.web else {
             return;
@@ -315,7 +316,7 @@ impl Client {
         }
     }
 
-    /// It is not there, either: both reasons are told. Where nothing but silence made us look, the answer may still come.
+    /// Handles a failure of this transport. Both reasons are reported. If a missing reply was the only reason to try it, that reply may still come.
     pub(super) fn old_failed(&mut self, why: &str) {
         let Some(web) = &mut self.web else {
             return;
@@ -342,7 +343,7 @@ impl Client {
         }
     }
 
-    /// Where messages go is not said in time, or `initialize` is not answered at all.
+    /// Handles a missing `endpoint` event, or a missing reply to `initialize`.
     pub(super) fn endpoint_overdue(&mut self) {
         let carrier = self.web.as_ref().map(|web| &web.carrier);
         match carrier {
@@ -356,7 +357,7 @@ impl Client {
         }
     }
 
-    /// S-SSE-06: with its stream, the connection is over.
+    /// Handles the end of the only stream, which ends the connection (S-SSE-06).
     pub(super) fn old_stream_ended(&mut self, faults: &[Fault]) {
         self.note(faults);
         if self.web.as_ref().is_some_and(|web| web.is_old()) {

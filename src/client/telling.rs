@@ -1,4 +1,4 @@
-//! Events in words, a line each, for logs and timelines. What the server said stays out: it may be anybody's secret.
+//! Formats events as one line each, for logs and timelines. Text from the server is left out, because it may be secret.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use super::event::{Event, Outcome};
 use crate::time::Span;
 use crate::watch::Change;
 
-/// One line that says what happened, to what. Payloads, arguments and samples of noise are not in it; what a failure or an end says is.
+/// One line that says what happened, and to what. It shows no payloads, arguments or samples of noise, but the text of failures and ends.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

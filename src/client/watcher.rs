@@ -1,5 +1,4 @@
-//! The watch on one server: what is wished, what was asked for, what was granted.
-//! Says what to send; sends nothing itself.
+//! Tracks the watch on one server: what is wanted, what was requested, and what was granted. It decides what to send, but sends nothing itself.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -15,10 +14,10 @@ use crate::time::Instant;
 use crate::watch::{Setting, Watch, WatchUpdate, covering};
 use crate::wire::Json;
 
-/// The longest pause before a watch is set up again; a watch that lasted as long was a good one.
+/// The longest pause before a watch is set up again. A watch that lasted this long resets the pause.
 const RETRY_CAP: Duration = Duration::from_secs(60);
 
-/// Something to send to get what is wished.
+/// A request that the watch needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Chore {
     /// `subscriptions/listen` with this filter.
@@ -27,78 +26,78 @@ pub(super) enum Chore {
     SetLevel(LogLevel),
     /// `resources/subscribe`
     Subscribe(Box<str>),
-    /// Cancel the listen request with this wire id.
+    /// The cancellation of the listen request with this wire id.
     Unlisten(u64),
     /// `resources/unsubscribe`
     Unsubscribe(Box<str>),
 }
 
-/// What is watched for the application, and by which means.
+/// The watch that the application wants, and the requests that set it up.
 ///
-/// A modern server takes all of it in one `subscriptions/listen`, which cannot be changed. To ask for all again with each address would cost as
-/// much as there is, so beyond a few addresses a new one gets a request of its own, in which it is together with those of requests that are
-/// not much larger: each address is asked for again about as often as their number has doubled.
+/// A modern server takes the whole watch in one `subscriptions/listen`, which cannot be changed. Repeating all URIs for each new one would cost too
+/// much. So beyond `FEW` URIs, a new one gets a request of its own. That request also takes over the URIs of requests that are at most twice as
+/// large. In this way each URI is requested about as often as the number of URIs has doubled.
 #[derive(Debug)]
 pub(super) struct Watcher {
     wish: Watch,
     granted: Watch,
-    /// How the granted addresses differ from what the application was last told.
+    /// How the granted URIs differ from the last report to the application.
     news: WatchUpdate,
-    /// What else was granted when the application was last told, in this life and for this wish.
+    /// The other granted parts in the last report, for this epoch and this wanted watch.
     told: Option<Flags>,
-    /// Something happened since; it saves a look at every input.
+    /// Whether anything happened since the last report. Without this flag, every input would need a comparison.
     has_moved: bool,
     /// The era of the server, if there is one.
     era: Option<Era>,
-    /// Whether it takes addresses.
+    /// Whether the server takes subscriptions to URIs.
     takes_uris: bool,
-    /// Whether it is asked for what it does not declare.
+    /// Whether the server is also asked for features that it does not declare.
     is_undeclared_asked: bool,
-    /// Addresses that are wished and were not asked for yet, or are to be asked for again.
+    /// Wanted URIs that are not requested yet, or must be requested again.
     unasked: BTreeSet<Box<str>>,
-    /// Addresses that were refused and may be had later.
+    /// URIs that the server refused but may grant later.
     refused: BTreeSet<Box<str>>,
-    /// Legacy: addresses that were asked for and are not wished any more.
+    /// Legacy: requested URIs that are not wanted any more.
     unwanted: BTreeSet<Box<str>>,
-    /// Legacy: what was asked for one by one and is not answered yet.
+    /// Legacy: URIs whose requests have no reply yet.
     asked: BTreeSet<Box<str>>,
     asked_level: Option<LogLevel>,
-    /// Modern: the listen requests that are open, by their wire ids.
+    /// Modern: the open listen requests, by wire id.
     listening: Register<u64, Listening>,
-    /// Modern: those of which all was asked for again by another that is not acknowledged yet.
+    /// Modern: open listen requests whose replacement is not acknowledged yet.
     replaced: BTreeSet<u64>,
-    /// Modern: those that the next listen request replaces.
+    /// Modern: the listen requests that the next one replaces.
     replacing: Vec<u64>,
-    /// Modern: which request each address is in.
+    /// Modern: the request that contains each URI.
     held_by: BTreeMap<Box<str>, u64>,
-    /// Modern: the request that watches the lists, and which lists.
+    /// Modern: the request that watches the lists, and which lists it watches.
     lists: Option<(u64, [bool; 3])>,
-    /// Modern: this server takes one request at a time.
+    /// Modern: whether the server accepts only one listen request at a time.
     takes_one: bool,
-    /// What was wished since may be asked for in the place of all, where that takes time.
+    /// Whether the single listen request of such a server may be replaced now. Otherwise changes are collected until the next retry.
     may_replace: bool,
-    /// Something of the wish was refused or ended, and may be had later.
+    /// Whether a wanted part was refused or ended, but may be granted later.
     is_unmet: bool,
-    /// How often in a row that was so.
+    /// How often in a row that happened.
     setbacks: u32,
 }
 
-/// A `subscriptions/listen` that is open.
+/// An open `subscriptions/listen`.
 #[derive(Debug)]
 struct Listening {
-    /// Those of its addresses that are still wished.
+    /// Its URIs that are still wanted.
     uris: BTreeSet<Box<str>>,
-    /// How many addresses it has.
+    /// The number of URIs that it was sent with.
     size: usize,
     acknowledged: Option<Instant>,
-    /// The requests that it replaces, once it is acknowledged.
+    /// The requests that it replaces once it is acknowledged.
     replaces: Vec<u64>,
 }
 
-/// Whether lists of tools, prompts and resources are watched, and from which level on log messages.
+/// Whether the lists of tools, prompts and resources are watched, and the least level of log messages.
 type Flags = ([bool; 3], Option<LogLevel>);
 
-/// Requests for so many addresses are always replaced rather than added to.
+/// A listen request with at most this many URIs is always merged into the next one.
 const FEW: usize = 8;
 
 impl Watcher {
@@ -133,12 +132,12 @@ impl Watcher {
         &self.wish
     }
 
-    /// What is granted.
+    /// The granted part of the watch.
     pub(super) const fn granted(&self) -> &Watch {
         &self.granted
     }
 
-    /// How what is granted differs from what the application was last told, if it has not been told so yet.
+    /// The difference between the granted watch and the last report to the application. `None` if there is nothing to report.
     pub(super) fn news(&mut self) -> Option<Box<WatchUpdate>> {
         if !core::mem::take(&mut self.has_moved) || self.wish == Watch::none() {
             return None;
@@ -161,13 +160,13 @@ impl Watcher {
         }))
     }
 
-    /// Whether every answer is there.
+    /// Whether all replies have arrived.
     pub(super) fn is_complete(&self) -> bool {
         let heard = |listening: &Listening| listening.acknowledged.is_some();
         self.asked.is_empty() && self.asked_level.is_none() && self.listening.values().all(heard)
     }
 
-    /// How long to wait before what is not met is asked for again: the longer, the more often in a row it was in vain.
+    /// Counts a setback. Returns the pause before the missing parts are requested again, which doubles with each setback in a row.
     pub(super) fn setback(&mut self, retry: Duration) -> Duration {
         let pause = retry.saturating_mul(1 << self.setbacks.min(16));
         self.setbacks = self.setbacks.saturating_add(1);
@@ -178,7 +177,7 @@ impl Watcher {
         self.is_unmet
     }
 
-    /// Another wish. What to send to the server of this session to get it; what was refused before is asked for again.
+    /// Sets the wanted watch. Returns what to send to the server of this session. Refused URIs are requested again.
     pub(super) fn wish_for(&mut self, wish: &Watch, session: Option<&Session>) -> Vec<Chore> {
         let update = WatchUpdate::between(&self.wish.uris, wish);
         if self.takes_uris {
@@ -192,7 +191,7 @@ impl Watcher {
         self.change_wish(&update, session)
     }
 
-    /// The wish changes in this way. What to send to the server of this session to get it.
+    /// Changes the wanted watch. Returns what to send to the server of this session.
     pub(super) fn change_wish(
         &mut self,
         update: &WatchUpdate,
@@ -215,14 +214,14 @@ impl Watcher {
         session.map_or_else(Vec::new, |session| self.pursue(session))
     }
 
-    /// Whether an address was asked for and not refused.
+    /// Whether a URI was requested and not refused.
     fn is_asked(&self, uri: &str) -> bool {
         self.held_by.contains_key(uri)
             || self.asked.contains(uri)
             || self.granted.uris.contains(uri)
     }
 
-    /// An address is not wished any more.
+    /// Removes a URI that is not wanted any more.
     fn forget(&mut self, uri: &str) {
         self.unasked.remove(uri);
         self.refused.remove(uri);
@@ -238,14 +237,14 @@ impl Watcher {
         }
     }
 
-    /// An address is granted.
+    /// Records that a URI is granted.
     fn win(&mut self, uri: &str) {
         if self.granted.uris.insert(uri.into()) {
             self.news.note(uri.into(), true);
         }
     }
 
-    /// An address is not granted any more. Whether it was.
+    /// Records that a URI is not granted any more. Returns whether it was.
     fn lose(&mut self, uri: &str) -> bool {
         let was_granted = self.granted.uris.remove(uri);
         if was_granted {
@@ -254,9 +253,9 @@ impl Watcher {
         was_granted
     }
 
-    /// A new life: nothing is granted any more, and everything is to be asked for again.
+    /// Starts a new epoch, in which nothing is granted yet. Returns the requests for everything that is wanted.
     ///
-    /// `passes`: what a legacy server does not declare is asked of it all the same.
+    /// `passes`: a legacy server is also asked for features that it does not declare.
     pub(super) fn begin(&mut self, session: &Session, passes: bool) -> Vec<Chore> {
         self.end();
         let era = session.version.era();
@@ -270,7 +269,7 @@ impl Watcher {
         self.pursue(session)
     }
 
-    /// The server agreed to this when the client in front of a relay asked.
+    /// Records a setting that the server accepted from the client in front of a relay.
     pub(super) fn settle(&mut self, setting: &Setting) {
         match setting {
             Setting::Level(level) => {
@@ -289,18 +288,18 @@ impl Watcher {
         }
     }
 
-    /// The life ended.
+    /// Ends the epoch. Only the wanted watch is kept.
     pub(super) fn end(&mut self) {
         *self = Watcher::new(core::mem::take(&mut self.wish));
     }
 
-    /// What was refused or ended a while ago is asked for again.
+    /// Requests again what was refused or ended.
     pub(super) fn pursue_again(&mut self, session: &Session) -> Vec<Chore> {
         self.may_replace = true;
         self.pursue(session)
     }
 
-    /// What is not met is asked for.
+    /// Requests everything that is wanted and not requested yet.
     pub(super) fn pursue(&mut self, session: &Session) -> Vec<Chore> {
         self.has_moved = true;
         self.is_unmet = false;
@@ -312,7 +311,7 @@ impl Watcher {
         }
     }
 
-    /// The answers that are missing are not waited for any more; they are asked for again later.
+    /// Stops waiting for missing replies. Their parts are requested again later.
     pub(super) fn stop_waiting(&mut self) {
         self.has_moved = true;
         self.is_unmet |= !self.asked.is_empty() || self.asked_level.is_some();
@@ -320,7 +319,7 @@ impl Watcher {
         self.asked_level = None;
     }
 
-    /// What of the wish this server can grant at all, but for the addresses.
+    /// The wanted part that this server can grant at all, without the URIs.
     fn possible(&self, session: &Session) -> Flags {
         let offers = |feature| session.capabilities.offers(feature);
         let log = match session.version.era() {
@@ -343,7 +342,7 @@ impl Watcher {
         ] = lists;
     }
 
-    /// Legacy: changes of lists come unasked; the rest is asked for one by one.
+    /// Legacy: a server reports changes of lists without a request. Everything else is requested one by one.
     fn subscribe(&mut self, lists: [bool; 3], logs: Option<LogLevel>) -> Vec<Chore> {
         let mut chores = Vec::new();
         let level = self.asked_level.or(self.granted.logs);
@@ -362,7 +361,7 @@ impl Watcher {
         chores
     }
 
-    /// Modern: one request for what is new, together with all that it is to replace.
+    /// Modern: requests the new parts together with everything that the request replaces.
     fn listen(&mut self, lists: [bool; 3], logs: Option<LogLevel>) -> Vec<Chore> {
         self.granted.logs = logs;
         let granted = lists_of(&self.granted);
@@ -381,7 +380,7 @@ impl Watcher {
         let mut chores = Vec::new();
         if self.takes_one && self.listening.len() > 0 {
             if !self.may_replace {
-                // All of it is asked for again, but not for each change of the wish.
+                // A replacement repeats all URIs, so it is not sent for each single change.
                 self.is_unmet = true;
                 return Vec::new();
             }
@@ -406,7 +405,7 @@ impl Watcher {
             self.replace(wire, &mut uris);
         }
         let has_lists = self.lists.is_some_and(|(wire, _)| {
-            // Of lists that are not wished any more nothing is told, so a request that watches them may go on.
+            // Changes of unwanted lists are not reported, so a request that watches them may stay open.
             self.listening.get(wire).is_some() && (lists == lists_before || !watches_lists)
         });
         let lists = if has_lists { [false; 3] } else { lists };
@@ -418,7 +417,7 @@ impl Watcher {
             return chores;
         }
         if !has_lists {
-            // Whose wire id is still to come.
+            // The wire id is 0 until `listens` records it.
             self.lists = Some((0, lists));
         }
         self.may_replace = false;
@@ -432,10 +431,10 @@ impl Watcher {
         chores
     }
 
-    /// The next listen request is for all that this one is for.
+    /// Moves the URIs of a listen request into the next one.
     fn replace(&mut self, wire: u64, uris: &mut BTreeSet<Box<str>>) {
         if let Some(mut listening) = self.listening.remove(wire) {
-            // The smaller set goes into the larger.
+            // Insert the smaller set into the larger one.
             if listening.uris.len() > uris.len() {
                 core::mem::swap(&mut listening.uris, uris);
             }
@@ -446,7 +445,7 @@ impl Watcher {
         }
     }
 
-    /// Modern: nothing is to be had by listening.
+    /// Modern: cancels all listen requests.
     fn listen_no_more(&mut self) -> Vec<Chore> {
         self.nothing_granted();
         self.lists = None;
@@ -459,7 +458,7 @@ impl Watcher {
         open.into_iter().map(Chore::Unlisten).collect()
     }
 
-    /// The listen request with this filter has this wire id.
+    /// Records the wire id of the listen request with this filter.
     pub(super) fn listens(&mut self, wire: u64, filter: &Watch) {
         for uri in &filter.uris {
             self.held_by.insert(uri.clone(), wire);
@@ -476,19 +475,19 @@ impl Watcher {
         self.listening.add(wire, listening);
     }
 
-    /// Whether a notification that names this subscription is ours.
+    /// Whether this subscription belongs to the watch.
     pub(super) fn owns(&self, wire: u64) -> bool {
         self.listening.get(wire).is_some() || self.replaced.contains(&wire)
     }
 
-    /// Whether word of a change of a list on this subscription is news. Once another watches the lists, it is that one's to tell.
+    /// Whether a list change on this subscription is reported. It is not if another acknowledged request watches the lists.
     pub(super) fn tells_of_lists(&self, wire: u64) -> bool {
         let other = self.lists.filter(|(of, _)| *of != wire);
         let other = other.and_then(|(of, _)| self.listening.get(of));
         other.is_none_or(|other| other.acknowledged.is_none())
     }
 
-    /// Whether word of a change of this resource on this subscription is wished. Of some that are not wished any more a server may still tell.
+    /// Whether a change of this resource on this subscription is wanted. A server may still report URIs that are not wanted any more.
     pub(super) fn is_wished(&self, wire: u64, uri: &str) -> bool {
         let listening = self.listening.get(wire);
         if listening.is_none_or(|listening| listening.uris.len() == listening.size) {
@@ -501,7 +500,7 @@ impl Watcher {
         covering(uri, last).next().is_some()
     }
 
-    /// The server granted this much of a listen request. The older ones have served.
+    /// Handles the acknowledgement of a listen request. The requests that it replaces are cancelled.
     pub(super) fn acknowledged(&mut self, wire: u64, params: Json<'_>, now: Instant) -> Vec<Chore> {
         self.has_moved = true;
         let Some(listening) = self.listening.get_mut(wire) else {
@@ -527,15 +526,14 @@ impl Watcher {
         self.end_replaced(replaced)
     }
 
-    /// Those of these listen requests that are still open are not needed any more.
+    /// Cancels the replaced listen requests that are still open.
     fn end_replaced(&mut self, replaced: Vec<u64>) -> Vec<Chore> {
         let replaced = replaced.into_iter();
         let open = replaced.filter(|wire| self.replaced.remove(wire));
         open.map(Chore::Unlisten).collect()
     }
 
-    /// The server ended a listen request, or refused it with this error. One that refuses it beside another may take it in
-    /// the place of that one.
+    /// Handles the end or refusal of a listen request. A server that refuses it beside another one may accept a single request for everything.
     pub(super) fn listening_ended(
         &mut self,
         wire: u64,
@@ -550,7 +548,7 @@ impl Watcher {
             if lasted.is_some_and(|lasted| lasted >= RETRY_CAP) {
                 self.setbacks = 0;
             }
-            // One that does not know how to watch will not learn it in this life.
+            // A server without this method will not get it in this epoch.
             self.is_unmet = refusal != Some(code::METHOD_NOT_FOUND);
             self.may_replace = true;
             for uri in core::mem::take(&mut ended.uris) {
@@ -560,7 +558,7 @@ impl Watcher {
                 }
                 self.unasked.insert(uri);
             }
-            // What it was to replace goes on until something else does.
+            // The requests that it was to replace stay open until another one replaces them.
             self.replacing.append(&mut ended.replaces);
             if self.lists.is_some_and(|(of, _)| of == wire) {
                 self.lists = None;
@@ -580,7 +578,7 @@ impl Watcher {
         chores
     }
 
-    /// The server answered `resources/subscribe`, if with an error then with this one.
+    /// Handles the reply to `resources/subscribe`; `refusal` is the code of an error.
     pub(super) fn subscribed(&mut self, uri: &str, refusal: Option<i64>) {
         self.has_moved = true;
         if !self.asked.remove(uri) {
@@ -596,7 +594,7 @@ impl Watcher {
         }
     }
 
-    /// The server answered `logging/setLevel`, if with an error then with this one.
+    /// Handles the reply to `logging/setLevel`; `refusal` is the code of an error.
     pub(super) fn level_set(&mut self, refusal: Option<i64>) {
         self.has_moved = true;
         let level = self.asked_level.take();
@@ -615,7 +613,7 @@ impl Watcher {
 }
 
 impl Listening {
-    /// Whether too many of its addresses are not wished any more.
+    /// Whether too many of its URIs are not wanted any more.
     fn is_wasteful(&self) -> bool {
         let wished = self.uris.len();
         wished < self.size && (self.size <= FEW || 2 * wished < self.size)
@@ -626,12 +624,12 @@ const fn lists_of(watch: &Watch) -> [bool; 3] {
     [watch.tools, watch.prompts, watch.resources]
 }
 
-/// Whether asking again will not help.
+/// Whether a retry is useless after this error.
 const fn is_final(refusal: i64) -> bool {
     matches!(refusal, code::INVALID_PARAMS | code::METHOD_NOT_FOUND)
 }
 
-/// What an acknowledgement grants; nothing, if that cannot be read.
+/// Reads what an acknowledgement grants. The result is empty if it cannot be read.
 fn granted(params: Json<'_>) -> Watch {
     filter::read(params).unwrap_or_default().into()
 }
@@ -656,14 +654,14 @@ mod tests {
         }
     }
 
-    /// A modern server that takes whatever it is asked for.
+    /// A modern server that grants every request.
     struct Far {
         watcher: Watcher,
         session: Session,
         next: u64,
-        /// What each request that is open is for.
+        /// The filters of the open requests.
         open: BTreeMap<u64, Watch>,
-        /// How many addresses it was asked for, counted each time.
+        /// How many URIs were requested, with repetitions.
         asked: usize,
     }
 
@@ -787,7 +785,7 @@ mod tests {
             far.change(uri, true);
         }
         assert!(far.open.len() > 1);
-        // The next one is refused.
+        // The server refuses the next request.
         let mut update = WatchUpdate::default();
         (update.tools, update.prompts, update.resources) = (true, true, true);
         update.note("file:///more".into(), true);
@@ -804,7 +802,7 @@ mod tests {
         let chores = far.watcher.pursue_again(&far.session);
         far.carry_out(chores);
         assert_eq!((far.open.len(), far.watcher.granted.uris.len()), (1, 21));
-        // From now on what is wished is collected for a while.
+        // From now on, changes are collected until the next retry.
         far.change(50, true);
         assert!(far.watcher.is_unmet() && far.open.len() == 1);
         let chores = far.watcher.pursue_again(&far.session);

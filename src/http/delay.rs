@@ -1,10 +1,10 @@
-//! How long a peer asks to wait. Knows no clock: a date counts from the date of the same response.
+//! Parses `Retry-After`. Reads no clock: a date is relative to the `Date` of the same response.
 
 use core::time::Duration;
 
 use super::{Fields, names};
 
-/// The most seconds that are told apart; a recipient may take more for this many (RFC 9111, section 1.2.2).
+/// The largest number of seconds. A recipient may replace larger values with this one (RFC 9111, section 1.2.2).
 const MOST_SECONDS: u64 = 1 << 31;
 
 const MONTHS: [&str; 12] = [
@@ -13,11 +13,11 @@ const MONTHS: [&str; 12] = [
 
 const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// What `Retry-After` says, in seconds or as a date; nothing where that is neither, or where the response has no date of its own.
+/// The delay in `Retry-After`, given in seconds or as a date. `None` if it is neither, or if it is a date and the response has no `Date`.
 pub(crate) fn retry_after(fields: &Fields<'_>) -> Option<Duration> {
     let said = fields.get(names::RETRY_AFTER)?;
     let seconds = if is_number(said) {
-        // Only what is too long for a number is not read here.
+        // Parsing fails only for a number that does not fit into 64 bits.
         said.parse().unwrap_or(MOST_SECONDS)
     } else {
         seconds_of(said)?.saturating_sub(seconds_of(fields.get(names::DATE)?)?)
@@ -25,7 +25,7 @@ pub(crate) fn retry_after(fields: &Fields<'_>) -> Option<Duration> {
     Some(Duration::from_secs(seconds.min(MOST_SECONDS)))
 }
 
-/// Seconds since the last of February in the year before year 0, of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Seconds since the last day of February in the year before year 0, of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn seconds_of(date: &str) -> Option<u64> {
     let (weekday, rest) = date.split_once(", ")?;
     let (day, rest) = rest.split_once(' ')?;
@@ -45,7 +45,7 @@ fn seconds_of(date: &str) -> Option<u64> {
     is_time.then(|| ((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// How many days lie between the origin of this count and a day of a month, which counts from 0, if there is such a day.
+/// The number of days since that origin. `month` counts from 0. `None` if the month has no such day.
 fn days_before(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let length = match month {
@@ -57,7 +57,7 @@ fn days_before(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1..=length).contains(&day) {
         return None;
     }
-    // Years that begin in March have the odd day at their end, and months of 31 and 30 days in turn: 153 days in five of them.
+    // A year that begins in March has the leap day at its end. Its months alternate between 31 and 30 days: five of them have 153 days.
     let (year, month) = if month < 2 {
         (year, month + 10)
     } else {
@@ -118,7 +118,7 @@ mod tests {
             ("Mon, 06 Nov 1995 08:49:37 GMT", 365 * 86_400),
             ("Wed, 06 Nov 1996 08:49:37 GMT", 731 * 86_400),
             ("Sat, 31 Dec 9999 23:59:60 GMT", MOST_SECONDS),
-            // What is past has been waited for.
+            // A time in the past means no delay.
             ("Sun, 06 Nov 1994 08:49:36 GMT", 0),
             ("Sat, 01 Jan 0000 00:00:00 GMT", 0),
         ] {
@@ -154,7 +154,7 @@ mod tests {
             "soon",
             "12 s",
             "0x10",
-            // Neither the zone nor the obsolete forms of dates.
+            // Other time zones and the obsolete date formats are not accepted.
             "Sun, 06 Nov 1994 08:49:37 UTC",
             "Sun, 06 Nov 1994 08:49:37 +0000",
             "Sunday, 06-Nov-94 08:49:37 GMT",

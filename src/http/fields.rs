@@ -1,4 +1,4 @@
-//! Header fields: names and values, in order. Knows no particular one.
+//! Header fields: an ordered list of names and values.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use core::fmt;
 
 /// The header fields of a request or a response.
 ///
-/// Names are compared without regard to case; values are bytes, and are told by their length in the debug output.
+/// Names are compared without regard to case. Values are bytes. The debug output shows only their lengths.
 ///
 /// ```
 /// use everlink::http::Fields;
@@ -18,13 +18,13 @@ use core::fmt;
 pub struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, [u8]>)>);
 
 impl<'a> Fields<'a> {
-    /// None.
+    /// An empty list.
     #[must_use]
     pub const fn new() -> Fields<'a> {
         Fields(Vec::new())
     }
 
-    /// And this one, whose value is text.
+    /// Adds a field whose value is text.
     #[must_use]
     pub fn and(
         mut self,
@@ -35,7 +35,7 @@ impl<'a> Fields<'a> {
         self
     }
 
-    /// One more, whose value is text.
+    /// Adds a field whose value is text.
     pub fn push(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
         let value = match value.into() {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -44,23 +44,23 @@ impl<'a> Fields<'a> {
         self.0.push((name.into(), value));
     }
 
-    /// One more, as it came.
+    /// Adds a field with the value as it came.
     pub fn push_bytes(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, [u8]>>) {
         self.0.push((name.into(), value.into()));
     }
 
-    /// And all of these.
+    /// Adds all of these fields.
     pub(crate) fn extend(&mut self, more: Fields<'a>) {
         self.0.extend(more.0);
     }
 
-    /// The value of the first field of this name, without the whitespace around it; `None` too where it is no visible ASCII.
+    /// The value of the first field with this name, without the whitespace around it. Also `None` if the value is not visible ASCII.
     #[must_use]
     pub fn get<'s>(&'s self, name: &str) -> Option<&'s str> {
         self.all(name).next().and_then(text)
     }
 
-    /// The values of all fields of this name, without the whitespace around them (S-HDR-10).
+    /// The values of all fields with this name, without the whitespace around them (S-HDR-10).
     pub fn all<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s [u8]> {
         let named = self
             .0
@@ -69,18 +69,18 @@ impl<'a> Fields<'a> {
         named.map(|(_, value)| trimmed(value))
     }
 
-    /// Whether there is a field of this name.
+    /// Whether there is a field with this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.all(name).next().is_some()
     }
 
-    /// All of them, in order, as they are.
+    /// All fields, in order and unchanged.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// How many bytes they take up.
+    /// The number of bytes in all names and values.
     pub(crate) fn bytes(&self) -> usize {
         self.iter()
             .map(|(name, value)| name.len() + value.len())
@@ -99,7 +99,7 @@ impl<'a, N: Into<Cow<'a, str>>, V: Into<Cow<'a, [u8]>>> FromIterator<(N, V)> for
     }
 }
 
-/// Values may be secrets.
+/// Shows no values, because they may be secrets.
 impl fmt::Debug for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let told = self.iter().map(|(name, value)| (name, value.len()));
@@ -107,7 +107,7 @@ impl fmt::Debug for Fields<'_> {
     }
 }
 
-/// Optional whitespace around a value is no part of it.
+/// Strips the optional whitespace around a value.
 fn trimmed(value: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = value.iter().position(|byte| !is_space(byte));
@@ -118,9 +118,9 @@ fn trimmed(value: &[u8]) -> &[u8] {
     }
 }
 
-/// A value as text, if it is visible ASCII with spaces and tabs between.
+/// The value as text, if it is visible ASCII with spaces and tabs in between.
 pub(crate) fn text(value: &[u8]) -> Option<&str> {
-    // Most are text: not to look after each byte whether to go on is quicker.
+    // Most values are text. A loop without an early exit is faster for them.
     let is_plain = value.iter().fold(true, |so_far, byte| {
         so_far & matches!(byte, b'\t' | b' '..=b'~')
     });

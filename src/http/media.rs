@@ -1,21 +1,21 @@
-//! Media types: what a body is, and what a client takes. Knows no particular one.
+//! Parses media types and `Accept` fields.
 
 use core::str;
 
 use super::{Fields, names};
 
-/// Both kinds of body that a response to a message can have, as clients say that they take them (S-HTTP-07).
+/// The `Accept` value for both media types that a response to a message can have (S-HTTP-07).
 pub(crate) const BOTH_KINDS: &str = "application/json, text/event-stream";
 
-/// Whether a `Content-Type` is this type, whatever its parameters and case (S-INH-05).
+/// Whether a `Content-Type` is this type, regardless of its parameters and case (S-INH-05).
 pub(crate) fn is(value: &str, essence: &str) -> bool {
     let named = value.split(';').next().unwrap_or_default();
     trimmed(named).eq_ignore_ascii_case(essence)
 }
 
-/// Whether the client takes bodies of this type. One that names none takes any.
+/// Whether the client accepts bodies of this type. A client without an `Accept` field accepts any.
 ///
-/// The range that fits most closely decides, so that `*/*, text/html;q=0` is all but HTML. What is no range is passed over.
+/// The most specific range decides, so `*/*, text/html;q=0` means everything but HTML. Invalid ranges are ignored.
 pub(crate) fn accepts(fields: &Fields<'_>, essence: &str) -> bool {
     if !fields.has(names::ACCEPT) {
         return true;
@@ -29,13 +29,13 @@ pub(crate) fn accepts(fields: &Fields<'_>, essence: &str) -> bool {
         .is_some_and(|(_, is_wanted)| is_wanted)
 }
 
-/// Whether the client takes both kinds, and says so in the words that most have for it.
+/// Whether the client accepts both types in the spelling that most clients use. This is a fast check.
 pub(crate) fn accepts_both(fields: &Fields<'_>) -> bool {
     let mut accepted = fields.all(names::ACCEPT);
     accepted.next() == Some(BOTH_KINDS.as_bytes()) && accepted.next().is_none()
 }
 
-/// How closely a range fits a type.
+/// How specific the match between a range and a type is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Closeness {
     Anything,
@@ -46,7 +46,7 @@ enum Closeness {
 /// An element of an `Accept` field.
 struct Range<'a> {
     essence: &'a str,
-    /// Whether its weight is more than zero.
+    /// Whether its weight is above zero.
     is_wanted: bool,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Whether a weight is more than zero, if it is a weight. `.2`, which some libraries send, is one.
+/// Whether a weight is above zero; `None` if it is not a weight. `.2`, which some libraries send, is accepted.
 fn is_positive(weight: &str) -> Option<bool> {
     let is_number = weight
         .bytes()
@@ -84,7 +84,7 @@ fn is_positive(weight: &str) -> Option<bool> {
     (is_number && has_digit).then(|| weight.contains(|digit| matches!(digit, '1'..='9')))
 }
 
-/// The elements of a list: what is between the commas that are not in a quoted string.
+/// The elements of a list, separated by commas outside of quoted strings.
 fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     list.split(move |byte| {
@@ -159,9 +159,9 @@ mod tests {
             ("application/*;q=0, application/json", true, false),
             ("*/*;q=0, text/event-stream", false, true),
             ("text/*;Q=0, */*", true, false),
-            // A library that has an asterisk alone, and weights without a leading zero.
+            // One library sends a single asterisk, and weights without a leading zero.
             ("text/html, *; q=.2, */*; q=.2", true, true),
-            // Garbage is passed over, and garbage alone accepts nothing.
+            // Invalid elements are ignored. A list of only invalid elements accepts nothing.
             ("", false, false),
             (",,;,=,q=1, application/json", true, false),
             ("application/json;q=high", false, false),
@@ -171,7 +171,7 @@ mod tests {
             ("application/json;q=1x", false, false),
             ("application", false, false),
             ("*/json", false, false),
-            // A comma in quotes is none.
+            // A comma in quotes does not separate.
             ("text/html;a=\", application/json, \"", false, false),
             ("text/html;a=\"\\\", application/json\"", false, false),
             ("text/html;a=\"\\\", application/json, \"", false, false),

@@ -1,9 +1,9 @@
-//! The arguments of a tool that a modern request repeats in its fields: which they are, what the fields say, and whether the two agree.
-//! Knows neither who calls nor what a refusal looks like.
+//! Handles the tool arguments that a modern request repeats in its header fields: finds them, writes the fields, and compares both.
+//! Does not know the caller, nor the form of a refusal.
 //!
-//! A tool marks a property of its input schema with `x-mcp-header`. Only one to which a chain of `properties` leads can be marked, so
-//! that its value is found in the arguments of a call without a validator. A tool that breaks a rule is *unfit*: a client drops it
-//! (S-XHDR-06), and a server must not offer it.
+//! A tool marks a property of its input schema with `x-mcp-header`. Only a property that is reached through a chain of `properties` can be
+//! marked. So its value is found in the arguments of a call without a schema validator. A tool that breaks a rule is *unfit*: a client
+//! drops it (S-XHDR-06), and a server must not offer it.
 
 use alloc::{
     borrow::Cow, boxed::Box, collections::BTreeSet, format, string::String, vec, vec::Vec,
@@ -16,62 +16,62 @@ use super::{Fields, value};
 use crate::wire::object::{self, Sought};
 use crate::wire::{Id, Json, Payload};
 
-/// The mark.
+/// The schema keyword that marks a property.
 const MARK: &str = "x-mcp-header";
 const SOUGHT: Sought = Sought::new(MARK);
 
-/// How deep a schema is searched: as deep as `serde_json` reads.
+/// The maximum depth of a schema that is searched: the depth that `serde_json` reads.
 const DEPTH_LIMIT: usize = 128;
 
-/// The largest integer that every reader of JSON holds exactly, 2 to the 53rd less 1 (S-XHDR-04).
+/// The largest integer that every JSON reader holds exactly, 2 to the power of 53 minus 1 (S-XHDR-04).
 const LARGEST_INTEGER: i64 = (1 << 53) - 1;
 
-/// How many characters of a name that the tool has chosen are shown.
+/// How many characters of a name that the tool chose are shown.
 const SHOWN_LIMIT: usize = 64;
 
 /// The marked properties of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mirrored(Box<[Property]>);
 
-/// A property that is marked, or has such below it.
+/// A property that is marked, or that contains marked properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Property {
     name: Box<str>,
     mark: Option<Mark>,
-    /// In the order of their names.
+    /// The properties inside it, sorted by name.
     below: Box<[Property]>,
 }
 
-/// What a mark says: where the value goes.
+/// The content of a mark: the field for the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mark {
     /// The name of the field.
     field: Box<str>,
 }
 
-/// Why the marks of a tool cannot be followed.
+/// Why the marks of a tool are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// A member is there twice, and readers differ on which one counts.
+    /// A member occurs twice, and readers differ on which one counts.
     Ambiguous,
     /// The schema is nested too deeply to be searched.
     Deep,
-    /// Two properties have one name, case aside.
+    /// Two properties have the same field name, ignoring case.
     Duplicate {
-        /// Which name.
+        /// The name.
         name: Box<str>,
     },
-    /// The name cannot be that of a field.
+    /// The name is not valid for a header field.
     Name {
         /// The path in the schema.
         at: Box<str>,
     },
-    /// The mark is on something to which no chain of `properties` leads.
+    /// The marked schema is not reached through a chain of `properties`.
     Place {
         /// The path in the schema.
         at: Box<str>,
     },
-    /// The property is none of those that can be repeated.
+    /// The type of the property cannot be repeated in a field.
     Type {
         /// The path in the schema.
         at: Box<str>,
@@ -109,13 +109,13 @@ impl fmt::Display for Unfit {
 impl core::error::Error for Unfit {}
 
 impl Mirrored {
-    /// The marked properties of a tool, as it stands in a list of tools (S-XHDR-03, S-XHDR-04, S-XHDR-05).
+    /// Reads the marked properties of a tool, as it occurs in a list of tools (S-XHDR-03, S-XHDR-04, S-XHDR-05).
     pub(crate) fn read(tool: Json<'_>) -> Result<Mirrored, Unfit> {
         if !object::may_have(tool.as_str(), [SOUGHT; 2]) {
             return Ok(Mirrored::default());
         }
         let mut schemas = Vec::new();
-        // A tool that is no object has no schema.
+        // A tool that is not an object has no schema.
         let _ = object::members(tool, |key, value| {
             if key == "inputSchema" {
                 schemas.push(value.as_str());
@@ -132,19 +132,19 @@ impl Mirrored {
         }
     }
 
-    /// Whether nothing is marked.
+    /// Whether no property is marked.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many bytes of memory it holds.
+    /// The number of bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.0.iter().map(Property::bytes).sum()
     }
 
     /// The fields of a call with these arguments (S-XHDR-09, S-XHDR-10).
     ///
-    /// A value of another type than the property is spelled as what it is: that it is the wrong one is for the tool to say.
+    /// A value of the wrong type is written according to its own type. The tool itself must reject it.
     pub(crate) fn fields(&self, arguments: Option<Json<'_>>) -> Vec<(String, String)> {
         let found = self.find(arguments).into_iter();
         found
@@ -158,7 +158,7 @@ impl Mirrored {
             .collect()
     }
 
-    /// Whether the fields of a call say what its arguments say (S-XHDR-13, S-XHDR-14, S-XHDR-15). If not, names a field that does not.
+    /// Whether the fields of a call match its arguments (S-XHDR-13, S-XHDR-14, S-XHDR-15). If not, the error names a field that differs.
     pub(crate) fn check(
         &self,
         fields: &Fields<'_>,
@@ -170,7 +170,7 @@ impl Mirrored {
                 (None, Found::Absent) => continue,
                 (None, Found::Value(_)) => "is missing",
                 (Some(_), Found::Absent) => "is there and its argument is not",
-                // Whoever reads the other one of the two would act on what nobody has compared.
+                // A reader that takes the other occurrence would act on a value that was not compared.
                 (_, Found::Twice) => "stands for an argument that is there more than once",
                 (Some(_), _) if sent.next().is_some() => "is there more than once",
                 (Some(sent), Found::Value(argument)) => match value::decode(sent) {
@@ -184,7 +184,7 @@ impl Mirrored {
         Ok(())
     }
 
-    /// Every mark, with the argument that is exactly there.
+    /// Returns every mark with the argument at exactly its path.
     fn find<'a>(&self, arguments: Option<Json<'a>>) -> Vec<(&Mark, Found<'a>)> {
         let mut marks = Vec::new();
         let mut ahead = vec![(&*self.0, arguments.map_or(Found::Absent, Found::Value))];
@@ -203,7 +203,7 @@ impl Mirrored {
 }
 
 impl Property {
-    /// It calls itself no deeper than a schema is searched.
+    /// The recursion is at most as deep as a schema is searched.
     fn bytes(&self) -> usize {
         let field = self.mark.as_ref().map_or(0, |mark| mark.field.len());
         let below: usize = self.below.iter().map(Property::bytes).sum();
@@ -211,12 +211,12 @@ impl Property {
     }
 }
 
-/// Whether a marked property may be of this type (S-XHDR-04).
+/// Whether a property of this type can be marked (S-XHDR-04).
 fn is_markable(schema_type: &str) -> bool {
     matches!(schema_type, "boolean" | "integer" | "string")
 }
 
-/// An argument as text, if there is a spelling of it that both ends agree on.
+/// The argument as text, if both ends agree on its spelling.
 fn spelled(argument: Json<'_>) -> Option<Cow<'_, str>> {
     let json = argument.as_str();
     match json.as_bytes().first() {
@@ -226,8 +226,8 @@ fn spelled(argument: Json<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether a text stands for an argument. The argument itself says how it is compared: whether it is of the type that the schema
-/// wants is for the tool to say.
+/// Whether a text equals an argument. The type of the argument decides how they are compared. The tool itself checks whether that type fits
+/// the schema.
 fn is_alike(text: &str, argument: Json<'_>) -> bool {
     let json = argument.as_str();
     match json.as_bytes().first() {
@@ -237,12 +237,12 @@ fn is_alike(text: &str, argument: Json<'_>) -> bool {
     }
 }
 
-/// An integer in any spelling that JSON has for it, if all readers agree on it (S-XHDR-04, S-XHDR-15).
+/// Reads an integer in any JSON spelling, if all readers agree on its value (S-XHDR-04, S-XHDR-15).
 fn integer(json: &str) -> Option<i64> {
     match Id::from_json(json)? {
         Id::Number(integer) => {
             let is_exact = integer.unsigned_abs() <= LARGEST_INTEGER.unsigned_abs();
-            // A text that was decoded may have whitespace at its end, which is no part of a number.
+            // A decoded text may end with whitespace, which is not part of a number.
             let is_bare = json.ends_with(|last: char| last.is_ascii_digit());
             (is_exact && is_bare).then_some(integer)
         }
@@ -250,24 +250,24 @@ fn integer(json: &str) -> Option<i64> {
     }
 }
 
-/// What there is in the arguments of a call.
+/// The argument at a path in a call.
 #[derive(Clone, Copy)]
 enum Found<'a> {
     Absent,
-    /// More than once, or in something that is there more than once.
+    /// The argument, or a value around it, occurs more than once.
     Twice,
     Value(Json<'a>),
 }
 
 impl<'a> Found<'a> {
-    /// What there is of each of these properties in it.
+    /// Looks up each of these properties in the value.
     fn members(self, properties: &[Property]) -> Vec<Found<'a>> {
         let object = match self {
             Found::Value(object) => object,
             Found::Absent | Found::Twice => return vec![self; properties.len()],
         };
         let mut members = vec![Found::Absent; properties.len()];
-        // What is no object has no members.
+        // A value that is not an object has no members.
         let _ = object::members(object, |key, value| {
             let at = properties.binary_search_by(|property| (*property.name).cmp(&*key));
             if let Ok(at) = at {
@@ -280,7 +280,7 @@ impl<'a> Found<'a> {
         members
     }
 
-    /// A null is no value (S-XHDR-09).
+    /// A null counts as absent (S-XHDR-09).
     fn unless_null(self) -> Found<'a> {
         match self {
             Found::Value(value) if value.is_null() => Found::Absent,
@@ -289,25 +289,25 @@ impl<'a> Found<'a> {
     }
 }
 
-/// What a list of tools says about fields.
+/// The marks in a list of tools.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// The tools with marked properties, by name.
     pub(crate) tools: Vec<(Box<str>, Mirrored)>,
-    /// The tools that are unfit, by name, and why (S-XHDR-07).
+    /// The unfit tools, by name, with the reason (S-XHDR-07).
     pub(crate) dropped: Vec<(Box<str>, Unfit)>,
-    /// The result without those, if there are any (S-XHDR-06).
+    /// The result without the unfit tools, if there are any (S-XHDR-06).
     pub(crate) rest: Option<Payload>,
 }
 
-/// Looks through the result of a `tools/list`.
+/// Reads the marks in the result of a `tools/list`.
 pub(crate) fn survey(result: Json<'_>) -> Survey {
     let mut survey = Survey::default();
     if !object::may_have(result.as_str(), [SOUGHT; 2]) {
         return survey;
     }
     let mut lists = Vec::new();
-    // What is no object has no tools.
+    // A result that is not an object has no tools.
     let _ = object::members(result, |key, value| {
         if key == "tools" {
             lists.push(survey.sift(value));
@@ -325,7 +325,7 @@ pub(crate) fn survey(result: Json<'_>) -> Survey {
 }
 
 impl Survey {
-    /// Takes note of the tools in a list; gives the list without the unfit ones, if it is another one then.
+    /// Records the tools of a list. Returns the list without the unfit ones, if there are any.
     fn sift(&mut self, list: Json<'_>) -> Option<Payload> {
         let tools: Vec<Json<'_>> = list.parse().ok()?;
         let kept: Vec<_> = tools.iter().filter(|tool| self.keeps(**tool)).collect();
@@ -335,7 +335,7 @@ impl Survey {
         Payload::of(&kept).ok()
     }
 
-    /// Takes note of a tool; whether it is fit.
+    /// Records a tool. Returns whether it is fit.
     fn keeps(&mut self, tool: Json<'_>) -> bool {
         let fit = match Mirrored::read(tool) {
             Ok(mirrored) if mirrored.is_empty() => return true,
@@ -361,14 +361,14 @@ impl Survey {
     }
 }
 
-/// A search for marks in a schema. It sees every byte once, and never calls itself.
+/// A search for marks in a schema. It reads every byte once and does not recurse.
 #[derive(Default)]
 struct Search<'a> {
-    /// The objects and lists that are open, the innermost at the end.
+    /// The objects and lists that are open, the innermost last.
     open: Vec<Open<'a>>,
     /// The names in the marks, in lower case.
     names: BTreeSet<String>,
-    /// Whether something that decides about marks was there twice.
+    /// Whether a key that matters for marks occurred twice.
     is_ambiguous: bool,
     found: Vec<Property>,
 }
@@ -376,35 +376,35 @@ struct Search<'a> {
 /// An object or a list that is open.
 struct Open<'a> {
     role: Role,
-    /// The key just read; none in a list.
+    /// The key just read; empty in a list.
     key: Cow<'a, str>,
-    /// The keys that must not come again.
+    /// The keys that must not occur again.
     seen: BTreeSet<Cow<'a, str>>,
     /// The name in its own mark.
     mark: Option<Cow<'a, str>>,
-    /// Whether it is of a type that can be marked.
+    /// Whether its type can be marked.
     is_markable: bool,
-    /// Whether it is only a reference to a schema, for which `properties` do not say what it is.
+    /// Whether it is only a reference to a schema. Then its own `properties` do not describe it.
     is_reference: bool,
     /// The properties found in it.
     found: Vec<Property>,
 }
 
-/// What an object or a list is in a schema.
+/// The role of an object or a list in a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// A value, whose keys mean nothing here.
+    /// A value, whose keys have no meaning here.
     Data,
-    /// Schemas in a list.
+    /// A list of schemas.
     List,
-    /// Schemas by name. A chain of `properties` leads to it, or not.
+    /// Schemas by name. `is_reached`: a chain of `properties` leads here.
     Names { is_reached: bool },
     /// A schema.
     Schema { is_reached: bool },
 }
 
 impl<'a> Search<'a> {
-    /// The marks in a schema.
+    /// Finds the marks in a schema.
     fn over(mut self, schema: &'a str) -> Result<Mirrored, Unfit> {
         for token in Tokens(schema) {
             match token {
@@ -465,7 +465,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Takes a value that is neither an object nor a list.
+    /// Handles a value that is neither an object nor a list.
     fn value(&mut self, json: &'a str) -> Result<(), Unfit> {
         let name = if self.is_at_mark() {
             let name = unquoted(json).filter(|name| is_token(name));
@@ -514,7 +514,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// What the name in a mark, and the property that has it, come to.
+    /// Creates the mark with this name for this property.
     fn mark(&mut self, name: &str, property: &Open<'_>) -> Result<Mark, Unfit> {
         if property.is_reference {
             return Err(Unfit::Place { at: self.place() });
@@ -530,14 +530,14 @@ impl<'a> Search<'a> {
         Ok(Mark { field })
     }
 
-    /// Whether the value that comes is that of a mark.
+    /// Whether the next value is that of a mark.
     fn is_at_mark(&self) -> bool {
         let is_schema = |open: &&Open<'_>| matches!(open.role, Role::Schema { .. });
         let open = self.open.last().filter(is_schema);
         open.is_some_and(|open| open.key == MARK)
     }
 
-    /// The path to the mark that is being read, or to the property that was read last.
+    /// The path to the current mark, or to the property that was read last.
     fn place(&self) -> Box<str> {
         let depth = self.open.len() - usize::from(self.is_at_mark());
         let keys = self.open[..depth].iter().map(|open| &*open.key);
@@ -548,7 +548,7 @@ impl<'a> Search<'a> {
 }
 
 impl Role {
-    /// What the value of a member is.
+    /// The role of a member's value.
     fn of_member(self, key: &str) -> Role {
         match self {
             Role::Data => Role::Data,
@@ -559,13 +559,13 @@ impl Role {
                 "$defs" | "definitions" | "dependencies" | "dependentSchemas"
                 | "patternProperties" => Role::Names { is_reached: false },
                 "const" | "default" | "dependentRequired" | "enum" | "examples" => Role::Data,
-                // Schemas are in many places, and those that nobody knows yet are searched like those that all know.
+                // Schemas occur in many places. Unknown keywords are searched like known ones.
                 _ => Role::Schema { is_reached: false },
             },
         }
     }
 
-    /// What it is if it is a list.
+    /// The role of the value if it is a list.
     fn of_list(self) -> Role {
         match self {
             Role::Data => Role::Data,
@@ -574,7 +574,7 @@ impl Role {
     }
 }
 
-/// The parts of a JSON text, which is known to be valid.
+/// Splits a valid JSON text into tokens.
 struct Tokens<'a>(&'a str);
 
 enum Token<'a> {
@@ -605,14 +605,14 @@ impl<'a> Iterator for Tokens<'a> {
                 is_list: first == b'[',
             },
             b'}' | b']' => Token::Close,
-            // A key that is no Unicode text is none that means anything, and no other than itself.
+            // A key that is not valid Unicode has no meaning here, and equals only itself.
             b'"' if self.0.starts_with(':') => Token::Key(unquoted(token).unwrap_or(token.into())),
             _ => Token::Value(token),
         })
     }
 }
 
-/// How long the string is that a text begins with, quotes included.
+/// The length of the string at the beginning of a text, quotes included.
 fn string_len(text: &str) -> usize {
     let mut at = 1;
     while let Some(ahead) = text.as_bytes().get(at..) {
@@ -625,7 +625,7 @@ fn string_len(text: &str) -> usize {
     text.len()
 }
 
-/// The text of a JSON string, if it is one and Unicode.
+/// The content of a JSON string, if it is one and valid Unicode.
 fn unquoted(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
@@ -634,13 +634,13 @@ fn unquoted(json: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
-/// Whether a text can be a part of the name of a field: RFC 9110, section 5.6.2 (S-XHDR-03).
+/// Whether a text can be a part of a field name: RFC 9110, section 5.6.2 (S-XHDR-03).
 fn is_token(name: &str) -> bool {
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_fit)
 }
 
-/// As much of a text as may be shown.
+/// The first [`SHOWN_LIMIT`] characters of a text.
 fn shown(text: impl Iterator<Item = char>) -> Box<str> {
     let shown: String = text.take(SHOWN_LIMIT).collect();
     shown.into()
@@ -674,7 +674,7 @@ mod tests {
         mirrored.fields(Some(raw(arguments).json()))
     }
 
-    /// The fields of a call as text.
+    /// The fields of a call, as text.
     fn sent(mirrored: &Mirrored, arguments: &str) -> Vec<String> {
         let fields = fields(mirrored, arguments).into_iter();
         fields
@@ -719,7 +719,7 @@ mod tests {
                 &["Mcp-Param-Region: =?base64?PT9iYXNlNjQ/WVE9PT89?="],
             ),
             (r#"{"r\u0065gion":"a"}"#, &["Mcp-Param-Region: a"]),
-            // Integers, however they are spelled.
+            // Integers in any spelling.
             (r#"{"count":42.0}"#, &["Mcp-Param-Count: 42"]),
             (r#"{"count":4.2e1}"#, &["Mcp-Param-Count: 42"]),
             (r#"{"count":-0}"#, &["Mcp-Param-Count: 0"]),
@@ -755,7 +755,7 @@ mod tests {
                 &[],
             ),
             (r#"{"region":"\ud800"}"#, &[]),
-            // At another path.
+            // A value at another path.
             (
                 r#"{"zone":"b","deep":{"zone":"b"},"where":{"zone":"b"},"x":{"region":"a"}}"#,
                 &[],
@@ -800,11 +800,11 @@ mod tests {
             (&[("Mcp-Param-Count", "42.0")], r#"{"count":42}"#, None),
             (&[("Mcp-Param-Count", "42")], r#"{"count":42.0}"#, None),
             (&[("Mcp-Param-Count", "42e0")], r#"{"count":4.2e1}"#, None),
-            // A field that belongs to no property is not looked at.
+            // A field that belongs to no property is ignored.
             (&[("Mcp-Param-Other", "\u{1}")], "{}", None),
-            // Whether the type is right is for the tool to say.
+            // The tool itself checks the type.
             (&[("Mcp-Param-Region", "1")], r#"{"region":1}"#, None),
-            // Null and absent are one.
+            // Null and absent are the same.
             (&[], r#"{"region":null}"#, None),
             (
                 &[("Mcp-Param-Region", "a")],
@@ -1021,7 +1021,7 @@ mod tests {
     fn a_mark_is_on_a_boolean_an_integer_or_a_string() {
         // S-XHDR-04.
         for kind in ["boolean", "integer", "string"] {
-            // What else is said of it in one word is no type.
+            // The name of a type under another keyword does not change the type.
             for said in [
                 format!(r#""x-mcp-header":"P","type":"{kind}""#),
                 format!(r#""x-mcp-header":"P","type":"{kind}","title":"number""#),
@@ -1127,7 +1127,7 @@ mod tests {
                 of(r##""p":{"$ref":"#/$defs/d","type":"string","x-mcp-header":"P"}"##),
                 "/properties/p",
             ),
-            // Escapes hide nothing.
+            // Escapes do not hide a mark.
             (
                 r#"{"items":{"type":"string","x-mcp-he\u0061der":"P"}}"#.to_owned(),
                 "/items",
@@ -1161,7 +1161,7 @@ mod tests {
             let arguments = format!(r#"{{"{name}":{{"{name}":3}}}}"#);
             assert_eq!(sent(&mirrored, &arguments), ["Mcp-Param-P: 3"]);
         }
-        // What is data, or names something, is no mark.
+        // Data and names are not marks.
         for schema in [
             r#"{"default":{"x-mcp-header":1}}"#,
             r#"{"const":{"x-mcp-header":1},"enum":[{"x-mcp-header":1}],"examples":[[{"x-mcp-header":1}]]}"#,
@@ -1212,7 +1212,7 @@ mod tests {
         let marked = of(&format!(r#""p":{a}"#));
         let two = raw(&format!(r#"{{"inputSchema":{marked},"inputSchema":{{}}}}"#));
         assert_eq!(Mirrored::read(two.json()), Err(Unfit::Ambiguous));
-        // Without a mark it is no matter of ours.
+        // Without a mark, the ambiguity does not matter.
         let plain = raw(
             r#"{"title":"\u0061","inputSchema":{"properties":{"p":{},"p":{}}},"inputSchema":{}}"#,
         );
@@ -1235,7 +1235,7 @@ mod tests {
             read(&of(&format!(r#""x-mcp-header":{{"default":{abyss}}}"#))),
             Err(Unfit::Deep)
         );
-        // Where no mark can be, nothing is searched.
+        // A text that cannot contain a mark is not searched.
         assert_eq!(
             read(&of(&format!(r#""p":{{"default":{abyss}}}"#))),
             Ok(Mirrored::default())
@@ -1327,7 +1327,7 @@ mod tests {
                 r#"{"t\u006fols":[{"name":"\u0061","inputSchema":{"properties":{"p":{"type":"string","x-mcp-he\u0061der":"P"}}}}]}"#,
                 1,
             ),
-            // Nobody can call it.
+            // A tool without a name cannot be called.
             (
                 r#"{"tools":[{"name":1,"inputSchema":{"properties":{"p":{"type":"string","x-mcp-header":"P"}}}}]}"#,
                 0,

@@ -1,8 +1,8 @@
-//! HTTP as data: what a request and a response begin with. Knows no message, no socket and no framing.
+//! HTTP as data: the heads of requests and responses. Knows no messages, no sockets and no framing.
 //!
-//! A machine over HTTP says which exchanges to begin and what goes into them; a driver, or the library that it uses, does the rest.
-//! `fields` are the header fields, `media` what they say of bodies, `value` how a text becomes a field value, `url` where a request goes,
-//! `mirror` which parts of a message a modern request repeats in its fields, `delay` how long a peer asks to wait.
+//! A machine over HTTP decides which exchanges to begin and what they contain. A driver, or the HTTP library that it uses, does the rest.
+//! `fields` holds header fields, `media` parses media types, `value` encodes texts as field values, and `url` parses URLs. `mirror` handles
+//! the arguments that a modern request repeats in header fields, and `delay` reads `Retry-After`.
 
 pub(crate) mod delay;
 pub(crate) mod fields;
@@ -18,24 +18,24 @@ use core::net::IpAddr;
 pub use fields::Fields;
 pub use url::{BadUrl, Url};
 
-/// What is done to a resource.
+/// The method of an HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verb {
-    /// `DELETE`: a session ends.
+    /// `DELETE`: ends a session.
     Delete,
-    /// `GET`: a stream of what the server says by itself, or the rest of one that broke off.
+    /// `GET`: requests a stream of the messages that the server sends on its own, or the rest of a stream that broke off.
     Get,
-    /// `OPTIONS`: a browser asks whether a web page may send a request (CORS). Only a server meets it.
+    /// `OPTIONS`: a browser asks whether a web page may send a request (CORS). Only a server receives it.
     Options,
-    /// Another one, which the binding has no use for. Only a server meets it.
+    /// Any other method, which the transport does not use. Only a server receives it.
     Other,
-    /// `POST`: a message.
+    /// `POST`: sends a message.
     Post,
 }
 
 impl Verb {
-    /// The verb of this name, in capitals as on the wire.
+    /// The verb with this name, in capitals as on the wire.
     #[must_use]
     pub fn parse(name: &str) -> Verb {
         match name {
@@ -66,24 +66,25 @@ impl fmt::Display for Verb {
     }
 }
 
-/// How a request begins.
+/// The head of a request.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {
-    /// What to do.
+    /// The HTTP method.
     pub verb: Verb,
-    /// With what: an absolute URL at the client's end; at the server's, the path and query as they came.
+    /// The request target: an absolute URL at the client's end; at the server's end, the path and query as they came.
     pub target: Cow<'a, str>,
-    /// The header fields. A driver adds what belongs to its own work: `Host`, `Content-Length`, credentials.
+    /// The header fields. A driver adds those that belong to its own work: `Host`, `Content-Length`, credentials.
     pub fields: Fields<'a>,
-    /// At the server's end: who asks, as whoever checked the credentials says. A session belongs to whom it was opened for.
+    /// At the server's end: the authenticated user, if the driver checked credentials. A session belongs to the user that opened it.
     pub user: Option<Cow<'a, str>>,
-    /// At the server's end: the network address that the request came from, if the driver knows it. It is told with a refusal and decides nothing.
+    /// At the server's end: the network address that the request came from, if the driver knows it. It is reported with a refusal and
+    /// decides nothing.
     pub address: Option<IpAddr>,
 }
 
 impl<'a> RequestHead<'a> {
-    /// A request to do this with that, and no fields yet.
+    /// A request with this method and target, and no fields yet.
     pub fn new(verb: Verb, target: impl Into<Cow<'a, str>>) -> RequestHead<'a> {
         RequestHead {
             verb,
@@ -94,21 +95,21 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// From this network address.
+    /// Sets the network address that the request came from.
     #[must_use]
     pub fn coming_from(mut self, address: IpAddr) -> RequestHead<'a> {
         self.address = Some(address);
         self
     }
 
-    /// On behalf of this user.
+    /// Sets the user.
     #[must_use]
     pub fn by(mut self, user: impl Into<Cow<'a, str>>) -> RequestHead<'a> {
         self.user = Some(user.into());
         self
     }
 
-    /// With these fields.
+    /// Replaces the fields.
     #[must_use]
     pub fn with_fields(mut self, fields: Fields<'a>) -> RequestHead<'a> {
         self.fields = fields;
@@ -116,7 +117,7 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// A query may hold a secret.
+/// Leaves out the query, because it may hold a secret.
 impl fmt::Debug for RequestHead<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.target.split('?').next().unwrap_or_default();
@@ -128,13 +129,13 @@ impl fmt::Debug for RequestHead<'_> {
     }
 }
 
-/// How a response begins.
+/// The head of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResponseHead<'a> {
     /// The status code.
     pub status: u16,
-    /// The header fields. A driver adds what belongs to its own work: `Content-Length`, `Date`.
+    /// The header fields. A driver adds those that belong to its own work: `Content-Length`, `Date`.
     pub fields: Fields<'a>,
 }
 
@@ -148,7 +149,7 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// With these fields.
+    /// Replaces the fields.
     #[must_use]
     pub fn with_fields(mut self, fields: Fields<'a>) -> ResponseHead<'a> {
         self.fields = fields;
@@ -156,45 +157,45 @@ impl<'a> ResponseHead<'a> {
     }
 }
 
-/// The names of the header fields that the binding reads and writes, in lower case; they are compared without regard to case.
+/// The names of the header fields that the transport reads and writes, in lower case. They are compared without regard to case.
 pub mod names {
-    /// Which kinds of body a client takes.
+    /// The media types that a client accepts.
     pub const ACCEPT: &str = "accept";
-    /// Which verbs there are.
+    /// The methods that a resource supports.
     pub const ALLOW: &str = "allow";
-    /// The credentials of whoever asks.
+    /// The credentials of the client.
     pub const AUTHORIZATION: &str = "authorization";
-    /// Whether what is sent may be held by somebody in between.
+    /// Whether a cache may store the response.
     pub const CACHE_CONTROL: &str = "cache-control";
-    /// How long the body is.
+    /// The length of the body.
     pub const CONTENT_LENGTH: &str = "content-length";
-    /// What kind of body this is.
+    /// The media type of the body.
     pub const CONTENT_TYPE: &str = "content-type";
-    /// When a response was made.
+    /// The time at which a response was created.
     pub const DATE: &str = "date";
-    /// For which host a request is meant.
+    /// The host that a request is meant for.
     pub const HOST: &str = "host";
-    /// After which event a stream is to go on.
+    /// The event after which a stream is to continue.
     pub const LAST_EVENT_ID: &str = "last-event-id";
-    /// Where to go instead.
+    /// The URL of a redirect.
     pub const LOCATION: &str = "location";
     /// The method of the message in the body.
     pub const MCP_METHOD: &str = "mcp-method";
-    /// What the message in the body is about.
+    /// The subject of the message in the body, such as the name of a tool.
     pub const MCP_NAME: &str = "mcp-name";
-    /// How every field begins that repeats an argument of a tool.
+    /// The prefix of the fields that repeat an argument of a tool.
     pub const MCP_PARAM: &str = "mcp-param-";
-    /// The version that is spoken.
+    /// The protocol version in use.
     pub const MCP_PROTOCOL_VERSION: &str = "mcp-protocol-version";
     /// The legacy session.
     pub const MCP_SESSION_ID: &str = "mcp-session-id";
-    /// The web page on whose behalf a browser asks.
+    /// The origin of the web page for which a browser sends the request.
     pub const ORIGIN: &str = "origin";
     /// How long to wait.
     pub const RETRY_AFTER: &str = "retry-after";
-    /// What it takes to be let in.
+    /// The authentication that the server requires.
     pub const WWW_AUTHENTICATE: &str = "www-authenticate";
-    /// Whether a proxy may hold back what is streamed.
+    /// Whether a proxy may buffer a stream.
     pub const X_ACCEL_BUFFERING: &str = "x-accel-buffering";
 }
 

@@ -1,4 +1,4 @@
-//! Where a request goes: absolute `http` and `https` URLs, and what is relative to them. Knows nothing of what is found there.
+//! Parses absolute `http` and `https` URLs, and resolves references that are relative to them.
 
 use alloc::{boxed::Box, format, string::String, vec::Vec};
 use core::fmt;
@@ -11,25 +11,25 @@ use core::ops::Range;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
     text: Box<str>,
-    /// Where the host and the port are.
+    /// The range of the host and the port in the text.
     authority: Range<usize>,
-    /// Where the path ends, and the query begins with its question mark if there is one.
+    /// The end of the path. The query starts here with its question mark, if there is one.
     path_end: usize,
 }
 
-/// Why a text is no URL to send a request to.
+/// Why a text is not a URL to which a request can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadUrl {
-    /// A space, a control character, a backslash or something beyond ASCII, which readers take in different ways.
+    /// The text has a space, a control character, a backslash or a character outside ASCII. Parsers disagree about those.
     Character,
-    /// None, or one that is neither a name nor an address.
+    /// The host is missing, or is neither a name nor an address.
     Host,
-    /// None between 1 and 65535.
+    /// The port is not a number between 1 and 65535.
     Port,
-    /// Another one, or none.
+    /// The scheme is missing, or neither `http` nor `https`.
     Scheme,
-    /// Credentials belong into a header.
+    /// The URL has user information. Credentials belong in a header field.
     UserInfo,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for BadUrl {
 impl core::error::Error for BadUrl {}
 
 impl Url {
-    /// Reads an absolute URL; its fragment is no matter of a request and is left out.
+    /// Parses an absolute URL. The fragment is dropped, because it is not part of a request.
     pub fn parse(text: &str) -> Result<Url, BadUrl> {
         let (text, _) = cut(text, "#");
         if text
@@ -75,10 +75,10 @@ impl Url {
         &self.text
     }
 
-    /// Scheme, host and port, spelled alike wherever they mean the same: `https://example.com:443`.
+    /// The scheme, host and port in a normalised spelling: `https://example.com:443`.
     pub fn origin(&self) -> String {
         let scheme = self.scheme().to_ascii_lowercase();
-        // What is held was read, so there are a host and a port.
+        // The URL was parsed, so it has a valid host and port.
         let (host, port) = host_and_port(self.authority()).unwrap_or_default();
         let port = port.or(default_port(&scheme)).unwrap_or_default();
         match in_brackets(host) {
@@ -87,12 +87,12 @@ impl Url {
         }
     }
 
-    /// Whether both are in the same hands.
+    /// Whether both URLs have the same origin.
     pub fn is_same_origin(&self, other: &Url) -> bool {
         self.origin() == other.origin()
     }
 
-    /// What a reference means that was found here: RFC 3986, section 5 (S-SSE-05).
+    /// Resolves a reference relative to this URL: RFC 3986, section 5 (S-SSE-05).
     pub fn resolve(&self, reference: &str) -> Result<Url, BadUrl> {
         let (reference, _) = cut(reference, "#");
         if has_scheme(reference) {
@@ -123,22 +123,22 @@ impl Url {
         &self.text[self.authority.clone()]
     }
 
-    /// Empty, or with a slash at its head.
+    /// The path: empty, or with a leading slash.
     fn path(&self) -> &str {
         &self.text[self.authority.end..self.path_end]
     }
 
-    /// Empty, or with a question mark at its head.
+    /// The query: empty, or with a leading question mark.
     fn query(&self) -> &str {
         &self.text[self.path_end..]
     }
 
-    /// The same without dot segments.
+    /// The same URL without dot segments.
     fn tidied(&self) -> Result<Url, BadUrl> {
         self.at(&without_dots(self.path()), self.query())
     }
 
-    /// What is elsewhere on the same host.
+    /// A URL with another path and query on the same host.
     fn at(&self, path: &str, query: &str) -> Result<Url, BadUrl> {
         Url::parse(&format!(
             "{}{path}{query}",
@@ -159,7 +159,7 @@ impl fmt::Debug for Url {
     }
 }
 
-/// Whether a host, with or without a port, is the machine itself: `localhost`, `127.x.x.x` or `[::1]`.
+/// Whether a host, with or without a port, is the local machine: `localhost`, `127.x.x.x` or `[::1]`.
 pub(crate) fn is_loopback(authority: &str) -> bool {
     let Ok((host, _)) = host_and_port(authority) else {
         return false;
@@ -175,14 +175,14 @@ pub(crate) fn is_loopback(authority: &str) -> bool {
     }
 }
 
-/// The host of an `Origin`, with its port if it has one; `None` for `null` and for what is no origin.
+/// The host of an `Origin`, with its port if it has one. `None` for `null` and for an invalid origin.
 pub(crate) fn host_of_origin(origin: &str) -> Option<&str> {
     let (scheme, authority) = origin.split_once("://")?;
     let is_origin = is_scheme(scheme) && host_and_port(authority).is_ok();
     is_origin.then_some(authority)
 }
 
-/// The host, and the port if one is given. A host is a name of letters, digits, `-`, `.`, `_` and `~`, or an address.
+/// Splits an authority into the host and the optional port. A host is a name of letters, digits, `-`, `.`, `_` and `~`, or an address.
 fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), BadUrl> {
     if authority.contains('@') {
         return Err(BadUrl::UserInfo);
@@ -198,7 +198,7 @@ fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), BadUrl> {
         return Err(BadUrl::Host);
     }
     match port.strip_prefix(':') {
-        // A colon without a number means what no colon means.
+        // A colon without a number is the same as no colon.
         Some("") => Ok((host, None)),
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
             Ok(0) | Err(_) => Err(BadUrl::Port),
@@ -210,13 +210,13 @@ fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), BadUrl> {
     }
 }
 
-/// The address of a host that is one of version 6.
+/// Parses an IPv6 address in brackets.
 fn in_brackets(host: &str) -> Option<Ipv6Addr> {
     let address = host.strip_prefix('[')?.strip_suffix(']')?;
     address.parse().ok()
 }
 
-/// The port that goes without saying; only schemes that are spoken have one.
+/// The default port of a supported scheme.
 fn default_port(scheme: &str) -> Option<u16> {
     if scheme.eq_ignore_ascii_case("https") {
         Some(443)
@@ -225,7 +225,7 @@ fn default_port(scheme: &str) -> Option<u16> {
     }
 }
 
-/// Whether a reference is absolute: it has a colon, and a scheme before it.
+/// Whether a reference is absolute: it begins with a scheme and a colon.
 fn has_scheme(reference: &str) -> bool {
     reference
         .split_once(':')
@@ -238,13 +238,13 @@ fn is_scheme(text: &str) -> bool {
     is_first_a_letter && text.bytes().all(is_rest_fit)
 }
 
-/// What is before the first of these characters, and the rest from there on.
+/// Splits a text before the first of these characters.
 fn cut<'t>(text: &'t str, at_any_of: &str) -> (&'t str, &'t str) {
     let at = text.find(|found| at_any_of.contains(found));
     text.split_at(at.unwrap_or(text.len()))
 }
 
-/// A path that is empty or begins with a slash, with `.` and `..` carried out: RFC 3986, section 5.2.4.
+/// Removes `.` and `..` segments from a path that is empty or begins with a slash: RFC 3986, section 5.2.4.
 fn without_dots(path: &str) -> String {
     let mut kept = Vec::new();
     let mut is_folder = false;

@@ -1,20 +1,20 @@
-//! How a text becomes a field value, and how it is read back. Knows no field by name.
+//! Encodes texts as field values, and decodes them.
 //!
-//! A value is visible ASCII. A text that is more than that travels in Base64, between two marks (S-HDR-04).
+//! A value is visible ASCII. A text with other characters is sent in Base64, between two marks (S-HDR-04).
 
 use alloc::{borrow::Cow, string::String, vec::Vec};
 
-/// What stands before the Base64 of a text, exactly so (S-HDR-06).
+/// The mark before the Base64 of a text, spelled exactly like this (S-HDR-06).
 const OPENING: &str = "=?base64?";
-/// What stands behind it.
+/// The mark after it.
 const CLOSING: &str = "?=";
 
 /// The digits of Base64, by their value.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The field value that stands for a text: the text itself where that is safe, else its Base64.
+/// Encodes a text as a field value: the text itself if that is safe, else its Base64.
 pub(crate) fn encode(text: &str) -> Cow<'_, str> {
-    // Whitespace at either end would be taken for padding of the field, and a text that looks marked for a marked one (S-HDR-05).
+    // A reader would strip whitespace at either end, and would decode a text that looks marked (S-HDR-05).
     let is_padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
     let looks_marked = text.starts_with(OPENING) && text.ends_with(CLOSING);
     if is_plain(text.as_bytes()) && !is_padded && !looks_marked {
@@ -30,9 +30,9 @@ pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     Cow::Owned(value)
 }
 
-/// The text that a field value stands for; `None` where it stands for none (S-HDR-07, S-HDR-09).
+/// Decodes a field value. Returns `None` if the value is invalid (S-HDR-07, S-HDR-09).
 ///
-/// The value is without the whitespace around it.
+/// The caller has stripped the whitespace around the value.
 pub(crate) fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     let marked = value
         .strip_prefix(OPENING.as_bytes())
@@ -44,7 +44,7 @@ pub(crate) fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether there is nothing but visible ASCII, spaces and tabs.
+/// Whether the value contains only visible ASCII, spaces and tabs.
 fn is_plain(value: &[u8]) -> bool {
     value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
 }
@@ -65,7 +65,7 @@ fn push_digits(value: &mut String, three: &[u8]) {
     }
 }
 
-/// What Base64 stands for, if it is padded, has no foreign digit, and leaves no bit over: one text has one spelling.
+/// Decodes Base64. It must be padded, have only valid digits and no leftover bits, so that each text has exactly one spelling.
 fn bytes(base64: &[u8]) -> Option<Vec<u8>> {
     let digits = base64
         .strip_suffix(b"==")
@@ -75,7 +75,7 @@ fn bytes(base64: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut bytes = Vec::with_capacity(base64.len() / 4 * 3);
-    // All but the last have four digits, and the last has two at least.
+    // All chunks but the last have four digits, and the last has at least two.
     for four in digits.chunks(4) {
         let mut bits = 0;
         for digit in four {
@@ -182,7 +182,7 @@ mod tests {
             assert_eq!(encode(text), wrapped(base64), "{text:?}");
             assert_eq!(decode(wrapped(base64).as_bytes()).as_deref(), Some(text));
         }
-        // Where the marks overlap a reader may see them or not, so the text is not sent as it is.
+        // If the marks overlap, readers may disagree about them, so the text is not sent as it is.
         assert_eq!(encode("=?base64?="), wrapped("PT9iYXNlNjQ/PQ=="));
         assert_eq!(decode(b"=?base64?=").as_deref(), Some("=?base64?="));
     }
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn one_text_has_one_base64() {
-        // Every spelling of four digits that is read at all is the one that would be written.
+        // Any four digits that can be decoded are encoded as the same digits again.
         let letters = [b'A', b'Q', b'g', b'w', b'B', b'/', b'=', b'-'];
         for number in 0..8_usize.pow(4) {
             let base64: Vec<u8> = (0..4)

@@ -1,6 +1,6 @@
-//! What each side says it can do: the two capabilities objects, to read, build and write.
+//! The capabilities objects of both sides: reads, builds and writes them.
 //!
-//! It knows what is particular to each side, but neither when capabilities are exchanged nor who relies on them.
+//! It knows the particularities of each side. It knows neither when capabilities are exchanged nor who relies on them.
 
 use alloc::{borrow::ToOwned, boxed::Box, string::String};
 use core::fmt;
@@ -15,17 +15,16 @@ use super::{
     version::Version,
 };
 
-/// What a server offers.
+/// The capabilities of a server.
 ///
-/// A member counts as offered if it is `true` or an object. Any other value, such as `null`, is kept but offers
-/// nothing, and so does not cost the peer the rest of its capabilities. Members that are not known here survive a
-/// round trip, at the top and inside known ones.
+/// A member counts as offered if it is `true` or an object. Any other value, such as `null`, is kept but offers nothing, and does not
+/// affect the other members. Unknown members survive a round trip, at the top and inside known ones.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServerCapabilities(Declared<ServerFeature>);
 
-/// What a client declares.
+/// The capabilities of a client.
 ///
-/// Read as leniently, and kept as faithfully, as [`ServerCapabilities`].
+/// They are read as leniently and kept as faithfully as [`ServerCapabilities`].
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ClientCapabilities(Declared<ClientFeature>);
 
@@ -36,14 +35,14 @@ impl ServerCapabilities {
         self.0.holds(feature)
     }
 
-    /// Offers `feature`, and what it is a part of.
+    /// Offers `feature`, and the features that contain it.
     #[must_use]
     pub fn with(mut self, feature: ServerFeature) -> Self {
         self.0.declare(feature);
         self
     }
 
-    /// Offers suggestions for arguments.
+    /// Offers completion of arguments.
     #[must_use]
     pub fn with_completions(self) -> Self {
         self.with(ServerFeature::Completions)
@@ -55,14 +54,14 @@ impl ServerCapabilities {
         self.with(ServerFeature::Logging)
     }
 
-    /// Offers prompts, and word of changes to their list if `list_changed`.
+    /// Offers prompts, and notifications of changes to their list if `list_changed`.
     #[must_use]
     pub fn with_prompts(self, list_changed: bool) -> Self {
         self.with(ServerFeature::Prompts)
             .with_if(list_changed, ServerFeature::PromptsListChanged)
     }
 
-    /// Offers resources, word of changes to their list if `list_changed`, and of changes to one of them if `subscribe`.
+    /// Offers resources, with notifications of changes to their list if `list_changed`, and of changes to single resources if `subscribe`.
     #[must_use]
     pub fn with_resources(self, list_changed: bool, subscribe: bool) -> Self {
         self.with(ServerFeature::Resources)
@@ -70,15 +69,15 @@ impl ServerCapabilities {
             .with_if(subscribe, ServerFeature::ResourcesSubscribe)
     }
 
-    /// Offers tools, and word of changes to their list if `list_changed`.
+    /// Offers tools, and notifications of changes to their list if `list_changed`.
     #[must_use]
     pub fn with_tools(self, list_changed: bool) -> Self {
         self.with(ServerFeature::Tools)
             .with_if(list_changed, ServerFeature::ToolsListChanged)
     }
 
-    /// The JSON object as `version` spells it: known members that it lacks are left out, and those of a wrong type
-    /// put right. Settings and unknown members are written as they were given, line breaks included.
+    /// The JSON object for `version`. Known members that the version lacks are left out, and those of a wrong type are corrected. Settings
+    /// and unknown members are written as they were given, line breaks included.
     #[must_use]
     pub fn write_for(&self, version: Version) -> String {
         raw(&self.0.spelled_for(version)).get().to_owned()
@@ -99,7 +98,7 @@ impl ClientCapabilities {
     #[must_use]
     pub fn declares(&self, feature: ClientFeature) -> bool {
         match feature {
-            // Elicitation began as forms only, so naming no mode still means forms.
+            // Elicitation began with forms only, so forms are implied if no mode is named.
             ClientFeature::ElicitationForm => {
                 self.0.holds(feature)
                     || self.0.holds(ClientFeature::Elicitation)
@@ -121,10 +120,10 @@ impl ClientCapabilities {
         }
     }
 
-    /// Declares `feature`, and what it is a part of.
+    /// Declares `feature`, and the features that contain it.
     #[must_use]
     pub fn with(mut self, feature: ClientFeature) -> Self {
-        // Once a mode is named, forms are no longer implied and must be named as well.
+        // Once a mode is named, forms are no longer implied and must be named, too.
         if feature == ClientFeature::ElicitationUrl && self.declares(ClientFeature::ElicitationForm)
         {
             self.0.declare(ClientFeature::ElicitationForm);
@@ -133,33 +132,33 @@ impl ClientCapabilities {
         self
     }
 
-    /// Declares also all that `other` declares.
+    /// Also declares everything that `other` declares.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         let forms = [&self, other]
             .iter()
             .any(|one| one.declares(ClientFeature::ElicitationForm));
         self.0.add(&other.0);
-        // Forms are implied only as long as no mode is named.
+        // Forms are implied only if no mode is named.
         if forms && !self.declares(ClientFeature::ElicitationForm) {
             self.0.declare(ClientFeature::ElicitationForm);
         }
         self
     }
 
-    /// Declares questions to the user as forms.
+    /// Declares elicitation with forms.
     #[must_use]
     pub fn with_elicitation_form(self) -> Self {
         self.with(ClientFeature::ElicitationForm)
     }
 
-    /// Declares sending the user to a URL, which versions before 2025-11-25 cannot express.
+    /// Declares elicitation with URLs, which versions before 2025-11-25 cannot express.
     #[must_use]
     pub fn with_elicitation_url(self) -> Self {
         self.with(ClientFeature::ElicitationUrl)
     }
 
-    /// Declares roots, and word of changes to them if `list_changed`.
+    /// Declares roots, and notifications of changes to them if `list_changed`.
     #[must_use]
     pub fn with_roots(self, list_changed: bool) -> Self {
         let roots = self.with(ClientFeature::Roots);
@@ -170,24 +169,24 @@ impl ClientCapabilities {
         }
     }
 
-    /// Declares a model that the server may ask.
+    /// Declares sampling: the server may send requests to the client's model.
     #[must_use]
     pub fn with_sampling(self) -> Self {
         self.with(ClientFeature::Sampling)
     }
 
-    /// Declares a model that the server may ask and that takes tools.
+    /// Declares sampling with tools.
     #[must_use]
     pub fn with_sampling_tools(self) -> Self {
         self.with(ClientFeature::SamplingTools)
     }
 
-    /// The JSON object as `version` spells it: known members that it lacks are left out, and those of a wrong type
-    /// put right. Settings and unknown members are written as they were given, line breaks included.
+    /// The JSON object for `version`. Known members that the version lacks are left out, and those of a wrong type are corrected. Settings
+    /// and unknown members are written as they were given, line breaks included.
     #[must_use]
     pub fn write_for(&self, version: Version) -> String {
         let mut members = self.0.spelled_for(version);
-        // Without its modes `elicitation` would promise forms, which a client of URLs alone cannot show.
+        // Without its modes, `elicitation` would promise forms, which a client that supports only URLs cannot show.
         let has_modes = ClientFeature::ElicitationForm.versions().contains(version);
         if !has_modes && !self.declares(ClientFeature::ElicitationForm) {
             members.take(ClientFeature::Elicitation.path());
@@ -196,15 +195,15 @@ impl ClientCapabilities {
     }
 }
 
-/// What the two have in common: a member is a member, whoever declares it.
+/// The methods that both types have.
 macro_rules! common {
     ($capabilities:ident) => {
         impl $capabilities {
-            /// Declares an extension with its settings, where `{}` means none. Only modern versions carry it.
+            /// Declares an extension with its settings; `{}` means none. Only modern versions have extensions.
             ///
             /// # Errors
             ///
-            /// If `id` is no extension identifier, or `settings` no object.
+            /// If `id` is not an extension identifier, or `settings` is not an object.
             pub fn with_extension(
                 mut self,
                 id: &str,
@@ -214,11 +213,11 @@ macro_rules! common {
                 Ok(self)
             }
 
-            /// Declares something outside the protocol, under a name of its own.
+            /// Declares an experimental capability with this name.
             ///
             /// # Errors
             ///
-            /// If `settings` is no object.
+            /// If `settings` is not an object.
             pub fn with_experimental(
                 mut self,
                 name: &str,
@@ -228,25 +227,25 @@ macro_rules! common {
                 Ok(self)
             }
 
-            /// The settings of an extension that is declared.
+            /// The settings of a declared extension.
             #[must_use]
             pub fn extension(&self, id: &str) -> Option<Box<RawValue>> {
                 self.0.extension(id)
             }
 
-            /// Whether nothing at all is declared.
+            /// Whether nothing is declared.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.0.members().is_empty()
             }
 
-            /// Whether an extension is declared that is not known here.
+            /// Whether an unknown extension is declared.
             #[must_use]
             pub fn has_strange_extension(&self) -> bool {
                 self.0.has_strange_extension()
             }
 
-            /// The value of a member at the top, known here or not, as it was written.
+            /// The value of a top-level member, known or not, as it was written.
             #[must_use]
             pub fn member(&self, name: &str) -> Option<&RawValue> {
                 self.0.members().member(name)
@@ -266,7 +265,7 @@ macro_rules! common {
             }
         }
 
-        /// As it was read or built, whatever the version; see `write_for` for one that fits a version.
+        /// Writes the capabilities as they were read or built, regardless of the version. `write_for` writes them for a version.
         impl Serialize for $capabilities {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 self.0.members().serialize(serializer)

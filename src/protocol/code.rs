@@ -1,4 +1,4 @@
-//! The JSON-RPC error codes that MCP gives a meaning. Knows no error object.
+//! The JSON-RPC error codes to which MCP gives a meaning.
 
 use super::version::{Era, Version};
 
@@ -8,11 +8,11 @@ pub const PARSE_ERROR: i64 = -32700;
 pub const INVALID_REQUEST: i64 = -32600;
 /// The method is unknown, or needs a server capability that was not offered (S-ERR-10).
 pub const METHOD_NOT_FOUND: i64 = -32601;
-/// The params do not fit the method; in the modern era also "no such resource".
+/// The params do not fit the method. In the modern era also "no such resource".
 pub const INVALID_PARAMS: i64 = -32602;
-/// The receiver failed on its own account.
+/// The receiver failed through its own fault.
 pub const INTERNAL_ERROR: i64 = -32603;
-/// No such resource, as legacy servers say it; a modern server never does (S-ERR-06).
+/// No such resource. Only legacy servers use it (S-ERR-06).
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// A header and the body disagree, or a required header is missing. Modern only.
 pub const HEADER_MISMATCH: i64 = -32020;
@@ -22,12 +22,12 @@ pub const MISSING_REQUIRED_CLIENT_CAPABILITY: i64 = -32021;
 pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
 /// The user must visit a URL first. Only in 2025-11-25.
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
-/// The user declined to let the model answer. Legacy only.
+/// The user declined the sampling request. Legacy only.
 pub const USER_REJECTED: i64 = -1;
 
-/// Whether an error with this code, over any transport, can only come from a modern server (S-VER-09).
+/// Whether an error with this code can only come from a modern server, over any transport (S-VER-09).
 ///
-/// `METHOD_NOT_FOUND` is not among them: whether it proves anything depends on the transport and the method probed.
+/// `METHOD_NOT_FOUND` is not such a code: whether it proves anything depends on the transport and the probed method.
 #[must_use]
 pub const fn is_modern_evidence(code: i64) -> bool {
     matches!(
@@ -36,11 +36,10 @@ pub const fn is_modern_evidence(code: i64) -> bool {
     )
 }
 
-/// The code that stands for `code` in a version that must not use it (S-ERR-05, S-ERR-06).
+/// Replaces a code that `version` must not use by one that it may use (S-ERR-05, S-ERR-06).
 ///
-/// Modern servers say "invalid params" of a resource that does not exist (S-ERR-11), and use no other code of the reserved
-/// range than the three that are defined. In the legacy era these three would prove a modern server, and only 2025-11-25 sends users
-/// to a URL.
+/// A modern server uses "invalid params" for a resource that does not exist (S-ERR-11). Of the reserved range it uses only the three
+/// defined codes. In the legacy era, these three would prove a modern server. Only 2025-11-25 has URL elicitation.
 #[must_use]
 pub const fn in_version(code: i64, version: Version) -> i64 {
     match (version.era(), code) {
@@ -56,7 +55,7 @@ pub const fn in_version(code: i64, version: Version) -> i64 {
     }
 }
 
-/// The name of a code, for texts that people read; none where MCP gives the code no meaning (S-ERR-04).
+/// The name of a code, for texts that people read. `None` if MCP gives the code no meaning (S-ERR-04).
 #[must_use]
 pub const fn name(code: i64) -> Option<&'static str> {
     Some(match code {

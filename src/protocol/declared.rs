@@ -1,6 +1,6 @@
-//! What the capabilities of both sides share: members kept as they were written, read once into features.
+//! The common part of both sides' capabilities: members are kept as they were written, and parsed once into features.
 //!
-//! It knows how a member declares a feature, and which members a version has, but not what any feature means.
+//! It knows how a member declares a feature, and which members a version has. It does not know the meaning of any feature.
 
 use alloc::{borrow::ToOwned, boxed::Box};
 use core::{fmt, marker::PhantomData};
@@ -17,7 +17,7 @@ use super::{
 const EXPERIMENTAL: &str = "experimental";
 const EXTENSIONS: &str = "extensions";
 
-/// Capabilities of either side: the members as they were written, and which features they declare.
+/// The capabilities of one side: the members as they were written, and the features that they declare.
 pub(super) struct Declared<F> {
     members: Members,
     held: u32,
@@ -28,7 +28,7 @@ pub(super) struct Declared<F> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidCapability {
-    /// The identifier of an extension is no `_meta` key with a prefix (S-VER-14).
+    /// The identifier of an extension is not a `_meta` key with a prefix (S-VER-14).
     Identifier,
     /// The settings are not a JSON object.
     Settings,
@@ -133,8 +133,8 @@ impl<F: Feature> Declared<F> {
             .flatten()
     }
 
-    /// The members as `version` has them: known ones that it lacks are left out, and known ones that a lenient reader
-    /// understood, or passed over, are put right, since the next reader may be strict.
+    /// The members for `version`. Known members that the version lacks are left out. Known members of a wrong type are corrected or
+    /// removed, because the next reader may be strict.
     pub(super) fn spelled_for(&self, version: Version) -> Members {
         let mut members = self.members.clone();
         for &feature in F::ALL {
@@ -160,11 +160,11 @@ impl<F: Feature> Declared<F> {
 
 /// How well the value of a member fits its feature.
 enum Verdict {
-    /// It says yes, in the way of another feature: `true` for an object, or an object for a flag.
+    /// It means yes, but has the wrong type: `true` for an object, or an object for a flag.
     Loose,
     /// It is of the right type.
     Proper,
-    /// It says nothing.
+    /// It has another type and means nothing.
     Wrong,
 }
 
@@ -179,7 +179,7 @@ impl Verdict {
     }
 }
 
-/// The value that offers `feature` and says nothing more.
+/// The value that offers `feature` without settings.
 fn yes(feature: impl Feature) -> Box<RawValue> {
     if feature.is_flag() {
         raw(&true)
@@ -188,7 +188,7 @@ fn yes(feature: impl Feature) -> Box<RawValue> {
     }
 }
 
-/// Whether the value of a member says that the feature is there.
+/// Whether the value of a member means that the feature is offered.
 fn is_yes(value: &RawValue) -> bool {
     value.get() == "true" || is_object(value)
 }

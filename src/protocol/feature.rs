@@ -1,4 +1,4 @@
-//! What one side can offer the other, as names with a path and the versions that know them. Knows no JSON.
+//! The features that one side can offer the other, with their paths and versions. Knows no JSON.
 
 use core::fmt;
 
@@ -7,23 +7,23 @@ use super::{
     version::{Version, Versions},
 };
 
-/// Something that a server offers in its capabilities.
+/// A feature that a server offers in its capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ServerFeature {
-    /// Suggestions for arguments.
+    /// Completion of arguments.
     Completions,
     /// Log messages.
     Logging,
     /// Prompts.
     Prompts,
-    /// Word when the list of prompts changes.
+    /// Notifications when the list of prompts changes.
     PromptsListChanged,
     /// Resources.
     Resources,
-    /// Word when the list of resources changes.
+    /// Notifications when the list of resources changes.
     ResourcesListChanged,
-    /// Word when a resource changes.
+    /// Notifications when a resource changes.
     ResourcesSubscribe,
     /// Requests that run as tasks, in the core of 2025-11-25.
     Tasks,
@@ -37,29 +37,29 @@ pub enum ServerFeature {
     TasksToolsCall,
     /// Tools.
     Tools,
-    /// Word when the list of tools changes.
+    /// Notifications when the list of tools changes.
     ToolsListChanged,
 }
 
-/// Something that a client offers in its capabilities.
+/// A feature that a client offers in its capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ClientFeature {
-    /// Questions to the user, in any mode.
+    /// Elicitation: asks to the user, in any mode.
     Elicitation,
-    /// Questions to the user as a form, which is also what naming no mode means.
+    /// Elicitation with a form. It is also implied if no mode is named.
     ElicitationForm,
-    /// Sending the user to a URL.
+    /// Elicitation that sends the user to a URL.
     ElicitationUrl,
-    /// Naming the directories the server may work in.
+    /// The directories in which the server may work.
     Roots,
-    /// Word when these directories change.
+    /// Notifications when these directories change.
     RootsListChanged,
-    /// Asking the client's model.
+    /// Sampling: requests to the client's model.
     Sampling,
-    /// Asking it with context of other servers.
+    /// Sampling with context of other servers.
     SamplingContext,
-    /// Asking it with tools.
+    /// Sampling with tools.
     SamplingTools,
     /// Requests that run as tasks, in the core of 2025-11-25.
     Tasks,
@@ -75,27 +75,27 @@ pub enum ClientFeature {
     TasksSamplingCreateMessage,
 }
 
-/// What the two kinds of feature have in common: a place in a capabilities object, and when that place exists.
+/// The common part of both kinds of feature: a path in a capabilities object, and the versions that have it.
 pub(super) trait Feature: Copy + 'static {
     const ALL: &'static [Self];
 
-    /// The member names that lead to the feature.
+    /// The member names on the path to the feature.
     fn path(self) -> &'static [&'static str];
 
     /// The versions whose capabilities have such a member.
     fn versions(self) -> Versions;
 
-    /// The feature's place in a bit set.
+    /// The feature's bit in a bit set.
     fn bit(self) -> u32;
 
-    /// Whether the member is a boolean; the others are objects, in which `{}` means yes.
+    /// Whether the member is a boolean. The other members are objects, in which `{}` means yes.
     fn is_flag(self) -> bool {
         matches!(self.path().last(), Some(&("listChanged" | "subscribe")))
     }
 }
 
 impl ServerFeature {
-    /// The versions that know the feature. In the others it can neither be offered nor asked for.
+    /// The versions that know the feature. In others it can be neither offered nor requested.
     #[must_use]
     pub fn versions(self) -> Versions {
         Feature::versions(self)
@@ -103,7 +103,7 @@ impl ServerFeature {
 }
 
 impl ClientFeature {
-    /// The versions that know the feature. In the others it can neither be declared nor relied on.
+    /// The versions that know the feature. In others it can be neither declared nor relied on.
     #[must_use]
     pub fn versions(self) -> Versions {
         Feature::versions(self)
@@ -230,14 +230,14 @@ impl Feature for ClientFeature {
     }
 }
 
-/// The path, as people write it: `resources.subscribe`.
+/// Shows the path with dots: `resources.subscribe`.
 impl fmt::Display for ServerFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_path(self.path(), f)
     }
 }
 
-/// The path, as people write it: `elicitation.url`.
+/// Shows the path with dots: `elicitation.url`.
 impl fmt::Display for ClientFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_path(self.path(), f)
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_lists_are_complete_and_their_bits_distinct() {
-        // The last variant counts them all, since the lists are in the order of declaration.
+        // The lists are in the order of declaration, so the bit of the last variant shows the number of variants.
         fn check<F: Feature + Ord>(last: F) {
             assert!(F::ALL.windows(2).all(|pair| pair[0] < pair[1]));
             assert_eq!(F::ALL.last().map(|f| f.bit()), Some(last.bit()));

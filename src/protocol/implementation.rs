@@ -1,4 +1,4 @@
-//! Who a client or server says it is. For people to read; nothing may behave differently because of it (S-META-07).
+//! The name and version of a client or server. They are for people; no behaviour may depend on them (S-META-07).
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -14,8 +14,8 @@ const VERSION: &str = "version";
 
 /// The name and version of a program, sent as `clientInfo` or `serverInfo`.
 ///
-/// Members that are not known here, such as `icons`, survive a round trip. A peer that leaves out its name or version,
-/// or sends something other than a string, is not refused for it: that member then reads as the empty string.
+/// Unknown members, such as `icons`, survive a round trip. A peer whose name or version is missing or not a string is not refused: that
+/// member then reads as the empty string.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Implementation {
     name: Box<str>,
@@ -25,7 +25,7 @@ pub struct Implementation {
 }
 
 impl Implementation {
-    /// A program of this name and version.
+    /// A program with this name and version.
     #[must_use]
     pub fn new(name: &str, version: &str) -> Self {
         Self {
@@ -36,15 +36,14 @@ impl Implementation {
         }
     }
 
-    /// Adds a name meant for people.
+    /// Adds a display name.
     #[must_use]
     pub fn with_title(mut self, title: &str) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Adds a member that has no verb of its own here, such as `websiteUrl`; `name`, `title` and `version` are taken
-    /// only as strings.
+    /// Adds a member that has no method of its own here, such as `websiteUrl`. `name`, `title` and `version` are accepted only as strings.
     #[must_use]
     pub fn with_member(self, name: &str, value: Box<RawValue>) -> Self {
         let mut members = self.into_members();
@@ -58,19 +57,19 @@ impl Implementation {
         &self.name
     }
 
-    /// The version of the program, which is not a version of the protocol.
+    /// The version of the program. It is not the protocol version.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The name for people, if there is one.
+    /// The display name, if there is one.
     #[must_use]
     pub fn title(&self) -> Option<&str> {
         self.title.as_deref()
     }
 
-    /// The value of a member other than the three with a verb of their own, as it was written.
+    /// The value of a member as it was written. The three members with their own methods are not among them.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&RawValue> {
         self.other.member(name)
@@ -100,7 +99,7 @@ impl Implementation {
     }
 }
 
-/// The name and, if there is one, the version, as in `weather 1.2.0`.
+/// Shows the name and, if there is one, the version, as in `weather 1.2.0`.
 impl fmt::Display for Implementation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;

@@ -1,4 +1,4 @@
-//! The severities of log messages. Knows no message.
+//! The severities of log messages.
 
 use core::fmt;
 
@@ -6,11 +6,11 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LogLevel {
-    /// Detail for whoever debugs the server.
+    /// Detail for debugging the server.
     Debug,
     /// Ordinary information.
     Info,
-    /// Normal, but worth a look.
+    /// Normal, but significant.
     Notice,
     /// Something may go wrong.
     Warning,

@@ -1,6 +1,6 @@
-//! A JSON object taken apart one level deep: every member by name, its value as it was written.
+//! A JSON object, parsed one level deep: every member by name, with its value as it was written.
 //!
-//! It is what lets a typed value keep members that nobody here knows. It knows no meaning of any member.
+//! It lets a typed value keep unknown members. It does not know the meaning of any member.
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::fmt;
@@ -8,7 +8,7 @@ use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// In the order of their names. They are few, and held for long.
+/// Sorted by name. There are few members, and they are stored for long.
 #[derive(Clone, Default)]
 pub(super) struct Members(Vec<(Box<str>, Box<RawValue>)>);
 
@@ -46,12 +46,12 @@ impl Members {
         Some(self.0.remove(at).1)
     }
 
-    /// Where a member is, or where it belongs.
+    /// The index of a member, or the index at which to insert it.
     fn place(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(held, _)| (**held).cmp(name))
     }
 
-    /// Reads the value at the end of `path`, through objects.
+    /// Reads the value at the end of `path`, which leads through objects.
     pub(super) fn at<T>(&self, path: &[&str], read: impl FnOnce(&RawValue) -> T) -> Option<T> {
         let (name, rest) = path.split_first()?;
         let value = self.member(name)?;
@@ -61,7 +61,7 @@ impl Members {
         Self::of(value)?.at(rest, read)
     }
 
-    /// Puts `value` at the end of `path`; what stands in the way and is no object becomes one.
+    /// Puts `value` at the end of `path`. A value on the path that is not an object becomes one.
     pub(super) fn put(&mut self, path: &[&str], value: Box<RawValue>) {
         match path {
             [] => {}
@@ -74,7 +74,7 @@ impl Members {
         }
     }
 
-    /// Adds what `other` has and this has not, through objects.
+    /// Adds the members of `other` that are missing here, recursively through objects.
     pub(super) fn add(&mut self, other: &Self) {
         for (name, value) in &other.0 {
             let merged = match self.member(name) {
@@ -91,7 +91,7 @@ impl Members {
         }
     }
 
-    /// Takes away what is at the end of `path`, and leaves everything else as it was written.
+    /// Removes the value at the end of `path`, and leaves everything else as it was written.
     pub(super) fn take(&mut self, path: &[&str]) -> Option<Box<RawValue>> {
         match path {
             [] => None,
@@ -106,7 +106,7 @@ impl Members {
     }
 }
 
-/// The JSON of `value`, which must be one that has a JSON form.
+/// The JSON of `value`, which must have a JSON form.
 pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
     to_raw_value(value).expect("strings, booleans and members always have a JSON form")
 }
@@ -115,7 +115,7 @@ pub(super) fn is_object(value: &RawValue) -> bool {
     value.get().starts_with('{')
 }
 
-/// Of members with one name the last one counts.
+/// If a name occurs more than once, the last member counts.
 impl<'de> Deserialize<'de> for Members {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let sorted = BTreeMap::deserialize(deserializer)?;
@@ -130,7 +130,7 @@ impl Serialize for Members {
 }
 
 impl PartialEq for Members {
-    /// Compares values as they are written: one value spelled in two ways counts as two.
+    /// Compares values as they are written: two spellings of one value are not equal.
     fn eq(&self, other: &Self) -> bool {
         fn written(members: &Members) -> impl Iterator<Item = (&str, &str)> {
             members.0.iter().map(|(name, value)| (&**name, value.get()))
@@ -141,7 +141,7 @@ impl PartialEq for Members {
 
 impl Eq for Members {}
 
-/// The names alone: a value may be long, or a secret.
+/// Shows only the names, because a value may be long or a secret.
 impl fmt::Debug for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.names()).finish()

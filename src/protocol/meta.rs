@@ -1,18 +1,18 @@
-//! The keys of `_meta` and the grammar that they and extension identifiers follow. Knows no value.
+//! The keys of `_meta`, and the grammar of these keys and of extension identifiers.
 
 use super::version::Version;
 
 /// Request: the token under which the receiver may report progress. Every version.
 pub const PROGRESS_TOKEN: &str = "progressToken";
-/// Request, required: the version that the request is written in. Modern.
+/// Request, required: the protocol version of the request. Modern.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Request, required: what the client can do for this request. Modern.
+/// Request, required: the client's capabilities for this request. Modern.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Request: who the client is. Modern.
+/// Request: the client's name and version. Modern.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// Request: the least severe log message wanted. Modern.
+/// Request: the minimum severity of log messages. Modern.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Result: who the server is. Modern.
+/// Result: the server's name and version. Modern.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// Notification or result: the `subscriptions/listen` request that it belongs to. Modern.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
@@ -24,13 +24,13 @@ pub const TRACESTATE: &str = "tracestate";
 pub const BAGGAGE: &str = "baggage";
 /// Any message of a task: the task that it belongs to. Only in 2025-11-25.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-/// Result that created a task: what to tell the model meanwhile. Only in 2025-11-25, provisional.
+/// Result that created a task: a message for the model meanwhile. Only in 2025-11-25, provisional.
 pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
 
-/// `initialize`, and the requests that a relay makes by itself: the relay that speaks for the client.
+/// `initialize`, and requests that a relay sends on its own: the name and version of the relay.
 pub const VIA: &str = "everlink/via";
 
-/// What the `_meta` of a request holds that is between the two ends of a link, and not of the applications.
+/// The `_meta` keys of a request that belong to the link, and not to the applications.
 pub const OF_THE_LINK: [&str; 5] = [
     PROGRESS_TOKEN,
     PROTOCOL_VERSION,
@@ -44,7 +44,7 @@ pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// Whether `key` follows the grammar of `_meta` keys (S-META-10): an optional prefix of labels, then a name.
 ///
-/// The name may be empty, as the grammar says, even where there is no prefix.
+/// The name may be empty, as the grammar says, even without a prefix.
 #[must_use]
 pub fn is_valid_key(key: &str) -> bool {
     match key.split_once('/') {
@@ -53,16 +53,16 @@ pub fn is_valid_key(key: &str) -> bool {
     }
 }
 
-/// Whether `id` may stand in `capabilities.extensions`: a valid key whose prefix is not left out (S-VER-14).
+/// Whether `id` is valid in `capabilities.extensions`: a valid key with a prefix (S-VER-14).
 #[must_use]
 pub fn is_valid_extension_id(id: &str) -> bool {
     id.contains('/') && is_valid_key(id)
 }
 
-/// Whether the prefix of `key` is one that `version` keeps for MCP itself (S-META-11).
+/// Whether `version` reserves the prefix of `key` for MCP itself (S-META-11).
 ///
-/// The rule changed: 2025-06-18 reserves every prefix in which `mcp` or `modelcontextprotocol` is followed by a further
-/// label, later versions those whose second label is one of the two. Earlier versions have no such rule.
+/// The rule changed. 2025-06-18 reserves every prefix in which `mcp` or `modelcontextprotocol` is followed by another label. Later versions
+/// reserve the prefixes whose second label is one of the two. Earlier versions have no such rule.
 #[must_use]
 pub fn is_reserved_prefix(version: Version, key: &str) -> bool {
     let Some((prefix, _)) = key.split_once('/') else {

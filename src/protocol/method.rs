@@ -1,6 +1,6 @@
-//! The one table of every request and notification, in which versions and directions it exists and what it needs.
+//! The table of all requests and notifications: the versions and directions in which each exists, and the features that it needs.
 //!
-//! It knows no params beyond the name of the member that names a target, and nothing about how a message is sent.
+//! It knows no params except the member that names a target. It does not know how a message is sent.
 
 pub mod names;
 
@@ -9,68 +9,68 @@ use super::{
     version::{Version, Versions},
 };
 
-/// What the protocol says about one method.
+/// The facts of the protocol about one method.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Method {
     /// The name on the wire, one of [`names`].
     pub name: &'static str,
-    /// Whether it is answered.
+    /// Whether it is a request or a notification.
     pub kind: Kind,
     /// The versions in which a client may send it.
     pub to_server: Versions,
     /// The versions in which a server may send it as a message of its own.
     pub to_client: Versions,
-    /// Whether a modern server may ask it inside the result of another request, where it may not send it.
+    /// Whether a modern server may embed it in the result of another request. There it may not send it as a message.
     pub embedded: bool,
     /// The features of the server that it needs, each in the versions that know it: see [`Method::gate`].
     pub needs_of_server: &'static [ServerFeature],
     /// The features of the client that it needs, each in the versions that know it: see [`Method::client_gate`].
     pub needs_of_client: &'static [ClientFeature],
-    /// Whether it may be sent again when its connection was lost before the answer came.
+    /// Whether it may be sent again after its connection was lost before the reply.
     pub repeat: Repeat,
     /// Whether a modern result carries cache hints.
     pub cacheable: bool,
     /// Whether a modern result may be `input_required`.
     pub may_need_input: bool,
-    /// The member of the params that the modern HTTP binding repeats in the `Mcp-Name` header.
+    /// The member of the params that the modern HTTP transport repeats in the `Mcp-Name` header field.
     pub named_by: Option<&'static str>,
-    /// Who speaks it.
+    /// The owner of the method.
     pub owner: Owner,
 }
 
-/// Whether a method is answered.
+/// Whether a method gets a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// It has no id and gets no answer.
+    /// It has no id and gets no reply.
     Notification,
-    /// It has an id and gets one answer.
+    /// It has an id and gets one reply.
     Request,
 }
 
-/// Who speaks a method.
+/// The owner of a method: the code that sends and handles it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Owner {
-    /// The application: the link carries it and adds nothing but the envelope.
+    /// The application. The link carries the method and adds only the envelope.
     Application,
-    /// The link: it is part of, or changes, what the link itself keeps, so a raw one of the application's would make
-    /// the two disagree. Where an application has a say there is a verb for it.
+    /// The link. The method is part of, or changes, the link's own state. If the application sent it directly, the two would disagree.
+    /// Where an application may decide, there is a verb for it.
     Link,
 }
 
-/// Whether a request may be sent again blindly, with a new id, after its connection was lost before the answer came.
+/// Whether a request may be sent again with a new id, after its connection was lost before the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Repeat {
-    /// A second run does no harm: it only reads, or ends in the same state.
+    /// A second run does no harm: it only reads, or leads to the same state.
     Safe,
-    /// A second run may act twice, or means nothing on another connection. Every notification is of this kind.
+    /// A second run may act twice, or has no meaning on another connection. Every notification is of this kind.
     Unsafe,
 }
 
-/// The method of this name, if the protocol has one in any version.
+/// Finds the method with this name, if the protocol has one in any version.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Method> {
     let mut slot = first_slot(name.as_bytes());
@@ -84,25 +84,25 @@ pub fn find(name: &str) -> Option<&'static Method> {
 }
 
 impl Method {
-    /// Every method of every version, in the order of their names.
+    /// Every method of every version, sorted by name.
     #[must_use]
     pub const fn all() -> &'static [Self] {
         &TABLE
     }
 
-    /// What the server must have offered under `version`, if anything.
+    /// The feature that the server must have offered in `version`, if any.
     ///
-    /// It concerns requests that the server answers and notifications about what it provides. A method that goes both
-    /// ways, such as `tasks/get`, has a gate for each way: this one where the task is the server's.
+    /// It applies to requests that the server answers, and to notifications about what it provides. A method that goes both ways, such as
+    /// `tasks/get`, has one gate per direction: this one applies if the task is the server's.
     #[must_use]
     pub fn gate(&self, version: Version) -> Option<ServerFeature> {
         let mut needs = self.needs_of_server.iter().copied();
         needs.find(|feature| feature.versions().contains(version))
     }
 
-    /// What the client must have declared under `version`, if anything.
+    /// The feature that the client must have declared in `version`, if any.
     ///
-    /// The mirror of [`Method::gate`]: requests that the client answers, notifications about what it provides.
+    /// The counterpart of [`Method::gate`]: for requests that the client answers, and for notifications about what it provides.
     #[must_use]
     pub fn client_gate(&self, version: Version) -> Option<ClientFeature> {
         let mut needs = self.needs_of_client.iter().copied();
@@ -110,7 +110,7 @@ impl Method {
     }
 }
 
-/// A request of the application that only reads, sent in no direction yet.
+/// A template: a request of the application that only reads, without a direction.
 const REQUEST: Method = Method {
     name: "",
     kind: Kind::Request,
@@ -126,23 +126,23 @@ const REQUEST: Method = Method {
     owner: Owner::Application,
 };
 
-/// A notification of the application, sent in no direction yet.
+/// A template: a notification of the application, without a direction.
 const NOTIFICATION: Method = Method {
     kind: Kind::Notification,
     repeat: Repeat::Unsafe,
     ..REQUEST
 };
 
-/// Only the version that has tasks in its core.
+/// The only version that has tasks in its core.
 const CORE_TASKS: Versions = Versions::only(Version::V2025_11_25);
 
 /// The version that has tasks in its core, and the modern ones, which have them as an extension.
 const ANY_TASKS: Versions = Versions::since(Version::V2025_11_25);
 
-/// As many places are in the index: enough for most names to have one of their own.
+/// The size of the hash index: large enough that most names do not collide.
 const SLOTS: usize = 256;
 
-/// Where each method is in the table, by what its name looks like; the others are out of it.
+/// A hash index of `TABLE` with linear probing. An empty slot holds an index outside of the table.
 static INDEX: [u8; SLOTS] = {
     let mut index = [u8::MAX; SLOTS];
     let mut at = 0;
@@ -157,7 +157,7 @@ static INDEX: [u8; SLOTS] = {
     index
 };
 
-/// From where on to look for a name in the index.
+/// The hash of a name: the slot at which to begin the search.
 const fn first_slot(name: &[u8]) -> usize {
     match name {
         [] => 0,
@@ -168,7 +168,7 @@ const fn first_slot(name: &[u8]) -> usize {
     }
 }
 
-/// In the order of the names.
+/// Sorted by name.
 static TABLE: [Method; 36] = [
     Method {
         name: names::COMPLETION_COMPLETE,
@@ -187,7 +187,7 @@ static TABLE: [Method; 36] = [
     Method {
         name: names::INITIALIZE,
         to_server: Versions::LEGACY,
-        // A new connection begins with a new one; it is never the old one sent again.
+        // A new connection begins with a new `initialize`; the old one is never sent again.
         repeat: Repeat::Unsafe,
         owner: Owner::Link,
         ..REQUEST
@@ -202,7 +202,7 @@ static TABLE: [Method; 36] = [
     Method {
         name: names::NOTIFICATIONS_CANCELLED,
         to_server: Versions::ALL,
-        // A modern server ends a `subscriptions/listen` with it and nothing else.
+        // A modern server uses it only to end a `subscriptions/listen`.
         to_client: Versions::ALL,
         owner: Owner::Link,
         ..NOTIFICATION
@@ -444,7 +444,7 @@ mod tests {
     };
     use core::fmt::Display;
 
-    // The versions as single letters, oldest first; M is the modern one. A gate stands behind the versions it is for.
+    // The versions are single letters, oldest first; M is the modern one. A gate follows the versions that it applies to.
 
     const REQUESTS_TO_SERVER: &str = "
         method                   | versions and gates                | input | cache | name   | repeat | owner
@@ -616,7 +616,7 @@ mod tests {
         }
     }
 
-    /// The tables leave out what the names of all notifications begin with.
+    /// The tables leave out the common prefix of all notifications.
     fn full_name(kind: Kind, name: &str) -> String {
         match kind {
             Kind::Notification => format!("notifications/{name}"),
@@ -631,7 +631,7 @@ mod tests {
             .map(|line| line.split('|').map(str::trim).collect())
     }
 
-    /// `A:- BCDM:completions`: the versions, oldest first, in runs that have the same gate.
+    /// `A:- BCDM:completions`: the versions, oldest first, grouped by gate.
     fn gates<F: Display>(versions: Versions, gate: impl Fn(Version) -> Option<F>) -> String {
         let mut runs: Vec<(String, String)> = Vec::new();
         for version in versions.iter().rev() {

@@ -1,7 +1,7 @@
-//! What MCP says, as data: versions, methods, features, capabilities, `_meta` keys, error codes.
+//! The facts of MCP as data: versions, methods, features, capabilities, `_meta` keys, error codes.
 //!
-//! Nothing here knows a byte frame, a call or a state. The other rooms ask this one instead of spelling a method name,
-//! a key or a code themselves, so that a fact of the protocol is written down once.
+//! Does not depend on framing, calls or states. Other modules look up method names, keys and codes here, so that each fact of the protocol
+//! is written down once.
 
 mod capability;
 pub mod code;

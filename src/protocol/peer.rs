@@ -7,12 +7,12 @@ use crate::wire::Payload;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The version that is spoken with it; it implies the era.
+    /// The version in use with this client; it implies the era.
     pub version: Version,
-    /// Who it says it is.
+    /// The client's name and version, as it gives them.
     pub client: Option<Implementation>,
-    /// What it can be asked.
+    /// The client's capabilities.
     pub capabilities: ClientCapabilities,
-    /// What it sent as its `initialize`, where a relay is to pass it on.
+    /// The params of its `initialize`, if a relay is to pass them on.
     pub(crate) introduction: Option<Payload>,
 }

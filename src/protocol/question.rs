@@ -1,4 +1,4 @@
-//! What a server may ask of a client, and what the client must have declared for it. Knows not who asks, nor how.
+//! Decides which requests a server may send to a client, by version and by the client's capabilities.
 
 use alloc::borrow::Cow;
 use core::fmt;
@@ -11,17 +11,17 @@ use super::method::{self, Kind, names};
 use super::version::{Era, Version};
 use crate::wire::Json;
 
-/// Why a client cannot be asked something.
+/// Why a server cannot send an ask to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unaskable {
-    /// The version has no such question for a client.
+    /// The version has no such ask.
     Unknown,
-    /// There is such a question, but not in this manner.
+    /// The version has such an ask, but not in this mode.
     UnknownManner,
-    /// The client did not declare this.
+    /// The client did not declare this feature.
     Undeclared(ClientFeature),
-    /// The client did not declare the manner in which it is asked.
+    /// The client did not declare the feature for this mode of the ask.
     UndeclaredManner(ClientFeature),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Unaskable {
 impl core::error::Error for Unaskable {}
 
 impl Unaskable {
-    /// What the client would have had to declare, where that is the reason.
+    /// The feature that the client would have to declare, if that is the reason.
     #[must_use]
     pub const fn missing(self) -> Option<ClientFeature> {
         match self {
@@ -50,11 +50,12 @@ impl Unaskable {
     }
 }
 
-/// Whether a client that declared this may be asked: in this version, and in this very form (S-S2C-02, S-S2C-03).
+/// Checks whether a server may send this ask to a client with these capabilities, in this version and with these params (S-S2C-02,
+/// S-S2C-03).
 ///
 /// # Errors
 ///
-/// Why not.
+/// When the ask is not allowed.
 pub fn check(
     declared: &ClientCapabilities,
     version: Version,
@@ -74,7 +75,7 @@ pub fn check(
     }
     let manner = Manner::read(name, params).ok_or(Unaskable::UnknownManner)?;
     match manner.needs() {
-        // S-CAP-03: the version must have it, too. Forms were there before they had a name.
+        // S-CAP-03: the version must have the feature, too. Forms existed before they were a feature.
         Some(feature)
             if feature != ClientFeature::ElicitationForm
                 && !feature.versions().contains(version) =>
@@ -86,9 +87,9 @@ pub fn check(
     }
 }
 
-/// What a client must have declared to be asked this as a task of its own (S-LTASK-02), if it is asked so.
+/// The feature that a client must declare to run this ask as a task (S-LTASK-02), if the ask requests a task.
 ///
-/// A client that did not is not to refuse it: it passes over the wish (S-LTASK-03).
+/// A client without the feature does not refuse the ask: it ignores the request for a task (S-LTASK-03).
 #[must_use]
 pub fn task_feature(name: &str, params: Option<Json<'_>>) -> Option<ClientFeature> {
     let feature = match name {
@@ -100,7 +101,7 @@ pub fn task_feature(name: &str, params: Option<Json<'_>>) -> Option<ClientFeatur
     signs.task.map(|_| feature)
 }
 
-/// In which manner a question is put.
+/// The mode of an ask.
 #[derive(Clone, Copy)]
 enum Manner {
     ElicitationForm,
@@ -109,7 +110,7 @@ enum Manner {
     SamplingTools,
 }
 
-/// What of the params tells the manner. A `null` is there, too.
+/// The members of the params that decide the mode. A `null` counts as present.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Signs<'a> {
@@ -128,7 +129,7 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Json<'de>>, D::
 }
 
 impl Manner {
-    /// `None` if it is none that there is.
+    /// Returns `None` if the mode does not exist.
     fn read(name: &str, params: Option<Json<'_>>) -> Option<Manner> {
         if !matches!(
             name,
@@ -160,7 +161,7 @@ impl Manner {
         })
     }
 
-    /// What the client must have declared for it.
+    /// The feature that the client must declare for this mode.
     const fn needs(self) -> Option<ClientFeature> {
         match self {
             Manner::ElicitationForm => Some(ClientFeature::ElicitationForm),

@@ -1,8 +1,8 @@
-//! The protocol versions, their two eras, and sets of versions. Knows no message.
+//! The protocol versions, their two eras, and sets of versions.
 
 use core::fmt;
 
-/// How a connection is set up, which is what divides the versions into two families.
+/// The two families of versions, which differ in how a connection is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Era {
@@ -16,13 +16,13 @@ pub enum Era {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Version {
-    /// 2024-11-05, the first one; its HTTP transport is HTTP+SSE.
+    /// 2024-11-05, the first one. Its HTTP transport is HTTP+SSE.
     V2024_11_05,
-    /// 2025-03-26, which brought Streamable HTTP and, for this version alone, batches.
+    /// 2025-03-26. It introduced Streamable HTTP and, for this version alone, batches.
     V2025_03_26,
-    /// 2025-06-18, which brought elicitation and the version header.
+    /// 2025-06-18. It introduced elicitation and the version header.
     V2025_06_18,
-    /// 2025-11-25, the last one with a handshake; tasks are part of its core.
+    /// 2025-11-25, the last one with a handshake. Tasks are part of its core.
     V2025_11_25,
     /// 2026-07-28, the first stateless one.
     V2026_07_28,
@@ -78,7 +78,7 @@ impl Version {
         }
     }
 
-    /// Whether a JSON array of messages is legal, which it was in 2025-03-26 alone.
+    /// Whether a JSON array of messages is legal. It is legal in 2025-03-26 alone.
     #[must_use]
     pub const fn allows_batches(self) -> bool {
         matches!(self, Self::V2025_03_26)
@@ -104,7 +104,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A set of versions: one byte, copied freely, usable in constants.
+/// A set of versions in one byte. It can be copied and used in constants.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Versions(u8);
 
@@ -130,7 +130,7 @@ impl Versions {
         Self::between(first, Version::LATEST_MODERN)
     }
 
-    /// `first`, `last` and every version in between; empty if `last` is older than `first`.
+    /// `first`, `last` and every version in between. Empty if `last` is older than `first`.
     #[must_use]
     pub const fn between(first: Version, last: Version) -> Self {
         let up_to_last = (last.bit() << 1) - 1;
@@ -138,13 +138,13 @@ impl Versions {
         Self(up_to_last & !before_first)
     }
 
-    /// This set and `version`.
+    /// This set with `version` added.
     #[must_use]
     pub const fn with(self, version: Version) -> Self {
         Self(self.0 | version.bit())
     }
 
-    /// This set but for `version`.
+    /// This set without `version`.
     #[must_use]
     pub const fn without(self, version: Version) -> Self {
         Self(self.0 & !version.bit())
@@ -156,7 +156,7 @@ impl Versions {
         self.0 & version.bit() != 0
     }
 
-    /// Whether the set has no version at all.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -168,9 +168,9 @@ impl Versions {
         self.iter().find(|version| version.era() == era)
     }
 
-    /// The newest version of `era` that is both in the set and named in `offered`, in whatever order a peer lists them.
+    /// The newest version of `era` that is both in the set and in `offered`, in whatever order the peer lists them.
     ///
-    /// Names that are no known version are passed over: a peer may speak versions not published yet.
+    /// Unknown names are ignored, because a peer may speak versions that are not published yet.
     #[must_use]
     pub fn newest_common<'a>(
         self,
@@ -184,7 +184,7 @@ impl Versions {
             .max()
     }
 
-    /// The versions in the set, newest first, which is the order of preference.
+    /// The versions in the set, newest first. This is the order of preference.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = Version> {
         Version::ALL
             .iter()

@@ -1,4 +1,4 @@
-//! Questions of the server behind: for which request of the client in front each is put, and how its answer comes back.
+//! Carries the asks of the server: finds the request of a host for each, and passes the answer back.
 
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -13,21 +13,21 @@ use crate::protocol::{Era, code, question};
 use crate::server::{self, Caller, Unanswered};
 use crate::wire::{ErrorObject, Payload};
 
-/// The questions that are carried, by what each is called on either side.
+/// The pending asks, by their ids on both sides.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     behind: BTreeMap<AskId, Put>,
     in_front: BTreeMap<AskId, AskId>,
-    /// Those that wait for a request for which the client in front can be asked.
+    /// Asks that wait for a request for which the host can be asked.
     waiting: VecDeque<Waiting>,
-    /// Whose messages reached the server behind, in its present life.
+    /// The hosts whose messages reached the server in its present epoch.
     callers: Callers,
 }
 
-/// Which clients in front the server behind can have heard of.
+/// The hosts that the server can know of.
 ///
-/// A legacy server does not say for whom it asks. It may ask long after it replied, or for a client that left. So the client is certain only
-/// while no other one ever had anything carried to this very server.
+/// A legacy server does not say which request an ask belongs to. It may ask long after its reply, or for a host that has left. So the host
+/// is certain only while no message of another host was ever carried to this very server.
 #[derive(Debug, Default)]
 enum Callers {
     #[default]
@@ -46,7 +46,7 @@ impl Callers {
     }
 }
 
-/// A question that is not put yet.
+/// An ask that was not sent to a host yet.
 #[derive(Debug)]
 struct Waiting {
     behind: AskId,
@@ -54,12 +54,12 @@ struct Waiting {
     params: Option<Payload>,
 }
 
-/// How a question was put in front.
+/// An ask that was sent to a host.
 #[derive(Debug)]
 struct Put {
-    /// What it is called there.
+    /// Its id on the host's side.
     ask: AskId,
-    /// Where it was put for a request that may be another than the one that it was asked for: the question again.
+    /// A copy of the ask, if the request that it was sent for is a guess.
     guess: Option<Guess>,
 }
 
@@ -75,18 +75,18 @@ impl Asks {
         self.in_front.insert(ask, behind);
     }
 
-    /// Something of this client is carried to the server behind.
+    /// Records that a message of this host is carried to the server.
     pub(super) fn heard_of(&mut self, caller: &Caller) {
         self.callers.add(caller);
     }
 
-    /// The server behind is a new process. It knows of no client but those whose requests are still to be sent to it.
+    /// Starts anew for a new server process. It knows only the hosts whose requests are still to be sent to it.
     pub(super) fn begin_life<'a>(&mut self, waiting: impl Iterator<Item = &'a Caller>) {
         self.callers = Callers::Nobody;
         waiting.for_each(|caller| self.callers.add(caller));
     }
 
-    /// The one client that the server behind can mean, if there is only one.
+    /// The one host that the server can mean, if there is only one.
     pub(super) fn only_caller(&self) -> Option<&Caller> {
         match &self.callers {
             Callers::One(caller) => Some(caller),
@@ -107,7 +107,7 @@ impl Asks {
 }
 
 impl Relay {
-    /// Puts a question of the server behind. What whoever runs the relay is to know of it.
+    /// Passes an ask of the server to a host. Returns the event to report, if any.
     pub(super) fn ask(&mut self, ask: client::Ask) -> Option<Event> {
         let Some(call) = ask.call else {
             return self.put_somewhere(ask.ask, ask.method, ask.params);
@@ -117,7 +117,7 @@ impl Relay {
             return None;
         };
         let request = carried.request;
-        // In front it has the name that the server behind gave it.
+        // On the host's side it has the key that the server gave it.
         let key = self.client.key_of(ask.ask).map(Into::into);
         let asked = self
             .server
@@ -129,8 +129,9 @@ impl Relay {
         None
     }
 
-    /// A legacy server does not say for which request it asks. A legacy client on a byte stream does not want to know; any other is asked for
-    /// one of its requests that can wait for it. With HTTP in front, a question of which it is not certain for whom it is goes to nobody.
+    /// Passes on an ask that names no request: all asks of legacy servers are like that. A legacy host on a byte stream needs no request.
+    /// Any other host is asked for one of its requests that can wait for input. With HTTP in front, an ask is refused if the host is not
+    /// certain.
     fn put_somewhere(
         &mut self,
         behind: AskId,
@@ -153,13 +154,13 @@ impl Relay {
             let asked = self.server.ask(self.now, request, method, params);
             asked.map(|ask| (ask, Some(guess)))
         } else if let Some(only) = only.filter(Caller::is_session) {
-            // It has no request that could wait: the server asks after it replied.
+            // The host has no request that could wait: the server asks after its reply.
             let asked = self.server.ask_session(self.now, &only, method, params);
             asked.map(|ask| (ask, None))
         } else if has_many {
             return Some(self.refuse(behind, method));
         } else {
-            // The link to the server behind sees to it that it does not wait for ever.
+            // The upstream link limits this wait with its ask timeout.
             let waiting = Waiting {
                 behind,
                 method,
@@ -175,22 +176,22 @@ impl Relay {
         None
     }
 
-    /// Answers that nobody was asked, because the question could be for more than one client.
+    /// Refuses an ask that could be for more than one host.
     fn refuse(&mut self, behind: AskId, method: Cow<'static, str>) -> Event {
         self.answer(behind, Err(unattributed()));
         Event::Unattributed { method }
     }
 
-    /// There is another request: the questions that wait may be put for it.
+    /// Tries the waiting asks again, because there is a new request.
     pub(super) fn put_waiting(&mut self) {
         for waiting in core::mem::take(&mut self.asks.waiting) {
-            // Only a question on a byte stream waits, and that is never refused for want of certainty.
+            // Only asks on a byte stream wait, and those are never refused as uncertain.
             let _ = self.put_somewhere(waiting.behind, waiting.method, waiting.params);
         }
     }
 
-    /// The request for which a question was most likely asked: the newest that can wait for it and whose client can be
-    /// asked, rather one whose client is here than one whose client is away with other questions.
+    /// The request that an ask most likely belongs to: the newest that can wait and whose host can be asked. A request whose host is
+    /// present wins over one whose host is busy with other asks.
     fn likeliest(&self, method: &str) -> Option<RequestId> {
         let carried = self.calls.values().rev().filter_map(|call| {
             let Errand::Request(carried) = self.errands.get(call)? else {
@@ -204,8 +205,8 @@ impl Relay {
         Some(carried.min_by_key(by_presence)?.request)
     }
 
-    /// The request for which a modern server behind logs something without saying so: it logs for requests alone, so this is the newest
-    /// that wants to hear of it, if the server never heard of another client in front.
+    /// The request that an unattributed log message of a modern server belongs to. Modern servers log only for requests. So it is the
+    /// newest request that wants log messages, if the server never heard of another host.
     pub(super) fn logging(&self) -> Option<RequestId> {
         let session = self.client.session()?;
         if session.version.era() == Era::Legacy {
@@ -228,7 +229,7 @@ impl Relay {
         let answer = match (outcome, put.guess) {
             (Ok(answer), _) => Ok(answer),
             (Err(Unanswered::Error(error)), _) => Err(error),
-            // It was put for one request of several that it may belong to; there may be another.
+            // The request was a guess among several; another one may do.
             (Err(Unanswered::RequestOver), Some(guess)) => {
                 return self.put_somewhere(behind, guess.method, guess.params);
             }
@@ -238,7 +239,7 @@ impl Relay {
         None
     }
 
-    /// The server behind may have taken back its question, on the way to here; and what it cannot be told it is told so.
+    /// Answers the ask. The server may have cancelled it meanwhile. If the answer is too large, the server gets an error instead.
     fn answer(&mut self, behind: AskId, answer: Result<Payload, ErrorObject>) {
         let answered = self.client.answer(self.now, behind, answer);
         if let Err(misuse @ client::Misuse::TooLarge { .. }) = answered {
@@ -247,7 +248,7 @@ impl Relay {
         }
     }
 
-    /// The server behind took back its question, or is gone.
+    /// Handles that the server cancelled its ask or is gone.
     pub(super) fn withdrawn(&mut self, behind: AskId) {
         self.asks.waiting.retain(|waiting| waiting.behind != behind);
         if let Some(put) = self.asks.take_behind(behind) {
@@ -257,7 +258,7 @@ impl Relay {
     }
 }
 
-/// What is said to a question that could be for more than one.
+/// The error for an ask that could be for more than one host.
 fn unattributed() -> ErrorObject {
     let text = "nobody was asked: several clients share this server, and the question does not say for which of their requests it is; \
                 ask while the request is not answered yet, in a version or over a transport that names it, or run one server for each client";
@@ -268,7 +269,7 @@ fn unanswered(why: &Unanswered) -> ErrorObject {
     ErrorObject::new(code::INTERNAL_ERROR, why.to_string())
 }
 
-/// S-S2C-03: what a client that cannot be asked says.
+/// S-S2C-03: the error of a client that cannot be asked.
 fn unaskable(misuse: &server::Misuse) -> ErrorObject {
     let text = format!("the client cannot be asked this now: {misuse}");
     ErrorObject::new(code::INVALID_PARAMS, text)

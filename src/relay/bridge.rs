@@ -1,5 +1,4 @@
-//! What happens on one side becomes what is done on the other: every event of either machine comes through here, and every
-//! request and its reply.
+//! Turns events of one side into actions on the other. Every event of either machine, every request and every reply passes through here.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -16,17 +15,17 @@ use crate::server::{self, Caller, EndOfService, Peer, Progress};
 use crate::watch::{Change, List, Setting, WatchUpdate};
 use crate::wire::{Json, Payload, object};
 
-/// What a call to the server behind is for.
+/// The purpose of a call to the server.
 #[derive(Debug)]
 pub(super) enum Errand {
-    /// Whether this list is still what the client in front has seen.
+    /// Reads a list to compare it with the one that the host has seen.
     Compare(List),
-    /// A request of the client in front.
+    /// Carries a request of a host.
     Request(Carried),
 }
 
 impl Errand {
-    /// The client in front whose request it is.
+    /// The host whose request it is.
     pub(super) const fn caller(&self) -> Option<&Caller> {
         match self {
             Errand::Compare(_) => None,
@@ -35,30 +34,30 @@ impl Errand {
     }
 }
 
-/// A request of the client in front, while it is carried.
+/// A request of a host while the relay carries it.
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) request: RequestId,
-    /// Whose request it is.
+    /// The host that sent it.
     pub(super) caller: Caller,
-    /// Who asks, and what it can be asked for this request.
+    /// The host's version and capabilities for this request.
     pub(super) peer: Arc<Peer>,
-    /// Whether the protocol lets it wait for input.
+    /// Whether the protocol allows the request to wait for input.
     pub(super) may_wait: bool,
-    /// Whether its client hears log messages that are made for it.
+    /// Whether the host wants log messages for this request.
     pub(super) wants_logs: bool,
     is_tool_call: bool,
-    /// What its client wants to hear of from now on, if it is about that.
+    /// The subscription or log level that the request changes, if it is such a request.
     setting: Option<Setting>,
-    /// The life of the server behind in which it came.
+    /// The epoch of the server in which the request came.
     epoch: Epoch,
-    /// The list that it reads, and whether from its beginning.
+    /// The list that it reads, and whether it reads the first page.
     list: Option<(List, bool)>,
 }
 
-/// What the client in front does.
+/// Events of the host's side.
 impl Relay {
-    /// Carries on what happened in front. What of it is left to tell.
+    /// Carries out an event of the host's side. Returns the event that is left to report.
     pub(super) fn carry_up(&mut self, event: server::Event) -> Option<Event> {
         match event {
             server::Event::Request(request) => self.request(request),
@@ -118,7 +117,8 @@ impl Relay {
                 (list, is_first)
             }),
         };
-        // The rounds of a request are the server end's. What is left was not asked for here: the server behind knows what to make of it.
+        // The server end handles the rounds that it began itself. Other answers and states belong to the server, which knows how to use
+        // them.
         let input = request.input;
         let behalf = Behalf {
             peer: carried.peer.clone(),
@@ -163,7 +163,7 @@ impl Relay {
         }
     }
 
-    /// Ends a call that was not sent, for others to have its room.
+    /// Drops an unsent call to make room for others. Its request is answered with an error.
     fn give_up(&mut self, call: CallId) {
         let reason = "too much waits for the server, and this request carries most of it; send it again when others are done";
         let _ = self.client.cancel(self.now, call, Some(reason));
@@ -174,7 +174,8 @@ impl Relay {
         }
     }
 
-    /// Answers a client that does not want to hear of a resource any more while another one does: the server behind knows only one of them.
+    /// Answers an unsubscribe request without the server if another host still watches the resource, because the server sees all hosts as
+    /// one client. Returns whether it did.
     fn answers_unsubscribe(&mut self, carried: &Carried) -> bool {
         let Some(setting @ Setting::Unsubscribe(uri)) = &carried.setting else {
             return false;
@@ -205,11 +206,12 @@ impl Relay {
                 Withdrawal::because("the client is gone")
             }
         };
-        // It may have its outcome already, on its way to here.
+        // The call may already have its outcome, in an event that is still queued.
         let _ = self.client.withdraw(self.now, call, words);
     }
 
-    /// The end has come: what is under way has this long. With the one host in front, the server behind is to be gone soon after.
+    /// Limits the rest of the relay's time: requests in flight have `drain` to finish. With a single host, the server must be gone `close`
+    /// later.
     fn end_within(&mut self, drain: Duration) {
         self.cutoff = Some(self.now + drain);
         if self.config.has_one_host() {
@@ -217,20 +219,20 @@ impl Relay {
         }
     }
 
-    /// Whether the input of the server behind is to be closed: the one host in front has closed its own, and all that it said is passed on.
+    /// Whether to close the server's input: the single host has closed its own, and everything that it sent is passed on.
     pub(super) fn has_end_to_pass_on(&self) -> bool {
-        // While it can still answer questions, the server is not told.
+        // If the relay ends for another reason, the host can still answer asks, so the server's input stays open.
         let is_over = self.has_input_ended && self.cutoff.is_some() && self.config.has_one_host();
         is_over && !self.server.is_deferring() && self.client.can_finish()
     }
 
     pub(super) fn pass_end_on(&mut self) {
-        // A bit longer than the relay, which knows better what became of a call.
+        // 1 s longer than the relay's drain time, because the relay knows better what became of a call.
         let grace = self.config.drain() + Duration::from_secs(1);
         self.client.finish(self.now, grace);
     }
 
-    /// The end has come and gone: what is still under way is answered with what can be said of it.
+    /// Answers all requests that are still in flight, because the drain time is over.
     pub(super) fn cut_off(&mut self) {
         self.cutoff = None;
         self.decline("the relay is closing, and the server was not ready yet");
@@ -242,7 +244,8 @@ impl Relay {
         }
     }
 
-    /// The lists are watched for a legacy client in front, which hears of them unasked.
+    /// Passes a change of the watch to the server. If there was a legacy host, the lists are always watched, because it gets their changes
+    /// unasked.
     fn watch(&mut self, mut update: WatchUpdate) {
         for uri in &update.removed {
             self.unheard.remove(uri);
@@ -254,9 +257,9 @@ impl Relay {
     }
 }
 
-/// What the server behind does.
+/// Events of the server's side.
 impl Relay {
-    /// Carries on what happened behind. What of it is left to tell.
+    /// Carries out an event of the server's side. Returns the event that is left to report.
     pub(super) fn carry_down(&mut self, event: client::Event) -> Option<Event> {
         match event {
             client::Event::Done { call, outcome } => return self.done(call, outcome),
@@ -277,7 +280,7 @@ impl Relay {
             }
             client::Event::Ask(ask) => return self.ask(ask),
             client::Event::AskWithdrawn { ask, .. } => self.withdrawn(ask),
-            // The server has one word for both lists of resources, and so has the client in front.
+            // One notification covers both lists of resources, for the server and for the host.
             client::Event::Changed(Change::List(List::ResourceTemplates)) => {}
             client::Event::Changed(change) => self.announce(change),
             client::Event::Log {
@@ -342,7 +345,7 @@ impl Relay {
         None
     }
 
-    /// The request of a client in front that this call carries.
+    /// The request of a host that this call carries.
     pub(super) fn request_of(&self, call: Option<CallId>) -> Option<RequestId> {
         match self.errands.get(&call?)? {
             Errand::Request(carried) => Some(carried.request),
@@ -350,7 +353,7 @@ impl Relay {
         }
     }
 
-    /// Whether what the server behind says may be told to everybody in front: it may have been said for one of them.
+    /// Whether a message of the server may go to all hosts, although it may be meant for one of them.
     fn may_tell_all(&self) -> bool {
         self.config.downstream.http.is_none() || self.config.shares_news
     }
@@ -370,7 +373,7 @@ impl Relay {
 
     fn reply(&mut self, carried: &Carried, outcome: Outcome) -> Option<Event> {
         let request = carried.request;
-        // The client in front may have taken back its request, on the way to here.
+        // The host may have cancelled its request meanwhile.
         match outcome {
             Outcome::Reply(result) => {
                 if let Some((list, is_first)) = carried.list {
@@ -381,7 +384,7 @@ impl Relay {
                     self.server
                         .settle_setting(self.now, &carried.caller, setting);
                     if let Setting::Subscribe(uri) = setting {
-                        // What changed while the server was replaced was not heard.
+                        // Changes while the server was replaced were not seen.
                         if carried.epoch < self.client.epoch() {
                             self.announce(Change::Resource { uri: uri.clone() });
                         }
@@ -429,7 +432,7 @@ impl Relay {
         }
     }
 
-    /// Whether the server behind is of this era.
+    /// Whether the server speaks this era.
     fn is_behind_of(&self, era: Era) -> bool {
         let session = self.client.session();
         session.is_some_and(|session| session.version.era() == era)
@@ -439,7 +442,7 @@ impl Relay {
         words::cut(text, self.config.downstream.limits.message_bytes)
     }
 
-    /// There is no reply: a tool call is answered as the configuration says, everything else with an error.
+    /// Answers a request that has no reply: a tool call as the configuration says, any other request with an error.
     fn lost(&mut self, carried: &Carried, text: &str, delivery: Delivery) {
         let text = self.cut(text);
         let result = self.config.answers_with_result(carried.is_tool_call);
@@ -456,7 +459,7 @@ impl Relay {
     }
 }
 
-/// A legacy client knows no result types.
+/// Removes the result type, because legacy clients do not know it.
 fn without_type(result: Payload) -> Payload {
     match result.json().member(round::RESULT_TYPE) {
         Ok(None) => result,

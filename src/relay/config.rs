@@ -1,4 +1,4 @@
-//! Everything that can be chosen about a relay, with the reason beside each default. Knows nothing of how it is used.
+//! The settings of a relay, with the reason for each default.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -9,54 +9,54 @@ use crate::protocol::ServerCapabilities;
 use crate::server::{self, Limits, Offer, UnknownMethods};
 use crate::watch::Watch;
 
-/// The longest message that passes. 64 MiB: whatever a host and a server send each other without a relay.
+/// The size of the longest message that passes. 64 MiB: as large as anything that a host and a server send each other without a relay.
 const MESSAGE_BYTES: usize = 64 << 20;
 
-/// How a relay is set up.
+/// The settings of a relay.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The link to the server behind. What it declares and watches is what the client in front declares and watches.
+    /// The link to the server. The relay replaces its capabilities and its watch by those of the host.
     pub upstream: Upstream,
-    /// The end that serves the client in front. What it offers is what the server behind offers; how long it drains is said below.
+    /// The end that serves the host. The relay replaces its offer by the server's, and its drain time by `drain` below.
     pub downstream: server::Config,
-    /// Whether the server behind sees the relay as its client, under the name in [`upstream`](Config::upstream). No: it sees the client in front, and
-    /// finds the name of the relay beside it, in `_meta` under `everlink/via`.
+    /// Whether the server sees the relay as its client, under the name in [`upstream`](Config::upstream). No: it sees the name of the host,
+    /// and finds the relay's name in `_meta` under `everlink/via`.
     pub hides_host: bool,
-    /// Whether `server/discover` is answered for a server that knows only `initialize`. No: the client in front is refused as the server refuses it,
-    /// and one that speaks both eras falls back to `initialize`, so that nothing need be translated. A client that speaks only the modern era and asks
-    /// `server/discover` first needs it; one that begins with another request is understood either way.
+    /// Whether the relay answers `server/discover` for a server that knows only `initialize`. No: the host gets the server's refusal. A
+    /// host that speaks both eras then falls back to `initialize`, and nothing has to be translated. Turn it on for a host that speaks only
+    /// the modern era and sends `server/discover` first. A host that begins with another request is understood either way.
     pub answers_discover: bool,
-    /// What an earlier relay was told by this same server, if that is known: see [`Event::offer`](super::Event::offer). It is offered to a client in
-    /// front that has waited for [`short_patience`](Config::short_patience).
+    /// The offer that an earlier relay got from this same server, if it is known: see [`Event::offer`](super::Event::offer). A host gets
+    /// this offer if the server is not ready after [`short_patience`](Config::short_patience).
     pub remembered: Option<Offer>,
-    /// How long a client in front waits for a server that is starting when nothing is remembered of it. 55 s: most hosts wait 60 s for
-    /// `initialize`, and a packaged server that is downloaded first may take most of that. Then it is offered empty lists, and told when there is more.
+    /// How long a host waits for a starting server if nothing is remembered of it. 55 s: most hosts wait 60 s for `initialize`, and the
+    /// download of a packaged server may take most of that. Then the host is offered empty lists, and is notified when there is more.
     pub patience: Duration,
-    /// The same when something is remembered. 3 s: the least patient hosts in use wait for 5 s.
+    /// The same if an offer is remembered. 3 s: the least patient hosts in use wait for 5 s.
     pub short_patience: Duration,
-    /// How long a call may take. There is no limit: the client in front has patience of its own and says when it is over. Progress is asked for where
-    /// that client asks for it.
+    /// The timeouts of a call. There are none: the host has its own timeout and cancels. The relay asks the server for progress if the host
+    /// asks for it.
     pub calls: CallOptions,
-    /// How a tool call is answered that has no reply.
+    /// How a tool call without a reply is answered.
     pub lost_calls: LostCalls,
-    /// Whether an answer in the place of a reply has the last of what the server wrote to standard error. No: a model may read it, or
-    /// another client in front, and nobody knows what stands there. [`Event::Lost`](super::Event::Lost) has it.
+    /// Whether such an answer includes the server's latest standard error. No: a model or another host may read it, and its content is
+    /// unknown. [`Event::Lost`](super::Event::Lost) has it.
     pub tells_stderr: bool,
-    /// Whether log messages and other notifications of the server behind, of which nobody can tell for whom they were made, go to all clients
-    /// in front where these are many, over HTTP. No: they may be of different people.
+    /// Whether all hosts get the server's log messages and other notifications that name no request, if there are several hosts (over
+    /// HTTP). No: the hosts may belong to different people.
     pub shares_news: bool,
-    /// How long the requests in flight may take when the client in front says no more, or the relay is shut down. `None`: 1 s in front of a byte
-    /// stream, since nobody waits for the answers of a host that is gone; 15 s over HTTP, where others do.
+    /// How long requests in flight may take after the host closed its input or the relay was shut down. `None`: 1 s for a host on a byte
+    /// stream, because no one waits for the answers once it is gone. 15 s over HTTP, where other hosts wait.
     pub drain: Option<Duration>,
-    /// How long the server behind may take to end after that, in front of a byte stream. 1 s: hosts in use send `SIGTERM` 2 s after they closed the
-    /// stream, and kill after 2 s more. Over HTTP it has the time that [`upstream`](Config::upstream) gives it.
+    /// How long the server may take to end after that, if the host is on a byte stream. 1 s: hosts in use send `SIGTERM` 2 s after they
+    /// closed the stream, and kill after 2 s more. Over HTTP, the graces of [`upstream`](Config::upstream) apply.
     pub close: Duration,
 }
 
 impl Config {
-    /// A relay to a server that is reached like this. `secret` is what the states of modern requests are sealed
-    /// with: random bytes where there is randomness, of this process alone.
+    /// A relay to the server that `upstream` describes. `secret` seals the states of modern requests. Use random bytes if available, and
+    /// share them with no other process.
     #[must_use]
     pub fn new(mut upstream: Upstream, secret: [u8; 16]) -> Config {
         let limits = &mut upstream.limits;
@@ -68,7 +68,7 @@ impl Config {
                 unknown_methods: UnknownMethods::Delivered,
                 limits: Limits {
                     message_bytes: MESSAGE_BYTES,
-                    // Both the client in front and the link to the server behind have a bound of their own.
+                    // The host and the upstream link each have their own limit.
                     input_rounds: 100,
                     ..Limits::default()
                 },
@@ -90,7 +90,8 @@ impl Config {
         }
     }
 
-    /// With this as the longest message that passes, in either direction. Limits that a single message could exceed on its own are raised to it.
+    /// Sets the size of the longest message that passes, in either direction. Raises the limits that a single message could exceed on its
+    /// own.
     #[must_use]
     pub fn with_message_bytes(mut self, bytes: usize) -> Config {
         let upstream = &mut self.upstream.limits;
@@ -102,24 +103,25 @@ impl Config {
         self
     }
 
-    /// How long the requests in flight may take at the end.
+    /// How long requests in flight may take when the relay ends.
     pub(super) fn drain(&self) -> Duration {
         let default = if self.has_one_host() { 1 } else { 15 };
         self.drain.unwrap_or(Duration::from_secs(default))
     }
 
-    /// Whether there is one client in front, at a byte stream, and all is over with it.
+    /// Whether there is a single host, on a byte stream. The relay ends with it.
     pub(super) const fn has_one_host(&self) -> bool {
         self.downstream.http.is_none()
     }
 
-    /// How much may wait for the server behind before the one client in front is read no further. An eighth of what may wait at all, 8 MiB: what
-    /// was read already has room.
+    /// How many bytes may wait for the server before the relay stops reading from the single host. An eighth of the queue's limit, 8 MiB by
+    /// default, so that input that was already read still fits.
     pub(super) const fn unsent_bytes(&self) -> usize {
         self.upstream.limits.queued_bytes / 8
     }
 
-    /// The end that serves the client in front. It has a bit longer than the relay, which knows better what became of a call.
+    /// The settings of the end that serves the host. Its drain time is 1 s longer than the relay's, because the relay knows better what
+    /// became of a call.
     pub(super) fn server(&self) -> server::Config {
         server::Config {
             drain: self.drain() + Duration::from_secs(1),
@@ -128,7 +130,7 @@ impl Config {
         }
     }
 
-    /// The link to the server behind. It hears what a legacy client in front would hear that chose no level.
+    /// The settings of the link to the server. Its log level is the one that a legacy host gets if it sets none.
     pub(super) fn client(&self) -> Upstream {
         let mut upstream = self.upstream.clone();
         upstream.unasked_logs = Some(self.downstream.log_level);
@@ -140,15 +142,15 @@ impl Config {
             passes_refusals: !self.answers_discover,
         }));
         if self.downstream.http.is_some() {
-            // Each client in front has a bound of its own: the questions that one leaves open are no reason not to ask another.
+            // Each host has its own limit. The open asks of one host must not prevent an ask to another.
             let limits = &mut upstream.limits;
             limits.asks = limits.asks.max(self.downstream.limits.requests);
         }
         upstream
     }
 
-    /// What is offered while nothing is known of the server behind: lists, so that it can be told later that they changed, and nothing else. What a
-    /// client in front asks for all the same waits for the server.
+    /// The offer while nothing is known of the server: only lists, so that the host can be notified of changes later. Requests that the
+    /// host sends anyway wait for the server.
     pub(super) fn empty_offer(&self) -> Offer {
         let lists = ServerCapabilities::default()
             .with_tools(true)
@@ -157,7 +159,7 @@ impl Config {
         self.nameless_offer().with_capabilities(lists)
     }
 
-    /// An offer of nothing, in the name of the relay.
+    /// An offer of nothing, under the name of the relay.
     pub(super) fn nameless_offer(&self) -> Offer {
         let client = &self.upstream.client;
         Offer::new(client.name(), client.version())
@@ -168,12 +170,12 @@ impl Config {
     }
 }
 
-/// How a tool call is answered that has no reply.
+/// How a tool call without a reply is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LostCalls {
-    /// With an error of JSON-RPC. Some clients take it for the end of the connection.
+    /// With a JSON-RPC error. Some clients take it for the end of the connection.
     AsError,
-    /// With a result that says to be an error: the model reads what happened, and whether the tool may have run.
+    /// With a tool result that is marked as an error. The model reads what happened, and whether the tool may have run.
     AsResult,
 }

@@ -1,4 +1,4 @@
-//! Which lists the client in front has seen, and whether they are still what it saw. Holds no list.
+//! Records which lists the hosts have seen, as hashes, and whether they still match. Holds no list.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -13,27 +13,28 @@ use crate::wire::{Json, Payload};
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     seen: BTreeMap<List, Reading>,
-    /// Those that are being compared.
+    /// The lists that are being compared.
     comparing: BTreeSet<List>,
 }
 
-/// Who read a list, and what of it.
+/// The host that read a list, and the part that it read.
 #[derive(Debug)]
 struct Reading {
     caller: Caller,
     seen: Seen,
-    /// Several clients have read it. What each of them saw is not known, so each is told when the server behind is another one.
+    /// Whether several hosts have read it. The relay does not know what each of them saw, so it notifies all of them when the server is
+    /// replaced.
     by_several: bool,
 }
 
-/// What a client in front has read of a list, from its beginning on.
+/// The part of a list that a host has read, from the beginning on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// How many items.
+    /// The number of items.
     items: usize,
-    /// What they look like, one after the other.
+    /// A chained hash of the items.
     look: u64,
-    /// Whether these are all.
+    /// Whether these are all items.
     is_whole: bool,
 }
 
@@ -48,7 +49,7 @@ impl Seen {
 }
 
 impl Lists {
-    /// This client in front read this page of a list: the first one, or a later one.
+    /// Records that this host read a page of a list: the first one, or a later one.
     pub(super) fn saw(
         &mut self,
         caller: &Caller,
@@ -68,7 +69,7 @@ impl Lists {
         self.seen.insert(list, reading);
     }
 
-    /// Whether a client in front has, or may have, seen something else than what the list is now.
+    /// Whether a host has seen, or may have seen, another list than the present one.
     pub(super) fn differs(&self, now: &Listing) -> bool {
         let Some(Reading {
             seen, by_several, ..
@@ -85,13 +86,13 @@ impl Lists {
         is_longer || (start.items, start.look) != (seen.items, seen.look)
     }
 
-    /// The lists that have been seen, and are to be compared with those of a new life.
+    /// Returns the lists that hosts have seen and that are not being compared yet. The caller compares them with those of a new epoch.
     pub(super) fn begin_comparing(&mut self) -> Vec<List> {
         let seen = self.seen.keys().copied();
         seen.filter(|list| self.comparing.insert(*list)).collect()
     }
 
-    /// It is known whether this one differs.
+    /// Records that the comparison of this list is over.
     pub(super) fn compared(&mut self, list: List) {
         self.comparing.remove(&list);
     }
@@ -103,7 +104,7 @@ pub(super) fn read_by(method: &str) -> Option<List> {
 }
 
 impl Seen {
-    /// With the items of another page. One that cannot be read looks like nothing else.
+    /// Adds the items of another page. A page that cannot be parsed counts as one item that no list has.
     fn and_page(self, list: List, result: &Payload) -> Seen {
         let member = |key| result.json().member(key).ok().flatten();
         let items = member(list.member());

@@ -1,8 +1,8 @@
-//! A [`Server`] in front of a [`Client`]: a connection that outlives any number of lives of the server behind it.
+//! A relay: a [`Server`] in front of a [`Client`], so that a host's connection outlives any number of epochs of the server.
 //!
-//! The relay itself only carries: `bridge` turns events of one end into verbs of the other, `asks` finds the client to ask, `notices` passes on
-//! notifications, `offer` says what the server offers, `lists` knows which lists the client in front has seen, `words` tells it of a failure, and
-//! `telling` tells all of it to whoever runs the relay. What is retried, timed out or refused is decided by the two machines.
+//! The relay only carries messages. `bridge` turns events of one end into verbs of the other. `asks` finds the host to ask. `notices`
+//! passes on notifications. `offer` tells the host what the server offers. `lists` records which lists the host has seen. `words` composes
+//! the error texts for the host. `telling` formats events for the operator. The two machines decide about retries, timeouts and refusals.
 
 mod asks;
 mod bridge;
@@ -34,86 +34,85 @@ use crate::protocol::ClientCapabilities;
 use crate::server::{self, Server};
 use crate::time::{Deadline, Instant, Wake};
 
-/// Which of the two transports of a relay.
+/// One of the two transports of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Side {
-    /// To the client in front.
+    /// The transport to the client in front, the host.
     Downstream,
-    /// To the server behind.
+    /// The transport to the server behind.
     Upstream,
 }
 
-/// Something that whoever runs the relay may want to know: the lives of both sides. What is carried through stays out.
+/// An event for the operator of the relay: the state of both sides. The messages that the relay carries are not part of it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// Of the client in front.
+    /// An event of the downstream end, which serves the host.
     Downstream(server::Event),
-    /// A request of the client in front has no reply, which was told to it.
+    /// A request of the host got no reply, and the host was told so.
     Lost(Box<Failure>),
-    /// Notifications could not be passed on: the other end cannot be told such a thing in its era, or it is not certain for which of several clients
-    /// it is. Told of the first one, and whenever their number has doubled.
+    /// Notifications could not be passed on. Either the era of the other side has no such notification, or it is not certain which of
+    /// several hosts it is for. Reported for the first one, and then whenever their number has doubled.
     NotPassed {
-        /// To whom.
+        /// The side that did not get them.
         to: Side,
         /// The method of the last one.
         method: Box<str>,
-        /// How many there were until now, in both directions.
+        /// How many there were so far, in both directions.
         count: u64,
     },
-    /// The server behind asked something with this method, and it is not certain for which of several clients: none was asked, and the
-    /// server was answered with an error.
+    /// The server sent an ask with this method, and it is not certain which of several hosts it is for. No host was asked, and the server
+    /// got an error.
     Unattributed {
-        /// What it asked.
+        /// The method of the ask.
         method: Cow<'static, str>,
     },
-    /// Of the link to the server behind.
+    /// An event of the link to the server.
     Upstream(client::Event),
 }
 
-/// A server in front of a client: what a host sees of a server that may crash, hang or be replaced.
+/// A server in front of a client. It gives a host a stable connection to a server that may crash, hang or be replaced.
 ///
-/// Requests, progress, cancels, questions, log messages and changes are carried through, with ids of their own on either side
-/// and each side in its own era. When the server behind dies, the calls that it had are answered at once with what
-/// happened, calls that were never sent wait for its next life, lists that are different then are announced, and watches
-/// are set up again. The client in front shakes hands once.
+/// The relay passes on requests, progress, cancellations, asks, log messages and changes. Each side has its own ids and its own era. When
+/// the server dies, the relay answers the calls in flight at once and says what happened. Calls that were never sent wait for the next
+/// epoch. The relay then announces the lists that differ, and sets up watches again. The host does only one handshake.
 ///
-/// A driver feeds both transports and carries out what [`poll_output`](Relay::poll_output) says for each.
+/// A driver feeds both transports and carries out what [`poll_output`](Relay::poll_output) returns for each.
 pub struct Relay {
     config: Config,
     now: Instant,
     server: Server,
     client: Client,
-    /// Until when the client in front waits for the offer.
+    /// Until when the host waits for the offer.
     patience: Option<Instant>,
-    /// When what is still under way is cut off, once the end has come.
+    /// When requests in flight are cut off, once the relay is ending.
     cutoff: Option<Instant>,
-    /// The one host in front says no more.
+    /// Whether the single host has closed its input.
     has_input_ended: bool,
-    /// Why there are no credentials for the server behind, in the words of whoever was asked for them.
+    /// Why there are no credentials for the server, in the text that was passed to `denied`.
     denial: Option<Box<str>>,
-    /// What the client in front was last offered.
+    /// The last offer to the host.
     offered: Option<Offered>,
-    /// What each call is for.
+    /// The purpose of each call to the server.
     errands: BTreeMap<CallId, Errand>,
-    /// The call that each request became.
+    /// The call that carries each request of a host.
     calls: BTreeMap<RequestId, CallId>,
     asks: Asks,
     lists: Lists,
     notices: Notices,
-    /// What the client in front watched before the present life of the server behind, and not granted by that yet: what changed between the
-    /// two was not heard.
+    /// The URIs that hosts watched before the present epoch and that the present server has not granted yet. Changes between the two epochs
+    /// were not seen, so each URI is announced as changed when it is granted.
     unheard: BTreeSet<Box<str>>,
-    /// A legacy client was in front.
+    /// Whether a legacy host was ever in front.
     has_legacy_host: bool,
-    /// All that the client in front ever declared.
+    /// The union of all capabilities that hosts have declared.
     declared: ClientCapabilities,
 }
 
 /// # The contract with the driver
 impl Relay {
-    /// A relay that reaches for its server as soon as there is a client in front of it.
+    /// A relay that connects to its server as soon as a host appears.
     #[must_use]
     pub fn new(config: Config) -> Relay {
         Relay {
@@ -137,19 +136,19 @@ impl Relay {
         }
     }
 
-    /// Something happened to the transport of the client in front; see [`Server::handle`].
+    /// Feeds an input of the host's transport; see [`Server::handle`].
     pub fn handle_downstream(&mut self, now: Instant, input: Input<'_>) {
         self.now = self.now.max(now);
         self.server.handle(self.now, input);
     }
 
-    /// Something happened to the transport `epoch` of the server behind; see [`Client::handle`].
+    /// Feeds an input of the server's transport `epoch`; see [`Client::handle`].
     pub fn handle_upstream(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
         self.now = self.now.max(now);
         self.client.handle(self.now, epoch, input);
     }
 
-    /// It is `now`. Early or late is harmless.
+    /// Tells the relay the time. A call that is early or late is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.server.handle_timeout(self.now);
@@ -162,12 +161,12 @@ impl Relay {
         }
     }
 
-    /// What the driver must do next, and on which side; `None` when there is nothing. Bytes to write are appended to `buf`.
+    /// Returns the next output and its side; `None` when there is nothing to do. Bytes to write are appended to `buf`.
     ///
-    /// What is carried from one side to the other is carried in here: poll until `None` after every input and verb.
+    /// This call also carries messages from one side to the other, so poll until `None` after every input and verb.
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<(Side, Output<Event>)> {
-        // All that happened is carried before anything is written: the one may make the other superfluous.
+        // Carries all events across before anything is written, because an event may make a write superfluous.
         loop {
             if let Some((side, event)) = self.notices.take_untold() {
                 return Some((side, Output::Event(event)));
@@ -187,7 +186,7 @@ impl Relay {
                 return Some((side, output));
             }
         }
-        // The server behind is told first: with the last word to the client in front all may be over.
+        // Writes to the server come first, because the relay may close with the last write to the host.
         self.client.hold_back(self.now, !self.server.has_room());
         let (side, output) = match self.client.write(buf) {
             Some(output) => (Side::Upstream, output.and_then_event(|_| None)),
@@ -203,8 +202,8 @@ impl Relay {
         output.map(|output| (side, output))
     }
 
-    /// When to call [`handle_timeout`](Relay::handle_timeout), and why. `None` when nothing is due by itself: the driver waits
-    /// for input and verbs then. Only the state says that the machine is closed.
+    /// Returns when to call [`handle_timeout`](Relay::handle_timeout), and why. `None` if there is no deadline: the driver then waits for
+    /// input and verbs. It does not mean that the relay is closed; see [`is_closed`](Relay::is_closed).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let own = |at: Option<Instant>, wake| at.map(|at| Deadline { at, wake });
@@ -218,8 +217,7 @@ impl Relay {
         due.into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
-    /// Whether to go on reading from this side. Nothing more of the server behind is wanted while the client in front does
-    /// not read what there is for it.
+    /// Whether to go on reading from this side. The relay reads no more from the server while the host does not read its messages.
     #[must_use]
     pub fn wants_input(&self, side: Side, stream: StreamId) -> bool {
         match side {
@@ -230,8 +228,8 @@ impl Relay {
 }
 
 impl Relay {
-    /// Whether the one client in front is read no further for now, because the server behind takes less than the client sends. A client that has a
-    /// question to answer is read all the same: the server may wait for the answer.
+    /// Whether to stop reading from the single host, because the server reads more slowly than the host sends. The host is read while asks
+    /// are open, because the server may wait for the answer.
     fn has_much_to_send(&self) -> bool {
         self.config.has_one_host()
             && !self.server.has_open_asks()
@@ -239,66 +237,66 @@ impl Relay {
     }
 }
 
-/// # The verbs of whoever runs it
+/// # The verbs of the operator
 impl Relay {
-    /// Reaches for the server behind without waiting for a client in front.
+    /// Connects to the server without waiting for a host.
     pub fn connect(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.client.connect(self.now);
     }
 
-    /// The transport `seen` to the server behind is to be replaced; see [`Client::reconnect`].
+    /// Replaces the transport `seen` to the server; see [`Client::reconnect`].
     pub fn reconnect(&mut self, now: Instant, seen: Epoch, why: &str) {
         self.now = self.now.max(now);
         self.client.reconnect(self.now, seen, why);
     }
 
-    /// The network is back, the laptop is awake; see [`Client::wake`].
+    /// Reconnects sooner because the network is back or the computer woke up; see [`Client::wake`].
     pub fn wake(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.client.wake(self.now);
     }
 
-    /// There are other credentials for the server behind; see [`Client::authorized`].
+    /// Says that there are new credentials for the server; see [`Client::authorized`].
     pub fn authorized(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.denial = None;
         self.client.authorized(self.now);
     }
 
-    /// There are no credentials for the server behind; see [`Client::denied`].
+    /// Says that there are no credentials for the server; see [`Client::denied`].
     pub fn denied(&mut self, now: Instant, why: &str) {
         self.now = self.now.max(now);
         self.denial = Some(why.into());
         self.client.denied(self.now, why);
     }
 
-    /// The relay is not wanted any more: the requests in flight have a while, then both sides are closed.
+    /// Shuts the relay down. Requests in flight have `Config::drain` to finish, then both sides are closed.
     pub fn shutdown(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.server.shutdown(self.now);
     }
 
-    /// Whether both sides are closed, for good.
+    /// Whether both sides are closed for good.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.server.state() == server::State::Closed && self.client.state() == client::State::Closed
     }
 
-    /// The end that serves the client in front, to look at.
+    /// The end that serves the client in front, for inspection.
     #[must_use]
     pub const fn downstream(&self) -> &Server {
         &self.server
     }
 
-    /// The link to the server behind, to look at.
+    /// The link to the server behind, for inspection.
     #[must_use]
     pub const fn upstream(&self) -> &Client {
         &self.client
     }
 }
 
-/// Where both sides stand. What is carried stays out.
+/// Shows the state of both sides, without the messages.
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Relay")

@@ -1,5 +1,5 @@
-//! Notifications, passed on as they came: those of the client in front wait for a server that is starting, those of the server behind go to the one
-//! client that they can be for. What cannot be passed on is counted and told.
+//! Passes on notifications unchanged. Those of a host wait until the server is ready. Those of the server go to the one host that they can
+//! be for. The relay counts and reports those that it cannot pass on.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -19,11 +19,11 @@ const KEPT: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    /// Those of the client in front that the server behind has still to be told.
+    /// Notifications of hosts that wait for the server.
     waiting: VecDeque<(String, Option<Payload>)>,
     /// How many could not be passed on, in either direction.
     not_passed: u64,
-    /// The last of those, if it is still to be told to whoever runs the relay.
+    /// The latest report about those, if the driver has not polled it yet.
     untold: Option<(Side, Event)>,
 }
 
@@ -37,7 +37,8 @@ impl Notices {
         self.waiting.push_back((method, params));
     }
 
-    /// A notification could not be passed on. The first one is told, and then one whenever their number has doubled: a peer may send them without end.
+    /// Counts a notification that could not be passed on. Reports the first one, and then whenever their number has doubled, because a peer
+    /// may send any number of them.
     pub(super) fn not_passed(&mut self, to: Side, method: &str) {
         self.not_passed += 1;
         let count = self.not_passed;
@@ -53,7 +54,7 @@ impl Notices {
 }
 
 impl Relay {
-    /// Tells the server behind what the client in front had to say, if it is ready.
+    /// Sends the waiting notifications of hosts, if the server is ready.
     pub(super) fn pass_notices(&mut self) {
         while let Some((method, params)) = self.notices.waiting.pop_front() {
             match self.client.notify(self.now, method.clone(), params.clone()) {
@@ -62,13 +63,13 @@ impl Relay {
                     return self.notices.waiting.push_front((method, params));
                 }
                 Err(Misuse::Closed) => {}
-                // No server of this era can be told.
+                // The server's era has no such notification.
                 Err(_) => self.notices.not_passed(Side::Upstream, &method),
             }
         }
     }
 
-    /// The server behind says something that has no answer.
+    /// Passes on a notification of the server.
     pub(super) fn notified(
         &mut self,
         method: Box<str>,
@@ -88,7 +89,7 @@ impl Relay {
                 Change::Resource { uri } => self.server.watchers_of(uri) > 0,
             };
             if is_watched && !self.config.has_one_host() {
-                // Each hears what it watches.
+                // Each host gets the changes that it watches.
                 return self.announce(change);
             }
         }
@@ -126,7 +127,7 @@ impl Relay {
     }
 }
 
-/// The log message that a notification is.
+/// Parses the notification as a log message, if it is one.
 fn log(method: &str, params: &Payload) -> Option<(LogLevel, Option<String>, Payload)> {
     let member = |key| params.json().member(key).ok().flatten();
     if method != names::NOTIFICATIONS_MESSAGE {
@@ -141,7 +142,7 @@ fn log(method: &str, params: &Payload) -> Option<(LogLevel, Option<String>, Payl
     ))
 }
 
-/// The change that a notification tells of.
+/// Parses the notification as a change, if it is one.
 fn change(method: &str, params: Option<&Payload>) -> Option<Change> {
     let list = match method {
         names::NOTIFICATIONS_PROMPTS_LIST_CHANGED => List::Prompts,

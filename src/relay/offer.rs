@@ -1,4 +1,4 @@
-//! What the client in front is offered: what the server behind offers, life by life, and what of it has changed.
+//! Tells the host what the server offers in each epoch, and which lists have changed.
 
 use super::bridge::Errand;
 use super::{Event, Relay, words};
@@ -9,30 +9,30 @@ use crate::server::{Offer, Peer};
 use crate::watch::{Change, List};
 use crate::wire::Payload;
 
-/// What the client in front was offered.
+/// The last offer to the host.
 #[derive(Debug)]
 pub(super) struct Offered {
     capabilities: ServerCapabilities,
-    /// The server behind had not been heard yet.
+    /// Whether the offer was made before the server was ready.
     is_guess: bool,
 }
 
 impl Relay {
-    /// There is a client in front: its server is wanted.
+    /// Connects to the server for a host that has appeared.
     pub(super) fn met(&mut self, peer: &Peer) {
         if self.config.has_one_host() && peer.introduction.is_some() {
-            // What it declared in another era does not hold any more.
+            // The capabilities that the host declared in another era are void.
             self.declared = ClientCapabilities::default();
         }
         let all = self.declared.clone().and(&peer.capabilities);
-        // However many clients come and whatever each makes up, no more is kept of all than one may say.
+        // However many hosts come and whatever they declare, the union is bounded by the limit for a single host.
         let most = self.config.downstream.limits.peer_bytes;
         if all != self.declared && Payload::of(&all).is_ok_and(|all| all.as_str().len() <= most) {
             self.declared = all;
         }
         self.client.declare(self.now, self.declared.clone());
         let client = peer.client.as_ref().filter(|_| !self.config.hides_host);
-        // Where several declare different things, or the relay goes by its own name, nobody's own words fit.
+        // The host's own `initialize` fits only if its capabilities are the declared ones and the relay does not use its own name.
         let is_alone = self.declared == peer.capabilities && !self.config.hides_host;
         let introduction = peer.introduction.clone().filter(|_| is_alone);
         self.client
@@ -49,7 +49,8 @@ impl Relay {
                 return self.decline_as_down();
             }
             let patience = match &self.config.remembered {
-                // A client that asks `server/discover` is not told by heart that there is one.
+                // If the remembered server is legacy, a modern host waits longer, so that its `server/discover` is not answered from
+                // memory.
                 Some(offer) if offer.era != Some(Era::Legacy) || is_legacy => {
                     self.config.short_patience
                 }
@@ -60,8 +61,9 @@ impl Relay {
         }
     }
 
-    /// The server behind knows only `initialize`, which waits for that of the client in front. Who asked `server/discover` is told, and what it says next
-    /// decides; where anybody waits for something else, there is no time for that. Whether anything was done.
+    /// Decides when to send `initialize` to a server that knows nothing else. The host's own `initialize` is waited for. A host that sent
+    /// `server/discover` gets the refusal, and its next message decides. If a host waits for anything else, `initialize` is sent at once.
+    /// Returns whether anything was done.
     pub(super) fn decides_on_introduction(&mut self) -> bool {
         if self.offered.is_none() {
             if let Some(refusal) = self.client.refusal() {
@@ -100,7 +102,7 @@ impl Relay {
         offer.introduction = session.introduction.clone();
         let mut capabilities = session.capabilities.clone();
         if session.version == Version::V2024_11_05 {
-            // It has completions without a name for them.
+            // Version 2024-11-05 has completions but no capability for them.
             capabilities = capabilities.with_completions();
         }
         self.offer(offer.with_capabilities(capabilities), false);
@@ -109,7 +111,7 @@ impl Relay {
             self.unheard = self.server.watched().uris;
         }
         if was_guess {
-            // Whatever the client in front knows of the lists was not said by this server.
+            // The lists that the host knows did not come from this server.
             for (list, family, _) in FAMILIES {
                 if session.capabilities.offers(family) {
                     self.announce(Change::List(list));
@@ -126,7 +128,7 @@ impl Relay {
         }
     }
 
-    /// The client in front has waited for long enough, and the server behind is still starting.
+    /// Makes an offer before the server is ready, because the host has waited long enough.
     pub(super) fn offer_in_advance(&mut self) {
         if self.offered.is_none() {
             let remembered = self.config.remembered.clone();
@@ -137,7 +139,8 @@ impl Relay {
         }
     }
 
-    /// There is no server behind, and none is tried for now. Nothing is offered that no server has said: who waits to know is told why there is none.
+    /// Refuses the waiting requests because there is no server and no attempt is under way. The relay makes no offer without a server; the
+    /// error says why there is none.
     pub(super) fn decline_as_down(&mut self) {
         if self.offered.is_some() {
             return;
@@ -151,7 +154,7 @@ impl Relay {
         self.decline(&text);
     }
 
-    /// Who waits to know what is offered is told this instead.
+    /// Answers the requests that wait for the offer with this error.
     pub(super) fn decline(&mut self, why: &str) {
         self.patience = None;
         if self.server.is_deferring() {
@@ -161,7 +164,8 @@ impl Relay {
         }
     }
 
-    /// What was once offered stays announced, so that its end can be told; and lists are always announced.
+    /// Makes this offer to the host. Changes of every list that is or was offered stay announced, so that the host can be notified when a
+    /// list ends.
     fn offer(&mut self, mut offer: Offer, is_guess: bool) {
         self.patience = None;
         let before = self.offered.take();
@@ -183,7 +187,7 @@ impl Relay {
     pub(super) fn compared(&mut self, list: List, outcome: &Outcome) {
         let differs = match outcome {
             Outcome::Listed(listing) => self.lists.differs(listing),
-            // One that could not be read says nothing of the list; the next life is asked again.
+            // A failed read says nothing about the list. The relay compares it again in the next epoch.
             Outcome::Failed(failure) => matches!(failure.kind, FailureKind::NotOffered { .. }),
             Outcome::Error(_) | Outcome::Reply(_) => true,
         };
@@ -198,21 +202,21 @@ impl Relay {
         self.announce(Change::List(list));
     }
 
-    /// What is not offered cannot be announced, and nobody waits to hear of it.
+    /// Notifies the host of a change. An error is ignored: it means that the list is not offered, and then no host waits for its changes.
     pub(super) fn announce(&mut self, change: Change) {
         let _ = self.server.publish(self.now, change);
     }
 }
 
-/// What to remember of the server for [`Config::remembered`](super::Config::remembered).
+/// The data to remember for [`Config::remembered`](super::Config::remembered).
 impl Event {
-    /// What the server behind offers, if this event says so: it is ready.
+    /// The server's offer, if this event says that the server is ready.
     #[must_use]
     pub fn offer(&self) -> Option<Offer> {
         let Event::Upstream(client::Event::Ready(session)) = self else {
             return None;
         };
-        // Who does not say who it is would be remembered under a made-up name.
+        // A server that gives no name would be remembered under an invented one.
         let server = session.server.clone()?;
         Some(Offer {
             era: Some(session.version.era()),
@@ -222,7 +226,7 @@ impl Event {
     }
 }
 
-/// Each list, the feature that has it, and the feature that announces its changes.
+/// Each list, the feature that contains it, and the feature that announces its changes.
 const FAMILIES: [(List, ServerFeature, ServerFeature); 3] = [
     (
         List::Tools,

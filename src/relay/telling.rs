@@ -1,10 +1,10 @@
-//! Events in words, for logs and timelines: those of either side with the side before them. Adds nothing to what they say.
+//! Formats the events of a relay for logs and timelines, with the side before each event.
 
 use core::fmt;
 
 use super::{Event, Side};
 
-/// What happened, to which side. What is carried through is not in it; what a failure or an end says is.
+/// Shows the event and its side. Leaves out the carried messages; includes the texts of failures and ends.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! How it is told to the client in front that there is no reply. Decides nothing.
+//! Composes the texts and errors for a host whose request has no reply. Decides nothing.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -13,11 +13,10 @@ use crate::time::Span;
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Payload};
 
-/// Under this key of `_meta`, or of the data of an error, stands whether a call may have run.
+/// The key in `_meta`, or in the data of an error, that says whether a call may have run.
 const DELIVERY: &str = "everlink/delivery";
 
-/// What happened, in full or without what the server wrote to standard error: that is for operators, and not always for a
-/// model.
+/// The story of a failure, with or without the server's standard error. Standard error is for operators, and not always for a model.
 pub(super) fn story(failure: &Failure, with_stderr: bool) -> String {
     let ended = match &failure.ended {
         Some(ended) if !with_stderr && !ended.stderr.is_empty() => ended,
@@ -33,7 +32,7 @@ pub(super) fn story(failure: &Failure, with_stderr: bool) -> String {
     format!("{brief}. What happened to the server: {cause} (after {lived}{exit})")
 }
 
-/// Why there is no server to speak to, and what can be done about it. Of the address only the origin is told, since the rest may be a secret.
+/// Why there is no server, and what can be done about it. Shows only the origin of the URL, because the rest may be a secret.
 pub(super) fn no_server(
     ended: Option<&Ended>,
     url: Option<&Url>,
@@ -64,18 +63,18 @@ pub(super) fn no_server(
     text
 }
 
-/// As much of a text as leaves room for the rest of a message.
+/// Cuts a text so that the rest of its message fits into `message_bytes`.
 pub(super) fn cut(text: &str, message_bytes: usize) -> String {
-    // A character may need six where it is escaped.
+    // A character may take six bytes when it is escaped.
     let most = (message_bytes / 6).saturating_sub(ROOM).min(text.len());
     let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
     text[..end.unwrap_or(0)].to_string()
 }
 
-/// What a message has beside the text.
+/// The bytes of a message besides the text.
 const ROOM: usize = 256;
 
-/// A result of a tool that says to be an error (S-ERR-09: of our own making, and it says so).
+/// A tool result that is marked as an error (S-ERR-09: its `_meta` shows that the relay made it).
 pub(super) fn result(text: &str, delivery: Delivery, era: Era) -> Option<Payload> {
     let mut buf = Vec::new();
     let mut result = Object::open(&mut buf);
@@ -96,7 +95,7 @@ pub(super) fn result(text: &str, delivery: Delivery, era: Era) -> Option<Payload
     Payload::from_text(String::from_utf8(buf).ok()?).ok()
 }
 
-/// An error of JSON-RPC in these words.
+/// A JSON-RPC error with this text.
 pub(super) fn error(
     code: i64,
     text: impl Into<Cow<'static, str>>,

@@ -1,4 +1,4 @@
-//! Whether what a client asks can be served, now or later, and who answers it.
+//! Decides whether a request can be served, now or later, and who answers it.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -54,7 +54,7 @@ impl Server {
             Ok(Terms::Legacy(peer)) => peer,
             Ok(Terms::Modern) => self.modern_terms(params, None)?,
             Ok(Terms::Ping) => {
-                // S-TIME-08: promptly, whatever else there is.
+                // S-TIME-08: a ping is answered promptly, in every state.
                 self.answer(from.lane, wire.id.clone(), Answer::Empty);
                 return Ok(());
             }
@@ -79,7 +79,7 @@ impl Server {
     ) -> Result<(), ErrorObject> {
         let peer = self.introduced(params.whole())?;
         if !from.is_duplex() {
-            // Clients that are alike are not the same.
+            // Two clients with the same description are still two clients.
             self.met = None;
         }
         if self.state != State::Serving {
@@ -113,8 +113,7 @@ impl Server {
         is_modern || self.watchers.is_listening(wire)
     }
 
-    /// Of two requests with one id each is answered, the second with this: were it passed over, its sender would take the
-    /// answer to the first for its own.
+    /// Refuses a request whose id is in use. Without this reply, its sender would take the reply to the first request for its own.
     fn check_id(&self, wire: &WireId) -> Result<(), ErrorObject> {
         if !self.is_in_flight(wire) {
             return Ok(());
@@ -122,7 +121,7 @@ impl Server {
         Err(in_use())
     }
 
-    /// It is served, now that all that is needed for it is known.
+    /// Serves a request, now that its terms and the offer are known.
     fn take(
         &mut self,
         from: &Origin,
@@ -135,7 +134,7 @@ impl Server {
         let facts = self.gate(from, name, &peer)?;
         self.check_room(from)?;
         let id = &wire.id;
-        // What the version of the client does not have is for the server behind a relay to judge.
+        // The server behind a relay judges methods that the client's version does not have.
         let is_passed = facts.is_none() || is_setting(name) && self.passes(peer.version);
         match name {
             _ if is_passed => {
@@ -156,7 +155,7 @@ impl Server {
         Ok(())
     }
 
-    /// It waits for the offer.
+    /// Defers a request until the offer is known.
     fn defer(
         &mut self,
         from: &Origin,
@@ -167,7 +166,8 @@ impl Server {
         self.check_room(from)?;
         let held = self.early.bytes();
         let bytes = params.whole().map_or(0, |params| params.as_str().len());
-        // One that is alone waits whatever its size, and for short ones there is always room: the long ones of others are no reason to refuse them.
+        // A lone request waits whatever its size. Short requests always wait, because long ones of other clients are no reason to refuse
+        // them.
         let is_long = bytes > SHORT && held > 0;
         if is_long && held + name.len() + bytes > self.config.limits.queued_bytes {
             let text = "too much waits to be served already; ask again when some of it is";
@@ -195,15 +195,15 @@ impl Server {
         Err(ErrorObject::new(code::INTERNAL_ERROR, text))
     }
 
-    /// How many requests clients wait for.
+    /// The number of requests that clients wait for.
     pub(super) fn open_requests(&self) -> usize {
         self.requests.in_flight() + self.early.len()
     }
 
-    /// What is offered is known, or is another.
+    /// Sets the offer, or replaces it, and serves the requests that waited for it.
     pub(super) fn offers(&mut self, offer: Offer) {
         self.voice = Voice::new(Some(&offer), &self.config);
-        // A session that was begun elsewhere was offered the same there.
+        // A session that began on another server was offered the same there.
         for session in core::mem::take(&mut self.unoffered) {
             if let Some(scope) = self.scopes.get_mut(&session) {
                 scope.offered = offer.capabilities.clone();
@@ -216,7 +216,7 @@ impl Server {
             }
         }
         self.config.offer = Some(offer);
-        // Nothing is added meanwhile: what is offered is known.
+        // Nothing is deferred during this loop, because the offer is known.
         while let Some(early) = self.early.pop() {
             match early {
                 Early::Initialized(session) => self.initialized(session),
@@ -260,33 +260,33 @@ impl Server {
         self.take(from, wire, name, peer, params)
     }
 
-    /// What waits for the offer and comes from there does not wait any more, nor is it answered.
+    /// Drops the requests of this scope that wait for the offer. They get no reply.
     pub(super) fn forget_early(&mut self, whose: Whose) {
         for lane in self.early.cancel_all(whose) {
             self.lanes.settle(lane);
         }
     }
 
-    /// Whether the legacy client that this comes from has introduced itself and waits to hear what is offered.
+    /// Whether the legacy client of this origin sent `initialize` and waits for the offer.
     pub(super) fn awaits_agreement(&self, from: &Origin) -> bool {
         let introduces = |session| self.early.introduces(session);
         from.session.is_some_and(introduces)
     }
 
-    /// Whether an answer with this id would be taken for that of another request.
+    /// Whether a reply with this id would be taken for the reply to another request.
     pub(super) fn is_in_flight(&self, wire: &WireId) -> bool {
         self.requests.find(wire).is_some()
             || self.watchers.is_listening(wire)
             || self.early.has(wire)
     }
 
-    /// Whether the server behind the relay that this is an end of speaks the era of this version: then neither is judged here.
+    /// Whether the server behind the relay speaks the era of this version. If so, messages are passed on, and neither end is judged here.
     pub(super) fn passes(&self, version: Version) -> bool {
         let offer = self.config.offer.as_ref();
         self.config.is_relayed && offer.is_some_and(|offer| offer.era == Some(version.era()))
     }
 
-    /// Whether the version has this request and the server offers what it needs (S-ERR-10).
+    /// Checks that the version has this request, and that the server offers what it needs (S-ERR-10).
     fn gate(
         &self,
         from: &Origin,
@@ -309,7 +309,7 @@ impl Server {
             return Err(unknown());
         }
         if passes {
-            // What is of the other era is for the server to refuse.
+            // The server behind the relay refuses a method of the other era itself.
             return Ok(Some(facts).filter(|_| is_in_version));
         }
         if !is_in_version {
@@ -319,7 +319,7 @@ impl Server {
             let offer = self.config.offer.as_ref();
             offer.is_some_and(|offer| offer.capabilities.offers(feature))
         };
-        // What an old version has no name for must be offered all the same.
+        // A feature that an old version has no name for must still be offered.
         let is_offered = match facts.gate(peer.version) {
             Some(feature) => offers(feature),
             None => {
@@ -327,7 +327,7 @@ impl Server {
                 facts.needs_of_server.is_empty() || needs.any(|feature| offers(*feature))
             }
         };
-        // Who subscribed when that was offered can end it.
+        // A client that subscribed while subscriptions were offered can still end its subscription.
         let has_subscriptions = |session| self.watchers.has_subscriptions(session);
         let ends_something =
             name == names::RESOURCES_UNSUBSCRIBE && from.session.is_some_and(has_subscriptions);
@@ -336,7 +336,7 @@ impl Server {
         if !is_offered && !ends_something && !is_in_advance {
             return Err(unknown());
         }
-        // S-TASKX-04
+        // S-TASKX-04: `tasks/` methods need a client that declares the extension.
         let extension = ClientFeature::TasksExtension;
         let is_of_extension = peer.version.era() == Era::Modern && name.starts_with("tasks/");
         if is_of_extension && !peer.capabilities.declares(extension) {
@@ -345,7 +345,7 @@ impl Server {
         Ok(Some(facts))
     }
 
-    /// How a request arrives that the application is to answer.
+    /// Describes the arrival of a request that the application is to answer.
     fn arrival(
         &mut self,
         from: &Origin,
@@ -385,7 +385,7 @@ impl Server {
         if let Some(facts) = rounds {
             let state = read_state(params)?;
             let sealed = state.as_deref().filter(|s| s.starts_with(PREFIX));
-            // For who cannot be asked anything nothing is ever sealed.
+            // Nothing is ever sealed for a client that cannot be asked anything.
             if sealed.is_some() || !peer.capabilities.is_empty() {
                 subject = self.subject(facts, params, user.as_deref());
             }
@@ -424,14 +424,14 @@ impl Server {
         Ok(())
     }
 
-    /// What a request is about, as the seal sees it.
+    /// The hash of what a request is about, for the seal.
     fn subject(&self, facts: &Method, params: &Params<'_>, user: Option<&str>) -> u64 {
         let target = facts.named_by.and_then(|key| params.text(key));
         let target = target.unwrap_or_default();
         self.seal.subject(facts.name, &target, user)
     }
 
-    /// Whether it goes on with a request that was begun before.
+    /// Whether the request continues one that was begun before.
     fn resumes(&self, from: &Origin, name: &str, params: &Params<'_>) -> bool {
         let facts = method::find(name).filter(|facts| facts.may_need_input);
         let state = read_state(params).ok().flatten();
@@ -445,7 +445,7 @@ impl Server {
     }
 }
 
-/// Whether a request settles what its client hears of later.
+/// Whether a request sets the log level or a subscription of its client.
 fn is_setting(name: &str) -> bool {
     let settings = [
         names::LOGGING_SET_LEVEL,
@@ -460,7 +460,7 @@ fn in_use() -> ErrorObject {
     ErrorObject::new(code::INVALID_REQUEST, text)
 }
 
-/// The state that came with a request, if one did.
+/// The state that came with a request, if any.
 fn read_state<'a>(params: &Params<'a>) -> Result<Option<Cow<'a, str>>, ErrorObject> {
     let state = params
         .state
@@ -469,7 +469,7 @@ fn read_state<'a>(params: &Params<'a>) -> Result<Option<Cow<'a, str>>, ErrorObje
     state.transpose().map_err(no_text)
 }
 
-/// From which level on a modern request wants to hear of log messages (S-CAP-08).
+/// The lowest level of log messages that a modern request wants (S-CAP-08).
 fn read_level(params: &Params<'_>, peer: &Peer) -> Result<Option<LogLevel>, ErrorObject> {
     let level = params
         .log_level

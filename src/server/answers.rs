@@ -1,4 +1,4 @@
-//! How requests end. Every way out of a request leads through here, once.
+//! Ends requests. Every end of a request leads through here, exactly once.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::protocol::{
 use crate::wire::{ErrorObject, Id, Payload};
 
 impl Server {
-    /// The server itself answers that something cannot be served.
+    /// Refuses a request with an error of the server itself.
     pub(super) fn refuse(&mut self, lane: Lane, id: Id, error: ErrorObject) {
         self.stats.refused += 1;
         self.tell_refused_message(lane, &error);
@@ -37,7 +37,7 @@ impl Server {
             return Err(Misuse::NotAnObject { what: "a result" });
         }
         let entry = self.open_request(request)?;
-        // A legacy client reads no types, so its results need not be looked at.
+        // A legacy client reads no result types, so its results are not checked.
         let shape = match entry.arrival.peer.version.era() {
             Era::Legacy => Shape::default(),
             Era::Modern => {
@@ -49,7 +49,7 @@ impl Server {
         };
         if self.http.is_some() && entry.method == names::TOOLS_LIST {
             let user = entry.arrival.user.clone();
-            // What is refused here is not what the client is told.
+            // A result that is too large never reaches the client, so nothing is learnt from it.
             self.check_size(result.as_str().len())?;
             self.learn_tools(user, &result);
         }
@@ -84,7 +84,7 @@ impl Server {
         self.conclude(request, Verdict::Input(input))
     }
 
-    /// The application has spoken. Its client hears it now, or when it comes back.
+    /// Ends a request with the verdict of the application. Its client gets the reply now, or when it comes back.
     pub(super) fn conclude(&mut self, request: RequestId, verdict: Verdict) -> Result<(), Misuse> {
         self.open_request(request)?;
         let bytes = verdict.bytes();
@@ -104,7 +104,7 @@ impl Server {
         Ok(())
     }
 
-    /// It needs no answer any more, and gets none.
+    /// Cancels a request, which then gets no reply.
     pub(super) fn cancel(&mut self, request: RequestId, why: Cancelled) {
         let Some(entry) = self.requests.get(request) else {
             return;
@@ -126,8 +126,8 @@ impl Server {
         }
     }
 
-    /// What its client was not asked yet it need not be asked. What it was asked it will answer when it comes back, and
-    /// whoever asked may still want to know.
+    /// Ends the asks of a request that the client has not received. The client answers the others when it comes back, and the application
+    /// may still want these answers.
     fn settle_queued_asks_of(&mut self, request: RequestId) {
         let asks = self.requests.get(request).map(|entry| entry.asks.clone());
         for ask in asks.unwrap_or_default() {
@@ -151,7 +151,7 @@ impl Server {
         }
     }
 
-    /// A request that the application has still to answer.
+    /// Returns a request that the application has still to answer.
     pub(super) fn open_request(&self, request: RequestId) -> Result<&Entry, Misuse> {
         let entry = self
             .requests
@@ -163,7 +163,7 @@ impl Server {
         entry.ok_or(Misuse::UnknownRequest)
     }
 
-    /// Whether a result of this type may answer the request (S-RPC-21, S-TASKX-02).
+    /// Checks whether a result of this type may answer the request (S-RPC-21, S-TASKX-02).
     fn check_kind(&self, entry: &Entry, kind: Option<Cow<'_, str>>) -> Result<(), Misuse> {
         let passes = self.passes(entry.arrival.peer.version);
         let Some(kind) = kind.filter(|kind| !passes || **kind == *round::INPUT_REQUIRED) else {
@@ -171,7 +171,7 @@ impl Server {
         };
         let declared = &entry.arrival.peer.capabilities;
         let offered = self.config.offer.as_ref().map(|offer| &offer.capabilities);
-        // S-VER-15: an extension takes two.
+        // S-VER-15: both ends must declare an extension.
         let is_allowed = match &*kind {
             round::COMPLETE => true,
             round::INPUT_REQUIRED => {
@@ -183,7 +183,7 @@ impl Server {
                     && declared.declares(ClientFeature::TasksExtension)
                     && offered.is_some_and(|o| o.offers(ServerFeature::TasksExtension))
             }
-            // S-RPC-22: an extension may have types of its own; which, only the two applications know.
+            // S-RPC-22: an extension may have result types of its own, which only the two applications know.
             _ => {
                 declared.has_strange_extension()
                     && offered.is_some_and(ServerCapabilities::has_strange_extension)
@@ -198,7 +198,7 @@ impl Server {
 }
 
 impl Entry {
-    /// What a verdict needs that the client does not declare now.
+    /// The feature that a verdict needs and that the client does not declare now, if any.
     pub(super) fn lacks(&self, verdict: &Verdict) -> Option<ClientFeature> {
         let Verdict::Input(input) = verdict else {
             return None;
@@ -212,7 +212,7 @@ impl Entry {
     }
 }
 
-/// S-MRTR-01, S-MRTR-02: in the modern era only some requests can wait for input.
+/// Checks that a modern request can wait for input, which only some methods can (S-MRTR-01, S-MRTR-02).
 pub(super) fn may_ask(entry: &Entry) -> Result<(), Misuse> {
     if entry.facts.is_some_and(|facts| facts.may_need_input) {
         return Ok(());
@@ -222,7 +222,7 @@ pub(super) fn may_ask(entry: &Entry) -> Result<(), Misuse> {
     })
 }
 
-/// S-MRTR-06, S-META-08: only what the client declared with this very request.
+/// Checks that the client declared, with this very request, that it can be asked this (S-MRTR-06, S-META-08).
 pub(super) fn check_question(
     entry: &Entry,
     method: &str,
@@ -237,7 +237,7 @@ pub(super) fn check_question(
     })
 }
 
-/// Whether this client can be asked this, in this form and as a task where it is asked so.
+/// Checks whether this client can be asked this, in this form, and as a task if it is asked as one.
 pub(super) fn may_be_asked(
     peer: &Peer,
     method: &str,

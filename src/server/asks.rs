@@ -1,4 +1,4 @@
-//! Questions to clients that have no outcome yet. Sees no frames and no time.
+//! The asks that have no outcome yet. Sees no frames and no time.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -12,27 +12,27 @@ use crate::wire::{Id, Payload};
 
 #[derive(Debug)]
 pub(super) struct Open {
-    /// For which request, if for one.
+    /// The request that needs it, if any.
     pub(super) request: Option<RequestId>,
-    /// The legacy client that is asked: nobody else can answer.
+    /// The legacy client that is asked. No other client can answer.
     pub(super) session: Option<SessionKey>,
-    /// The way that it takes to it.
+    /// The lane on which it is sent.
     pub(super) lane: Lane,
-    /// What its answer is called in the next round, if not by its number.
+    /// The key of its answer in the next round. `None` if the key is the number of the ask.
     pub(super) key: Option<Box<str>>,
     pub(super) method: Cow<'static, str>,
     pub(super) params: Option<Payload>,
     pub(super) place: Place,
 }
 
-/// Where a question stands.
+/// The progress of an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It is to be put in the place of the answer to its request.
+    /// It is to be written in place of the reply to its request.
     Queued,
-    /// It was put in the place of an answer, and the answer to it comes with the next round.
+    /// It was written in place of a reply. Its answer comes with the next round.
     Round,
-    /// It is a request of our own, to a legacy client. Whether it was written.
+    /// It is a request to a legacy client. True once it is written.
     Wire(bool),
 }
 
@@ -40,9 +40,9 @@ pub(super) enum Place {
 pub(super) struct Asks {
     next: u64,
     open: BTreeMap<AskId, Open>,
-    /// Those to each legacy client.
+    /// The asks to each legacy client.
     by_session: BTreeMap<SessionKey, BTreeSet<AskId>>,
-    /// Those that have keys, by request and key.
+    /// The asks that have keys, by request and key.
     by_key: BTreeMap<RequestId, BTreeMap<Box<str>, AskId>>,
     bytes: usize,
 }
@@ -92,19 +92,19 @@ impl Asks {
         self.open.get(&ask)
     }
 
-    /// What the answer to a question is called in the next round.
+    /// The key of the answer to an ask, in the next round.
     pub(super) fn key(&self, ask: AskId) -> Cow<'_, str> {
         let given = self.open.get(&ask).and_then(|open| open.key.as_deref());
         given.map_or_else(|| Cow::Owned(ask.number().to_string()), Cow::Borrowed)
     }
 
-    /// The question of this request that has this key.
+    /// The ask of this request that has this key.
     pub(super) fn by_key(&self, request: RequestId, key: &str) -> Option<AskId> {
         let given = self.by_key.get(&request).and_then(|keys| keys.get(key));
         if given.is_some() {
             return given.copied();
         }
-        // One that was given none is called by its number.
+        // An ask without a key is named by its number.
         let number = is_number(key).then(|| key.parse().ok()).flatten();
         let ask = number.filter(|_| !key.starts_with('0'));
         let ask = AskId::from_number(ask?);
@@ -138,23 +138,23 @@ impl Asks {
         Some(open)
     }
 
-    /// Bytes that the questions take up.
+    /// Bytes of all open asks.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Those to this legacy client.
+    /// The asks to this legacy client.
     pub(super) fn to_legacy(&self, session: SessionKey) -> impl Iterator<Item = AskId> {
         let asks = self.by_session.get(&session);
         asks.into_iter().flatten().copied()
     }
 
-    /// How many there are to this legacy client.
+    /// The number of asks to this legacy client.
     pub(super) fn count_to(&self, session: SessionKey) -> usize {
         self.by_session.get(&session).map_or(0, BTreeSet::len)
     }
 
-    /// Those to this legacy client that were not written yet, and the ways that they take.
+    /// The asks to this legacy client that are not written yet, with their lanes.
     pub(super) fn unwritten(&self, session: SessionKey) -> Vec<(AskId, Lane)> {
         let asks = self.to_legacy(session);
         asks.filter_map(|ask| Some((ask, self.open.get(&ask)?)))
@@ -163,12 +163,12 @@ impl Asks {
             .collect()
     }
 
-    /// The oldest that is open.
+    /// The oldest open ask.
     pub(super) fn first(&self) -> Option<AskId> {
         self.open.keys().next().copied()
     }
 
-    /// The question that a reply with this id answers, when it comes from this client.
+    /// Finds the ask that a reply with this id from this client answers.
     pub(super) fn find(&self, session: Option<SessionKey>, id: &Id) -> Found {
         let number = id
             .counted()
@@ -187,23 +187,23 @@ impl Asks {
     }
 }
 
-/// What an id in a reply turned out to be.
+/// The meaning of an id in a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It was given to a question that is not open any more.
+    /// The id of an ask that is no longer open, or that was not written as a request.
     Late,
-    /// It is that of an open question.
+    /// The id of an open ask.
     Open(AskId),
-    /// It was never given to one.
+    /// An id that this client was never given.
     Unknown,
 }
 
-/// The id of a question on the wire: its own number, which no other question ever has.
+/// The id of an ask on the wire: its number, which is never reused.
 pub(super) fn id(ask: AskId) -> Id {
     Id::Number(i64::try_from(ask.number()).unwrap_or(i64::MAX))
 }
 
-/// Whether a key could be that of a question that has none but its number.
+/// Whether a key has the form of an ask's number.
 pub(super) fn is_number(key: &str) -> bool {
     key.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,5 +1,4 @@
-//! Everything that can be chosen about a server end, with the reason beside each default.
-//! Owns the numbers; knows nothing of how they are used.
+//! The configuration of a server, with the reason for each default. Holds the numbers; does not know how they are used.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -9,46 +8,45 @@ use super::http::Http;
 use crate::protocol::{Era, Implementation, LogLevel, ServerCapabilities, Version, Versions};
 use crate::wire::{ErrorObject, Payload};
 
-/// How a server end is set up.
+/// The configuration of a server.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// What is offered to clients. `None`: that is not known yet, and whoever wants to know waits until
-    /// [`Server::offer`](super::Server::offer) tells.
+    /// The offer to clients. `None` if it is not known yet: requests then wait until [`Server::offer`](super::Server::offer) sets it.
     pub offer: Option<Offer>,
-    /// Which versions to speak. All five by default.
+    /// The protocol versions to speak. Default: all five.
     pub versions: Versions,
-    /// What the states of modern requests are sealed with, so that a client cannot make one up (S-MRTR-15).
-    /// Random bytes where there is randomness, of this process alone.
+    /// The key that seals the states of modern requests, so that a client cannot forge one (S-MRTR-15). Use random bytes if the platform
+    /// has them, and new ones for each process.
     pub secret: [u8; 16],
-    /// Whether every modern result names the server (S-META-06). Yes.
+    /// Whether every modern result names the server (S-META-06). Default: yes.
     pub names_itself: bool,
-    /// What becomes of requests for methods that the protocol does not know. Refused.
+    /// How to treat requests for methods that the protocol does not know. Default: refuse them.
     pub unknown_methods: UnknownMethods,
-    /// How a watch that the server ends is ended.
+    /// How the server ends a watch.
     pub listen_end: ListenEnd,
-    /// From which level on a legacy client that never chose one is sent log messages. Informational.
+    /// The lowest level of log messages for a legacy client that never chose one. Default: informational.
     pub log_level: LogLevel,
-    /// What a modern result says of its freshness where the application says nothing (S-CACHE-01).
+    /// The cache hints of a modern result to which the application gives none (S-CACHE-01).
     pub cache: Cache,
-    /// How long a question to the client waits for its answer, and a request for its next round. 10 min: people fetch
-    /// coffee.
+    /// How long an ask waits for its answer, and a request for its next round. Default: 10 min, because a person may be away for a coffee.
     pub ask_timeout: Duration,
-    /// How long the requests in flight may take when the end has come. 5 s: most end sooner.
+    /// How long the requests in flight may take after the drain began. Default: 5 s, because most end sooner.
     pub drain: Duration,
-    /// How long the last words may take to be written, anew with each piece that the client reads. 1 s; one that does not read
-    /// them is gone.
+    /// How long the last messages may take to be written. The time restarts with each piece that the client reads. Default: 1 s; a client
+    /// that reads nothing for this time counts as gone.
     pub flush: Duration,
-    /// How HTTP is spoken. `None`: it is not, there is one byte stream.
+    /// The HTTP settings. `None` means one byte stream instead of HTTP.
     pub http: Option<Http>,
-    /// The server is the near end of a relay: what the two ends did not declare is passed on all the same, as they would have it without the relay.
+    /// Whether the server is the near end of a relay. A relay also passes on what the two ends did not declare, as if they were connected
+    /// directly.
     pub(crate) is_relayed: bool,
-    /// How much.
+    /// The limits.
     pub limits: Limits,
 }
 
 impl Config {
-    /// A server that offers this.
+    /// A configuration with this offer.
     #[must_use]
     pub fn new(offer: Offer, secret: [u8; 16]) -> Config {
         Config {
@@ -57,7 +55,7 @@ impl Config {
         }
     }
 
-    /// A server that does not know yet what it offers.
+    /// A configuration whose offer is not known yet.
     #[must_use]
     pub fn deferred(secret: [u8; 16]) -> Config {
         Config {
@@ -78,7 +76,7 @@ impl Config {
         }
     }
 
-    /// Over HTTP, so.
+    /// Sets the HTTP settings.
     #[must_use]
     pub fn with_http(mut self, http: Http) -> Config {
         self.http = Some(http);
@@ -86,7 +84,7 @@ impl Config {
     }
 }
 
-/// The secret stays out.
+/// Leaves out the secret.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
@@ -106,36 +104,38 @@ impl fmt::Debug for Config {
     }
 }
 
-/// What a server says of itself.
+/// The description of a server for its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Offer {
-    /// Who it is.
+    /// The name and version of the server.
     pub server: Implementation,
-    /// What it can do. Nothing by default.
+    /// The capabilities of the server. Default: none.
     pub capabilities: ServerCapabilities,
-    /// How it wants to be used.
+    /// Instructions on how to use the server.
     pub instructions: Option<Box<str>>,
-    /// It is made before it is known what there is: a request for something else is not refused, but goes to the application.
+    /// Whether the offer is made before the capabilities are known. A request for something that is not offered then goes to the
+    /// application instead of being refused.
     pub is_in_advance: bool,
-    /// In which era the server behind a relay was spoken to.
+    /// The era of the server behind a relay.
     pub era: Option<Era>,
-    /// What `server/discover` is answered with, where the server behind a relay refuses it.
+    /// The error for `server/discover`, if the server behind a relay refuses it.
     pub(crate) refusal: Option<ErrorObject>,
-    /// Which version that server was asked for, and which one it chose, if they are of one era. A client that asks for the first is offered the second.
+    /// The version that the relay asked the server behind it for, and the version that this server chose, if both are of one era. A client
+    /// that asks for the first is offered the second.
     pub(crate) bargain: Option<(Version, Version)>,
-    /// What the server behind a relay answered in the handshake, to be passed on as it is.
+    /// The handshake result of the server behind a relay, to be passed on unchanged.
     pub(crate) introduction: Option<Payload>,
 }
 
 impl Offer {
-    /// A server of this name and version that offers nothing yet.
+    /// An offer with this name and version, and no capabilities.
     #[must_use]
     pub fn new(name: &str, version: &str) -> Offer {
         Offer::of(Implementation::new(name, version))
     }
 
-    /// A server that says this of itself, and offers nothing yet.
+    /// An offer with this description of the server, and no capabilities.
     #[must_use]
     pub fn of(server: Implementation) -> Offer {
         Offer {
@@ -150,21 +150,21 @@ impl Offer {
         }
     }
 
-    /// Before it is known what there is.
+    /// Marks the offer as made before the capabilities are known.
     #[must_use]
     pub const fn in_advance(mut self) -> Offer {
         self.is_in_advance = true;
         self
     }
 
-    /// With these capabilities.
+    /// Sets the capabilities.
     #[must_use]
     pub fn with_capabilities(mut self, capabilities: ServerCapabilities) -> Offer {
         self.capabilities = capabilities;
         self
     }
 
-    /// With a word on how it wants to be used.
+    /// Sets the instructions.
     #[must_use]
     pub fn with_instructions(mut self, instructions: impl Into<Box<str>>) -> Offer {
         self.instructions = Some(instructions.into());
@@ -172,38 +172,39 @@ impl Offer {
     }
 }
 
-/// What becomes of requests for methods that the protocol does not know.
+/// How to treat requests for methods that the protocol does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnknownMethods {
-    /// They go to the application, which has methods of its own or passes them on.
+    /// Deliver them to the application, which has methods of its own or forwards them.
     Delivered,
-    /// The server answers that it has no such method.
+    /// Reply that there is no such method.
     Refused,
 }
 
-/// How a watch that the server ends is ended: the specification says it in two ways.
+/// How the server ends a watch. The specification describes two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenEnd {
-    /// First `notifications/cancelled` (S-SUB-12), then the result. To the letter; some clients take it for a failure.
+    /// Sends `notifications/cancelled` first (S-SUB-12), then the result. This follows the letter of the specification, but some clients
+    /// take it for a failure.
     CancelledThenResult,
-    /// The result alone (S-SUB-11). What clients in use understand best.
+    /// Sends the result alone (S-SUB-11). Clients in use handle this best.
     Result,
 }
 
-/// How long a modern result may be held by the client, and who may share it.
+/// The cache hints of a modern result: how long a client may keep it, and who may share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cache {
-    /// For how long it is fresh. Zero: the machine cannot know.
+    /// How long the result is fresh. Default: zero, because the server cannot know.
     pub ttl: Duration,
-    /// Whether others than the client that asked may be given it. No: the machine cannot know.
+    /// Whether the result may be given to other clients. Default: no, because the server cannot know.
     pub is_public: bool,
 }
 
 impl Cache {
-    /// Fresh for so long, for everybody or only for the client that asked.
+    /// Cache hints with this lifetime, for all clients or only for the one that asked.
     #[must_use]
     pub const fn new(ttl: Duration, is_public: bool) -> Cache {
         Cache { ttl, is_public }
@@ -216,53 +217,57 @@ impl Default for Cache {
     }
 }
 
-/// How much: every bound on what a peer, or the application, can make the machine hold.
+/// Every bound on what a peer or the application can make the server hold.
 ///
-/// Where nothing could happen at all with a limit of zero, it counts as one.
+/// A limit of zero that would stop the server entirely counts as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest message. 16 MiB: above any text, and enough for an image.
+    /// The longest message, in bytes. Default: 16 MiB, above any text and enough for an image.
     pub message_bytes: usize,
-    /// Requests that are not answered yet. 1,024; further ones are refused.
+    /// Requests without a reply. Default: 1,024; further ones are refused.
     pub requests: usize,
-    /// Those of them in one session over HTTP. 512, half of all; further ones are refused. Where all 1,024 are taken, calls for which no client waits give
-    /// way, and then those of the session that has most.
+    /// Requests without a reply in one session over HTTP. Default: 512, half of all; further ones are refused. When all
+    /// [`requests`](Limits::requests) are in use, requests whose client no longer waits are cancelled first. Next are those of the session
+    /// that has most.
     pub requests_each: usize,
-    /// Bytes that wait to be written to one client, above which no input of it is wanted and what is only news is dropped. 8 MiB.
+    /// Bytes that wait to be written to one client. Default: 8 MiB. Above it, log messages and other notifications to this client are
+    /// dropped. On a byte stream, no input is wanted either.
     pub queued_bytes: usize,
-    /// The same for all clients together. 64 MiB: eight that do not read are no reason to stop. Over HTTP, as many bytes of answers may wait to
-    /// be read; beyond that the connection is closed for which most waits.
+    /// Bytes that wait to be written to all clients together. Default: 64 MiB, so that eight clients that do not read stop nobody else.
+    /// Over HTTP, the same number of bytes may wait to be read. Above it, the connection with most unread bytes is closed.
     pub all_queued_bytes: usize,
-    /// Bytes handed to the driver and not yet reported as sent. 256 KiB: four full pipes.
+    /// Bytes handed to the driver for one client and not yet reported as sent. Default: 256 KiB, four full pipes.
     pub write_window: usize,
-    /// Bytes of events not yet polled, above which no input is wanted. 4 MiB.
+    /// Bytes of events that are not polled yet. Default: 4 MiB; above it, no input is wanted.
     pub undelivered_bytes: usize,
-    /// Questions to the client that are open at once, and requests that wait for their next round. 64 of each.
+    /// Asks that are open at once, and requests that wait for their next round. Default: 64 of each. Over HTTP, the asks are counted for
+    /// each session, and as many requests as [`requests`](Limits::requests) may wait for a round.
     pub asks: usize,
-    /// Rounds of questions in one request. 10.
+    /// Rounds of asks in one request. Default: 10.
     pub input_rounds: u32,
-    /// Watches that are open at once on a byte stream. 64; further ones are refused. Over HTTP each is an exchange, and counted there.
+    /// Watches that are open at once on a byte stream. Default: 64; further ones are refused. Over HTTP, each watch is an exchange and
+    /// counts in [`exchanges`](Limits::exchanges).
     pub listens: usize,
-    /// Addresses in all watches together. 1,024; further ones are refused.
+    /// URIs in all watches together. Default: 1,024; further ones are refused.
     pub watched_uris: usize,
-    /// Bytes of these addresses. 1 MiB.
+    /// Bytes of these URIs. Default: 1 MiB.
     pub watched_bytes: usize,
-    /// Bytes that a client can say of itself: its name and what it can be asked. 64 KiB.
+    /// Bytes of a client's description of itself: its name and capabilities. Default: 64 KiB.
     pub peer_bytes: usize,
-    /// Legacy clients over HTTP. 1,024; beyond that the session that was used least gives way, if nothing is under way in it.
+    /// Sessions of legacy clients over HTTP. Default: 1,024. Beyond it, the least used session is ended, of those with nothing in flight.
     pub sessions: usize,
-    /// Exchanges over HTTP that are open at once, streams included. 4,096; beyond that the oldest gives way whose request has not arrived, or
-    /// whose response is not read.
+    /// HTTP exchanges that are open at once, including streams. Default: 4,096. Beyond it, the server ends the oldest exchange whose
+    /// request is incomplete, or else whose response is not read.
     pub exchanges: usize,
-    /// Bytes of all bodies that are still arriving. 64 MiB: four of the longest.
+    /// Bytes of all bodies that are still arriving. Default: 64 MiB, four messages of the greatest length.
     pub body_bytes: usize,
-    /// Bytes of a useless line that are shown. 160: a line on a screen, and a bit.
+    /// Bytes of an unusable line that are shown. Default: 160, a bit more than a line on a screen.
     pub noise_sample: usize,
 }
 
 impl Limits {
-    /// With no limit that would bring everything to a halt.
+    /// Raises the limits that would stop the server at zero.
     pub(super) fn workable(self) -> Limits {
         Limits {
             requests: self.requests.max(1),

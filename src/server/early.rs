@@ -1,4 +1,4 @@
-//! What waits until the server knows what it offers. Knows not who asks, nor what becomes of it.
+//! Holds messages until the server knows its offer. Does not know who sent them, or how they are served.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -8,10 +8,10 @@ use super::origin::{Lane, Origin, SessionKey, Whose, WireId};
 use crate::protocol::method::names;
 use crate::wire::{Id, Payload};
 
-/// What waits for the offer.
+/// A message that waits for the offer.
 #[derive(Debug)]
 pub(super) enum Early {
-    /// `notifications/initialized` in this session, behind the handshake that it ends.
+    /// `notifications/initialized` in this session, after the `initialize` that it completes.
     Initialized(SessionKey),
     Request {
         from: Origin,
@@ -22,7 +22,7 @@ pub(super) enum Early {
 }
 
 impl Early {
-    /// Whether it is the beginning of a handshake.
+    /// Whether it is an `initialize` request.
     pub(super) fn is_introduction(&self) -> bool {
         matches!(self, Early::Request { method, .. } if **method == *names::INITIALIZE)
     }
@@ -36,7 +36,7 @@ impl Early {
         }
     }
 
-    /// The way for its answer, if it has one.
+    /// The lane for its reply, if it gets one.
     pub(super) const fn lane(&self) -> Option<Lane> {
         match self {
             Early::Initialized(_) => None,
@@ -45,18 +45,18 @@ impl Early {
     }
 }
 
-/// All that waits for the offer, in order.
+/// All messages that wait for the offer, in order.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
     entries: BTreeMap<u64, Early>,
     next: u64,
     /// The requests, by their ids.
     by_wire: BTreeMap<WireId, u64>,
-    /// How many handshakes begin in each session.
+    /// The number of `initialize` requests in each session.
     introductions: BTreeMap<SessionKey, usize>,
-    /// The ends of handshakes, by the session.
+    /// The `notifications/initialized` of each session.
     initialized: BTreeMap<SessionKey, u64>,
-    /// How many answers are to come on each way.
+    /// The number of replies that are to come on each lane.
     lanes: BTreeMap<Lane, usize>,
     bytes: usize,
 }
@@ -93,18 +93,18 @@ impl Deferred {
         self.entries.insert(number, early);
     }
 
-    /// The ways on which answers are to come.
+    /// The lanes on which replies are to come.
     pub(super) fn lanes(&self) -> Vec<Lane> {
         self.lanes.keys().copied().collect()
     }
 
-    /// The oldest does not wait any more.
+    /// Removes and returns the oldest message.
     pub(super) fn pop(&mut self) -> Option<Early> {
         let (number, _) = self.entries.first_key_value()?;
         self.remove(*number)
     }
 
-    /// Takes out the requests for `server/discover`.
+    /// Removes and returns the requests for `server/discover`.
     pub(super) fn take_discoveries(&mut self) -> Vec<(Origin, Id)> {
         let is_discovery = |early: &Early| matches!(early, Early::Request { method, .. } if **method == *names::SERVER_DISCOVER);
         let numbers: Vec<u64> = self
@@ -121,7 +121,7 @@ impl Deferred {
         taken.collect()
     }
 
-    /// The request with this id does not wait any more, unless it begins a handshake (S-CANC-10).
+    /// Removes the request with this id, unless it is `initialize` (S-CANC-10).
     pub(super) fn cancel(&mut self, wire: &WireId) -> Option<Early> {
         let number = *self.by_wire.get(wire)?;
         let early = self.entries.get(&number)?;
@@ -131,7 +131,7 @@ impl Deferred {
         self.remove(number)
     }
 
-    /// Nothing waits any more that comes from where ids are of this kind. The ways on which answers were to come.
+    /// Removes all messages of this scope. Returns the lanes on which replies were to come.
     pub(super) fn cancel_all(&mut self, whose: Whose) -> Vec<Lane> {
         let mut lanes = Vec::new();
         let first = WireId::first(whose);
@@ -168,12 +168,12 @@ impl Deferred {
         Some(early)
     }
 
-    /// Whether a handshake that begins in this session waits.
+    /// Whether an `initialize` of this session waits.
     pub(super) fn introduces(&self, session: SessionKey) -> bool {
         self.introductions.contains_key(&session)
     }
 
-    /// Whether the end of the handshake in this session waits.
+    /// Whether a `notifications/initialized` of this session waits.
     pub(super) fn ends_handshake(&self, session: SessionKey) -> bool {
         self.initialized.contains_key(&session)
     }
@@ -183,7 +183,7 @@ impl Deferred {
         self.by_wire.contains_key(wire)
     }
 
-    /// Whether an answer on this way is to come.
+    /// Whether a reply on this lane is to come.
     pub(super) fn is_on(&self, lane: Lane) -> bool {
         self.lanes.contains_key(&lane)
     }

@@ -1,4 +1,4 @@
-//! How the service ends: nothing new, what is in flight, last words, the end.
+//! Shuts the server down: it takes nothing new, finishes the requests in flight, flushes the last messages, and closes.
 
 use super::config::ListenEnd;
 use super::early::{Deferred, Early};
@@ -13,11 +13,11 @@ use crate::io::Output;
 use crate::protocol::code;
 use crate::wire::ErrorObject;
 
-/// As many faults are kept word for word.
+/// The number of faults that are kept.
 const FAULTS_KEPT: usize = 16;
 
 impl Server {
-    /// The client says no more; it may still listen.
+    /// Starts the drain because the client's input has ended. The client may still read.
     pub(super) fn input_ended(&mut self) {
         if self.has_input_ended {
             return;
@@ -25,7 +25,7 @@ impl Server {
         self.last_line();
         self.has_input_ended = true;
         self.drain(EndOfService::EndOfInput);
-        // Nobody can answer any more, or come back with an answer.
+        // The client can no longer answer an ask, or come back with an answer.
         while let Some(ask) = self.asks.first() {
             self.settle_ask(ask, Err(Unanswered::PeerGone));
         }
@@ -37,7 +37,7 @@ impl Server {
         }
     }
 
-    /// The client reads. Last words have another while as long as it does, but not past the time for all of them.
+    /// Counts bytes that the client read. Each read restarts the flush time, but only before the drain deadline.
     pub(super) fn sent(&mut self, lane: Lane, len: usize) {
         self.lanes.sent(lane, len);
         self.read_on(len);
@@ -50,7 +50,7 @@ impl Server {
         }
     }
 
-    /// Nothing new is taken from now on.
+    /// Starts the drain: nothing new is taken from now on.
     pub(super) fn drain(&mut self, why: EndOfService) {
         if self.state != State::Serving {
             return;
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    /// Nobody waits any more to know what is offered. A client that asks again is met again.
+    /// Refuses all requests that wait for the offer. A client that asks again is reported again.
     pub(super) fn declined(&mut self, error: &ErrorObject) {
         for lane in self.early.lanes() {
             self.answer_in_good_order(lane);
@@ -86,8 +86,8 @@ impl Server {
         self.met = None;
     }
 
-    /// Nobody waits any more for an answer to `server/discover`. What its client says next tells whether it speaks the older era: it is met again.
-    /// Whether anybody did.
+    /// Refuses the `server/discover` requests that wait for the offer. The client is reported again, because its next message shows whether
+    /// it speaks the legacy era. Returns whether there were any.
     pub(super) fn discovery_refused(&mut self, error: &ErrorObject) -> bool {
         let waiting = self.early.take_discoveries();
         let is_anybody = !waiting.is_empty();
@@ -99,7 +99,7 @@ impl Server {
         is_anybody
     }
 
-    /// The requests in flight have had their while: their clients are told, and it is left off.
+    /// Cancels the requests in flight at the drain deadline. Their clients get an error.
     pub(super) fn out_of_time(&mut self) {
         self.refuse_early(&unavailable());
         for request in self.requests.ids() {
@@ -140,7 +140,7 @@ impl Server {
         }
     }
 
-    /// Whether all that was to be said was heard.
+    /// Whether all messages were written and read.
     fn is_flushed(&self) -> bool {
         if self.http.is_some() {
             return self.are_exchanges_over();
@@ -148,7 +148,7 @@ impl Server {
         self.lanes.bytes() == 0 && self.lanes.under_way(Lane::DUPLEX) == 0
     }
 
-    /// Whether a client that says no more may still be reading, in its own time.
+    /// Whether a client whose input has ended may still be reading. It has until the drain deadline.
     fn is_still_read(&self) -> bool {
         self.has_input_ended && self.timers.at(Timer::Drain).is_some()
     }
@@ -158,7 +158,7 @@ impl Server {
         self.faults.extend(faults.iter().take(room).cloned());
     }
 
-    /// The end: nobody hears any more.
+    /// Closes the server. No client gets anything more.
     pub(super) fn close(&mut self) {
         if self.state == State::Closed {
             return;
@@ -190,7 +190,7 @@ impl Server {
     }
 }
 
-/// What is said to requests that come after the end.
+/// The error for requests that come after the drain began.
 pub(super) fn unavailable() -> ErrorObject {
     ErrorObject::new(
         code::INTERNAL_ERROR,

@@ -1,4 +1,4 @@
-//! What a server end tells its application. Owned values; decides nothing.
+//! Defines the events that a server reports to its application. They own their data and decide nothing.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -18,64 +18,65 @@ use crate::queue::Weigh;
 use crate::watch::WatchUpdate;
 use crate::wire::{ErrorObject, Payload};
 
-/// Something that the application may want to know.
+/// An event for the application.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A client has said who it is: in the legacy era with each handshake, in the modern one whenever it says something new.
+    /// A client has introduced itself. A legacy client does so with each handshake, a modern one whenever its description changes.
     Met(Arc<Peer>),
-    /// The legacy client has said that its handshake is over.
+    /// The legacy client has sent `notifications/initialized`.
     Initialized,
-    /// The end has come: nothing new is taken, and what is in flight, or waits for the offer, has a while.
+    /// The server takes no new requests. Requests in flight have [`Config::drain`](super::Config::drain) to finish. Requests that wait for
+    /// the offer have the same time after the end of input; on a shutdown they are refused at once.
     Draining {
-        /// Why.
+        /// The reason.
         why: EndOfService,
     },
-    /// The end. The last event there is.
+    /// The server is closed. This is the last event.
     Closed {
-        /// Every fault of the transport that was reported, in order, up to a bound. None: it ended in order.
+        /// The transport faults that were reported, in order: at most the first 16. Empty after an orderly end.
         faults: Vec<Fault>,
     },
 
-    /// A client asks for something. Answer with [`respond`](super::Server::respond) or [`fail`](super::Server::fail).
+    /// A client sent a request. Answer with [`respond`](super::Server::respond) or [`fail`](super::Server::fail).
     Request(Request),
-    /// A request needs no answer any more, and none can be given: stop what is done for it.
+    /// A request was cancelled and can no longer be answered. Stop the work on it.
     Cancelled {
-        /// Which request.
+        /// The request.
         request: RequestId,
-        /// Why.
+        /// The reason.
         why: Cancelled,
     },
-    /// A question has its outcome: its first, last and only one.
+    /// An ask has its outcome. Each ask gets exactly one.
     Answered {
-        /// Which question.
+        /// The ask.
         ask: AskId,
-        /// For which request, if for one.
+        /// The request that needed it, if any.
         request: Option<RequestId>,
         /// The client's answer, or why there is none.
         outcome: Result<Payload, Unanswered>,
     },
 
-    /// What clients want to hear of has changed: how what all of them watch together differs from what it was. See
-    /// [`Server::watched`](super::Server::watched) for all of it.
+    /// The union of what all clients watch has changed. Holds the difference to the last report.
+    /// [`Server::watched`](super::Server::watched) returns the whole union.
     Watching(Box<WatchUpdate>),
-    /// Another notification of a client, as it came.
+    /// Another notification from a client, as received.
     Notified {
         /// Its method.
         method: Box<str>,
         /// Its parameters.
         params: Option<Payload>,
-        /// Who says it.
+        /// The client that sent it.
         caller: Caller,
     },
-    /// A client wrote something of no use. A sample: the first few, then ever fewer.
+    /// A client sent input that is not a usable message. Reported for the first 8, then for every power of two.
     Noise(Noise),
-    /// A notification was dropped because its client does not read. A sample: the first, then every power of two.
+    /// A notification was dropped because its client does not read. Reported for the first, then for every power of two.
     NotificationsDropped {
-        /// How many there were so far, of all clients.
+        /// The number of notifications dropped so far, over all clients.
         count: u64,
     },
-    /// A request over HTTP was refused. A sample: for each reason the first, then every power of two.
+    /// A request over HTTP was refused. For each reason, reported for the first, then for every power of two.
     Refused(Box<Refused>),
 }
 
@@ -83,23 +84,23 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// What it was to do.
+    /// The HTTP method of the request.
     pub verb: Verb,
-    /// Its path, without the query, which may hold a secret. `None`: it is not known any more.
+    /// Its path, without the query, which may hold a secret. `None` if the path is no longer known.
     pub path: Option<Box<str>>,
-    /// The network address that it came from, if the driver says so.
+    /// The network address of the client, if the driver reports it.
     pub address: Option<IpAddr>,
     /// The status of the response.
     pub status: u16,
-    /// Why, in words. A `Host` or an `Origin` that is not allowed is quoted.
+    /// The reason as text. It quotes a `Host` or an `Origin` that is not allowed.
     pub why: Box<str>,
-    /// The same for a program, where an operator can do something about it.
+    /// The reason as a value, as far as an operator can fix it.
     pub cause: RefusalCause,
-    /// How many were refused with this status for this reason, this one included.
+    /// The number of requests refused with this status for this reason, including this one.
     pub count: u64,
 }
 
-/// Why a request over HTTP was refused, as far as an operator can do something about it.
+/// The cause of a refusal over HTTP, as far as an operator can fix it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusalCause {
@@ -115,33 +116,32 @@ pub enum RefusalCause {
     Size,
 }
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// What to call it.
+    /// The id of the request at this server.
     pub request: RequestId,
-    /// What is asked.
+    /// The method.
     pub method: Cow<'static, str>,
-    /// With which parameters. What is between the two ends of the link is not in them any more; what else stands in
-    /// `_meta` is.
+    /// The parameters, without the members that concern only the two ends of the link. Other members of `_meta` remain.
     pub params: Option<Payload>,
-    /// Who asks, and what it can be asked itself while this request runs.
+    /// The client that sent the request, with what it can be asked while the request runs.
     pub peer: Arc<Peer>,
-    /// On behalf of whom, as whoever checked the credentials says. Over HTTP alone.
+    /// The authenticated user, as reported by the component that checked the credentials. Only over HTTP.
     pub user: Option<Box<str>>,
-    /// Whose request it is.
+    /// The client that the request belongs to.
     pub caller: Caller,
-    /// Whether [`progress`](super::Server::progress) will be heard.
+    /// Whether the client receives reports of [`progress`](super::Server::progress).
     pub wants_progress: bool,
-    /// From which level on [`log`](super::Server::log) will be heard, in the modern era.
+    /// The lowest level at which the client receives messages of [`log`](super::Server::log), in the modern era.
     pub log_level: Option<LogLevel>,
-    /// What was wanted with [`require_input`](super::Server::require_input) of an earlier request like this.
+    /// The input that the client supplies after a [`require_input`](super::Server::require_input) for an earlier request like this.
     pub input: Option<Supplied>,
 }
 
-/// Whose request something is. Two are equal where they are known to be of the same client: on a byte stream, in a session, or of a user
-/// whose credentials were checked. An exchange of HTTP of which nothing else is known is a client of its own.
+/// The client that a message belongs to. Two callers are equal if they are known to be one client: on a byte stream, in one session, or
+/// with one authenticated user. An HTTP exchange of which nothing else is known counts as a client of its own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caller(Whose);
 
@@ -154,7 +154,7 @@ enum Whose {
 }
 
 impl Caller {
-    /// Whose message this is, as far as that can be told: by the way for its answers, its session in the legacy era, and its user.
+    /// Returns the client of a message, from the lane for its replies, its legacy session and its user.
     pub(super) fn of(lane: Lane, session: Option<SessionKey>, user: Option<&str>) -> Caller {
         match (session, lane, user) {
             (_, Lane::DUPLEX, _) => Caller::LINK,
@@ -176,12 +176,12 @@ impl Caller {
         Caller(Whose::Session(number))
     }
 
-    /// Whether it is a legacy client in a session over HTTP.
+    /// Whether this is a legacy client in a session over HTTP.
     pub(crate) const fn is_session(&self) -> bool {
         self.session_number().is_some()
     }
 
-    /// The number of its session, if it is in one.
+    /// The number of the client's session, if it is in one.
     pub(super) const fn session_number(&self) -> Option<u64> {
         match &self.0 {
             Whose::Session(number) => Some(*number),
@@ -194,24 +194,24 @@ impl Caller {
     }
 }
 
-/// Who it is stays out.
+/// Leaves out the identity of the client.
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Caller")
     }
 }
 
-/// What a client gives when it asks again with the input that was wanted.
+/// The input that a client supplies when it repeats a request after [`require_input`](super::Server::require_input).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Supplied {
-    /// The answers: an object with those keys that were asked for, and perhaps others.
+    /// The answers: an object with the keys that were asked for, and possibly others.
     pub answers: Option<Payload>,
-    /// The state that was given, as the client says. It may have been tampered with.
+    /// The state as the client returned it. The client may have tampered with it.
     pub state: Option<Box<str>>,
 }
 
-/// What stands in the state is nobody else's business.
+/// Leaves out the text of the state, which may be confidential.
 impl fmt::Debug for Supplied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Supplied")
@@ -221,60 +221,60 @@ impl fmt::Debug for Supplied {
     }
 }
 
-/// Why a request needs no answer any more.
+/// The reason for which a request was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cancelled {
-    /// The client introduced itself anew, and what it asked before is over.
+    /// The client sent `initialize` again, which ends its earlier requests.
     Anew,
-    /// The client does not want it any more.
+    /// The client cancelled the request.
     ByPeer {
-        /// Why, in its own words.
+        /// The reason that the client gave.
         reason: Option<Box<str>>,
         /// The `_meta` of its `notifications/cancelled`.
         meta: Option<Payload>,
     },
     /// The client was asked something and did not come back with the answer in time.
     NotResumed,
-    /// The time for last answers is over; a client that waited for this one was told so.
+    /// The drain time is over. A client that waited for the reply was sent an error.
     OutOfTime,
     /// The client is gone.
     PeerGone,
 }
 
-/// Why the service ends.
+/// The reason for which a server shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndOfService {
-    /// The client says no more.
+    /// The client closed its end of the stream.
     EndOfInput,
-    /// [`shutdown`](super::Server::shutdown) was asked for.
+    /// The application called [`shutdown`](super::Server::shutdown).
     Shutdown,
 }
 
-/// Why a question has no answer.
+/// The reason for which an ask has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unanswered {
     /// The client answered with an error.
     Error(ErrorObject),
-    /// The client answered with something that is no answer.
+    /// The client's answer is malformed.
     Invalid {
-        /// What is wrong with it.
+        /// A description of the defect.
         why: Box<str>,
     },
-    /// The client is gone.
+    /// The client is gone, or sent `initialize` again.
     PeerGone,
-    /// The request that it belongs to was answered or cancelled.
+    /// The request that needed the ask was answered or cancelled.
     RequestOver,
-    /// It was not answered in time.
+    /// The client did not answer in time.
     TimedOut,
-    /// The client came back too often without the answer.
+    /// The client came back as often as [`Limits::input_rounds`](super::Limits::input_rounds) allows, without the answer.
     TooManyRounds {
-        /// How often.
+        /// The number of rounds.
         rounds: u32,
     },
-    /// The client came back without the answer, and without saying that it can be asked.
+    /// The client came back without the answer, and no longer declares that it can be asked.
     Unaskable(Unaskable),
     /// [`withdraw`](super::Server::withdraw) was called.
     Withdrawn,
@@ -299,15 +299,15 @@ impl fmt::Display for Unanswered {
 
 impl core::error::Error for Unanswered {}
 
-/// Where a server end stands.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
-    /// It takes requests.
+    /// The server takes requests.
     Serving,
-    /// It takes no new ones, and brings those that it has to an end.
+    /// The server takes no new requests, and finishes those that it has.
     Draining,
-    /// It is over.
+    /// The server is closed.
     Closed,
 }
 

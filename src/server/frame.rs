@@ -1,4 +1,4 @@
-//! What waits to be written, and how it is written. Knows the words of the protocol, not when to say them.
+//! The messages that wait to be written, and their encoding. Does not know when to send them.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -20,61 +20,61 @@ use crate::wire::{ErrorObject, Id, Json, Payload, object};
 /// A message that waits to be written.
 #[derive(Clone, Debug)]
 pub(super) enum Frame {
-    /// A watch begins: what of it is granted.
+    /// The acknowledgement of a watch, with the part of it that is granted.
     Acknowledged(Id, Watch),
-    /// What the server itself says to a request.
+    /// The server's own reply to a request.
     Answer(Option<Id>, Answer),
-    /// A question to a legacy client.
+    /// An ask to a legacy client.
     Ask(AskId),
-    /// A question to it is taken back, for a reason.
+    /// The cancellation of an ask to a legacy client, with a reason.
     AskCancelled(AskId, Option<Box<str>>),
-    /// Something changed, told to a legacy client or on the watch with this id.
+    /// A change, for a legacy client or for the watch with this id.
     Changed(Option<Id>, Change),
-    /// A watch is to end.
+    /// `notifications/cancelled` for a watch that the server ends.
     ListenCancelled(Id),
-    /// A watch ends.
+    /// The result that ends a watch.
     ListenEnd(Id),
-    /// A log message, for this request if for one.
+    /// A log message, for this request if there is one.
     Log(Option<RequestId>, LogLevel, Option<Box<str>>, Payload),
     Notify(Cow<'static, str>, Option<Payload>),
     Progress(RequestId),
-    /// Questions in the place of the answer to a request.
+    /// The asks in place of the reply to a request.
     Questions(RequestId),
-    /// The application's answer to a request, of so many bytes.
+    /// The application's reply to a request, with its size in bytes.
     Reply(RequestId, usize),
-    /// No message of its own, and for one exchange alone.
+    /// Not a message of its own, and for one exchange alone.
     Signal(Signal),
 }
 
-/// What else there is in a stream of events.
+/// The parts of an event stream that are not new messages.
 #[derive(Clone, Debug)]
 pub(super) enum Signal {
-    /// It begins, behind the event with this number.
+    /// The beginning of the stream, after the event with this number.
     Begin(u64),
-    /// It is alive.
+    /// A keepalive comment.
     Comment,
-    /// Here the messages of a session of the first version are to be posted.
+    /// The path to which the client posts its messages, on the transport of 2024-11-05.
     Endpoint(Box<str>),
-    /// A message that was said before, and its number.
+    /// A message that was sent before, with its number.
     Replayed(u64, Box<str>),
 }
 
-/// What the server itself says to a request.
+/// The server's own reply to a request.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// It ends before the request is done.
+    /// The server ends before the request is done.
     CutShort,
-    /// What it offers, as a result.
+    /// The offer, as a result of `server/discover`.
     Discovery(String),
-    /// To a legacy client: done, nothing to say.
+    /// An empty result, for a legacy client.
     Empty,
     Error(ErrorObject),
-    /// What it offers in the version that is agreed on, as a result.
+    /// The offer in the agreed version, as a result of `initialize`.
     Initialize(String),
 }
 
 impl Frame {
-    /// Whether it answers a request.
+    /// Whether it is the reply to a request.
     pub(super) const fn is_answer(&self) -> bool {
         matches!(
             self,
@@ -128,14 +128,14 @@ fn id_bytes(id: &Id) -> usize {
     }
 }
 
-/// How to speak as the server that makes this offer.
+/// Encodes messages for a server with this offer.
 #[derive(Debug)]
 pub(super) struct Voice {
     server: String,
     /// The `_meta` of a modern result in which this server names itself (S-META-06), if it does.
     name: Option<String>,
     cache: Cache,
-    /// The era of the server behind a relay: what it says to a client of the same era is passed on as it is.
+    /// The era of the server behind a relay. Its replies to a client of the same era are passed on unchanged.
     era_behind: Option<Era>,
 }
 
@@ -158,7 +158,7 @@ impl Voice {
         }
     }
 
-    /// Appends what the application says to a request.
+    /// Appends the application's reply to a request.
     pub(super) fn reply(&self, buf: &mut Vec<u8>, entry: &Entry, verdict: &Verdict) {
         let (id, version) = (&entry.arrival.wire.id, entry.arrival.peer.version);
         match verdict {
@@ -188,7 +188,7 @@ impl Voice {
         }
     }
 
-    /// Appends questions in the place of a result (S-MRTR-04, S-MRTR-05).
+    /// Appends asks in place of a result (S-MRTR-04, S-MRTR-05).
     pub(super) fn questions<'q, K: AsRef<str>>(
         &self,
         buf: &mut Vec<u8>,
@@ -218,7 +218,7 @@ impl Voice {
         });
     }
 
-    /// Appends a question to a legacy client.
+    /// Appends an ask to a legacy client.
     pub(super) fn ask(buf: &mut Vec<u8>, id: &Id, method: &str, params: Option<&Payload>) {
         encode::request(buf, id, method, |members| {
             if let Some(params) = params {
@@ -227,7 +227,7 @@ impl Voice {
         });
     }
 
-    /// Appends how far a request is.
+    /// Appends a progress notification.
     pub(super) fn progress(buf: &mut Vec<u8>, arrival: &Arrival, progress: &Progress) {
         let Some(token) = &arrival.token else {
             return;
@@ -239,14 +239,14 @@ impl Voice {
                 params.number("total", total);
             }
             let message = progress.message.as_ref();
-            // S-PROG-02: the first version has no such member.
+            // S-PROG-02: version 2024-11-05 has no such member.
             if let Some(text) = message.filter(|_| arrival.peer.version > Version::V2024_11_05) {
                 params.text("message", text);
             }
         });
     }
 
-    /// Appends what the server itself says to a request.
+    /// Appends the server's own reply to a request.
     pub(super) fn answer(buf: &mut Vec<u8>, id: Option<&Id>, answer: &Answer) {
         let result = match answer {
             Answer::CutShort => {
@@ -267,7 +267,7 @@ impl Voice {
         }
     }
 
-    /// What is offered to a legacy client that speaks this version (S-LIFE-02).
+    /// The offer to a legacy client that speaks this version (S-LIFE-02).
     pub(super) fn agreement(&self, offer: &Offer, version: Version) -> Answer {
         if let Some(introduction) = introduction(offer, version) {
             return Answer::Initialize(introduction);
@@ -282,7 +282,7 @@ impl Voice {
         }))
     }
 
-    /// What is offered to a modern client that speaks this version (S-VER-03).
+    /// The offer to a modern client that speaks this version (S-VER-03).
     pub(super) fn discovery(&self, offer: &Offer, version: Version, spoken: Versions) -> Answer {
         if let Some(introduction) = introduction(offer, version) {
             return Answer::Discovery(introduction);
@@ -301,7 +301,7 @@ impl Voice {
         }))
     }
 
-    /// Appends a notification about the watch with this id, or to the legacy client.
+    /// Appends a change notification, for the watch with this id or for a legacy client.
     pub(super) fn changed(buf: &mut Vec<u8>, to: Option<&Id>, change: &Change) {
         let method = match change {
             Change::List(List::Prompts) => names::NOTIFICATIONS_PROMPTS_LIST_CHANGED,
@@ -323,7 +323,7 @@ impl Voice {
         });
     }
 
-    /// Appends the beginning of a watch (S-SUB-03, S-SUB-07).
+    /// Appends the acknowledgement of a watch (S-SUB-03, S-SUB-07).
     pub(super) fn acknowledged(buf: &mut Vec<u8>, id: &Id, granted: &Watch) {
         let method = names::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED;
         encode::notification(buf, method, |params| {
@@ -334,7 +334,7 @@ impl Voice {
         });
     }
 
-    /// Appends the end of a watch (S-SUB-11).
+    /// Appends the result that ends a watch (S-SUB-11).
     pub(super) fn listen_end(&self, buf: &mut Vec<u8>, id: &Id) {
         encode::result(buf, id, |result| {
             result.text(round::RESULT_TYPE, round::COMPLETE);
@@ -347,7 +347,7 @@ impl Voice {
         });
     }
 
-    /// Appends that what has this id is not wanted any more.
+    /// Appends the cancellation of the request with this id.
     pub(super) fn cancel(buf: &mut Vec<u8>, id: &Id, reason: Option<&str>) {
         encode::notification(buf, names::NOTIFICATIONS_CANCELLED, |params| {
             params.id("requestId", id);
@@ -375,7 +375,8 @@ impl Voice {
         });
     }
 
-    /// S-RPC-18, S-CACHE-01, S-META-06: what every modern result has, unless the application wrote it.
+    /// Appends a modern result. Adds the members that every modern result has, unless the application wrote them (S-RPC-18, S-CACHE-01,
+    /// S-META-06).
     fn modern_result(
         &self,
         members: &mut Object<'_>,
@@ -444,13 +445,13 @@ impl Voice {
 /// The type of an ordinary result.
 const IS_COMPLETE: &str = r#""resultType":"complete""#;
 
-/// What the server behind a relay said in the handshake, where the client in front has just that before it: the same version.
+/// The handshake result of the server behind a relay, if that server chose the version of this client.
 fn introduction(offer: &Offer, version: Version) -> Option<String> {
     offer.bargain.filter(|(_, chosen)| *chosen == version)?;
     Some(offer.introduction.as_ref()?.as_str().into())
 }
 
-/// An object as text.
+/// Encodes an object as text.
 fn written(fill: impl FnOnce(&mut Object<'_>)) -> String {
     let mut buf = Vec::new();
     let mut object = Object::open(&mut buf);
@@ -459,7 +460,7 @@ fn written(fill: impl FnOnce(&mut Object<'_>)) -> String {
     String::from_utf8(buf).unwrap_or_default()
 }
 
-/// Appends an error, with the code that the version of the client has for it (S-ERR-06).
+/// Appends an error with this code, which is the one for the client's version (S-ERR-06).
 fn write_error(buf: &mut Vec<u8>, id: Option<&Id>, error: &ErrorObject, code: i64) {
     let data = error.data.as_ref().map(Payload::json);
     encode::error(buf, id, code, error.text(), data);

@@ -1,5 +1,4 @@
-//! What clients say: lines to messages, messages to what they mean for requests, questions and watches.
-//! Nothing in here can fail: whatever arrives is data.
+//! Parses the input of clients, and applies messages to requests, asks and watches. Nothing in here can fail, because all input is data.
 
 use alloc::format;
 
@@ -33,7 +32,7 @@ impl Server {
         self.lines = lines;
     }
 
-    /// The stream ends in the middle of a line: a whole message without its newline is one.
+    /// Handles the end of the stream. A complete message without its newline is accepted.
     pub(super) fn last_line(&mut self) {
         let mut lines = core::mem::replace(&mut self.lines, LineReader::new(0));
         if let Some(line) = lines.finish() {
@@ -88,13 +87,13 @@ impl Server {
         }
     }
 
-    /// S-BATCH-07: what was agreed on counts.
+    /// Whether the version that was agreed on has batches (S-BATCH-07).
     pub(super) fn allows_batches(&self, session: SessionKey) -> bool {
         let scope = self.scopes.get(&session);
         scope.is_some_and(|scope| scope.peer.version.allows_batches())
     }
 
-    /// One message of a batch: it is a message like others, but for a handshake (S-LIFE-10).
+    /// Handles one message of a batch. It is treated like any other, but must not be a handshake (S-LIFE-10).
     fn element(&mut self, from: &Origin, message: Message<'_>) {
         if let Message::Request { id, method, .. } = &message {
             if method == names::INITIALIZE {
@@ -105,7 +104,7 @@ impl Server {
         self.message(from, message);
     }
 
-    /// The rest of the session is not spoilt by one line that nobody can hold.
+    /// Refuses a line that is too long to be held. The rest of the session is not affected.
     fn oversized(&mut self, skimmed: &Skimmed) {
         let limit = self.config.limits.message_bytes;
         let bytes = skimmed.len;
@@ -132,7 +131,7 @@ impl Server {
                 let why = what.into();
                 self.replied(from, id, Err(Unanswered::Invalid { why }));
             }
-            // S-RPC-15
+            // S-RPC-15: a notification is never answered. A response without an id answers nothing that is known.
             None if malformed.is_response || malformed.is_notification => {}
             id => {
                 let id = id.clone();
@@ -142,7 +141,7 @@ impl Server {
         }
     }
 
-    /// Answers what is no request. Without an id only where the version lets an error have none (S-RPC-10, S-RPC-11).
+    /// Replies to something that is not a request. An error without an id is sent only if the version allows it (S-RPC-10, S-RPC-11).
     fn complain(&mut self, from: &Origin, id: Option<Id>, code: i64, text: &str) {
         let scope = from.session.and_then(|session| self.scopes.get(&session));
         let legacy = scope.map(|scope| scope.peer.version);
@@ -189,7 +188,7 @@ impl Server {
                     self.handshake_done(from, session);
                 }
             }
-            // S-RPC-15: whatever it is, it has no answer.
+            // S-RPC-15: a notification is never answered.
             _ => self.tell(Event::Notified {
                 method: name.into(),
                 params: params.map(Payload::from),
@@ -206,7 +205,7 @@ impl Server {
         }
     }
 
-    /// S-CANC-05, S-CANC-08: one that names nothing that is in flight is ignored.
+    /// Handles a cancellation. If it names nothing in flight, it is ignored (S-CANC-05, S-CANC-08).
     fn cancelled(&mut self, from: &Origin, params: Option<Json<'_>>) {
         let params = params.map_or("{}", Json::as_str);
         let Ok(notice) = serde_json::from_str::<CancelledParams<'_>>(params) else {
@@ -221,7 +220,7 @@ impl Server {
             self.lanes.retract_listen(from.lane, &wire.id);
             self.lanes.settle(from.lane);
         } else if let Some(request) = self.requests.find(&wire) {
-            // The words matter less than the wish.
+            // A malformed reason does not stop the cancellation.
             let reason = notice
                 .reason
                 .map(|reason| serde_json::from_str(reason.as_str()));
@@ -229,7 +228,7 @@ impl Server {
             let meta = notice.meta.map(Payload::from);
             self.cancel(request, Cancelled::ByPeer { reason, meta });
         } else {
-            // S-CANC-10
+            // S-CANC-10: a handshake is not cancelled.
             if let Some(lane) = self.early.cancel(&wire).and_then(|early| early.lane()) {
                 self.lanes.settle(lane);
             }
@@ -238,7 +237,7 @@ impl Server {
         }
     }
 
-    /// Something that is of no use: it is counted, and some of it is shown.
+    /// Counts unusable input, and reports samples of it.
     pub(super) fn noise(&mut self, what: &str, bytes: &[u8]) {
         self.count_noise(what, bytes, false);
     }

@@ -1,7 +1,7 @@
-//! What waits to be written on each way to a client, how much it weighs, and whose turn it is. Knows no words and no transport.
+//! The queues of all lanes: their messages, their size, and whose turn it is to write. Knows no encoding and no transport.
 //!
-//! A way is **attached** while somebody at its end takes what is written. One that is not and has something to write is **loose**.
-//! One that has nothing to write and owes no answer is **done**, if it is of the kind that ends so.
+//! A lane is **attached** while a client takes what is written to it. A lane that is not attached and has messages is **loose**. A lane of
+//! kind [`Kind::Answering`] that has no messages and owes no reply is **done**.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,41 +17,41 @@ use crate::wire::Id;
 #[derive(Debug)]
 pub(super) struct Lanes {
     table: BTreeMap<Lane, Queue>,
-    /// Those that are attached, have something to write and may write it.
+    /// The lanes that are attached, have messages and have an open window.
     ready: Sorted<Lane, ()>,
-    /// Those that are not attached, have something to write and do not wait with it.
+    /// The lanes that are loose and not [`Kind::Patient`].
     loose: Sorted<Lane, ()>,
-    /// Those that have nothing to write, owe nothing and end so.
+    /// The lanes that are done.
     done: Sorted<Lane, ()>,
-    /// Those of sessions that are attached, and of which something is not written or not read.
+    /// The attached lanes of sessions with messages that are not written or not read.
     unread: Sorted<Lane, ()>,
-    /// The one that wrote last: the others come before it again.
+    /// The lane that wrote last. All others come before it again.
     last: Lane,
     /// Bytes in all queues together.
     bytes: usize,
-    /// Bytes that may be under way on one of them.
+    /// Bytes that may be under way on one lane: handed to the driver and not yet reported as sent.
     window: usize,
 }
 
-/// When a way ends, and what becomes of what is loose on it.
+/// When a lane ends, and what happens to the messages on it while it is loose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It ends with the last answer that it owes.
+    /// The lane ends with the last reply that it owes. While it is loose, its messages are stored or dropped.
     Answering,
-    /// It is ended.
+    /// The lane ends only when it is removed. While it is loose, its messages are stored or dropped.
     Lasting,
-    /// The same, and what is loose on it waits.
+    /// The lane ends only when it is removed. While it is loose, its messages wait.
     Patient,
 }
 
-/// One way, and what waits for it.
+/// One lane with its messages.
 #[derive(Debug)]
 struct Queue {
     kind: Kind,
     waiting: Waiting,
     window: Window,
     is_attached: bool,
-    /// Answers that are still to come.
+    /// The number of replies that are still to come.
     owed: usize,
 }
 
@@ -69,7 +69,7 @@ impl Lanes {
         }
     }
 
-    /// There is such a way from now on, with nobody at its end.
+    /// Adds a lane that is not attached.
     pub(super) fn add(&mut self, lane: Lane, kind: Kind) {
         let queue = Queue {
             kind,
@@ -82,7 +82,7 @@ impl Lanes {
         self.sort(lane);
     }
 
-    /// Somebody new is at its end, who has read nothing yet.
+    /// Attaches a lane to a new client, with nothing under way.
     pub(super) fn attach(&mut self, lane: Lane) {
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.is_attached = true;
@@ -91,7 +91,7 @@ impl Lanes {
         }
     }
 
-    /// Nobody is at its end any more: what was for whoever was there alone is not said.
+    /// Detaches a lane. Signals for the client that was attached are dropped.
     pub(super) fn detach(&mut self, lane: Lane) {
         self.take_back(lane, &Subject::Signal);
         if let Some(queue) = self.table.get_mut(&lane) {
@@ -100,7 +100,7 @@ impl Lanes {
         }
     }
 
-    /// There is no such way any more, nor what waits for it.
+    /// Removes a lane and its messages.
     pub(super) fn remove(&mut self, lane: Lane) {
         if let Some(queue) = self.table.remove(&lane) {
             self.bytes -= queue.waiting.bytes();
@@ -112,7 +112,7 @@ impl Lanes {
         *self = Lanes::new(self.window);
     }
 
-    /// Nothing is said where there is no such way (any more).
+    /// Queues a message. Drops it if there is no such lane (any more).
     pub(super) fn push(&mut self, lane: Lane, frame: Frame) {
         let Some(queue) = self.table.get_mut(&lane) else {
             return;
@@ -126,7 +126,7 @@ impl Lanes {
         }
     }
 
-    /// Before all that waits comes this.
+    /// Queues messages before all others.
     pub(super) fn prepend(&mut self, lane: Lane, frames: Vec<Frame>) {
         let Some(queue) = self.table.get_mut(&lane) else {
             return;
@@ -151,25 +151,25 @@ impl Lanes {
         Some(frame)
     }
 
-    /// Whether somebody is at its end who reads.
+    /// Whether a client is attached and reads.
     pub(super) fn is_read(&self, lane: Lane) -> bool {
         let queue = self.table.get(&lane);
         queue.is_some_and(|queue| queue.is_attached && queue.window.is_open())
     }
 
-    /// Whose turn it is to write: each in turn, so that none waits for another.
+    /// The lane that writes next. Lanes take turns, so that none waits for another.
     pub(super) fn next(&self) -> Option<Lane> {
         let mut others = self.ready.from(&self.last).map(|(lane, ())| *lane);
         let next = others.find(|lane| *lane != self.last);
         next.or_else(|| self.ready.first().map(|(lane, ())| *lane))
     }
 
-    /// One of those that have something to write and nobody to read it.
+    /// Returns a loose lane that does not keep its messages, if there is one.
     pub(super) fn next_loose(&self) -> Option<Lane> {
         self.loose.first().map(|(lane, ())| *lane)
     }
 
-    /// One of those that ended.
+    /// Returns a lane that is done, if there is one.
     pub(super) fn next_done(&self) -> Option<Lane> {
         self.done.first().map(|(lane, ())| *lane)
     }
@@ -178,7 +178,7 @@ impl Lanes {
         self.done.get(&lane).is_some()
     }
 
-    /// One more answer is to come on it.
+    /// Counts one more reply that is to come on a lane.
     pub(super) fn owe(&mut self, lane: Lane) {
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.owed += 1;
@@ -188,7 +188,7 @@ impl Lanes {
         }
     }
 
-    /// One answer less is to come on it.
+    /// Counts one reply less that is to come on a lane.
     pub(super) fn settle(&mut self, lane: Lane) {
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.owed = queue.owed.saturating_sub(1);
@@ -203,7 +203,7 @@ impl Lanes {
         !self.ready.is_empty()
     }
 
-    /// Bytes were handed to the driver.
+    /// Counts bytes that were handed to the driver.
     pub(super) fn wrote(&mut self, lane: Lane, len: usize) {
         if let Some(queue) = self.table.get_mut(&lane) {
             queue.window.wrote(len);
@@ -215,7 +215,7 @@ impl Lanes {
         }
     }
 
-    /// The driver handed bytes to the system.
+    /// Counts bytes that the driver handed to the system.
     pub(super) fn sent(&mut self, lane: Lane, len: usize) {
         if let Some(queue) = self.table.get_mut(&lane) {
             let was_open = queue.window.is_open();
@@ -226,59 +226,59 @@ impl Lanes {
         }
     }
 
-    /// Bytes under way on one of them.
+    /// Bytes under way on a lane.
     pub(super) fn under_way(&self, lane: Lane) -> usize {
         let queue = self.table.get(&lane);
         queue.map_or(0, |queue| queue.window.under_way())
     }
 
-    /// Whether nothing waits on this one.
+    /// Whether a lane has no messages.
     pub(super) fn is_empty(&self, lane: Lane) -> bool {
         let queue = self.table.get(&lane);
         queue.is_none_or(|queue| queue.waiting.is_empty())
     }
 
-    /// Whether something for a session, on a way with somebody at its end, is not written or not read.
+    /// Whether an attached lane of a session has messages that are not written or not read.
     pub(super) fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// Bytes that wait on this one.
+    /// Bytes of the messages on a lane.
     pub(super) fn bytes_on(&self, lane: Lane) -> usize {
         let queue = self.table.get(&lane);
         queue.map_or(0, |queue| queue.waiting.bytes())
     }
 
-    /// Bytes that wait on all of them.
+    /// Bytes of the messages on all lanes.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// # What is not said any more
+/// # Retractions
 impl Lanes {
-    /// Nothing more is said about this request.
+    /// Retracts all messages about this request.
     pub(super) fn retract(&mut self, lane: Lane, request: RequestId) {
         self.take_back(lane, &Subject::Request(request));
         self.take_back(lane, &Subject::Questions(request));
     }
 
-    /// Nothing more is said on the watch with this id.
+    /// Retracts all messages of the watch with this id.
     pub(super) fn retract_listen(&mut self, lane: Lane, id: &Id) {
         self.take_back(lane, &Subject::Listen(id.clone()));
     }
 
-    /// The server says nothing itself to the request with this id, unless it is a handshake (S-CANC-10).
+    /// Retracts the server's own reply to the request with this id, unless it is that of a handshake (S-CANC-10).
     pub(super) fn retract_answer(&mut self, lane: Lane, id: &Id) {
         self.take_back(lane, &Subject::Answer(id.clone()));
     }
 
-    /// The questions of a request are not put in the place of its answer.
+    /// Retracts the asks that were queued in place of the reply to a request.
     pub(super) fn retract_questions(&mut self, lane: Lane, request: RequestId) {
         self.take_back(lane, &Subject::Questions(request));
     }
 
-    /// A question that was not put yet is not put any more.
+    /// Retracts an ask that is not written yet.
     pub(super) fn retract_ask(&mut self, lane: Lane, ask: AskId) {
         self.take_back(lane, &Subject::Ask(ask));
     }
@@ -295,7 +295,7 @@ impl Lanes {
         }
     }
 
-    /// Puts it among those that it belongs to now.
+    /// Updates the sets to which a lane belongs.
     fn sort(&mut self, lane: Lane) {
         let (mut is_ready, mut is_loose, mut is_done) = (false, false, false);
         if let Some(queue) = self.table.get(&lane) {

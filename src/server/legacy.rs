@@ -1,4 +1,4 @@
-//! A legacy client: how it introduces itself, and what was agreed. Knows no frames.
+//! A legacy client: its handshake, and the terms that were agreed on. Knows no frames.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -14,29 +14,29 @@ use crate::protocol::{
 };
 use crate::wire::{Json, Payload};
 
-/// What holds from `initialize` on, beside the modern requests that carry their own terms (S-VER-07).
+/// The terms that hold from `initialize` on. Modern requests carry their own terms (S-VER-07).
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) peer: Arc<Peer>,
-    /// Whether the client said that it has the answer to `initialize`.
+    /// Whether the client sent `notifications/initialized`.
     pub(super) is_initialized: bool,
-    /// What it was offered, as far as that is known.
+    /// The capabilities that it was offered, as far as they are known.
     pub(super) offered: ServerCapabilities,
 }
 
-/// As many visits of one client are remembered: people make one at a time.
+/// The number of visits that are remembered for each client. People make one at a time.
 const VISITS_KNOWN: usize = 64;
 
-/// The last visits that each legacy client was asked to make, by what these are called.
+/// The last visits that each legacy client was asked for, by name. A visit is an elicitation with an `elicitationId`, which is its name.
 #[derive(Debug, Default)]
 pub(super) struct Visits {
-    /// Of each client, the oldest first.
+    /// The visits of each client, oldest first.
     of: BTreeMap<SessionKey, VecDeque<Box<str>>>,
     by_name: BTreeSet<(Box<str>, SessionKey)>,
 }
 
 impl Visits {
-    /// A client is asked this: if that is a visit somewhere, its end concerns nobody else (S-S2C-05).
+    /// Records a visit that a client is asked for. No other client is told of its end (S-S2C-05).
     pub(super) fn asked(&mut self, session: SessionKey, method: &str, params: Option<&Payload>) {
         if method != names::ELICITATION_CREATE {
             return;
@@ -44,7 +44,7 @@ impl Visits {
         let Some(visit) = visit(params) else {
             return;
         };
-        // One that is asked for again is the newest.
+        // A visit that is asked for again becomes the newest.
         let visits = self.of.entry(session).or_default();
         if !self.by_name.insert((visit.clone(), session)) {
             visits.retain(|known| *known != visit);
@@ -57,7 +57,7 @@ impl Visits {
         }
     }
 
-    /// The clients that were asked to make the visit that this is about.
+    /// The clients that were asked for the visit that these params name.
     pub(super) fn made_by(&self, params: Option<&Payload>) -> impl Iterator<Item = SessionKey> {
         let visit = visit(params);
         let made = visit.map(|visit| {
@@ -67,7 +67,7 @@ impl Visits {
         made.into_iter().flatten()
     }
 
-    /// A client is gone.
+    /// Forgets the visits of a client that is gone.
     pub(super) fn end(&mut self, session: SessionKey) {
         for visit in self.of.remove(&session).unwrap_or_default() {
             self.by_name.remove(&(visit, session));
@@ -75,7 +75,7 @@ impl Visits {
     }
 }
 
-/// What the visit is called that this is about.
+/// The name of the visit in these params.
 fn visit(params: Option<&Payload>) -> Option<Box<str>> {
     let id = params?.json().member("elicitationId").ok()??;
     id.parse().ok()
@@ -89,21 +89,21 @@ struct Introduction<'a> {
     protocol_version: Cow<'a, str>,
     #[serde(default)]
     capabilities: ClientCapabilities,
-    /// Who it is does not matter, so nobody is turned away for it.
+    /// The client's description of itself. It is kept as raw JSON, so that a malformed one does not fail the handshake.
     #[serde(borrow, default)]
     client_info: Option<Json<'a>>,
 }
 
-/// Why an introduction leads to nothing.
+/// Why a handshake fails.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unmet {
-    /// No legacy version is spoken here; this is the one that was wanted.
+    /// No legacy version is spoken here. Holds the version that the client wants.
     NoLegacy(alloc::string::String),
     /// The params cannot be read.
     Unreadable,
 }
 
-/// Agrees on a version with a client that introduces itself (S-LIFE-07): the one that it wants, or the newest.
+/// Agrees on a version with a client that sends `initialize` (S-LIFE-07): the one that it wants, or the newest.
 pub(super) fn meet(params: Option<Json<'_>>, spoken: Versions) -> Result<Peer, Unmet> {
     let params = params.map_or("{}", Json::as_str);
     let introduction: Introduction<'_> =

@@ -1,4 +1,4 @@
-//! What the application did wrong. Owns the words; decides nothing.
+//! The mistakes of the application, with their texts. Decides nothing.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -7,86 +7,86 @@ use core::fmt;
 use super::event::State;
 use crate::protocol::question::Unaskable;
 
-/// What the caller did wrong. Nothing else is ever an `Err`.
+/// A mistake of the caller. Nothing else is ever an `Err`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {
     /// The protocol does not let a request of this method wait for input.
     CannotAsk {
-        /// Which method.
+        /// The method.
         method: Cow<'static, str>,
     },
     /// Two questions have the same key.
     DuplicateKey {
-        /// Which key.
+        /// The key.
         key: Box<str>,
     },
-    /// It says nothing that a client could go on with.
+    /// The input has neither a question nor a state, so the client could not continue.
     EmptyInput,
-    /// The result is of a kind that the client cannot understand in this place.
+    /// The client cannot understand a result of this type here.
     InvalidResultType {
-        /// Which kind.
+        /// The result type.
         kind: Cow<'static, str>,
     },
-    /// No legacy client has introduced itself, and a modern one cannot be asked out of the blue.
+    /// No legacy client has introduced itself. A modern client can be asked only for one of its requests.
     NoLegacyPeer,
-    /// Parameters, answers and results are JSON objects.
+    /// Parameters, answers and results must be JSON objects.
     NotAnObject {
-        /// What is not.
+        /// The part that is not an object.
         what: &'static str,
     },
-    /// A number that is none.
+    /// A number is infinite or not a number.
     NotFinite,
-    /// The capabilities that are offered do not have what this is about.
+    /// The offered capabilities do not include the feature.
     NotOffered {
-        /// What is not.
+        /// The feature.
         what: Cow<'static, str>,
     },
-    /// No application can send this to a client.
+    /// An application cannot send this method to a client.
     NotSendable {
-        /// Which method.
+        /// The method.
         method: &'static str,
     },
-    /// The server is not in the state for it.
+    /// The server is in the wrong state.
     NotServing {
-        /// Where it stands.
+        /// The state of the server.
         state: State,
     },
-    /// The server itself sends this method.
+    /// The server sends this method itself.
     OwnedByLink {
-        /// Which method.
+        /// The method.
         method: &'static str,
-        /// What to use.
+        /// The function to call instead.
         instead: &'static str,
     },
-    /// The state looks like one that the server makes itself.
+    /// The state begins like those that the server makes itself.
     ReservedState {
-        /// What it must not begin with.
+        /// The prefix that is reserved.
         prefix: &'static str,
     },
     /// The message would be longer than the limits allow.
     TooLarge {
-        /// How long.
+        /// The length of the message.
         bytes: usize,
     },
-    /// As many questions as may be are open, or as many requests wait for their clients.
+    /// The limit for open asks, or for requests that wait for their clients, is reached.
     TooManyAsks {
-        /// How many.
+        /// The number that is open.
         open: usize,
     },
-    /// The client was asked for input as often as it may be for one request.
+    /// The client was asked for input in this request as often as the limit allows.
     TooManyRounds {
-        /// How often.
+        /// The number of rounds.
         rounds: u32,
     },
     /// The client cannot be asked this.
     Unaskable {
-        /// Which method.
+        /// The method.
         method: Cow<'static, str>,
-        /// Why.
+        /// The reason.
         why: Unaskable,
     },
-    /// The question has no outcome to wait for: answered, withdrawn or never asked.
+    /// The ask is not open: answered, withdrawn or never made.
     UnknownAsk,
     /// The request is over: answered, cancelled or never made.
     UnknownRequest,

@@ -1,11 +1,20 @@
-//! The server end of a link: the verbs of the application, the contract with the driver, and what is due when.
+//! The server end of a link: the methods of the application, the contract with the driver, and the timers.
 //!
-//! The machine itself is one `impl Server` by subject: `inbound` for what clients say, `terms` and `admission` for what they may ask,
-//! `service` for what the server answers itself, `answers` for how requests end, `questions` for what clients are asked, `news` for what they are told, `outbound` for what
-//! is written next, `ending` for the end. They alone carry decisions between the children, which know neither the machine
-//! nor each other: `origin` who says something, `params` what a request says to the server itself, `early` what waits for the offer, `legacy` the clients with a
-//! handshake, `requests` where each request stands, `asks` the questions, `seal` the states, `watchers` who hears of what, `frame` the words, `lanes` who is
-//! to hear them. `http` is all that there is over HTTP alone, in the same order: the machine's part, and its children.
+//! The state machine is one `impl Server`, split by subject. Only these modules carry decisions between the child modules below:
+//!
+//! - `inbound` parses messages from clients; `terms` and `admission` decide whether a request is served.
+//! - `service` answers requests without the application; `answers` ends requests.
+//! - `questions` sends asks to clients; `news` sends notifications.
+//! - `outbound` writes queued messages; `ending` shuts the server down.
+//!
+//! The child modules know neither the machine nor each other:
+//!
+//! - `origin` names the sender of a message; `params` extracts the params that concern the server itself.
+//! - `early` holds requests until the offer is known; `legacy` holds the clients with a handshake.
+//! - `requests` holds the phase of each request, `asks` the open asks, `seal` the key for states, `watchers` the subscriptions.
+//! - `frame` encodes messages; `lanes` queues them for each client.
+//!
+//! `http` holds everything that exists only over HTTP. It has the same structure: parts of the machine, and child modules.
 
 mod admission;
 mod answers;
@@ -83,16 +92,16 @@ use crate::timers::Timers;
 use crate::watch::{Change, Setting, Watch};
 use crate::wire::{ErrorObject, LineReader, Payload};
 
-/// The server end of a link: for one duplex byte stream, or over HTTP for many clients with many exchanges.
+/// The server end of a link. It serves one client on a duplex byte stream, or many clients over HTTP.
 ///
-/// It serves both eras at once: a request that brings its own terms is served by them, and `initialize` opens a legacy
-/// scope beside. Of what arrives it answers itself what needs no application: the handshake, pings, subscriptions, and everything
-/// that cannot be served. The rest comes as [`Event::Request`], each with exactly one answer to give.
+/// It serves both eras at once. A modern request carries its own terms. `initialize` opens a legacy scope, which does not affect modern
+/// requests. The server itself answers all requests that need no application: the handshake, pings, subscriptions, and requests that cannot
+/// be served. Every other request reaches the application as [`Event::Request`], and the application answers each exactly once.
 ///
-/// It lives as long as its transport, which is there from the start: there is no epoch to name. A driver feeds it, polls it and
-/// sleeps as it does a [`Client`](crate::Client); it writes, and ends with [`Output::Release`] and [`Event::Closed`].
+/// A server lives as long as its transport, which exists from the start, so its inputs name no epoch. A driver feeds it, polls it and
+/// sleeps as it does with a [`Client`](crate::Client). The last outputs are [`Output::Release`] and [`Event::Closed`].
 ///
-/// Nothing a client does is an `Err`: that is data. An `Err` says that the caller made a mistake, or came too late.
+/// No action of a client causes an `Err`: input from clients is data. An `Err` says that the caller made a mistake, or called too late.
 ///
 /// ```
 /// use everlink::protocol::ServerCapabilities;
@@ -125,21 +134,21 @@ pub struct Server {
     config: Config,
     now: Instant,
     state: State,
-    /// What arrived on the byte stream and is not a whole line yet.
+    /// Bytes that arrived on the byte stream and do not form a complete line yet.
     lines: LineReader,
     noise: NoiseMeter,
-    /// Nothing more arrives.
+    /// Whether the byte stream has ended, so that no more input arrives.
     has_input_ended: bool,
-    /// Every fault that was reported, up to a bound.
+    /// The faults that the driver reported, up to a bound.
     faults: Vec<Fault>,
     seal: Seal,
     voice: Voice,
-    /// The clients that introduced themselves with `initialize`: on a byte stream, one at most.
+    /// The clients that sent `initialize`. A byte stream has at most one.
     scopes: BTreeMap<SessionKey, Scope>,
-    /// Those of them that were begun elsewhere and are still to be told what is offered.
+    /// The sessions that began on another server and were loaded before the offer was known. They get the offer when it is made.
     unoffered: BTreeSet<SessionKey>,
     visits: Visits,
-    /// The client as the last modern request described it, with the words of that description.
+    /// The client as the last modern request described it, with the text of that description.
     known: Option<Known>,
     /// The client that the application was last told of.
     met: Option<Arc<Peer>>,
@@ -151,33 +160,33 @@ pub struct Server {
     lanes: Lanes,
     outbox: Outbox<Event>,
     timers: Timers<Timer>,
-    /// What there is over HTTP alone.
+    /// State that exists only over HTTP.
     http: Option<Box<Endpoint>>,
     stats: Stats,
 }
 
-/// Everything that can be due.
+/// The timers of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A question waits too long.
+    /// The deadline for the answer to an ask.
     Ask(AskId),
-    /// A client was asked for input and does not come back.
+    /// The deadline for a client to come back with the input that it was asked for.
     Away(RequestId),
-    /// The body of a request takes too long.
+    /// The deadline for the body of an HTTP request.
     Body(StreamId),
-    /// The requests in flight have had their while.
+    /// The deadline for the requests in flight after the drain began.
     Drain,
-    /// The last words have had their while.
+    /// The deadline for the client to read the last messages.
     Flush,
-    /// Nothing happened in a session for long.
+    /// The idle deadline of a session.
     Idle(SessionKey),
-    /// A stream was silent for long.
+    /// The next keepalive of an HTTP exchange.
     Pulse(StreamId),
 }
 
 /// # The contract with the driver
 impl Server {
-    /// A server that waits for its client, or over HTTP for its clients.
+    /// Creates a server. With [`Config::http`], it keeps its sessions and their messages in memory.
     #[must_use]
     pub fn new(config: Config) -> Server {
         let http = config.http.as_ref().map(|http| {
@@ -187,8 +196,8 @@ impl Server {
         Server::with_endpoint(config, http)
     }
 
-    /// A server over HTTP that holds its sessions here, and what is said in them there: several servers at one address that
-    /// share them can each go on with the sessions of the others.
+    /// Creates a server over HTTP that keeps its sessions in `sessions` and their messages in `events`. Several servers at one address that
+    /// share these stores can continue each other's sessions. Without [`Config::http`], the stores are not used.
     #[must_use]
     pub fn with_stores(
         config: Config,
@@ -234,8 +243,8 @@ impl Server {
         }
     }
 
-    /// Something happened to the transport. What a server end has no use for is counted and dropped. Poll all outputs
-    /// afterwards.
+    /// Feeds an input from the transport. An input that a server has no use for is counted in [`Stats::stale_inputs`] and dropped. Poll all
+    /// outputs afterwards.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         let stream = input.stream().unwrap_or(StreamId::DUPLEX);
         let is_duplex = stream == StreamId::DUPLEX;
@@ -267,8 +276,8 @@ impl Server {
         });
     }
 
-    /// It is `now`. Early or late is harmless. Afterwards [`poll_timeout`](Server::poll_timeout) lies after `now`, or says
-    /// that output waits.
+    /// Sets the time to `now` and runs the timers that are due. A call that is early or late is harmless. Afterwards
+    /// [`poll_timeout`](Server::poll_timeout) lies after `now`, or says that output is queued.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.act(now, |server| {
             while let Some(timer) = server.timers.expire(server.now) {
@@ -285,19 +294,19 @@ impl Server {
         });
     }
 
-    /// What the driver must do next; `None` when there is nothing. Bytes to write are appended to `buf`.
+    /// Returns the next action for the driver, or `None` if there is none. Bytes to write are appended to `buf`.
     ///
-    /// Any verb and any input can change the answer. Poll until `None` after each of them.
+    /// Any method call and any input can produce outputs. Poll until `None` after each of them.
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
         let output = self.poll_outbox();
         output.or_else(|| self.write(buf))
     }
 
-    /// When to call [`handle_timeout`](Server::handle_timeout), and why. `None` when nothing is due by itself: the driver waits
-    /// for input and verbs then. Only the state says that the machine is closed.
+    /// Returns when to call [`handle_timeout`](Server::handle_timeout), and why. `None` means that no timer is armed: the driver waits for
+    /// input and method calls. It does not mean that the server is closed; only [`State::Closed`] says that.
     ///
-    /// While output waits it is due now. Any verb, input and poll can change the answer.
+    /// While output is queued, the deadline is now. Any method call, input and poll can change the result.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         if !self.outbox.is_empty() || self.can_write() {
@@ -315,8 +324,9 @@ impl Server {
         Some(Deadline { at, wake })
     }
 
-    /// Whether to go on reading: `false` while much of what was read waits to be polled, or on a byte stream much waits to be written. Over
-    /// HTTP, a client that does not read keeps nobody else from being read.
+    /// Whether the driver should continue to read. `false` while the unpolled events exceed [`Limits::undelivered_bytes`]. On a byte
+    /// stream, it is also `false` while the write queue is full. Over HTTP, a client that does not read never stops the reading from other
+    /// clients.
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
         self.outbox.bytes() < self.config.limits.undelivered_bytes
@@ -324,50 +334,49 @@ impl Server {
             && !self.holds_requests_back()
     }
 
-    /// Whether more requests wait for the server behind a relay than it should have: the one client in front is read no further, unless it is to answer
-    /// something.
+    /// Whether a relay on a byte stream has as many open requests as [`Limits::requests`] allows. The client in front is then not read,
+    /// unless it has an ask to answer.
     fn holds_requests_back(&self) -> bool {
         let is_piped = self.config.is_relayed && self.http.is_none();
         is_piped && !self.has_open_asks() && self.open_requests() >= self.config.limits.requests
     }
 
-    /// What waits but writes, so that a relay can carry all of it before anything is written.
+    /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
         self.outbox.pop()
     }
 }
 
-/// # What a relay must know
+/// # State that a relay reads
 impl Server {
-    /// Whether the client of a request has questions to it, and is to come back with the answers.
+    /// Whether the client of a request received asks in place of a reply, and has not come back with the answers.
     #[must_use]
     pub fn is_away(&self, request: RequestId) -> bool {
         self.requests.is_away(request)
     }
 
-    /// Whether the client is to answer something.
+    /// Whether any ask is open.
     pub(crate) fn has_open_asks(&self) -> bool {
         self.asks.len() > 0
     }
 
-    /// Whether what waits to be written leaves room for more. Where it does not, the client does not read: no input is wanted, and log
-    /// messages and other notifications are dropped. Whoever produces them for others can hold back. Over HTTP there always is: what one
-    /// client does not read is dropped for that one.
+    /// Whether the write queue has room for more. If not, the client does not read: the server wants no input, and drops log messages and
+    /// other notifications. A producer of notifications can pause until there is room. Over HTTP this is always true, because a full queue
+    /// there affects only its own client.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.http.is_some() || self.has_room_on(Lane::DUPLEX)
     }
 }
 
-/// # The verbs of the application: requests
+/// # Methods for the application: requests
 impl Server {
-    /// Answers a request. A modern client is also told what every modern result says: its type, how long it is
-    /// fresh, who the server is; what of this stands in the result already is left as it is.
+    /// Answers a request with a result. For a modern client, the server adds the members that a modern result needs: its type, its cache
+    /// hints and the server's name. Members that the result already has stay as they are.
     ///
     /// # Errors
     ///
-    /// When there is no such request (any more), the result is no object or too large, or it is of a type that the
-    /// client cannot take.
+    /// When there is no such request (any more), the result is not an object or too large, or the client does not understand its type.
     pub fn respond(
         &mut self,
         now: Instant,
@@ -379,7 +388,7 @@ impl Server {
 
     /// Answers a request with an error.
     ///
-    /// Where the version that the client speaks must not use a code, the one that stands for it there is used.
+    /// An error code that the client's version must not use is replaced by that version's equivalent.
     ///
     /// # Errors
     ///
@@ -395,13 +404,14 @@ impl Server {
         })
     }
 
-    /// Answers a request with what is needed of its client first, and forgets it: the client asks again, in a request that
-    /// has all of it in [`Request::input`]. For applications that keep nothing; see [`ask`](Server::ask) for the others.
+    /// Answers a request with the input that is needed from its client first, and forgets the request. The client then sends a new request,
+    /// which carries the input in [`Request::input`]. This method is for applications that keep no state between requests. Other
+    /// applications use [`ask`](Server::ask).
     ///
     /// # Errors
     ///
-    /// When there is no such request (any more), its client is a legacy one, its method cannot wait for input, the client
-    /// cannot be asked this, or there is nothing in it.
+    /// When there is no such request (any more), its client is a legacy one, or its method cannot wait for input. Also when the client
+    /// cannot be asked this, or `input` has neither a question nor a state.
     pub fn require_input(
         &mut self,
         now: Instant,
@@ -411,12 +421,13 @@ impl Server {
         self.act(now, |server| server.require(request, input))
     }
 
-    /// Tells the client how far its request is. Nothing is sent where it did not ask to be told, where that does not
-    /// grow (S-PROG-03), or while it is asked something; what was not written yet is replaced.
+    /// Reports the progress of a request to its client. Nothing is sent if the client did not ask for progress, if the value does not grow
+    /// (S-PROG-03), or while the client is asked something. At most 16 reports wait to be written, and a client that does not read gets
+    /// only the newest.
     ///
     /// # Errors
     ///
-    /// When there is no such request (any more).
+    /// When there is no such request (any more), a number is not finite, or the message is too large.
     pub fn progress(
         &mut self,
         now: Instant,
@@ -426,10 +437,14 @@ impl Server {
         self.act(now, |server| server.progressed(request, progress))
     }
 
-    /// Ends the exchange on which the client of a request waits, without the answer: the client comes back for that, after as long as
-    /// [`Http::retry`] says (S-LHTTP-09). It spares a connection where something takes long. Where the client could not come back it stays:
-    /// on a byte stream, outside of sessions, in versions before 2025-11-25, on the transport of 2024-11-05, and where nothing is held to be
-    /// said again.
+    /// Ends the HTTP response on which the client of a request waits, without the reply. The client comes back for the reply after
+    /// [`Http::retry`] (S-LHTTP-09). This frees a connection while a request takes long.
+    ///
+    /// Nothing happens where the client could not come back:
+    ///
+    /// - on a byte stream, and outside sessions;
+    /// - in versions before 2025-11-25, and on the transport of 2024-11-05;
+    /// - for a client that accepts only JSON, and where [`Replay::events`] is 0.
     ///
     /// # Errors
     ///
@@ -439,18 +454,18 @@ impl Server {
     }
 }
 
-/// # The verbs of the application: questions
+/// # Methods for the application: asks
 impl Server {
-    /// Asks the client something that is needed for a request. The outcome comes as [`Event::Answered`], exactly once.
+    /// Asks the client for something that a request needs. The outcome arrives as [`Event::Answered`], exactly once.
     ///
-    /// A legacy client is sent a request; a modern one is given the question in the place of the answer, and comes back with
-    /// the answer to it. The application need not know: the request stays the same. One that is answered while its client is away is
-    /// answered to it when it comes back, and the question then still has its answer.
+    /// A legacy client gets a request of its own. A modern client gets the question in place of the reply, and repeats its request with the
+    /// answer. The application need not distinguish the two, because the [`RequestId`] stays the same. If the application replies while the
+    /// client is away, the client gets the reply when it comes back. The ask still gets its answer.
     ///
     /// # Errors
     ///
-    /// When there is no such request (any more), its client cannot be asked this, it cannot wait for input, or too
-    /// much is asked already.
+    /// When there is no such request (any more), or it cannot wait for input. Also when its client cannot be asked this, or too many asks
+    /// are open.
     pub fn ask(
         &mut self,
         now: Instant,
@@ -461,7 +476,7 @@ impl Server {
         self.ask_by(now, request, None, method.into(), params)
     }
 
-    /// The same, by this key where a modern client is asked and no other question of the request has it.
+    /// Asks like [`ask`](Server::ask), with this key for a modern client. A key that is a number or is taken in this request is ignored.
     pub(crate) fn ask_by(
         &mut self,
         now: Instant,
@@ -473,12 +488,12 @@ impl Server {
         self.act(now, |server| server.ask_for(request, key, method, params))
     }
 
-    /// Asks the legacy client of a byte stream something that no request needs. A modern client cannot be asked so, nor one of many over
-    /// HTTP, and later versions of the legacy era frown upon it (S-S2C-04): it is here for what follows a change of roots.
+    /// Asks the legacy client of a byte stream for something that no request needs. Neither a modern client nor a client over HTTP can be
+    /// asked this way. Later versions of the legacy era discourage it (S-S2C-04). It exists for the `roots/list` after a change of roots.
     ///
     /// # Errors
     ///
-    /// When there is no legacy client, it cannot be asked this, or too much is asked already.
+    /// When there is no legacy client, it cannot be asked this, or too many asks are open.
     pub fn ask_unbidden(
         &mut self,
         now: Instant,
@@ -490,7 +505,7 @@ impl Server {
         self.act(now, |server| server.ask_legacy(session, method, params))
     }
 
-    /// The same to a legacy client in a session over HTTP.
+    /// Asks a legacy client in an HTTP session for something that no request needs.
     pub(crate) fn ask_session(
         &mut self,
         now: Instant,
@@ -503,7 +518,7 @@ impl Server {
         self.act(now, |server| server.ask_legacy(session, method, params))
     }
 
-    /// Passes on what the server behind a relay says, as it came: about this request, or to this client.
+    /// Forwards a notification of the server behind a relay unchanged: about `request`, or else to the client `to`.
     pub(crate) fn pass(
         &mut self,
         now: Instant,
@@ -515,12 +530,12 @@ impl Server {
         self.act(now, |server| server.passed(request, to, method, params))
     }
 
-    /// The server behind a relay agreed to what this client wants to hear of.
+    /// Records a log level or subscription of this client that the server behind a relay accepted.
     pub(crate) fn settle_setting(&mut self, now: Instant, caller: &Caller, setting: &Setting) {
         self.act(now, |server| server.settled(caller, setting));
     }
 
-    /// The same of a report of progress, under the token that the client chose.
+    /// Forwards a progress notification of the server behind a relay, with the token that the client chose.
     pub(crate) fn pass_progress(
         &mut self,
         now: Instant,
@@ -530,11 +545,11 @@ impl Server {
         self.act(now, |server| server.passed_progress(request, params))
     }
 
-    /// Takes back a question, and tells a client that knows of it why. Its outcome is that it was taken back.
+    /// Withdraws an ask. A client that received the ask is told the reason. The outcome is [`Unanswered::Withdrawn`].
     ///
     /// # Errors
     ///
-    /// When it has its outcome already.
+    /// When the ask already has its outcome.
     pub fn withdraw(
         &mut self,
         now: Instant,
@@ -551,24 +566,24 @@ impl Server {
     }
 }
 
-/// # The verbs of the application: news
+/// # Methods for the application: notifications
 impl Server {
-    /// Something changed. Told exactly to those who asked: the legacy client if it subscribed (lists it hears of unasked),
-    /// and every modern watch for it.
+    /// Announces a change to the clients that watch it: modern watches for it, and legacy clients that subscribed to the resource. Legacy
+    /// clients hear of list changes without a subscription.
     ///
     /// # Errors
     ///
-    /// When the capabilities do not offer word of such changes.
+    /// When the offered capabilities do not include notifications of such changes.
     pub fn publish(&mut self, now: Instant, change: Change) -> Result<(), Misuse> {
         self.act(now, |server| server.published(change))
     }
 
-    /// Logs something: for a request, or for whoever listens. Nothing is sent that is below the level that was asked for; to
-    /// a modern client nothing at all unless a request of it asked (S-CAP-05).
+    /// Sends a log message for one request, or to every client that listens. A message below the level that a client asked for is not sent.
+    /// A modern client gets log messages only if one of its requests asked for them (S-CAP-05).
     ///
     /// # Errors
     ///
-    /// When the capabilities do not offer logging, there is no such request (any more), or it is too large.
+    /// When the capabilities do not offer logging, there is no such request (any more), or the message is too large.
     pub fn log(
         &mut self,
         now: Instant,
@@ -580,13 +595,13 @@ impl Server {
         self.act(now, |server| server.logged(request, level, logger, data))
     }
 
-    /// Tells the client something else that has no answer, such as `notifications/elicitation/complete`. Not sent where the
-    /// version that is spoken does not have it.
+    /// Sends another notification, such as `notifications/elicitation/complete`. A client whose version does not have the notification does
+    /// not get it.
     ///
     /// # Errors
     ///
-    /// When it is a request, is the server's own business, is about something that is not offered, has parameters that are no
-    /// object, or is too large.
+    /// When the method is a request, is sent by the server itself, or needs a feature that is not offered. Also when the parameters are not
+    /// an object, or the message is too large.
     pub fn notify(
         &mut self,
         now: Instant,
@@ -597,8 +612,8 @@ impl Server {
         self.act(now, |server| server.notified(method, params, None))
     }
 
-    /// The same to one client alone, where there are many: one that is on a byte stream, or in a session. Others have nothing to
-    /// hear it on.
+    /// Sends a notification to one client only: the client of a byte stream, or the client of a session. Other clients have no stream on
+    /// which they could receive it.
     ///
     /// # Errors
     ///
@@ -615,93 +630,94 @@ impl Server {
     }
 }
 
-/// # The verbs of the application: the server itself
+/// # Methods for the application: the server itself
 impl Server {
-    /// This is offered, from now on. Who waited to know is told.
+    /// Sets the offer. The requests that waited for it are served now.
     pub fn offer(&mut self, now: Instant, offer: Offer) {
         self.act(now, |server| server.offers(offer));
     }
 
-    /// There is nothing to offer for now. All who wait to know are told this error; a client that asks again waits again, and is told of with
-    /// [`Event::Met`] once more.
+    /// Says that there is no offer for now. Every request that waits for the offer is refused with this error. A client that asks again
+    /// waits again, and is reported with [`Event::Met`] again.
     pub fn decline(&mut self, now: Instant, error: &ErrorObject) {
         self.act(now, |server| server.declined(error));
     }
 
-    /// The server behind the relay has no `server/discover`: who waits for its answer is told this, and everybody else waits on. Whether anybody was told.
+    /// Refuses the `server/discover` requests that wait for the offer, because the server behind the relay has no such method. All other
+    /// requests continue to wait. Returns whether any request was refused.
     pub(crate) fn refuse_discovery(&mut self, now: Instant, error: &ErrorObject) -> bool {
         self.act(now, |server| server.discovery_refused(error))
     }
 
-    /// Whether a client waits to know what is offered.
+    /// Whether any request waits for the offer.
     #[must_use]
     pub fn is_deferring(&self) -> bool {
         !self.early.is_empty()
     }
 
-    /// These are the tools, as in a result of `tools/list`, and no others. Over HTTP the fields of a modern call that repeat arguments are
-    /// compared with them (S-XHDR-13, S-XHDR-14). What the application answers to `tools/list` is learnt from, too: this is for calls
-    /// that come before anybody asked for the list.
+    /// Sets the complete list of tools, as in a result of `tools/list`. Over HTTP, the header fields of a modern call that repeat arguments
+    /// are checked against it (S-XHDR-13, S-XHDR-14). The server also learns from the results of `tools/list` that the application gives.
+    /// This method is for calls that arrive before any client asked for the list.
     pub fn tools(&mut self, now: Instant, list: &Payload) {
         self.act(now, |server| server.know_tools(list));
     }
 
-    /// The service ends. Nothing new is taken, watches end, and the requests in flight have a while; then
-    /// comes [`Event::Closed`], the last one.
+    /// Starts the shutdown. The server takes no new requests and ends all watches. The requests in flight have [`Config::drain`] to finish.
+    /// The last event is [`Event::Closed`].
     pub fn shutdown(&mut self, now: Instant) {
         self.act(now, |server| server.drain(EndOfService::Shutdown));
     }
 
-    /// Where the server stands.
+    /// The state of the server.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// The client of a byte stream that introduced itself with `initialize`, if one did.
+    /// The client of a byte stream that sent `initialize`, if any.
     #[must_use]
     pub fn legacy_peer(&self) -> Option<&Arc<Peer>> {
         let scope = self.scopes.get(&SessionKey::DUPLEX);
         scope.map(|scope| &scope.peer)
     }
 
-    /// How many requests are not answered yet, those included that wait for input of their clients.
+    /// The number of requests without a reply, including those that wait for the offer or for input from their clients.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.requests.in_flight() + self.requests.away() + self.early.len()
     }
 
-    /// Whether anybody is to hear of a change of the resource at `uri`.
+    /// Whether any client is to be told of a change of the resource at `uri`.
     #[must_use]
     pub fn is_watched(&self, uri: &str) -> bool {
         self.watchers.is_watched(uri)
     }
 
-    /// How many clients watch this very address.
+    /// The number of watchers of exactly this URI.
     pub(crate) fn watchers_of(&self, uri: &str) -> usize {
         self.watchers.count_of(uri)
     }
 
-    /// What all clients watch together, with a copy of each address; see [`Event::Watching`] for what changes of it.
+    /// The union of what all clients watch, with a copy of each URI. [`Event::Watching`] reports its changes.
     #[must_use]
     pub fn watched(&self) -> Watch {
         self.watchers.all()
     }
 
-    /// How many legacy clients are here over HTTP.
+    /// The number of open sessions of legacy clients over HTTP.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.session_count()
     }
 
-    /// What was counted.
+    /// The counters of the server.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats
     }
 }
 
-/// The error for a request that needs something of its client that the client did not declare (S-META-09).
+/// The error for a request that needs a client capability that the client did not declare (S-META-09).
 #[must_use]
 pub fn missing_capability(feature: ClientFeature) -> ErrorObject {
     let text = alloc::format!("the request needs a client that declares {feature}");
@@ -715,9 +731,9 @@ pub fn missing_capability(feature: ClientFeature) -> ErrorObject {
 }
 
 impl Server {
-    /// Whatever happens to the machine happens in here: time moves on, it is done, and what follows from it follows.
+    /// Runs every step of the machine: sets the time, calls `what`, then settles the lanes, the watches and the shutdown.
     ///
-    /// Time never goes back. A driver whose clock does is no reason to forget what was due.
+    /// The time never goes back. If the driver's clock does, timers that were due stay due.
     fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Server) -> R) -> R {
         self.now = self.now.max(now);
         let done = what(self);
@@ -747,7 +763,7 @@ impl Server {
     }
 }
 
-/// Where the server stands, in numbers. What it carries stays out.
+/// Shows the state and counts. Payloads are left out.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
@@ -760,7 +776,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// A text of ours that repeats words of a peer.
+/// Returns an error text of ours that quotes an excerpt of the peer's text.
 fn quoting(before: &str, words: &str, after: &str) -> Box<str> {
     let words = crate::noise::excerpt(words);
     alloc::format!("{before}`{words}`{after}").into()

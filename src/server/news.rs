@@ -1,4 +1,4 @@
-//! What clients are told that they did not ask for just now: progress, log messages, changes, notifications.
+//! Sends notifications to clients: progress, log messages, changes and others.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -51,7 +51,7 @@ impl Server {
     }
 
     pub(super) fn published(&mut self, change: Change) -> Result<(), Misuse> {
-        // The protocol has one word for both lists of resources.
+        // The protocol has one notification for both lists of resources.
         let change = &match change {
             Change::List(List::ResourceTemplates) => Change::List(List::Resources),
             change @ (Change::List(_) | Change::Resource { .. }) => change,
@@ -68,7 +68,7 @@ impl Server {
             let scope: Option<&Scope> = self.scopes.get(&session);
             scope.is_some_and(|scope| scope.is_initialized && scope.offered.offers(feature))
         };
-        // A change that waits already is no news, so these are as many as there are addresses: none is dropped.
+        // A change that is queued already is not queued again. So the watched URIs bound the number of queued changes, and none is dropped.
         let hearing = self.watchers.hearing(change).into_iter();
         let hearing: Vec<(Lane, Frame)> = hearing
             .filter_map(|Hearing { lane, to, heard }| {
@@ -123,11 +123,11 @@ impl Server {
         Ok(())
     }
 
-    /// The ways to those who want to hear a log message that is for no request.
+    /// The lanes to the clients that want a log message that is for no request.
     fn listening_to_logs(&self, level: LogLevel) -> Vec<Lane> {
         let sessions = self.watchers.hearing_logs(level);
         let mut lanes: Vec<Lane> = sessions.map(SessionKey::lane).collect();
-        // One message reaches everybody on a byte stream, so it is enough that somebody wants it.
+        // A message on a byte stream reaches every request there, so it is enough that one wants it.
         if lanes.is_empty() && self.a_request_wants(level) {
             lanes.push(Lane::DUPLEX);
         }
@@ -142,7 +142,7 @@ impl Server {
         scope.is_some_and(|s| s.offered.offers(ServerFeature::Logging)) && level >= least
     }
 
-    /// S-CAP-06
+    /// Whether any open request wants log messages of this level (S-CAP-06).
     fn a_request_wants(&self, level: LogLevel) -> bool {
         let least = self.requests.least_level();
         least.is_some_and(|least| level >= least)
@@ -170,7 +170,7 @@ impl Server {
         }
         let only = only.map(|only| self.session_of_caller(only)).transpose()?;
         let is_end_of_visit = method == names::NOTIFICATIONS_ELICITATION_COMPLETE;
-        // The end of a visit concerns those who were asked to make it, where there are many.
+        // Over HTTP, the end of a visit concerns only the clients that were asked for the visit.
         let mut concerned: Vec<SessionKey> = if self.http.is_some() && is_end_of_visit {
             self.visits.made_by(params.as_ref()).collect()
         } else {
@@ -192,7 +192,8 @@ impl Server {
                 hearing.push(session.lane());
             }
         }
-        // A modern client on a byte stream hears what is not of the protocol, too; where nobody came there is nobody to tell.
+        // A modern client on a byte stream also gets notifications that the protocol does not define. If no client came yet, there is none
+        // to tell.
         if facts.is_none() && hearing.is_empty() && self.met.is_some() && self.http.is_none() {
             hearing.push(Lane::DUPLEX);
         }
@@ -200,7 +201,7 @@ impl Server {
         Ok(())
     }
 
-    /// Passes on what the server behind a relay says, as it came: about this request, or to this client.
+    /// Forwards a notification of the server behind a relay unchanged: about `request`, or else to the client `to`.
     pub(super) fn passed(
         &mut self,
         request: Option<RequestId>,
@@ -224,7 +225,7 @@ impl Server {
         Ok(())
     }
 
-    /// The same of a report of progress, under the token that the client chose.
+    /// Forwards a progress notification of the server behind a relay, with the token that the client chose.
     pub(super) fn passed_progress(
         &mut self,
         request: RequestId,
@@ -244,7 +245,7 @@ impl Server {
         self.passed(Some(request), None, method, params.ok())
     }
 
-    /// The session of a client, for what belongs to no request of it.
+    /// The session of a client, for messages that belong to no request.
     pub(super) fn session_of_caller(&self, caller: &Caller) -> Result<SessionKey, Misuse> {
         match caller.session_number() {
             None if *caller == Caller::LINK && self.http.is_none() => Ok(SessionKey::DUPLEX),
@@ -257,8 +258,7 @@ impl Server {
         }
     }
 
-    /// Whether a legacy client speaks a version that has this notification, and one of the two ends said that it has
-    /// what it is about.
+    /// Whether a legacy client's version has this notification, and one of the two ends declared the feature that it is about.
     fn is_for_legacy(&self, scope: &Scope, facts: &Method) -> Result<bool, Misuse> {
         let version = scope.peer.version;
         let declared = facts.client_gate(version);
@@ -287,7 +287,7 @@ impl Server {
         }
     }
 
-    /// News that a client does not read is dropped, not kept for ever.
+    /// Queues a notification, or drops it if the client does not read. This bounds the queue.
     fn push_news(&mut self, lane: Lane, frame: Frame) {
         if self.has_room_on(lane) {
             self.lanes.push(lane, frame);
@@ -313,7 +313,7 @@ impl Server {
     }
 }
 
-/// As many bytes of a message about progress are told: it is kept until it is written, one for every request.
+/// The most bytes of a progress message that are sent. Each message is kept until it is written.
 const PROGRESS_WORDS: usize = 4 << 10;
 
 fn excerpt_of(message: &str) -> Box<str> {
@@ -322,7 +322,7 @@ fn excerpt_of(message: &str) -> Box<str> {
     message[..end.unwrap_or(0)].into()
 }
 
-/// What is wrong with sending this as a notification.
+/// The mistake of sending this method as a notification.
 fn misuse_of(facts: &Method) -> Misuse {
     let method = facts.name;
     let instead = match method {

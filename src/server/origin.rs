@@ -1,4 +1,4 @@
-//! Who says something, and which way an answer takes: names of sessions, of ways out, and of requests. Knows no message.
+//! Names the sender of a message and the lane for its reply: keys of sessions, lanes and requests. Knows no message.
 
 use alloc::boxed::Box;
 
@@ -7,18 +7,18 @@ use crate::id::StreamId;
 use crate::protocol::Era;
 use crate::wire::Id;
 
-/// One legacy client, from its handshake on. A counter: never reused.
+/// The key of one legacy client, from its handshake on. It is a counter and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SessionKey(u64);
 
 impl SessionKey {
-    /// That of a byte stream, which has one client.
+    /// The key of the one client of a byte stream.
     pub(super) const DUPLEX: SessionKey = SessionKey(0);
 
-    /// No session has a greater one.
+    /// No session has a greater key.
     pub(super) const LAST: SessionKey = SessionKey(u64::MAX);
 
-    /// The one after this.
+    /// The next key.
     pub(super) const fn next(self) -> SessionKey {
         SessionKey(self.0 + 1)
     }
@@ -31,7 +31,7 @@ impl SessionKey {
         self.0
     }
 
-    /// The way for what belongs to no request of it.
+    /// The lane for messages that belong to no request of the session.
     pub(super) fn lane(self) -> Lane {
         if self == SessionKey::DUPLEX {
             Lane::DUPLEX
@@ -41,16 +41,16 @@ impl SessionKey {
     }
 }
 
-/// Whose ids these are. Different clients choose the same ids, so an id alone names nothing.
+/// The scope of request ids. Different clients choose the same ids, so an id alone names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
-    /// Of all requests in one session.
+    /// All requests in one session.
     Session(SessionKey),
-    /// Of all requests on one stream: of both eras on a byte stream, of the one modern request of an exchange.
+    /// All requests on one stream: those of both eras on a byte stream, or the one request of an exchange outside a session.
     Stream(StreamId),
 }
 
-/// The id of a request as its client chose it, and whose it is.
+/// A request id as its client chose it, with its scope.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WireId {
     pub(super) whose: Whose,
@@ -58,19 +58,19 @@ pub(super) struct WireId {
 }
 
 impl WireId {
-    /// The least of all ids of the same kind.
+    /// The least id of a scope.
     pub(super) const fn first(whose: Whose) -> WireId {
         let id = Id::Number(i64::MIN);
         WireId { whose, id }
     }
 }
 
-/// One ordered way out to one client.
+/// The key of one ordered outbound queue to one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lane {
-    /// For all of a session that belongs to no request.
+    /// The queue for messages of a session that belong to no request.
     Session(SessionKey),
-    /// For what belongs to the requests that arrived on this stream.
+    /// The queue for messages about the requests that arrived on this stream.
     Stream(StreamId),
 }
 
@@ -78,17 +78,17 @@ impl Lane {
     pub(super) const DUPLEX: Lane = Lane::Stream(StreamId::DUPLEX);
 }
 
-/// Where a message comes from.
+/// The source of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) whose: Whose,
-    /// The way for answers.
+    /// The lane for replies.
     pub(super) lane: Lane,
-    /// The session that it belongs to, or that it can open.
+    /// The session that the message belongs to, or that it can open.
     pub(super) session: Option<SessionKey>,
-    /// The era, where that is decided before the message is read. On a byte stream each message decides.
+    /// The era, if it is decided before the message is read. On a byte stream, each message decides it.
     pub(super) era: Option<Era>,
-    /// Who asks, as whoever checked the credentials says.
+    /// The authenticated user, as reported by the component that checked the credentials.
     pub(super) user: Option<Box<str>>,
 }
 
@@ -105,13 +105,13 @@ impl Origin {
         self.lane == Lane::DUPLEX
     }
 
-    /// Who says it, as the application knows them.
+    /// The sender, as the application knows it.
     pub(super) fn caller(&self) -> Caller {
         let session = self.session.filter(|_| self.era != Some(Era::Modern));
         Caller::of(self.lane, session, self.user.as_deref())
     }
 
-    /// The id of a request that comes from here.
+    /// The scoped id of a request from this source.
     pub(super) const fn wire(&self, id: Id) -> WireId {
         WireId {
             whose: self.whose,

@@ -1,4 +1,4 @@
-//! What is written next, and whether the transport takes it.
+//! Writes the queued messages, as far as the transport takes them.
 
 use alloc::vec::Vec;
 
@@ -16,15 +16,15 @@ impl Server {
         self.state != State::Closed && self.lanes.is_ready()
     }
 
-    /// Whether what waits for this client leaves room for more.
+    /// Whether the queue of this lane has room for more.
     pub(super) fn has_room_on(&self, lane: Lane) -> bool {
         let limits = &self.config.limits;
         let (own, all) = (self.lanes.bytes_on(lane), self.lanes.bytes());
-        // Where all is too much, whoever has read everything so far is not to blame.
+        // If all queues together are too long, a client with an empty queue is not the cause.
         own == 0 || own < limits.queued_bytes && all < limits.all_queued_bytes
     }
 
-    /// The next that is written, of all that wait the one whose turn it is.
+    /// Writes the next message of the lane whose turn it is.
     pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
         while self.can_write() {
             let lane = self.lanes.next()?;
@@ -57,14 +57,14 @@ impl Server {
         })
     }
 
-    /// A message was handed to the driver.
+    /// Counts a message that was handed to the driver.
     pub(super) fn wrote(&mut self, lane: Lane, len: usize) {
         self.stats.messages_out += 1;
         self.stats.bytes_out += len as u64;
         self.lanes.wrote(lane, len);
     }
 
-    /// Appends a message; nothing, if what it is about is over, or it is none.
+    /// Appends a message. Appends nothing if the subject of the message is over, or if the frame is a signal.
     pub(super) fn say(&mut self, buf: &mut Vec<u8>, lane: Lane, frame: Frame) {
         match frame {
             Frame::Acknowledged(id, granted) => Voice::acknowledged(buf, &id, &granted),

@@ -1,5 +1,4 @@
-//! What the params of a request say to the server end itself: version, capabilities, tokens, rounds.
-//! Takes them apart; judges nothing.
+//! Extracts the params that concern the server end itself: version, capabilities, tokens and rounds. Judges nothing.
 
 use alloc::borrow::Cow;
 
@@ -9,25 +8,25 @@ use crate::wire::{Json, Payload};
 
 const META: &str = "_meta";
 
-/// What says how a modern request is to be taken, and whose it is.
+/// The members with the terms of a modern request, and with its client.
 const TERMS: [&str; 3] = [
     meta::PROTOCOL_VERSION,
     meta::CLIENT_CAPABILITIES,
     meta::CLIENT_INFO,
 ];
 
-// What a request is about is read here, in fields of HTTP and by the application: all must read the same.
+// The server, the HTTP header fields and the application all name these members. All must read the same values.
 const ARGUMENTS: &str = "arguments";
 const NAME: &str = "name";
 const TASK_ID: &str = "taskId";
 const URI: &str = "uri";
 
-/// The params of one request, taken apart.
+/// The params of one request, split into their members.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Params<'a> {
     whole: Option<Json<'a>>,
     meta: Option<Json<'a>>,
-    /// `_meta` with its key.
+    /// `_meta` with its key, as written.
     meta_member: Option<&'a str>,
     arguments: Option<Json<'a>>,
     name: Option<Json<'a>>,
@@ -40,18 +39,19 @@ pub(super) struct Params<'a> {
     pub(super) token: Option<Json<'a>>,
     pub(super) answers: Option<Json<'a>>,
     pub(super) state: Option<Json<'a>>,
-    /// Something that both ends must understand alike is there twice.
+    /// Whether a member that both ends must read alike is present twice.
     pub(super) is_ambiguous: bool,
-    /// The terms are those that were known before.
+    /// Whether the terms have the same text as those that are known.
     pub(super) are_terms_known: bool,
-    /// `_meta` has something else, too.
+    /// Whether `_meta` has other members, too.
     has_other_meta: bool,
-    /// There are members of a round, be it with null.
+    /// Whether members of a round are present, even if they are null.
     has_round: bool,
 }
 
 impl<'a> Params<'a> {
-    /// What is to be shown to [`Params::note`] of params. The terms of the last client may be among them, written in the same way.
+    /// Returns which parts of the params the parser shows to [`Params::note`]. The terms of the last client are recognized as a whole if
+    /// they are written in the same way.
     pub(super) const fn plan(terms: &str) -> Plan<'_> {
         Plan {
             nested: META,
@@ -59,7 +59,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Takes params apart that were not noted while they were checked.
+    /// Splits params that were not noted while they were parsed.
     pub(super) fn read(whole: Option<Json<'a>>, terms: &str) -> Params<'a> {
         let mut params = Params::default();
         if let Some(whole) = whole {
@@ -69,7 +69,7 @@ impl<'a> Params<'a> {
         params
     }
 
-    /// Takes note of a part of them.
+    /// Notes one part of the params.
     pub(super) fn note(&mut self, part: Part<'a>) {
         let (place, value) = match part {
             Part::Run => {
@@ -112,23 +112,23 @@ impl<'a> Params<'a> {
         self.is_ambiguous |= place.replace(value).is_some();
     }
 
-    /// All of these params were noted.
+    /// Completes the params after all parts were noted.
     pub(super) fn complete(&mut self, whole: Option<Json<'a>>) {
         self.whole = whole;
         self.is_ambiguous |= self.are_terms_known && self.has_terms();
         self.has_round = self.answers.is_some() || self.state.is_some();
-        // Some peers write null where they mean nothing.
+        // Some peers write null for an absent member.
         let is_there = |value: &Json<'_>| !value.is_null();
         self.answers = self.answers.filter(is_there);
         self.state = self.state.filter(is_there);
     }
 
-    /// Whether it claims to be a request of the modern era (S-VER-07).
+    /// Whether the request claims to be of the modern era (S-VER-07).
     pub(super) const fn claims_modern(&self) -> bool {
         self.are_terms_known || self.version.is_some() || self.capabilities.is_some()
     }
 
-    /// The terms as they are written, if they are written one after the other.
+    /// The terms as written, if they stand next to each other.
     pub(super) fn terms(&self) -> Option<&'a str> {
         object::run_of(self.meta?, |key| TERMS.contains(&key))
     }
@@ -137,8 +137,8 @@ impl<'a> Params<'a> {
         self.version.is_some() || self.capabilities.is_some() || self.client.is_some()
     }
 
-    /// What is left for the application (S-META-13: what nobody here knows is passed on). Answers and states are
-    /// taken out only where the method `has_rounds`: elsewhere they mean something else.
+    /// Returns the params for the application. Unknown members are passed on (S-META-13). Answers and states are removed only if the method
+    /// `has_rounds`, because elsewhere they mean something else.
     pub(super) fn rest(&self, has_rounds: bool) -> Option<Payload> {
         let whole = self.whole?;
         let is_round = has_rounds && (self.answers.is_some() || self.state.is_some());
@@ -159,11 +159,11 @@ impl<'a> Params<'a> {
                 rest.ok()?
             }
         };
-        // Where nothing else was said, the application was told nothing.
+        // If no other members are left, the application gets no params.
         Some(rest).filter(|rest| rest.as_str() != "{}")
     }
 
-    /// The text of the member `key`, if it is one.
+    /// The text of the member `key`, if it is a text.
     pub(super) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
         self.member(key)?.text()
     }

@@ -1,5 +1,5 @@
-//! What clients are asked: how a question is put, how its answer comes back, and what becomes of it otherwise.
-//! One thing to the application, two on the wire: requests to a legacy client, and rounds of a modern request.
+//! Sends asks to clients, takes their answers, and ends the asks that get none. For the application all asks are alike. On the wire, an ask
+//! is a request to a legacy client, or part of a round of a modern request.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -31,7 +31,7 @@ impl Server {
         if !self.passes(entry.arrival.peer.version) {
             check_question(entry, &method, params.as_ref())?;
         }
-        // Each has one of its own.
+        // Each ask of a request needs a key of its own, and numbers are the keys of asks that were given none.
         let key =
             key.filter(|key| !asks::is_number(key) && self.asks.by_key(request, key).is_none());
         let era = entry.arrival.peer.version.era();
@@ -106,7 +106,7 @@ impl Server {
             return Err(Misuse::NotServing { state: self.state });
         }
         let limits = &self.config.limits;
-        // Over HTTP the one client must not use up what there is for all.
+        // Over HTTP, one client must not use up the limit for all.
         let (open, most) = match (era, self.http.is_some()) {
             (Era::Legacy, false) => (self.asks.len(), limits.asks),
             (Era::Modern, false) => (self.asks.len().max(self.requests.away()), limits.asks),
@@ -121,7 +121,7 @@ impl Server {
         }
         let bytes = params.map_or(0, |params| params.as_str().len());
         self.check_size(bytes)?;
-        // Questions are held until they are answered, so they have a bound of their own.
+        // Asks are kept until they are answered, so their bytes have a limit of their own.
         if self.asks.len() > 0 && self.asks.bytes() + bytes > self.config.limits.queued_bytes {
             return Err(Misuse::TooManyAsks { open });
         }
@@ -137,7 +137,7 @@ impl Server {
         }
         let ask = self.asks.open(open);
         self.arm_in(Timer::Ask(ask), self.config.ask_timeout);
-        // S-LIFE-05: nothing is asked before the handshake is over.
+        // S-LIFE-05: a client is asked nothing before its handshake is over.
         let scope = session.and_then(|session| self.scopes.get(&session));
         let is_initialized = scope.is_some_and(|scope| scope.is_initialized);
         if place == Place::Wire(false) && is_initialized {
@@ -146,7 +146,7 @@ impl Server {
         ask
     }
 
-    /// A legacy client has finished its handshake: what waited for that is asked.
+    /// Handles the end of a legacy client's handshake, and sends the asks that waited for it.
     pub(super) fn initialized(&mut self, session: SessionKey) {
         let scope = self.scopes.get_mut(&session);
         let Some(scope) = scope.filter(|scope| !scope.is_initialized) else {
@@ -159,11 +159,11 @@ impl Server {
             self.lanes.push(lane, Frame::Ask(ask));
         }
         self.save_session(session);
-        // From now on it lives as long as a session does.
+        // From now on, the full idle time of a session applies.
         self.touch(Some(session));
     }
 
-    /// The questions of a request are to be written in the place of its answer, all that there are by then.
+    /// Queues the asks of a request in place of its reply. All asks that are open when they are written are included.
     fn put_questions(&mut self, request: RequestId) {
         let entry = self.requests.get(request);
         if let Some(Phase::Open) = entry.map(|entry| &entry.phase) {
@@ -194,7 +194,7 @@ impl Server {
         self.arm_in(Timer::Away(request), self.config.ask_timeout);
     }
 
-    /// A client comes back with a state of ours.
+    /// Resumes a request whose client comes back with a state of this server.
     pub(super) fn resume(
         &mut self,
         state: &str,
@@ -233,7 +233,7 @@ impl Server {
         (is_away && state == self.seal.state(request, entry.round, subject)).then_some(request)
     }
 
-    /// The answers to the questions of a request, by key; other keys are ignored (S-MRTR-17). `None` if one cannot be read.
+    /// Returns the answers to the asks of a request, by key. Other keys are ignored (S-MRTR-17). `None` if an answer cannot be read.
     fn read_answers(
         &self,
         request: RequestId,
@@ -255,7 +255,7 @@ impl Server {
     }
 
     fn reply_held(&mut self, request: RequestId, mut verdict: Verdict) {
-        // S-META-08: what was declared with an earlier round counts no more.
+        // S-META-08: capabilities that were declared with an earlier round no longer count.
         let entry = self.requests.get(request);
         if let Some(feature) = entry.and_then(|entry| entry.lacks(&verdict)) {
             verdict = Verdict::Error(missing_capability(feature));
@@ -267,7 +267,7 @@ impl Server {
         }
     }
 
-    /// What was not answered, or was asked in the meantime, is asked in another round (S-MRTR-17).
+    /// Sends the asks that are unanswered or new in another round (S-MRTR-17).
     fn ask_again(&mut self, request: RequestId) {
         let Some(entry) = self.requests.get(request) else {
             return;
@@ -279,7 +279,7 @@ impl Server {
             let Some(open) = self.asks.get(ask) else {
                 continue;
             };
-            // S-META-08: what was declared with an earlier round counts no more.
+            // S-META-08: capabilities that were declared with an earlier round no longer count.
             let checked = may_be_asked(&peer, &open.method, open.params.as_ref());
             if is_last {
                 self.settle_ask(ask, Err(Unanswered::TooManyRounds { rounds }));
@@ -293,7 +293,7 @@ impl Server {
         }
     }
 
-    /// The client was asked for input and did not come back.
+    /// Cancels a request whose client was asked for input and did not come back.
     pub(super) fn not_resumed(&mut self, request: RequestId) {
         let asks = self.requests.get(request).map(|entry| entry.asks.clone());
         for ask in asks.unwrap_or_default() {
@@ -302,7 +302,7 @@ impl Server {
         self.cancel(request, Cancelled::NotResumed);
     }
 
-    /// A legacy client replied to something.
+    /// Handles a reply of a legacy client.
     pub(super) fn replied(&mut self, from: &Origin, id: &Id, outcome: Result<Payload, Unanswered>) {
         match self.asks.find(from.session, id) {
             Found::Open(ask) => self.settle_ask(ask, outcome),
@@ -319,9 +319,9 @@ impl Server {
         );
     }
 
-    /// A question is not to be answered any more: the client is told, where it knows of it and can be told.
+    /// Withdraws an ask. The client is told, if it received the ask and can be told.
     pub(super) fn take_back(&mut self, ask: AskId, why: Unanswered, reason: Option<&str>) {
-        // S-CANC-11: one that runs as a task is cancelled in another way, by whoever knows the task.
+        // S-CANC-11: an ask that runs as a task is cancelled differently, by the code that knows the task.
         let known = self.asks.get(ask).filter(|open| {
             let params = open.params.as_ref().map(Payload::json);
             let is_task = question::task_feature(&open.method, params).is_some();
@@ -334,7 +334,7 @@ impl Server {
         self.settle_ask(ask, Err(why));
     }
 
-    /// One question less; with nothing left to ask, a request need not be sent away.
+    /// Removes an ask from its request. A request with no asks left keeps its client.
     fn unasked(&mut self, request: RequestId, ask: AskId) {
         let Some(entry) = self.requests.get_mut(request) else {
             return;
@@ -348,7 +348,7 @@ impl Server {
         }
     }
 
-    /// The question has its outcome.
+    /// Ends an ask with its outcome, and reports it.
     pub(super) fn settle_ask(&mut self, ask: AskId, outcome: Result<Payload, Unanswered>) {
         let Some(open) = self.asks.close(ask) else {
             return;

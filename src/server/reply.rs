@@ -1,4 +1,4 @@
-//! What an application says to a request: how far it is, what it needs, what comes of it. Knows not how that is written.
+//! The application's answers to a request: its progress, the input that it needs, and its result. Does not know the encoding.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -9,24 +9,24 @@ use crate::protocol::round;
 use crate::wire::object::{self, Sought};
 use crate::wire::{ErrorObject, Payload};
 
-// What every modern result has.
+// The members that every modern result has.
 const META: Sought = Sought::new("_meta");
 const TYPE: Sought = Sought::new(round::RESULT_TYPE);
 
-/// How far a request is.
+/// The progress of a request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How far, in a measure of your own. It must grow.
+    /// The progress so far, in a unit of your own. It must grow.
     pub progress: f64,
-    /// How far it will go, if that is known.
+    /// The progress at the end, if it is known.
     pub total: Option<f64>,
-    /// What to say about it: a few words, of which 4 KiB are told.
+    /// A short text. At most 4 KiB of it are sent.
     pub message: Option<Box<str>>,
 }
 
 impl Progress {
-    /// So far.
+    /// Sets the progress so far.
     #[must_use]
     pub const fn new(progress: f64) -> Progress {
         Progress {
@@ -36,14 +36,14 @@ impl Progress {
         }
     }
 
-    /// Of so much.
+    /// Sets the progress at the end.
     #[must_use]
     pub const fn of(mut self, total: f64) -> Progress {
         self.total = Some(total);
         self
     }
 
-    /// With these words.
+    /// Sets the text.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<Box<str>>) -> Progress {
         self.message = Some(message.into());
@@ -51,7 +51,7 @@ impl Progress {
     }
 }
 
-/// What the application says to a request.
+/// The application's answer to a request.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Error(ErrorObject),
@@ -69,20 +69,20 @@ impl Verdict {
     }
 }
 
-/// What a request needs of its client before it can be answered, in the words of the application.
+/// The input that a request needs from its client before it can be answered.
 ///
-/// For applications that keep nothing between two requests: the state holds all that the next one must know. Where
-/// it decides anything, make it impossible to forge (S-MRTR-15).
+/// This is for applications that keep nothing between two requests. The state holds everything that the next request must know. If it
+/// decides anything, make it impossible to forge (S-MRTR-15).
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InputRequired {
-    /// What the client is asked, each under a key of its own.
+    /// The questions to the client, each with its own key.
     pub questions: Vec<Question>,
-    /// What the client gives back with the answers.
+    /// The state that the client returns with the answers.
     pub state: Option<Box<str>>,
 }
 
-/// What stands in the state is nobody else's business.
+/// Leaves out the text of the state, which may be confidential.
 impl fmt::Debug for InputRequired {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InputRequired")
@@ -92,11 +92,11 @@ impl fmt::Debug for InputRequired {
     }
 }
 
-/// One question to a client in the place of a result.
+/// One question to a client, in place of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Question {
-    /// What its answer is called.
+    /// The key of its answer.
     pub key: Box<str>,
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: Cow<'static, str>,
@@ -105,13 +105,13 @@ pub struct Question {
 }
 
 impl InputRequired {
-    /// Nothing yet: add a question, a state, or both.
+    /// An empty value: add a question, a state, or both.
     #[must_use]
     pub fn new() -> InputRequired {
         InputRequired::default()
     }
 
-    /// And this question.
+    /// Adds a question.
     #[must_use]
     pub fn and_ask(
         mut self,
@@ -127,7 +127,7 @@ impl InputRequired {
         self
     }
 
-    /// With this state.
+    /// Sets the state.
     #[must_use]
     pub fn with_state(mut self, state: impl Into<Box<str>>) -> InputRequired {
         self.state = Some(state.into());
@@ -140,7 +140,7 @@ impl InputRequired {
     }
 }
 
-/// What a result has of the members that a modern one must have.
+/// The members of a modern result that a result already has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) has_cache_scope: bool,
@@ -150,8 +150,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Reads it off a result, together with the type that the result says to be of. What only cacheable ones have is looked for in those
-    /// alone.
+    /// Reads the shape of a result, and its type. If the result is short and not cacheable, a quick search for `_meta` and the type can
+    /// replace the walk over all members.
     pub(super) fn read(result: &Payload, is_cacheable: bool) -> (Shape, Option<Cow<'_, str>>) {
         let mut shape = Shape::default();
         let mut kind = None;

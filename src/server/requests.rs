@@ -1,5 +1,4 @@
-//! The requests of clients: where each one stands, under which id it is known, how it arrived.
-//! Sees no frames and no time; answers nothing by itself.
+//! The requests of clients: the phase, the id and the arrival of each. Sees no frames and no time; answers nothing by itself.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -18,64 +17,65 @@ use crate::wire::Id;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) method: Cow<'static, str>,
-    /// What the protocol says of the method; `None` for one that it does not know.
+    /// The protocol's description of the method; `None` if the protocol does not know the method.
     pub(super) facts: Option<&'static Method>,
-    /// What it is about, as the seal sees it.
+    /// The hash of what it is about, for the seal.
     pub(super) subject: u64,
-    /// Read by all, written here alone: it is counted.
+    /// The phase. Only this module writes it, because requests are counted by phase.
     pub(super) phase: Phase,
-    /// How often its client was asked for input in the place of a result.
+    /// The number of times that its client was asked for input in place of a result.
     pub(super) round: u32,
-    /// The questions that are open for it.
+    /// The asks that are open for it.
     pub(super) asks: BTreeSet<AskId>,
-    /// How it arrived, the last time that it did.
+    /// Its last arrival.
     pub(super) arrival: Arrival,
 }
 
-/// How a request arrived: all of it is new when its client comes back with another round.
+/// How a request arrived. All of it is replaced when the client comes back with another round.
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) wire: WireId,
-    /// The way for all that is said about it.
+    /// The lane for all messages about it.
     pub(super) lane: Lane,
     /// The session that it belongs to, in the legacy era.
     pub(super) session: Option<SessionKey>,
     pub(super) peer: Arc<Peer>,
-    /// On behalf of whom, as whoever checked the credentials says.
+    /// The authenticated user, as reported by the component that checked the credentials.
     pub(super) user: Option<Box<str>>,
     pub(super) token: Option<Id>,
     pub(super) log_level: Option<LogLevel>,
-    /// `None` as long as nothing was told.
+    /// Its progress. `None` until the first report.
     pub(super) progress: Option<Box<Steps>>,
 }
 
 impl Arrival {
-    /// One more step; see [`Steps::add`].
+    /// Adds a progress report; see [`Steps::add`].
     pub(super) fn add_step(&mut self, progress: Progress, is_read: bool) -> bool {
         let steps = self.progress.get_or_insert_default();
         steps.add(progress, is_read)
     }
 
-    /// A frame is being written: how far it says that the request is.
+    /// Returns the progress report for a frame that is being written, if one is left.
     pub(super) fn next_step(&mut self) -> Option<Progress> {
         self.progress.as_mut()?.say()
     }
 }
 
-/// How far a request is, and what of that its client is still to be told.
+/// The progress of a request, and the reports that its client has still to get.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     last: Option<f64>,
     unsaid: VecDeque<Progress>,
-    /// As many frames wait to be written, each for one step. Where steps gave way to newer ones, the last frames are in vain.
+    /// The number of queued frames, each for one report. If newer reports replaced older ones, the last frames write nothing.
     frames: usize,
 }
 
 impl Steps {
-    /// As many steps wait for a client that reads.
+    /// The most reports that wait for a client that reads.
     const MOST: usize = 16;
 
-    /// One more step, if it is one. A client that does not read is told the newest only. Returns whether a frame is to be written for it.
+    /// Adds a report if the progress grew. A client that does not read gets only the newest report. Returns whether a frame must be queued
+    /// for it.
     fn add(&mut self, progress: Progress, is_read: bool) -> bool {
         if self.last.is_some_and(|last| progress.progress <= last) {
             return false;
@@ -100,17 +100,17 @@ impl Steps {
 
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Its answer waits to be written.
+    /// Its reply waits to be written.
     Answered(Verdict),
-    /// Questions wait to be written in the place of its answer.
+    /// Asks wait to be written in place of its reply.
     Asking,
-    /// Its client has the questions and is to come back; perhaps it need not have been asked at all.
+    /// Its client has the asks and is to come back. Holds the verdict, if the application gave one in the meantime.
     Away(Option<Verdict>),
-    /// The application is at work on it.
+    /// The application works on it.
     Open,
 }
 
-/// What of a phase is counted.
+/// The counted part of a phase.
 #[derive(Clone, Copy)]
 enum Standing {
     Answered,
@@ -132,17 +132,17 @@ impl Standing {
 pub(super) struct Requests {
     next: u64,
     table: Register<RequestId, Entry>,
-    /// Those that their client waits for.
+    /// The requests that their clients wait for.
     by_id: Sorted<WireId, RequestId>,
-    /// Those of legacy clients.
+    /// The requests of legacy clients.
     by_session: Sorted<(SessionKey, RequestId), ()>,
-    /// How many have their answer.
+    /// The number of requests that have their reply.
     answered: usize,
-    /// How many that the application is at work on, while their client waits, want log messages from each level on.
+    /// The number of open requests that want log messages from each level on. Their clients wait, and the application works on them.
     levels: Sorted<LogLevel, usize>,
-    /// How many of these are in each session over HTTP.
+    /// The number of requests that the clients of each session over HTTP wait for.
     in_sessions: BTreeMap<SessionKey, usize>,
-    /// The same by number.
+    /// The same, ordered by number.
     by_count: BTreeSet<(usize, SessionKey)>,
 }
 
@@ -160,12 +160,12 @@ impl Requests {
         }
     }
 
-    /// How many of one session over HTTP its client waits for.
+    /// The number of requests that the client of one session over HTTP waits for.
     pub(super) fn in_session(&self, session: SessionKey) -> usize {
         self.in_sessions.get(&session).copied().unwrap_or(0)
     }
 
-    /// The session over HTTP that has most of them, and how many.
+    /// The session over HTTP with most such requests, and their number.
     pub(super) fn heaviest_session(&self) -> Option<(usize, SessionKey)> {
         self.by_count.last().copied()
     }
@@ -185,12 +185,12 @@ impl Requests {
         }
     }
 
-    /// Those that their client waits for.
+    /// The number of requests that their clients wait for.
     pub(super) fn in_flight(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Those whose client is to come back.
+    /// The number of requests whose client is to come back.
     pub(super) fn away(&self) -> usize {
         self.table.len() - self.by_id.len()
     }
@@ -199,7 +199,7 @@ impl Requests {
         self.by_id.get(wire).copied()
     }
 
-    /// Those that wait under ids of the same kind.
+    /// The requests in flight whose ids are of this scope.
     pub(super) fn of(&self, whose: Whose) -> Vec<RequestId> {
         let first = WireId::first(whose);
         let all = self.by_id.from(&first);
@@ -225,7 +225,7 @@ impl Requests {
         entry.is_some_and(|entry| matches!(entry.phase, Phase::Away(_)))
     }
 
-    /// Those of a legacy client.
+    /// The requests of a legacy client.
     pub(super) fn of_session(&self, session: SessionKey) -> Vec<RequestId> {
         let first = (session, RequestId::from_number(0));
         let all = self.by_session.from(&first);
@@ -234,17 +234,17 @@ impl Requests {
             .collect()
     }
 
-    /// Whether every one has its answer, written or not.
+    /// Whether every request has its reply, written or not.
     pub(super) const fn are_answered(&self) -> bool {
         self.answered == self.table.len()
     }
 
-    /// The least grave level of log messages that is wanted for one that the application is at work on while its client waits.
+    /// The lowest log level that any open request wants, while its client waits.
     pub(super) fn least_level(&self) -> Option<LogLevel> {
         self.levels.first().map(|(level, _)| *level)
     }
 
-    /// A request stands here from now on.
+    /// Moves a request to another phase.
     pub(super) fn enter(&mut self, request: RequestId, phase: Phase) -> Option<&Entry> {
         let entry = self.table.get_mut(request)?;
         let level = entry.arrival.log_level;
@@ -300,7 +300,7 @@ impl Requests {
         request
     }
 
-    /// Its client has its questions instead of an answer; under the old id nothing more can be said.
+    /// Records that the client has the asks instead of a reply. Nothing more can be sent under the old id.
     pub(super) fn send_away(&mut self, request: RequestId) {
         self.enter(request, Phase::Away(None));
         if let Some(entry) = self.table.get_mut(request) {
@@ -309,13 +309,13 @@ impl Requests {
         }
     }
 
-    /// Its client is back. What was decided in the meantime.
+    /// Records that the client is back. Returns the verdict that the application gave in the meantime, if any.
     pub(super) fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
         let entry = self.table.get_mut(request)?;
         self.by_id.insert(arrival.wire.clone(), request);
         let level = arrival.log_level;
         entry.arrival = arrival;
-        // It was away, which counts nowhere.
+        // The request was away, which is not counted.
         let before = core::mem::replace(&mut entry.phase, Phase::Open);
         self.count(Standing::Open, level, true);
         match before {
@@ -324,7 +324,7 @@ impl Requests {
         }
     }
 
-    /// It is over.
+    /// Removes a request.
     pub(super) fn forget(&mut self, request: RequestId) {
         let Some(entry) = self.table.get(request) else {
             return;

@@ -1,4 +1,4 @@
-//! States that a client carries for the server and cannot make up. Knows no request.
+//! Makes states that a client carries for the server and cannot forge. Knows no request.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,10 +8,10 @@ use core::hash::Hasher;
 use crate::digest;
 use crate::id::RequestId;
 
-/// How every state of the machine begins.
+/// The prefix of every state that the server makes.
 pub(super) const PREFIX: &str = "everlink.";
 
-/// A key that nobody else has.
+/// The secret key.
 #[derive(Clone)]
 pub(super) struct Seal {
     key: (u64, u64),
@@ -25,8 +25,8 @@ impl Seal {
         }
     }
 
-    /// The state for one round of a request about `subject`: what it is for, and the proof that it was made here for that
-    /// (S-MRTR-15, S-MRTR-16). A client must give it back as it is, so whoever has it can compare.
+    /// Returns the state for one round of a request about `subject` (S-MRTR-15, S-MRTR-16). It names the request and the round, and proves
+    /// that this server made it for them. A client must return it unchanged, so a comparison is enough to verify it.
     pub(super) fn state(&self, request: RequestId, round: u32, subject: u64) -> String {
         let mut hash = digest::keyed(self.key);
         hash.write(PREFIX.as_bytes());
@@ -37,7 +37,7 @@ impl Seal {
         format!("{PREFIX}{:x}.{round:x}.{proof:016x}", request.number())
     }
 
-    /// What a request is about, as a number: its method, what it names, and for whom it is.
+    /// Returns the hash of what a request is about: its method, its target, and its user.
     pub(super) fn subject(&self, method: &str, target: &str, user: Option<&str>) -> u64 {
         let mut hash = digest::keyed(self.key);
         for text in [method, target].into_iter().chain(user) {
@@ -48,14 +48,14 @@ impl Seal {
     }
 }
 
-/// The request that a state says to be for. Nothing is proved by that.
+/// The request that a state names. The name alone proves nothing.
 pub(super) fn request_of(state: &str) -> Option<RequestId> {
     let (request, _) = state.strip_prefix(PREFIX)?.split_once('.')?;
     let number = u64::from_str_radix(request, 16).ok()?;
     Some(RequestId::from_number(number))
 }
 
-/// The key stays out.
+/// Leaves out the key.
 impl fmt::Debug for Seal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seal")

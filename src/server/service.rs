@@ -1,4 +1,4 @@
-//! The requests that the server answers without the application: what it offers, and who wants to hear of what.
+//! Answers requests without the application: discovery, log levels, subscriptions and watches.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -78,7 +78,7 @@ impl Server {
         Ok(())
     }
 
-    /// The server behind a relay agreed to what this client wants to hear of: it holds for its next life, too.
+    /// Records a setting of this client that the server behind a relay accepted, so that it also holds in the server's next epoch.
     pub(super) fn settled(&mut self, caller: &Caller, setting: &Setting) {
         let Ok(session) = self.session_of_caller(caller) else {
             return;
@@ -97,7 +97,7 @@ impl Server {
         self.save_session(session);
     }
 
-    /// S-SUB-03: first it is acknowledged, then it is heard.
+    /// Opens a watch. The acknowledgement comes before any notification (S-SUB-03).
     pub(super) fn listen(
         &mut self,
         from: &Origin,
@@ -109,7 +109,7 @@ impl Server {
             let text = "`notifications` must be an object that says what to hear of, by flags and addresses";
             ErrorObject::new(code::INVALID_PARAMS, text)
         })?;
-        // S-SUB-20
+        // S-SUB-20: to watch tasks, a client must declare the extension.
         let extension = ClientFeature::TasksExtension;
         if wanted.task_ids.is_some() && !peer.capabilities.declares(extension) {
             return Err(missing_capability(extension));

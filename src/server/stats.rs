@@ -1,6 +1,6 @@
-//! What a server end counted. Plain numbers; decides nothing.
+//! The counters of a server. Decides nothing.
 
-/// What a server end has counted since it was made.
+/// The counters of a server, since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -12,15 +12,15 @@ pub struct Stats {
     pub answered: u64,
     /// Requests that ended without an answer.
     pub cancelled: u64,
-    /// Answers of the application that their client did not want any more, or was not there to hear.
+    /// Replies of the application that were dropped because their client cancelled the request or was gone.
     pub answers_dropped: u64,
-    /// Questions to clients.
+    /// Asks to clients.
     pub asks: u64,
-    /// Replies that came after their question had its outcome, or twice.
+    /// Answers that came after their ask had its outcome, or twice.
     pub late_replies: u64,
-    /// Changes, log messages and other news that were dropped because the client does not read.
+    /// Notifications that were dropped because the client does not read.
     pub news_dropped: u64,
-    /// Sessions, exchanges and calls that gave way because others needed their place.
+    /// Sessions, exchanges and requests that were ended to make room for others.
     pub displaced: u64,
     /// Messages received and understood.
     pub messages_in: u64,
@@ -30,8 +30,8 @@ pub struct Stats {
     pub bytes_in: u64,
     /// Bytes handed to the driver.
     pub bytes_out: u64,
-    /// Lines and messages that were of no use.
+    /// Lines and messages that were not usable.
     pub noise: u64,
-    /// Inputs that came after the end, or that a server end has no use for.
+    /// Inputs that came after the end, or that a server has no use for.
     pub stale_inputs: u64,
 }

@@ -1,11 +1,11 @@
-//! Events in words, a line each, for logs and timelines. What clients said stays out: it may be anybody's secret.
+//! Formats events as text, one line each, for logs and timelines. Content from clients is left out, because it may be secret.
 
 use core::fmt;
 
 use super::event::{Cancelled, EndOfService, Event, Refused, Unanswered};
 
-/// One line that says what happened, to what. Parameters, answers and samples of noise are not in it; who a client says it is, and the
-/// faults of the transport, are.
+/// Formats an event as one line. Parameters, answers and samples of noise are left out. The client's name and the faults of the transport
+/// are included.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -58,7 +58,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// Neither the path nor the address is in it: they may be anybody's secret.
+/// Leaves out the path and the address, which may be secret.
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -73,7 +73,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The client's own words stay out.
+/// Leaves out the reason that the client gave.
 impl fmt::Display for Cancelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,4 +1,4 @@
-//! By which terms a client is served: those of the request itself, or those of a handshake. Knows no method beyond its era.
+//! Decides the terms by which a client is served: those of the request itself, or those of a handshake. Knows only the era of a method.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -22,27 +22,27 @@ use crate::protocol::{
 use crate::wire::encode::Object;
 use crate::wire::{ErrorObject, Id, Json, Payload};
 
-/// A modern client, and the terms as it wrote them: the same text need not be read twice.
+/// A modern client, with its terms as it wrote them. The same text need not be parsed twice.
 #[derive(Debug)]
 pub(super) struct Known {
     terms: Box<str>,
     peer: Arc<Peer>,
 }
 
-/// By which terms a request is served.
+/// The terms by which a request is served.
 pub(super) enum Terms {
-    /// By those of the handshake that it is.
+    /// The terms of the handshake that the request begins.
     Initialize,
-    /// By those of the handshake before, with this client.
+    /// The terms of an earlier handshake, with this client.
     Legacy(Arc<Peer>),
-    /// By those that it brings along.
+    /// The terms that the request carries.
     Modern,
-    /// By none: it asks whether anybody is there.
+    /// No terms: the request is a ping.
     Ping,
 }
 
 impl Server {
-    /// S-VER-07, S-VER-08: what a request claims of itself outranks its name.
+    /// Returns the terms of a request. Its claim to be modern outranks its method (S-VER-07, S-VER-08).
     pub(super) fn terms(
         &self,
         from: &Origin,
@@ -66,7 +66,7 @@ impl Server {
         if let Some(scope) = from.session.and_then(|session| self.scopes.get(&session)) {
             return Ok(Terms::Legacy(scope.peer.clone()));
         }
-        // S-META-03: it lacks what a modern request must have.
+        // S-META-03: a modern method without terms is refused for the terms that it lacks.
         let is_modern_method = method::find(name)
             .is_some_and(|facts| !Version::LEGACY.iter().any(|v| facts.to_server.contains(*v)));
         let is_decided = from.era == Some(Era::Legacy);
@@ -93,7 +93,7 @@ impl Server {
                     ..peer
                 }))
             }
-            // S-VER-12
+            // S-VER-12: the error names the versions that are spoken.
             Err(Unmet::NoLegacy(wanted)) => Err(self.unsupported(&wanted)),
             Err(Unmet::Unreadable) => Err(ErrorObject::new(
                 code::INVALID_PARAMS,
@@ -102,8 +102,8 @@ impl Server {
         }
     }
 
-    /// S-META-03, S-VER-01: the terms that a modern request must bring, in this order. S-META-05: and no others. Where a field names the
-    /// version, too, it must be the same (S-HTTP-27).
+    /// Reads the terms that a modern request must carry, in this order (S-META-03, S-VER-01). Terms of earlier requests do not count
+    /// (S-META-05). If a header field also names the version, both must be equal (S-HTTP-27).
     pub(super) fn modern_terms(
         &mut self,
         params: &Params<'_>,
@@ -143,8 +143,8 @@ impl Server {
             capabilities: declared,
             introduction: None,
         });
-        // Terms to which another client can add one are not all that there is to know of it. However much space is between them, no more
-        // is kept.
+        // Terms without a client description do not identify a client, because another client may write the same text and add one. Terms
+        // over `peer_bytes`, including the space between them, are not kept.
         let terms = client.and_then(|_| params.terms());
         let terms = terms.filter(|terms| self.check_words(terms.len()).is_ok());
         self.known = terms.map(|terms| Known {
@@ -154,12 +154,12 @@ impl Server {
         Ok(peer)
     }
 
-    /// The terms of the last modern client, as it wrote them. Empty where they are not known.
+    /// The terms of the last modern client, as it wrote them. Empty if they are not known.
     pub(super) fn known_terms(&self) -> &str {
         self.known.as_ref().map_or("", |known| &*known.terms)
     }
 
-    /// What a client says of itself is kept for as long as anything of it is.
+    /// Checks the size of a client's description of itself, which is kept as long as the client.
     fn check_words(&self, bytes: usize) -> Result<(), ErrorObject> {
         let most = self.config.limits.peer_bytes;
         if bytes <= most {
@@ -169,8 +169,8 @@ impl Server {
         Err(ErrorObject::new(code::INVALID_PARAMS, text))
     }
 
-    /// S-VER-01: no such version here, but these. They are those that `server/discover` names: the client chooses one and asks again in the
-    /// same way, in which no version with a handshake can be had.
+    /// The error for a version that is not spoken (S-VER-01). It lists the modern versions, like `server/discover`. The client retries in
+    /// the same way, in which it cannot reach a legacy version.
     pub(super) fn unsupported(&self, wanted: &str) -> ErrorObject {
         let text = quoting("version ", wanted, " is not spoken here");
         let mut buf = Vec::new();
@@ -194,7 +194,7 @@ impl Server {
         }
     }
 
-    /// A legacy client begins anew, or is gone: what it asked and was asked before is over.
+    /// Ends the scope of a legacy client that is gone or begins anew. Its requests and asks are over.
     pub(super) fn end_legacy(&mut self, session: SessionKey, why: &Cancelled) {
         if self.scopes.remove(&session).is_none() {
             return;
@@ -203,7 +203,7 @@ impl Server {
         self.visits.end(session);
         self.met = None;
         self.watchers.end(session);
-        // A new one knows of no question to the old one, so none is taken back.
+        // A new client does not know the asks to the old one, so it is not told that they are withdrawn.
         let asked: Vec<_> = self.asks.to_legacy(session).collect();
         for ask in asked {
             self.settle_ask(ask, Err(Unanswered::PeerGone));
@@ -213,7 +213,7 @@ impl Server {
         }
     }
 
-    /// A legacy client is here.
+    /// Answers `initialize`, and opens the scope of a legacy client.
     pub(super) fn agree(&mut self, from: &Origin, id: &Id, mut peer: Arc<Peer>) {
         let Some(session) = from.session else {
             return;
@@ -222,7 +222,7 @@ impl Server {
         let mut offered = ServerCapabilities::default();
         if let Some(offer) = &self.config.offer {
             offered = offer.capabilities.clone();
-            // One that chose a newer version than it was asked for can hardly be understood: the relay stays with the older.
+            // A server that chose a newer version than it was asked for can hardly be understood, so the relay keeps the older one.
             let bargain = offer
                 .bargain
                 .filter(|(asked, chosen)| *asked == peer.version && chosen <= asked);

@@ -1,7 +1,7 @@
-//! The messages that wait for one way out, in order. Knows no way and no transport.
+//! The queue of messages of one lane, in order. Knows no lane and no transport.
 //!
-//! Messages are taken back by what they are about. Few are looked at one by one; beyond that there is an index, so that to take back something
-//! costs no more than there is of it.
+//! Queued messages can be retracted by subject. A short queue is searched one by one. A longer queue has an index, so that a retraction
+//! costs only as much as the messages that it removes.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -13,22 +13,22 @@ use crate::queue::{add, let_go};
 use crate::watch::Change;
 use crate::wire::Id;
 
-/// So many messages are looked at one by one. Most queues never hold more, and they need no index.
+/// A queue of up to this many messages is searched one by one. Most queues never hold more, and need no index.
 const FEW: usize = 16;
 
-/// What a message that can be taken back is about.
+/// The subject of a message that can be retracted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
-    /// The server's own answer to the request with this id.
+    /// The server's own reply to the request with this id.
     Answer(Id),
     Ask(AskId),
     /// The watch with this id.
     Listen(Id),
-    /// The questions that are put in the place of the answer to a request.
+    /// The asks that are written in place of the reply to a request.
     Questions(RequestId),
     /// Anything else about a request.
     Request(RequestId),
-    /// The exchange that is at the end of the way just now.
+    /// The exchange that carries the lane at present.
     Signal,
 }
 
@@ -56,7 +56,7 @@ impl Subject {
         })
     }
 
-    /// Whether a message is about this. The same as to compare with [`Subject::of`], without a copy of an id.
+    /// Whether a message is about this. Equal to a comparison with [`Subject::of`], without a copy of an id.
     fn is_of(&self, frame: &Frame) -> bool {
         match (self, frame) {
             (_, Frame::Answer(_, Answer::Initialize(_))) => false,
@@ -90,22 +90,22 @@ impl Subject {
 
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// In order. What was taken back leaves a gap, but never at the front.
+    /// The messages in order. A retracted message leaves a gap, but never at the front.
     frames: VecDeque<Option<Frame>>,
-    /// The number of the first of them; the others have the numbers behind it.
+    /// The number of the first entry. The others are numbered from there.
     first: i64,
-    /// How many are no gaps.
+    /// The number of entries that are not gaps.
     len: usize,
     bytes: usize,
-    /// What most queues do without, in a box: an idle server holds little.
+    /// Data that most queues do not need. It is boxed, so that an idle server uses little memory.
     more: Option<Box<More>>,
 }
 
 #[derive(Debug, Default)]
 struct More {
-    /// The changes that wait: saying one of them twice in a row would be no news.
+    /// The queued changes. The same change is not queued twice.
     changes: BTreeSet<(Option<Id>, Change)>,
-    /// The numbers of the messages about each subject, once there were more than a few.
+    /// The numbers of the messages about each subject, once there were more than `FEW`.
     index: Option<BTreeSet<(Subject, i64)>>,
 }
 
@@ -128,7 +128,7 @@ impl Waiting {
         self.bytes
     }
 
-    /// Behind all others. A change that waits already is not added.
+    /// Appends a message. A change that is queued already is not added.
     pub(super) fn push(&mut self, frame: Frame) {
         if let Frame::Changed(to, change) = &frame {
             let more = self.more.get_or_insert_default();
@@ -146,7 +146,7 @@ impl Waiting {
         self.index_if_many();
     }
 
-    /// Before all others.
+    /// Prepends a message.
     pub(super) fn push_front(&mut self, frame: Frame) {
         self.bytes += frame.bytes();
         self.len += 1;
@@ -173,7 +173,7 @@ impl Waiting {
         Some(frame)
     }
 
-    /// Takes back all that is about this.
+    /// Retracts all messages about this subject.
     pub(super) fn remove(&mut self, subject: &Subject) {
         if self.len == 0 {
             return;
@@ -202,7 +202,7 @@ impl Waiting {
         self.close_gaps();
     }
 
-    /// It does not wait any more.
+    /// Updates the counts for a message that left the queue.
     fn forget(&mut self, frame: &Frame) {
         self.bytes -= frame.bytes();
         self.len -= 1;
@@ -227,7 +227,7 @@ impl Waiting {
         }
     }
 
-    /// Makes the index of all that waits.
+    /// Builds the index of all queued messages.
     fn number_anew(&mut self) {
         let numbered = (self.first..).zip(&self.frames);
         let about = numbered.filter_map(|(number, frame)| {
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Whether there is an index or not, the same is taken back, and what is left stays in order.
+    /// With an index or without, the same messages are retracted, and the others stay in order.
     #[test]
     fn what_is_taken_back_is_what_is_about_it() {
         let mut waiting = Waiting::new();
@@ -273,7 +273,7 @@ mod tests {
         for turn in 0..20_000_u64 {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let number = dice >> 33;
-            // There are times with many of them and times with few.
+            // The queue grows and shrinks in turns.
             let grows = turn % 2_000 < 1_200;
             match (dice >> 40) % 8 {
                 0..=2 if grows => {

@@ -1,7 +1,6 @@
-//! Who wants to hear of which changes: every legacy client, and every open `subscriptions/listen`.
-//! Sends nothing itself.
+//! Records who watches which changes: every legacy client, and every open `subscriptions/listen`. Sends nothing itself.
 //!
-//! Watchers are indexed by what they watch, so that no step looks at a watcher that it does not concern.
+//! Watchers are indexed by what they watch, so that no step visits a watcher that it does not concern.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -16,13 +15,13 @@ use crate::sorted::Sorted;
 use crate::watch::{Change, List, Watch, WatchUpdate, covering};
 use crate::wire::Id;
 
-/// The lists that can be watched. Their watchers stand in this order.
+/// The lists that can be watched, in the order of their indexes.
 const LISTS: [List; 3] = [List::Prompts, List::Resources, List::Tools];
 
-/// How often all addresses that may be watched can be held.
+/// The limit for [`Watchers::copies`], as a multiple of [`Limits::watched_bytes`].
 const COPIES: usize = 16;
 
-/// Somebody who watches: a legacy client, or one modern watch by its number.
+/// A legacy client, or one modern watch by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Watcher {
     Legacy(SessionKey),
@@ -31,32 +30,32 @@ enum Watcher {
 
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
-    /// What the legacy clients chose.
+    /// The choices of the legacy clients.
     legacy: BTreeMap<SessionKey, Choice>,
-    /// The modern watches, as they were granted, by a number that none before had.
+    /// The modern watches as granted, by a number that is never reused.
     listens: BTreeMap<u64, Listen>,
-    /// Their numbers by the ids of their requests.
+    /// The numbers of the modern watches, by the ids of their requests.
     by_wire: BTreeMap<WireId, u64>,
     last: u64,
-    /// Who watches each address.
+    /// The watchers of each URI.
     topics: BTreeMap<Arc<str>, Sorted<Watcher, ()>>,
-    /// Bytes of the addresses that are watched, each once.
+    /// Bytes of the watched URIs, each counted once.
     bytes: usize,
-    /// The same, each as often as it is watched.
+    /// Bytes of the watched URIs, each counted once for each watcher.
     copies: usize,
-    /// Who watches the lists of prompts, resources and tools.
+    /// The watchers of the lists of prompts, resources and tools.
     lists: BTreeSet<(u8, Watcher)>,
-    /// How many of these are modern watches. Legacy clients hear of lists unasked, which is no wish.
+    /// The number of modern watches of each list. Legacy clients do not count, because they hear of lists without asking.
     wished: [u32; 3],
-    /// How many legacy clients chose each level, by the level.
+    /// The number of legacy clients that chose each log level.
     levels: BTreeMap<LogLevel, usize>,
-    /// The legacy clients that hear log messages, with the level from which on they do.
+    /// The legacy clients that get log messages, with the lowest level of each.
     loggers: BTreeSet<(LogLevel, SessionKey)>,
-    /// The least grave level that a modern request ever asked for.
+    /// The lowest log level that any modern request asked for so far.
     asked_level: Option<LogLevel>,
-    /// What the application was last told, but for the addresses; of these, what has changed since.
+    /// The last report to the application, except for the URIs. Of these, it holds the changes since then.
     told: WatchUpdate,
-    /// Something happened since; it saves a look at every input.
+    /// Whether anything changed since that report. This avoids a comparison after every input.
     has_moved: bool,
 }
 
@@ -69,28 +68,28 @@ struct Listen {
     uris: Vec<Arc<str>>,
 }
 
-/// What a legacy client wants to hear of.
+/// The choices of a legacy client.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    /// What it subscribed to.
+    /// The URIs that it subscribed to.
     pub(super) uris: BTreeSet<Arc<str>>,
-    /// From which level on log messages, if it said so.
+    /// The lowest level of log messages that it chose, if any.
     pub(super) level: Option<LogLevel>,
-    /// From which level on if it did not, where it was offered log messages.
+    /// The lowest level if it chose none. `None` if it was not offered log messages.
     unchosen: Option<LogLevel>,
 }
 
 impl Choice {
-    /// From which level on it hears log messages, if it does.
+    /// The lowest level of log messages that it gets, if it gets any.
     fn hears_from(&self) -> Option<LogLevel> {
         let unchosen = self.unchosen?;
         Some(self.level.unwrap_or(unchosen))
     }
 }
 
-/// # What is watched by all together
+/// # The union of all watches
 impl Watchers {
-    /// How that differs from what the application was last told, if it does.
+    /// Returns how the union differs from the last report to the application, if it does.
     pub(super) fn news(&mut self) -> Option<Box<WatchUpdate>> {
         if !core::mem::take(&mut self.has_moved) {
             return None;
@@ -121,7 +120,7 @@ impl Watchers {
         }))
     }
 
-    /// All of it, with a copy of each address.
+    /// Returns the union, with a copy of each URI.
     pub(super) fn all(&self) -> Watch {
         let [prompts, resources, tools] = self.wished.map(|watchers| watchers > 0);
         Watch {
@@ -142,12 +141,11 @@ impl Watchers {
         self.listens.len()
     }
 
-    /// Leaves of these addresses those that there is room for beside all that are watched. One that somebody watches already takes
-    /// none.
+    /// Removes the URIs for which there is no room beside those that are watched. A URI that is watched already needs no new entry.
     pub(super) fn fit(&self, uris: &mut BTreeSet<Box<str>>, limits: &Limits) {
         let (mut count, mut bytes, mut copies) = (self.topics.len(), self.bytes, self.copies);
         uris.retain(|uri| {
-            // Each watch counts, so that watches of one address are not without end.
+            // Every watch counts, so that the number of watches of one URI is bounded.
             copies += uri.len();
             if copies > limits.watched_bytes.saturating_mul(COPIES) {
                 return false;
@@ -162,7 +160,7 @@ impl Watchers {
         });
     }
 
-    /// Somebody watches an address. The address as it is held.
+    /// Adds a watcher of a URI. Returns the shared copy of the URI.
     fn watch(&mut self, uri: &str, watcher: Watcher) -> Arc<str> {
         self.copies += uri.len();
         if let Some((held, _)) = self.topics.get_key_value(uri) {
@@ -182,7 +180,7 @@ impl Watchers {
         held
     }
 
-    /// Somebody does not watch an address any more.
+    /// Removes a watcher of a URI.
     fn unwatch(&mut self, uri: &str, watcher: Watcher) {
         let Some(watchers) = self.topics.get_mut(uri) else {
             return;
@@ -202,7 +200,7 @@ impl Watchers {
 
 /// # Legacy clients
 impl Watchers {
-    /// A legacy client is here that has chosen this so far.
+    /// Adds a legacy client with these choices.
     pub(super) fn begin(
         &mut self,
         session: SessionKey,
@@ -223,7 +221,7 @@ impl Watchers {
         }
     }
 
-    /// A legacy client is gone.
+    /// Removes a legacy client.
     pub(super) fn end(&mut self, session: SessionKey) {
         let Some(choice) = self.legacy.remove(&session) else {
             return;
@@ -290,13 +288,13 @@ impl Watchers {
         }
     }
 
-    /// Whether a legacy client subscribed to anything.
+    /// Whether a legacy client has a subscription.
     pub(super) fn has_subscriptions(&self, session: SessionKey) -> bool {
         let choice = self.legacy.get(&session);
         choice.is_some_and(|choice| !choice.uris.is_empty())
     }
 
-    /// A legacy client was offered log messages: it hears those from this level on, as long as it chooses no other.
+    /// Records that a legacy client was offered log messages. It gets those from this level on until it chooses another level.
     pub(super) fn hears_logs(&mut self, session: SessionKey, unchosen: LogLevel) {
         if let Some(choice) = self.legacy.get_mut(&session) {
             choice.unchosen = Some(unchosen);
@@ -305,13 +303,13 @@ impl Watchers {
         }
     }
 
-    /// The legacy clients that hear log messages of this level.
+    /// The legacy clients that get log messages of this level.
     pub(super) fn hearing_logs(&self, level: LogLevel) -> impl Iterator<Item = SessionKey> {
         let heard = self.loggers.range(..=(level, SessionKey::LAST));
         heard.map(|(_, session)| *session)
     }
 
-    /// A legacy client that has finished its handshake hears unasked of the lists whose changes it was offered word of.
+    /// Records that a legacy client has finished its handshake. It then hears, without asking, of the lists whose changes it was offered.
     pub(super) fn hears_lists(&mut self, session: SessionKey, offered: &ServerCapabilities) {
         if !self.legacy.contains_key(&session) {
             return;
@@ -326,14 +324,14 @@ impl Watchers {
 
 /// # Modern requests
 impl Watchers {
-    /// A modern request wants to hear of log messages from this level on.
+    /// Records that a modern request wants log messages from this level on.
     pub(super) fn wants_level(&mut self, level: LogLevel) {
         let asked = least(self.asked_level, Some(level));
         self.has_moved |= asked != self.asked_level;
         self.asked_level = asked;
     }
 
-    /// A modern watch begins.
+    /// Adds a modern watch.
     pub(super) fn listen(&mut self, wire: WireId, lane: Lane, granted: &Watch) {
         self.unlisten(&wire);
         self.last += 1;
@@ -363,7 +361,7 @@ impl Watchers {
         self.by_wire.contains_key(wire)
     }
 
-    /// A modern watch ends.
+    /// Removes a modern watch.
     pub(super) fn unlisten(&mut self, wire: &WireId) {
         if let Some(number) = self.by_wire.get(wire) {
             self.end_listen(*number);
@@ -387,33 +385,33 @@ impl Watchers {
         Some((listen.wire, listen.lane))
     }
 
-    /// The watches of requests with ids of this kind.
+    /// The watches whose request ids are of this scope.
     pub(super) fn of(&self, whose: Whose) -> Vec<WireId> {
         let all = self.by_wire.range(WireId::first(whose)..);
         let all = all.take_while(|(wire, _)| wire.whose == whose);
         all.map(|(wire, _)| wire.clone()).collect()
     }
 
-    /// One of the modern watches ends, if there is one: the oldest.
+    /// Removes the oldest modern watch, if there is one, and returns it.
     pub(super) fn unlisten_first(&mut self) -> Option<(WireId, Lane)> {
         let (number, _) = self.listens.first_key_value()?;
         self.end_listen(*number)
     }
 }
 
-/// # Who hears of a change
+/// # The receivers of a change
 impl Watchers {
-    /// Whether anybody is to hear of a change of this resource.
-    /// How many watch this very address.
+    /// The number of watchers of exactly this URI.
     pub(super) fn count_of(&self, uri: &str) -> usize {
         self.topics.get(uri).map_or(0, Sorted::len)
     }
 
+    /// Whether any client is to be told of a change of this resource.
     pub(super) fn is_watched(&self, uri: &str) -> bool {
         self.covering(uri).next().is_some()
     }
 
-    /// Those who are to hear of this (S-SUB-02), each once.
+    /// The receivers of a change (S-SUB-02), each once.
     pub(super) fn hearing<'w>(&'w self, change: &'w Change) -> Vec<Hearing<'w>> {
         let hearing = match change {
             Change::List(list) => {
@@ -434,7 +432,7 @@ impl Watchers {
                         Heard::Below(watched)
                     };
                     for watcher in watchers.keys() {
-                        // Of several addresses that it lies below, the shortest. They come longest first.
+                        // If several watched URIs cover this one, the shortest counts. They come longest first.
                         let known = hearing.entry(*watcher).or_insert(heard);
                         if *known != Heard::AsItIs {
                             *known = heard;
@@ -457,7 +455,7 @@ impl Watchers {
         hearing.collect()
     }
 
-    /// The watched addresses that are this one, or that it lies below, with who watches them; the longest first.
+    /// The watched URIs that are this one or that it lies below, with their watchers; the longest first.
     fn covering<'w>(
         &'w self,
         uri: &'w str,
@@ -471,15 +469,15 @@ impl Watchers {
     }
 }
 
-/// Somebody who is to hear of a change.
+/// A receiver of a change.
 pub(super) struct Hearing<'w> {
-    /// On which way.
+    /// The lane to the receiver.
     pub(super) lane: Lane,
     pub(super) to: To<'w>,
     pub(super) heard: Heard<'w>,
 }
 
-/// Who is to hear of a change.
+/// The client or the watch that receives a change.
 #[derive(Clone, Copy)]
 pub(super) enum To<'w> {
     /// This legacy client.
@@ -488,16 +486,16 @@ pub(super) enum To<'w> {
     Listen(&'w Id),
 }
 
-/// As what a change is heard.
+/// How a receiver is told of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard<'a> {
-    /// As what it is.
+    /// Exactly, because the receiver watches the changed list or URI itself.
     AsItIs,
-    /// It lies below this address, which is the one that is watched.
+    /// The receiver watches this URI, and the changed one lies below it.
     Below(&'a str),
 }
 
-/// What of a wish can be granted by a server that offers this (S-SUB-05).
+/// Returns the part of a wish that a server with these capabilities can grant (S-SUB-05).
 pub(super) fn grant(wish: Watch, offered: &ServerCapabilities) -> Watch {
     let uris = if offered.offers(ServerFeature::ResourcesSubscribe) {
         wish.uris
@@ -513,7 +511,7 @@ pub(super) fn grant(wish: Watch, offered: &ServerCapabilities) -> Watch {
     }
 }
 
-/// Where the watchers of a list are. The protocol has one word for both lists of resources.
+/// The index of a list. The protocol has one notification for both lists of resources.
 const fn place(list: List) -> u8 {
     match list {
         List::Prompts => 0,
@@ -534,7 +532,7 @@ mod tests {
     use super::*;
     use crate::id::StreamId;
 
-    /// Whether one of these addresses is `uri`, or one that it lies below, found by looking at each.
+    /// Whether `watched` is `uri`, or `uri` lies below it. Compares the two directly.
     fn covered_by(watched: &str, uri: &str) -> bool {
         let rest = uri.strip_prefix(watched);
         rest.is_some_and(|rest| rest.is_empty() || watched.ends_with('/') || rest.starts_with('/'))

@@ -1,9 +1,8 @@
-//! Messages written as compact JSON into a buffer of the caller; knows no reader.
+//! Writes messages as compact JSON into the caller's buffer.
 //!
-//! Everything is appended and nothing else is allocated. No raw CR or LF is ever written, so that a message is one
-//! line (S-STDIO-01): in strings they are escaped, and between the tokens of values that arrived as text they become
-//! spaces, which is safe because a JSON string cannot hold them raw. A message ends *without* its newline, since not
-//! every transport wants one: see [`line_end`].
+//! Every function only appends, and allocates nothing but that buffer. No raw CR or LF is ever written, so a message is one line
+//! (S-STDIO-01). In strings they are escaped. Between the tokens of values that arrived as text they become spaces, which is safe because a
+//! JSON string cannot hold them raw. A message ends *without* a newline, because not every transport wants one: see [`line_end`].
 
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
@@ -13,7 +12,7 @@ use super::json::Json;
 use super::scan::plain_end;
 use memchr::memchr2;
 
-/// Appends a request. `params` adds the members of its parameters; when it adds none, the request has no `params`.
+/// Appends a request. `params` adds the members of its parameters. If it adds none, the request has no `params`.
 pub fn request(buf: &mut Vec<u8>, id: &Id, method: &str, params: impl FnOnce(&mut Object<'_>)) {
     let mut message = envelope_of(buf, id);
     message.named(r#""method":"#);
@@ -22,7 +21,7 @@ pub fn request(buf: &mut Vec<u8>, id: &Id, method: &str, params: impl FnOnce(&mu
     message.close();
 }
 
-/// Appends a notification. `params` adds the members of its parameters; when it adds none, it has no `params`.
+/// Appends a notification. `params` adds the members of its parameters. If it adds none, the notification has no `params`.
 pub fn notification(buf: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Object<'_>)) {
     let mut message = envelope(buf);
     message.named(r#""method":"#);
@@ -31,7 +30,7 @@ pub fn notification(buf: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Ob
     message.close();
 }
 
-/// Appends the response to a request that succeeded. `result` adds the members of its result, which may be none.
+/// Appends the reply to a request that succeeded. `result` adds the members of the result; it may add none.
 pub fn result(buf: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Object<'_>)) {
     let mut message = envelope_of(buf, id);
     message.named(r#""result":"#);
@@ -39,7 +38,7 @@ pub fn result(buf: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Object<'_>)) 
     message.close();
 }
 
-/// Appends the response to a request that failed. Without an `id` the member is left out (S-RPC-10).
+/// Appends the reply to a request that failed. Without an `id` the member is left out (S-RPC-10).
 pub fn error(buf: &mut Vec<u8>, id: Option<&Id>, code: i64, text: &str, data: Option<Json<'_>>) {
     let mut message = envelope(buf);
     if let Some(id) = id {
@@ -61,7 +60,7 @@ pub fn line_end(buf: &mut Vec<u8>) {
 
 /// A JSON object being written: one method per kind of member, commas included.
 ///
-/// The caller answers for the keys: nothing checks that they differ.
+/// The caller must use distinct keys; they are not checked.
 #[must_use = "an object that is not closed is not JSON"]
 pub struct Object<'b> {
     buf: &'b mut Vec<u8>,
@@ -121,7 +120,7 @@ impl<'b> Object<'b> {
         self
     }
 
-    /// Adds an object, whose members `fill` adds.
+    /// Adds an object. `fill` adds its members.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
         self.key(key);
         self.nested(fill);
@@ -134,33 +133,33 @@ impl<'b> Object<'b> {
         object.close();
     }
 
-    /// A key that is written already, with its colon.
+    /// Writes a key that is already JSON and includes its colon.
     fn named(&mut self, key: &'static str) {
         self.comma();
         self.buf.extend_from_slice(key.as_bytes());
     }
 
-    /// Adds an integer under a key that is written already.
+    /// Adds an integer under a key that is already JSON.
     pub(crate) fn named_integer(&mut self, key: &'static str, value: i64) {
         self.named(key);
         write_integer(self.buf, value);
     }
 
-    /// Adds an object, whose members `fill` adds, under a key that is written already.
+    /// Adds an object under a key that is already JSON. `fill` adds its members.
     pub(crate) fn named_object(&mut self, key: &'static str, fill: impl FnOnce(&mut Object<'_>)) {
         self.named(key);
         self.nested(fill);
     }
 
-    /// Adds a value that is JSON already. The caller answers for its being one valid JSON value.
+    /// Adds a value that is already JSON. The caller must ensure that it is one valid JSON value.
     pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
         self.key(key);
         write_unbroken(self.buf, json);
         self
     }
 
-    /// Adds all the members of an object that is JSON already. The caller answers for its being one valid JSON object,
-    /// and for its keys being other ones than those of this object.
+    /// Adds all members of an object that is already JSON. The caller must ensure that it is one valid JSON object, and that no key occurs
+    /// in this object already.
     pub fn splice(&mut self, object: &str) -> &mut Self {
         let inner = object
             .trim_ascii()
@@ -195,14 +194,14 @@ impl<'b> Object<'b> {
         self
     }
 
-    /// Adds members that are written as JSON without a line break, as this end writes them itself.
+    /// Adds members that are already JSON without line breaks, such as those that this crate writes itself.
     pub(crate) fn paste(&mut self, members: &str) -> &mut Self {
         self.comma();
         self.buf.extend_from_slice(members.as_bytes());
         self
     }
 
-    /// Adds an object, or takes its key back when `fill` added nothing.
+    /// Adds the `params` object, or removes its key again if `fill` added nothing.
     fn params(&mut self, fill: impl FnOnce(&mut Object<'_>)) {
         let (len, empty) = (self.buf.len(), self.empty);
         self.named(r#""params":"#);
@@ -231,14 +230,14 @@ impl<'b> Object<'b> {
     }
 }
 
-/// Shows how long the buffer is, and nothing of what is in it.
+/// Shows the length of the buffer, and none of its content.
 impl fmt::Debug for Object<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Object(in a buffer of {} bytes)", self.buf.len())
     }
 }
 
-/// The beginning of a message with an id.
+/// Begins a message with an id.
 fn envelope_of<'b>(buf: &'b mut Vec<u8>, id: &Id) -> Object<'b> {
     buf.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     match id {
@@ -315,7 +314,7 @@ fn write_escape(buf: &mut Vec<u8>, byte: u8) {
     buf.extend_from_slice(&[b'\\', short]);
 }
 
-/// Appends JSON with a space for each line break between its tokens.
+/// Appends JSON, with each line break between tokens replaced by a space.
 fn write_unbroken(buf: &mut Vec<u8>, json: &str) {
     let mut rest = json.as_bytes();
     while let Some(at) = memchr2(b'\n', b'\r', rest) {

@@ -1,4 +1,4 @@
-//! The id that pairs a request with its response; knows not who chose it.
+//! The id that pairs a request with its reply. Does not know which side chose it.
 
 use alloc::{boxed::Box, string::String};
 use core::fmt;
@@ -7,13 +7,13 @@ use serde::{Serialize, Serializer};
 
 use super::scan::{checked_number, count};
 
-/// The longest text id that is read, in bytes. Ids are kept for as long as a request runs, so they are bounded.
+/// The longest text id that is accepted, in bytes. Ids are stored as long as a request runs, so their size is bounded.
 pub const TEXT_ID_LIMIT: usize = 1024;
 
-/// Beyond this a peer that keeps every number as a float no longer tells one integer from the next: 2 to the 53rd.
+/// 2 to the power of 53. Above it, a peer that stores every number as a float cannot tell two neighbouring integers apart.
 const EXACT_FLOAT_LIMIT: u64 = 1 << 53;
 
-/// A JSON-RPC id: its value and its JSON type, since `"1"` is not `1` (S-RPC-07).
+/// A JSON-RPC id: its value and its JSON type, because `"1"` is not `1` (S-RPC-07).
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Id {
@@ -26,8 +26,8 @@ pub enum Id {
 impl Id {
     /// Reads an id from the text of one JSON value.
     ///
-    /// `None` for anything but an integer of 64 bits or a string of at most [`TEXT_ID_LIMIT`] bytes (S-RPC-03,
-    /// S-RPC-04). Some peers keep every number as a float, so `1.0` and `1e0` are read as the integer 1.
+    /// Returns `None` for anything but a 64-bit integer or a string of at most [`TEXT_ID_LIMIT`] bytes (S-RPC-03, S-RPC-04). Some peers
+    /// store every number as a float, so `1.0` and `1e0` are read as the integer 1.
     #[must_use]
     pub fn from_json(json: &str) -> Option<Self> {
         match json.as_bytes().first()? {
@@ -39,8 +39,8 @@ impl Id {
 }
 
 impl Id {
-    /// The count that a request of our own has as its id, where this is such an id. Some peers answer `1` as `"1"`, and the SDKs in use
-    /// take that; no other spelling of a number is one.
+    /// The counter value of our own request, if this id can be one. Some peers answer `1` as `"1"`, and the SDKs in use accept that. No
+    /// other spelling of a number is accepted in a string.
     pub(crate) fn counted(&self) -> Option<u64> {
         match self {
             Self::Number(number) => u64::try_from(*number).ok(),
@@ -66,7 +66,7 @@ pub(super) fn integer(json: &str) -> Option<i64> {
     whole(json)
 }
 
-/// Reads a JSON number with a fraction or an exponent that has an integral value: digit by digit, so that nothing is rounded.
+/// Reads a JSON number with a fraction or an exponent, if its value is an integer. Works digit by digit, so that nothing is rounded.
 fn whole(json: &str) -> Option<i64> {
     if !checked_number(json.as_bytes()).ok()?.is_empty() {
         return None;
@@ -76,7 +76,7 @@ fn whole(json: &str) -> Option<i64> {
     let digits = before.trim_start_matches('-').bytes().chain(behind.bytes());
     let (mut number, mut zeros) = (0_u64, 0_u32);
     for digit in digits {
-        // Zeros count when another digit comes behind them.
+        // Zeros only count once another digit follows them.
         zeros += 1;
         if digit != b'0' {
             let power = 10_u64.checked_pow(zeros).or((number == 0).then_some(0))?;

@@ -1,4 +1,4 @@
-//! One JSON value, borrowed as the text that it was written in; knows nothing of what the value means.
+//! One JSON value, borrowed as its text. Does not know the meaning of the value.
 
 use alloc::borrow::{Cow, ToOwned};
 use core::fmt;
@@ -13,12 +13,12 @@ use super::unescape;
 
 /// A valid JSON value, exactly as it was written. [`Payload`] is the same, owned.
 ///
-/// Whoever has one need not check the text again: to look for something in it costs little. Two are equal when their texts
-/// are. `Debug` tells the length and nothing else, because payloads hold what users type and servers answer.
+/// The text is already validated, so searching in it is cheap. Two values are equal if their texts are equal. `Debug` shows only the
+/// length, because payloads hold what users type and what servers answer.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct Json<'a>(&'a str);
 
-/// A text is not one JSON value.
+/// The error for a text that is not exactly one JSON value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NotJson;
 
@@ -34,13 +34,13 @@ impl<'a> Json<'a> {
     /// An object without members.
     pub const EMPTY: Json<'static> = Json("{}");
 
-    /// Checks that a text is one JSON value, and takes off the whitespace around it.
+    /// Checks that a text is one JSON value, and strips the whitespace around it.
     ///
-    /// No depth of nesting is refused, and none exhausts the stack.
+    /// Nesting of any depth is accepted, and cannot exhaust the stack.
     ///
     /// # Errors
     ///
-    /// When the text is not JSON, or more than one value.
+    /// When the text is not JSON, or holds more than one value.
     pub fn read(text: &'a str) -> Result<Self, NotJson> {
         let mut cursor = Cursor::new(text);
         let value = cursor.value().map_err(|_| NotJson)?;
@@ -51,7 +51,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A value whose text was checked.
+    /// Wraps a text that is already validated.
     #[inline]
     pub(super) const fn checked(text: &'a str) -> Self {
         Self(text)
@@ -71,14 +71,14 @@ impl<'a> Json<'a> {
         self.0.starts_with('{')
     }
 
-    /// Whether the value is null, which some peers write where they mean nothing.
+    /// Whether the value is null, which some peers write for an absent value.
     #[must_use]
     #[inline]
     pub fn is_null(self) -> bool {
         self.0 == "null"
     }
 
-    /// The content, if the value is a string of Unicode text. Copied only where it holds escapes.
+    /// The content, if the value is a string of valid Unicode. It is copied only if it contains escapes.
     #[must_use]
     pub fn text(self) -> Option<Cow<'a, str>> {
         let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
@@ -93,14 +93,14 @@ impl<'a> Json<'a> {
     ///
     /// # Errors
     ///
-    /// When the value is no object, or has the member twice.
+    /// When the value is not an object, or has the member twice.
     pub fn member(self, key: &str) -> Result<Option<Json<'a>>, ObjectError> {
         object::member(self, key)
     }
 
     /// Reads the value as a `T`, which may borrow from the text.
     ///
-    /// The error of `serde_json` can quote the value it stumbled over: do not log it where payloads are secret.
+    /// The error of `serde_json` can quote the offending value. Do not log it where payloads are secret.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Json<'a> {
     }
 }
 
-/// `serde_json` writes only its own raw values as they are, so the text is checked once more on the way.
+/// `serde_json` writes only its own raw values verbatim, so this validates the text once more.
 impl Serialize for Json<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let raw: &RawValue = self.parse().map_err(S::Error::custom)?;

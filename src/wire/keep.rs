@@ -1,18 +1,18 @@
-//! Bytes kept up to a limit, and skimmed past it; knows neither lines nor events.
+//! Buffers the bytes of one message up to a limit, and skims the message if it is longer. Knows neither lines nor events.
 
 use alloc::vec::Vec;
 
 use super::skim::{Skim, Skimmed};
 
-/// How much capacity outlives what is kept: enough for most messages that come in two pieces. A longer one must not pin its
-/// memory for the life of the link.
+/// The capacity that stays allocated after a message: enough for most messages that come in two pieces. A longer message must not pin its
+/// memory as long as the link exists.
 pub(super) const KEPT_CAPACITY: usize = 1024;
 
-/// One message that comes in pieces.
+/// The buffer for one message that comes in pieces.
 pub(super) struct Keep {
     limit: usize,
     buf: Vec<u8>,
-    /// The scan of the message, once that is over the limit. Nothing is kept from then on.
+    /// The scan of the message, once it is over the limit. From then on, no bytes are kept.
     skim: Option<Skim>,
 }
 
@@ -29,12 +29,12 @@ impl Keep {
         self.limit
     }
 
-    /// What is kept: all of the message, or nothing once it is over the limit.
+    /// The kept bytes: the whole message so far, or nothing once it is over the limit.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buf
     }
 
-    /// Whether nothing came yet.
+    /// Whether no byte of a message has come yet.
     pub(super) fn is_empty(&self) -> bool {
         self.buf.is_empty() && self.skim.is_none()
     }
@@ -58,7 +58,7 @@ impl Keep {
         }
     }
 
-    /// Ends a message that is over the limit, and tells what is known of it.
+    /// Ends a message that is over the limit, and returns what is known of it.
     pub(super) fn take_skimmed(&mut self) -> Option<Skimmed> {
         self.skim.take().map(Skim::finish)
     }
@@ -76,7 +76,7 @@ impl Keep {
     }
 }
 
-/// Appends a piece. Makes room by doubling, as `Vec` would, but not past the limit, which the piece must fit in.
+/// Appends a piece. Grows the buffer by doubling, as `Vec` does, but not past the limit. The piece must fit into the limit.
 pub(super) fn extend_within(buf: &mut Vec<u8>, piece: &[u8], limit: usize) {
     let needed = buf.len() + piece.len();
     if needed > buf.capacity() {

@@ -1,4 +1,4 @@
-//! Lines cut out of a byte stream, in bounded memory; knows nothing of what a line says.
+//! Splits a byte stream into lines, in bounded memory. Does not know the meaning of a line.
 
 use core::{fmt, mem, str};
 
@@ -8,25 +8,25 @@ use super::{keep::Keep, skim::Skimmed};
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
 
-/// One line, without its end. `Debug` tells its length and nothing else.
+/// One line, without its end. `Debug` shows only its length.
 #[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Line<'a> {
-    /// A line that is not UTF-8, which is a framing error and no message (S-RPC-02).
+    /// A line that is not UTF-8. That is a framing error and not a message (S-RPC-02).
     NotUtf8(&'a [u8]),
-    /// A line longer than the limit. It was passed over to its end.
+    /// A line longer than the limit. The reader skipped it to its end.
     Oversized(Skimmed),
     /// A line of text.
     Text(&'a str),
 }
 
-/// Cuts a stream of bytes into lines.
+/// Splits a byte stream into lines.
 ///
-/// A line ends with LF. One CR before the LF and one byte order mark at the start are taken off; lines of nothing but
-/// ASCII whitespace are skipped. A CR elsewhere is part of the line. How the bytes were cut into chunks never matters.
+/// A line ends with LF. The reader strips one CR before the LF and one byte order mark at the start. It skips lines of nothing but ASCII
+/// whitespace. A CR elsewhere is part of the line. The result does not depend on how the bytes are split into chunks.
 ///
-/// A line is limited by its bytes without the LF, but with a CR or byte order mark. A line over the limit is not kept:
-/// it is scanned for what a caller needs to know of it (S-INH-06).
+/// The limit applies to the bytes of a line without the LF, but with a CR or byte order mark. A line over the limit is not kept: it is only
+/// scanned for what a caller needs to know of it (S-INH-06).
 ///
 /// ```
 /// use everlink::wire::{Line, LineReader};
@@ -43,7 +43,7 @@ pub enum Line<'a> {
 /// assert_eq!(reader.next(&mut chunk), None);
 /// ```
 pub struct LineReader {
-    /// The start of a line whose end has not come, or the line given out last if `given` is set.
+    /// The beginning of an incomplete line, or the line that was returned last if `given` is set.
     line: Keep,
     given: bool,
 }
@@ -58,10 +58,10 @@ impl LineReader {
         }
     }
 
-    /// The next line, taken from what is buffered and the front of `chunk`; what it used is cut off `chunk`.
+    /// Returns the next line, from the buffer and the front of `chunk`. The bytes that it used are removed from `chunk`.
     ///
-    /// `None` means that `chunk` is used up. Call until then: that also lets go of the memory of a long line. A line
-    /// that lies in `chunk` whole is not copied.
+    /// `None` means that `chunk` is used up. Call until then, because that also frees the memory of a long line. A line that is complete in
+    /// `chunk` is not copied.
     #[must_use]
     pub fn next<'a, 'c: 'a>(&'a mut self, chunk: &mut &'c [u8]) -> Option<Line<'a>> {
         self.forget_given();
@@ -85,20 +85,20 @@ impl LineReader {
         None
     }
 
-    /// The rest of the stream after its last newline, as a line. The reader is then ready for another stream.
+    /// Returns the rest of the stream after its last newline, as a line. The reader is then ready for another stream.
     #[must_use]
     pub fn finish(&mut self) -> Option<Line<'_>> {
         self.forget_given();
         if self.has_line() { self.give() } else { None }
     }
 
-    /// Forgets an unfinished line.
+    /// Drops an incomplete line.
     pub fn clear(&mut self) {
         self.given = true;
         self.forget_given();
     }
 
-    /// How many bytes of an unfinished line are kept. Never more than the limit.
+    /// The number of bytes kept of an incomplete line. Never more than the limit.
     #[must_use]
     pub fn buffered(&self) -> usize {
         if self.given {
@@ -108,7 +108,7 @@ impl LineReader {
         }
     }
 
-    /// Whether the line under way is worth giving; a blank one is dropped here.
+    /// Whether to return the current line. A blank line is dropped here.
     fn has_line(&mut self) -> bool {
         if !self.line.is_oversized() && is_blank(self.line.bytes()) {
             self.given = true;
@@ -152,7 +152,7 @@ impl fmt::Debug for LineReader {
     }
 }
 
-/// Takes the framing off a line; `None` when it is blank.
+/// Strips the framing of a line. Returns `None` if the line is blank.
 fn classify(bytes: &[u8]) -> Option<Line<'_>> {
     let bytes = unframed(bytes);
     match str::from_utf8(bytes) {

@@ -1,4 +1,4 @@
-//! JSON-RPC messages read from text; knows no method and no pending request.
+//! Parses JSON-RPC messages. Knows no methods and no pending requests.
 
 use alloc::{
     borrow::{Cow, ToOwned},
@@ -21,14 +21,14 @@ use super::{
 /// The most messages a batch may hold.
 pub const BATCH_LIMIT: usize = 4_096;
 
-/// What stands for the message of an error that came without one.
+/// Replaces the message of an error that has none.
 const NO_MESSAGE: &str = "no message was given";
 
-/// What one text holds.
+/// The content of one text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Inbound<'a> {
-    /// An array of messages. Whether the version allows one is the caller's to judge (S-BATCH-07).
+    /// An array of messages. The caller must judge whether the version allows it (S-BATCH-07).
     Batch(Batch<'a>),
     /// One message.
     One(Message<'a>),
@@ -37,53 +37,53 @@ pub enum Inbound<'a> {
 /// A JSON-RPC message, borrowed from its text.
 #[non_exhaustive]
 pub enum Message<'a> {
-    /// Something told; it has no answer.
+    /// A message that has no reply.
     Notification {
-        /// What it is about.
+        /// The method.
         method: Cow<'a, str>,
         /// Its parameters: an object.
         params: Option<Json<'a>>,
     },
-    /// Something asked.
+    /// A message that must get a reply.
     Request {
-        /// What the response must carry.
+        /// The id that the reply must carry.
         id: Id,
-        /// What is asked.
+        /// The method.
         method: Cow<'a, str>,
         /// Its parameters: an object.
         params: Option<Json<'a>>,
     },
-    /// The answer to a request.
+    /// The reply to a request.
     Response {
-        /// The id of the request. Only an error can lack it: the peer could not read it (S-RPC-10).
+        /// The id of the request. Only an error can lack it, if the peer could not read it (S-RPC-10).
         id: Option<Id>,
-        /// The result, which is an object, or what went wrong.
+        /// The result, which is an object, or the error.
         outcome: Result<Json<'a>, ErrorObject>,
     },
 }
 
-/// What went wrong, in the words of the peer.
+/// A JSON-RPC error.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct ErrorObject {
     /// The kind of error.
     pub code: i64,
     /// One sentence for people.
     pub message: String,
-    /// Whatever else the peer tells.
+    /// Additional data of the peer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Payload>,
 }
 
-/// Why a text, or an element of a batch, is no message.
+/// Why a text, or an element of a batch, is not a message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Malformed {
-    /// What is wrong.
+    /// The kind of the flaw.
     pub kind: MalformedKind,
-    /// The id, where it could be read all the same.
+    /// The id, if it could be read nevertheless.
     pub id: Option<Id>,
-    /// Whether it was meant as the answer to the request with that id, rather than as a request.
+    /// Whether it is a malformed reply to the request with that id, and not a malformed request.
     pub is_response: bool,
-    /// Whether it was meant as a notification: it has a method and no id, and so wants no answer, not even this one.
+    /// Whether it is a malformed notification: it has a method and no id. It gets no reply, not even an error.
     pub is_notification: bool,
 }
 
@@ -95,15 +95,15 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// What is wrong with a message. The texts never quote it.
+/// The flaw of a malformed message. The texts never quote the message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum MalformedKind {
-    /// The error is no object with an integer code (S-RPC-09, S-RPC-12).
+    /// The error is not an object with an integer code (S-RPC-09, S-RPC-12).
     BadError,
     /// The id is neither an integer nor a string, or it is too long (S-RPC-03).
     BadId,
-    /// The method is not a string of Unicode text.
+    /// The method is not a string of valid Unicode.
     BadMethod,
     /// The parameters are not an object.
     BadParams,
@@ -111,25 +111,25 @@ pub enum MalformedKind {
     BadResult,
     /// The member `jsonrpc` is not "2.0" (S-RPC-01).
     BadVersion,
-    /// The batch is over [`BATCH_LIMIT`].
+    /// The batch has more than [`BATCH_LIMIT`] messages.
     BatchTooLong,
-    /// A member of the message is there twice.
+    /// A member of the message occurs twice.
     DuplicateMember,
     /// The batch holds no message (S-BATCH-08).
     EmptyBatch,
-    /// A result without the id of its request.
+    /// The result has no id.
     MissingId,
-    /// Neither a method nor a result nor an error.
+    /// The object has neither a method nor a result nor an error.
     NoMessage,
-    /// JSON, but not an object.
+    /// The text is JSON, but not an object.
     NotAnObject,
-    /// Not JSON.
+    /// The text is not JSON.
     NotJson,
-    /// A request whose id is null (S-RPC-04).
+    /// The id of a request is null (S-RPC-04).
     NullId,
-    /// A method together with a result or an error.
+    /// The object has a method and also a result or an error.
     RequestAndResponse,
-    /// A result together with an error (S-RPC-08).
+    /// The reply has both a result and an error (S-RPC-08).
     ResultAndError,
 }
 
@@ -166,27 +166,28 @@ impl fmt::Display for MalformedKind {
 
 impl core::error::Error for MalformedKind {}
 
-/// Reads the message or the batch of messages that `text` is.
+/// Parses a message or a batch of messages.
 ///
-/// The text is scanned once. Members may come in any order and unknown ones are ignored. No depth of nesting exhausts
-/// the stack, and none is refused here: payloads are passed over, and whoever reads them sets a bound. `null` beside
-/// the other outcome of a response reads as absent, because some peers write both members always.
+/// The text is scanned once. Members may come in any order, and unknown ones are ignored. Nesting of any depth is accepted and cannot
+/// exhaust the stack: payloads are only validated, and the code that reads them sets a limit. A `null` result next to an error, or the
+/// reverse, counts as absent, because some peers always write both members.
 ///
-/// With an integer id and at most 64 levels of nesting nothing is allocated.
+/// With an integer id and at most 64 levels of nesting, parsing allocates nothing.
 ///
 /// # Errors
 ///
-/// When the text is not JSON, or not what JSON-RPC 2.0 and MCP call a message.
+/// When the text is not JSON, or not a message of JSON-RPC 2.0 and MCP.
 pub fn parse(text: &str) -> Result<Inbound<'_>, Malformed> {
     parse_by(text, value)
 }
 
-/// The same, where results may begin with members that were checked before (see [`object::run_of`]): those are not checked again.
+/// Like [`parse`], for results that may begin with members that were validated before (see [`object::run_of`]). Those are not validated
+/// again.
 pub(crate) fn parse_behind<'a>(text: &'a str, run: &str) -> Result<Inbound<'a>, Malformed> {
     parse_by(text, |cursor| cursor.object_behind(run).map(Json::checked))
 }
 
-/// The same, and shows the members of params and results to `visit` on the way; not those of a batch.
+/// Like [`parse`], but also calls `visit` with the members of params and results. It does not do so for a batch.
 pub(crate) fn parse_showing<'a>(
     text: &'a str,
     plan: Plan<'_>,
@@ -195,7 +196,7 @@ pub(crate) fn parse_showing<'a>(
     parse_by(text, |cursor| object::checked(cursor, plan, &mut visit))
 }
 
-/// The same, with a way to check the objects that params and results are.
+/// Parses with `payload` as the validator of the objects in params and results.
 #[inline]
 fn parse_by<'a>(
     text: &'a str,
@@ -211,7 +212,7 @@ fn parse_by<'a>(
     }
 }
 
-/// The messages of a batch, each read when it is asked for and independent of the others (S-BATCH-08).
+/// The messages of a batch. Each is parsed when the iterator reaches it, independently of the others (S-BATCH-08).
 #[derive(Clone)]
 pub struct Batch<'a> {
     elements: vec::IntoIter<Json<'a>>,
@@ -267,7 +268,7 @@ impl fmt::Debug for Message<'_> {
 }
 
 impl ErrorObject {
-    /// An error without data. An empty message is replaced by one that says so.
+    /// An error without data. An empty message is replaced by a text that says that there is none.
     #[must_use]
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         let mut message = message.into();
@@ -281,7 +282,7 @@ impl ErrorObject {
         }
     }
 
-    /// The message, or words that say that there is none.
+    /// The message, or a text that says that there is none.
     #[must_use]
     pub fn text(&self) -> &str {
         if self.message.is_empty() {
@@ -301,7 +302,7 @@ impl fmt::Display for ErrorObject {
 impl core::error::Error for ErrorObject {}
 
 impl MalformedKind {
-    /// The error code that JSON-RPC has for a peer that sent this.
+    /// The JSON-RPC error code to answer with.
     #[must_use]
     pub const fn code(self) -> i64 {
         if matches!(self, Self::NotJson) {
@@ -334,7 +335,7 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
     }
 }
 
-/// The elements of an array, up to the first one that is too many for a batch.
+/// The elements of an array, up to the first one that exceeds the batch limit.
 fn elements(text: &str) -> Result<Vec<Json<'_>>, NotJson> {
     let mut elements = Vec::new();
     let mut cursor = Cursor::new(text);
@@ -361,7 +362,7 @@ fn parse_object<'a>(
     envelope.into_message()
 }
 
-/// The members of a message before they are judged.
+/// The members of a message before they are validated.
 #[derive(Default)]
 struct Envelope<'a> {
     version: Option<Json<'a>>,
@@ -416,7 +417,7 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// Of two ids neither is one. Whether this is the second.
+    /// Stores the id. If there are two, neither is valid. Returns whether this is the second.
     fn add_id(&mut self, id: PeerId) -> bool {
         let is_first = matches!(self.id, PeerId::Absent);
         self.id = if is_first { id } else { PeerId::Bad };
@@ -452,7 +453,7 @@ impl<'a> Envelope<'a> {
             return Err(MalformedKind::RequestAndResponse);
         }
         let method = method.text().ok_or(MalformedKind::BadMethod)?;
-        // Some peers write null where they mean nothing.
+        // Some peers write null for an absent value.
         let params = self.params.filter(|params| !params.is_null());
         if !params.is_none_or(Json::is_object) {
             return Err(MalformedKind::BadParams);
@@ -505,7 +506,7 @@ enum Key {
 impl Key {
     #[inline]
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, NotJson> {
-        // As most peers spell them.
+        // The spelling that most peers use.
         if cursor.eat_all(br#""id":"#) {
             return Ok(Self::Id);
         }
@@ -535,7 +536,7 @@ fn value<'a>(cursor: &mut Cursor<'a>) -> Result<Json<'a>, NotJson> {
     cursor.value().map(Json::checked)
 }
 
-/// A value, checked in its own way if it is an object.
+/// Reads a value. An object is validated by `object`.
 #[inline]
 fn object_or<'a>(
     cursor: &mut Cursor<'a>,
@@ -584,8 +585,8 @@ fn is_version_2(json: Json<'_>) -> bool {
     json.as_str() == "\"2.0\"" || json.text().is_some_and(|version| version == "2.0")
 }
 
-/// Reads an error object. Only its code is indispensable: a message that is absent or unreadable is replaced by one
-/// that says so, since failing the call with half an error is better than losing it.
+/// Reads an error object. Only its code is required. A missing or unreadable message is replaced by a text that says so: half an error is
+/// better for the call than a lost reply.
 fn error_object(error: Json<'_>) -> Option<ErrorObject> {
     let (mut code, mut message, mut data) = (None, None, None);
     object::members(error, |key, value| match &*key {

@@ -1,14 +1,14 @@
-//! Bytes to JSON-RPC messages and back; knows no call and no MCP method.
+//! Converts bytes to JSON-RPC messages and back. Knows no calls and no MCP methods.
 //!
 //! ```text
 //! bytes --LineReader--> text --parse--> Message      Object, request, result, ... --> bytes
 //!    \--- SseReader ---/                             sse: begin, end, ... around them
 //!             \
-//!              Skimmed: what can be told of a message too long to keep
+//!              Skimmed: the facts about a message that is too long to keep
 //! ```
 //!
-//! Reading borrows: a line that arrives whole is not copied, and the payloads of a [`Message`] are slices of it.
-//! What must outlive the bytes becomes a [`Payload`]. Writing appends to a buffer of the caller.
+//! Reading borrows: a line that arrives in one piece is not copied, and the payloads of a [`Message`] are slices of it. Convert a value to
+//! a [`Payload`] if it must outlive the bytes. Writing appends to the caller's buffer.
 
 pub mod encode;
 mod id;

@@ -1,4 +1,4 @@
-//! The members of a JSON object that is kept as text; knows no member by name.
+//! Reads and edits the members of a JSON object that is kept as text.
 
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
@@ -11,11 +11,11 @@ use super::{
     scan::{Cursor, NotJson, behind_space, behind_string, behind_value, between, content},
 };
 
-/// Why the members of a text cannot be told.
+/// Why the members of a text cannot be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// The member asked for is there more than once, and readers differ on which one counts.
+    /// The requested member occurs more than once, and readers differ on which one counts.
     Duplicate,
     /// The text is not one JSON object.
     NotAnObject,
@@ -38,7 +38,7 @@ impl core::error::Error for ObjectError {}
 ///
 /// # Errors
 ///
-/// When the value is no object, or has the member twice.
+/// When the value is not an object, or has the member twice.
 pub fn member<'a>(object: Json<'a>, key: &str) -> Result<Option<Json<'a>>, ObjectError> {
     let mut found = None;
     let mut twice = false;
@@ -54,14 +54,14 @@ pub fn member<'a>(object: Json<'a>, key: &str) -> Result<Option<Json<'a>>, Objec
     }
 }
 
-/// Shows every top-level member of `object` to `visit`, in the order of the text and with its unescaped key.
+/// Calls `visit` with every top-level member of `object`, in the order of the text and with the unescaped key.
 ///
-/// No key is copied but those that hold escapes, and no depth of nesting exhausts the stack. A key that is no Unicode
-/// text (an escaped lone surrogate) has replacement characters in their place.
+/// Only keys with escapes are copied, and no depth of nesting exhausts the stack. A lone surrogate that is escaped in a key becomes a
+/// replacement character.
 ///
 /// # Errors
 ///
-/// When the value is no object.
+/// When the value is not an object.
 pub fn members<'a>(
     object: Json<'a>,
     mut visit: impl FnMut(Cow<'a, str>, Json<'a>),
@@ -73,37 +73,37 @@ pub fn members<'a>(
     Ok(())
 }
 
-/// What is to be shown of an object while it is checked.
+/// Selects the parts of an object that are visited while it is validated.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'k> {
-    /// The member of which the members are shown, too.
+    /// The member whose own members are visited, too.
     pub(crate) nested: &'k str,
-    /// Members that were checked before (see [`run_of`]). Where the nested object has them again, written in the same way, they are shown
-    /// as one.
+    /// Members that were validated before (see [`run_of`]). If the nested object contains exactly this text again, it is visited as one
+    /// part.
     pub(crate) run: &'k str,
 }
 
-/// What is shown of an object.
+/// A part of an object that is visited.
 pub(crate) enum Part<'a> {
     /// A member of the object itself.
     Member(Cow<'a, str>, Json<'a>),
-    /// The nested object, as it is written with its key and without, when all of it was shown.
+    /// The nested object, with its key and without. It comes after all of its parts.
     Nest(&'a str, Json<'a>),
     /// A member of the nested object.
     Nested(Cow<'a, str>, Json<'a>),
-    /// The run of members of the nested object that was planned for.
+    /// The known run of members in the nested object (see [`Plan::run`]).
     Run,
 }
 
-/// Shows the members of a value, if it is an object, to `visit`.
+/// Calls `visit` with the parts of a value, if it is an object.
 pub(crate) fn show<'a>(json: Json<'a>, plan: Plan<'_>, mut visit: impl FnMut(Part<'a>)) {
     if json.is_object() {
-        // Nothing that was checked before is found wanting.
+        // The text was validated before, so this cannot fail.
         let _ = checked(&mut Cursor::new(json.as_str()), plan, &mut visit);
     }
 }
 
-/// Checks the object that is next, and shows its members to `visit` on the way.
+/// Validates the object that is next, and calls `visit` with its members on the way.
 #[inline]
 pub(super) fn checked<'a>(
     cursor: &mut Cursor<'a>,
@@ -147,8 +147,8 @@ fn nested<'a>(
     Ok(Json::checked(cursor.since(start)))
 }
 
-/// All members that `is_wanted` picks, as they are written, if they stand in a row. `None` where there are none, or where it takes more than
-/// their own text to tell where they end.
+/// The text of all members that `is_wanted` picks, if they stand in a row. `None` if there are none, or if the text alone does not show
+/// where the last one ends.
 pub(crate) fn run_of(object: Json<'_>, is_wanted: impl Fn(&str) -> bool) -> Option<&str> {
     let (mut start, mut run, mut is_over) = (None, None, false);
     let mut walk = Walk::over(object).ok()?;
@@ -164,11 +164,11 @@ pub(crate) fn run_of(object: Json<'_>, is_wanted: impl Fn(&str) -> bool) -> Opti
     run.filter(|run| run.ends_with(['"', '}', ']']))
 }
 
-/// A name to look for, without slashes.
+/// A name to search for. It contains no slashes.
 #[derive(Clone, Copy)]
 pub(crate) struct Sought {
     name: &'static [u8],
-    /// Where its rarest letter is: its capital, or what is no letter.
+    /// The index of its rarest character: its capital, or a character that is not a letter.
     rarest: usize,
 }
 
@@ -186,15 +186,15 @@ impl Sought {
         self.name[self.rarest]
     }
 
-    /// Whether it is there, with its rarest letter at this place.
+    /// Whether the name is in `bytes`, with its rarest character at `at`.
     fn is_at(self, bytes: &[u8], at: usize) -> bool {
         let start = at.checked_sub(self.rarest);
         start.is_some_and(|start| bytes[start..].starts_with(self.name))
     }
 }
 
-/// Whether something in a text may be called by one of these names: where none is spelled out, one may be spelled with escapes. To ask this
-/// costs less than to look for it; see [`is_short`].
+/// Whether a text may contain one of these names: it is there literally, or the text has a `\u` escape that could spell it. For short
+/// texts, this costs less than reading the members; see [`is_short`].
 #[inline]
 pub(crate) fn may_have(text: &str, [one, other]: [Sought; 2]) -> bool {
     let bytes = text.as_bytes();
@@ -207,24 +207,23 @@ pub(crate) fn may_have(text: &str, [one, other]: [Sought; 2]) -> bool {
             _ => is_there(at),
         });
     }
-    // Long texts have many escapes, and it costs more to tell them from letters than to look twice.
+    // Long texts have many escapes. Two searches then cost less than telling escapes from letters at every hit.
     memchr2_iter(one.letter(), other.letter(), bytes).any(is_there)
         || memchr_iter(b'\\', bytes).any(is_escaped)
 }
 
-/// Whether to ask what an object may have costs less than a walk over its members: long ones are mostly long strings, over which a walk
-/// goes in leaps.
+/// Whether [`may_have`] costs less than a walk over the members. Long objects are mostly long strings, which a walk skips quickly.
 pub(crate) const fn is_short(object: &str) -> bool {
     object.len() <= 512
 }
 
-/// The object without a member of it, which is a part of its text.
+/// Removes a member from the object. `member` must be a slice of the object's text.
 pub(crate) fn cut(object: Json<'_>, member: &str) -> Payload {
     let whole = object.as_str();
     let start = member.as_ptr().addr() - whole.as_ptr().addr();
     let before = whole[..start].trim_ascii_end();
     let after = whole[start + member.len()..].trim_ascii_start();
-    // One of the commas around it goes with it.
+    // One of the commas around the member goes with it.
     let (before, after) = match before.strip_suffix(',') {
         Some(before) => (before, after),
         None => (before, after.strip_prefix(',').unwrap_or(after)),
@@ -235,11 +234,11 @@ pub(crate) fn cut(object: Json<'_>, member: &str) -> Payload {
     Payload::checked(rest.into_boxed_str())
 }
 
-/// The object without the members whose keys `is_unwanted` picks, in the order of the text.
+/// The object without the members whose keys `is_unwanted` picks. The others keep their order.
 ///
 /// # Errors
 ///
-/// When the value is no object.
+/// When the value is not an object.
 pub fn without(
     object: Json<'_>,
     mut is_unwanted: impl FnMut(&str) -> bool,
@@ -247,12 +246,12 @@ pub fn without(
     replaced(object, |key, value| (!is_unwanted(key)).then_some(value))
 }
 
-/// The object with each value as `replace` has it, and without the members for which it has none. Keys stay as they are
-/// spelled.
+/// The object with each value replaced by the result of `replace`, and without the members for which that is `None`. Keys keep their
+/// spelling.
 ///
 /// # Errors
 ///
-/// When the value is no object.
+/// When the value is not an object.
 pub fn replaced<'a>(
     object: Json<'a>,
     mut replace: impl FnMut(&str, Json<'a>) -> Option<Json<'a>>,
@@ -272,18 +271,18 @@ pub fn replaced<'a>(
         }
     }
     kept.push('}');
-    // Valid keys and valid values in their places are a valid object.
+    // Valid keys and valid values in their places make a valid object.
     Ok(Payload::checked(kept.into_boxed_str()))
 }
 
-/// A walk over the members of an object: a key, its value, the next key. The text is one that was checked.
+/// Walks over the members of an object: a key, its value, the next key. The text must be validated.
 pub(super) struct Walk<'a> {
     text: &'a str,
-    /// What is ahead.
+    /// The text ahead.
     pub(super) rest: &'a [u8],
-    /// The member whose key was just read, and all behind it.
+    /// The text from the member whose key was just read.
     member: &'a [u8],
-    /// All behind that key.
+    /// The text after that key.
     spelling_end: &'a [u8],
 }
 
@@ -297,7 +296,7 @@ impl<'a> Walk<'a> {
         Ok(Self::within(text, rest))
     }
 
-    /// Over an object somewhere in the text, behind its bracket.
+    /// Walks over an object inside the text. `rest` begins after its opening bracket.
     #[inline]
     pub(super) const fn within(text: &'a str, rest: &'a [u8]) -> Self {
         Self {
@@ -335,13 +334,13 @@ impl<'a> Walk<'a> {
         Json::checked(self.since(start))
     }
 
-    /// What lies between an earlier place and this one.
+    /// The text between an earlier position and this one.
     #[inline]
     fn since(&self, start: &[u8]) -> &'a str {
         between(self.text, start, self.rest)
     }
 
-    /// The key just read, as it is written.
+    /// The key just read, as it is spelled.
     fn spelling(&self) -> &'a str {
         between(self.text, self.member, self.spelling_end)
     }

@@ -1,29 +1,29 @@
-//! What lies at a path in a JSON value, found in one pass over its text; knows no member by name.
+//! Finds the values at a path in a JSON value, in one pass over its text.
 
 use super::json::Json;
 use super::object::Walk;
 use super::scan::{behind_space, behind_value, between};
 
-/// A step from a value to those in it.
+/// One step of a path: from a value to values inside it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Step<'k> {
     /// To every element of an array.
     Each,
-    /// To the member of an object that is called so.
+    /// To the members of an object with this name.
     Member(&'k str),
 }
 
 impl<'a> Json<'a> {
-    /// Shows all values at a path to `visit`, in the order of the text: the value itself at a path without steps. Nothing lies behind a step
-    /// for which the value is of another kind; a member that is there twice is shown twice.
+    /// Calls `visit` with every value at a path, in the order of the text. An empty path leads to the value itself. A step that does not
+    /// fit the kind of the value leads nowhere. A member that occurs twice is visited twice.
     pub fn visit(self, path: &[Step<'_>], mut visit: impl FnMut(Json<'a>)) {
         let text = self.as_str();
         descend(text, text.as_bytes(), path, &mut visit);
     }
 }
 
-/// Shows what lies at the path in the value that begins here. What is left of the text behind the value.
+/// Visits the values at the path in the value that begins here. Returns the text after that value.
 fn descend<'a>(
     text: &'a str,
     start: &'a [u8],
@@ -59,7 +59,7 @@ fn descend<'a>(
         }
         ([_, ..], _) => return behind_value(start),
     };
-    // The bracket at the end.
+    // Skips the closing bracket.
     end.get(1..).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! One JSON value kept as text; knows nothing of what the value means.
+//! One JSON value, owned as its text. Does not know the meaning of the value.
 
 use alloc::{boxed::Box, string::String};
 use core::{fmt, str::FromStr};
@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 
 use super::json::Json;
 
-/// Most values are no longer than that when they are written.
+/// The initial buffer size for serialising. Most values are not longer.
 const DRAFT: usize = 512;
 
 /// A valid JSON value, kept exactly as it was received or serialised. [`Json`] is the same, borrowed.
 ///
-/// Two payloads are equal when their texts are, so `{"a":1}` and `{ "a": 1 }` differ. `Debug` tells the length and
-/// nothing else, because payloads hold what users type and servers answer.
+/// Two payloads are equal if their texts are equal, so `{"a":1}` and `{ "a": 1 }` differ. `Debug` shows only the length, because payloads
+/// hold what users type and what servers answer.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Payload(Box<str>);
 
@@ -23,26 +23,26 @@ impl Payload {
     ///
     /// # Errors
     ///
-    /// When `value` refuses to be serialised, or has map keys that are not strings.
+    /// When `value` fails to serialise, or has map keys that are not strings.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
         let text = written(value)?;
         Ok(Self(match text.capacity() {
-            // To copy it costs less than to have a heap cut off what is left of it, and leaves no scraps.
+            // A copy costs less than shrinking the allocation, and does not fragment the heap.
             DRAFT => Box::from(&*text),
             _ => text.into_boxed_str(),
         }))
     }
 
-    /// Takes over a text after checking that it is one JSON value.
+    /// Takes ownership of a text after checking that it is one JSON value.
     ///
     /// # Errors
     ///
-    /// When the text is not JSON, or more than one value.
+    /// When the text is not JSON, or holds more than one value.
     pub fn from_text(text: String) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text).map(Self::from)
     }
 
-    /// A value whose text was checked.
+    /// Wraps a text that is already validated.
     pub(super) const fn checked(text: Box<str>) -> Self {
         Self(text)
     }
@@ -61,7 +61,7 @@ impl Payload {
         Json::checked(&self.0)
     }
 
-    /// Gives up the value as `serde_json` knows it, which checks the text once more.
+    /// Converts the value to the raw value of `serde_json`, which validates the text once more.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "what a payload holds is JSON")]
     pub fn into_raw(self) -> Box<RawValue> {
@@ -70,7 +70,7 @@ impl Payload {
 
     /// Reads the value as a `T`, which may borrow from the payload.
     ///
-    /// The error of `serde_json` can quote the value it stumbled over: do not log it where payloads are secret.
+    /// The error of `serde_json` can quote the offending value. Do not log it where payloads are secret.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ fn written(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Erro
     String::from_utf8(text).map_err(serde::ser::Error::custom)
 }
 
-/// Without `std`, `serde_json` itself says how much room a value gets.
+/// Without `std`, `serde_json` itself decides how much it allocates.
 #[cfg(not(feature = "std"))]
 fn written(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
     serde_json::to_string(value)

@@ -1,8 +1,8 @@
-//! Where the values of a JSON text end, and whether they are JSON at all; of what they say it knows only how strings are spelled.
+//! Finds the ends of values in a JSON text, and validates the text. Of the content it knows only how strings are escaped.
 //!
-//! Texts that come from a peer are *checked*: every byte is judged, once. A text that was checked is then *passed over* where
-//! parts of it are looked for, which needs no judgement. Nothing recurses, so no depth of nesting exhausts the stack. What is
-//! JSON is what `serde_json` takes for it: escapes must be spelled right, but need not mean Unicode text.
+//! A text that comes from a peer is *checked*: every byte is validated once. A text that was checked is then *skipped over* without
+//! validation when parts of it are searched. No function recurses, so no depth of nesting exhausts the stack. The grammar is that of
+//! `serde_json`: escapes must be well-formed, but need not be valid Unicode.
 
 use alloc::{borrow::Cow, vec::Vec};
 
@@ -10,11 +10,11 @@ use memchr::{memchr, memchr2};
 
 use super::unescape;
 
-/// A place in a text that is checked on the way.
+/// A position in a text that is checked on the way.
 pub(super) struct Cursor<'a> {
     text: &'a str,
     rest: &'a [u8],
-    /// Whether there are bytes somewhere in the text that no string may hold. Compact JSON has none, so that strings need not be searched
+    /// Whether the text contains control characters, which no string may hold. Compact JSON has none, so its strings need not be searched
     /// for them one by one.
     has_controls: bool,
 }
@@ -24,7 +24,7 @@ pub(super) struct Cursor<'a> {
 pub(super) struct NotJson;
 
 impl<'a> Cursor<'a> {
-    /// At the start of a text.
+    /// Starts at the beginning of a text.
     #[inline]
     pub(super) fn new(text: &'a str) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes this byte, if it is the next one behind whitespace.
+    /// Skips whitespace, then takes this byte if it is next.
     #[inline]
     pub(super) fn eat(&mut self, byte: u8) -> bool {
         match behind_space(self.rest) {
@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the bracket that opens something, and the one that closes it if nothing is in between. Whether something is.
+    /// Takes the opening bracket, and the closing one if nothing is in between. Returns whether the value has content.
     #[inline]
     pub(super) fn opens(&mut self, [start, end]: [u8; 2]) -> bool {
         self.eat(start);
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
         behind_space(self.rest).is_empty()
     }
 
-    /// Checks a key and the colon behind it. What the key means.
+    /// Checks a key and the colon after it. Returns the unescaped key.
     #[inline(always)]
     pub(super) fn key(&mut self) -> Result<Cow<'a, str>, NotJson> {
         let start = behind_space(self.rest);
@@ -87,7 +87,7 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
-    /// Checks an object. Where it begins with these members, which were checked before, only what is behind them.
+    /// Checks an object. If it begins with these members, which were checked before, only the rest is checked.
     #[inline]
     pub(super) fn object_behind(&mut self, run: &str) -> Result<&'a str, NotJson> {
         let start = behind_space(self.rest);
@@ -103,14 +103,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether an object is next, behind whitespace.
+    /// Whether an object is next, after whitespace.
     #[inline]
     pub(super) fn is_at_object(&self) -> bool {
         matches!(behind_space(self.rest), [b'{', ..])
     }
 
-    /// Takes members that were checked before and are written in the same way, if they are next. The last of them ends in a bracket or
-    /// a quote.
+    /// Takes members that were checked before, if exactly this text is next. The text of a run ends with a bracket or a quote.
     #[inline]
     pub(super) fn eat_run(&mut self, run: &str) -> bool {
         match behind_space(self.rest).strip_prefix(run.as_bytes()) {
@@ -122,7 +121,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the comma behind a part of something, if there is one, or else the bracket at its end. Whether there is more.
+    /// Takes the comma after an element, or else the closing bracket. Returns whether there is another element.
     #[inline]
     pub(super) fn goes_on(&mut self, end: u8) -> Result<bool, NotJson> {
         loop {
@@ -141,19 +140,19 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// All that is left of the text.
+    /// The text that is left.
     #[inline]
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// What was taken since that much was left, without the whitespace before it.
+    /// The text that was taken since `rest` was left, without the whitespace before it.
     #[inline]
     pub(super) fn since(&self, rest: &[u8]) -> &'a str {
         between(self.text, behind_space(rest), self.rest)
     }
 
-    /// Takes a number as counters write it, if it is next and a member ends with it.
+    /// Takes a plain non-negative integer, if it is next and ends its member.
     #[inline]
     pub(super) fn count(&mut self) -> Option<i64> {
         let (number, rest) = count(self.rest)?;
@@ -177,14 +176,14 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What lies between two places of a text, which are told by what is left of it there.
+/// The text between two positions. Each position is given as the text that is left there.
 #[inline]
 pub(super) fn between<'a>(text: &'a str, start: &[u8], end: &[u8]) -> &'a str {
     let (start, end) = (text.len() - start.len(), text.len() - end.len());
     text.get(start..end).unwrap_or("")
 }
 
-/// What a string means that lies between two places.
+/// The content of the string between two positions, unescaped.
 #[inline]
 pub(super) fn content<'a>(text: &'a str, start: &[u8], end: &[u8], is_plain: bool) -> Cow<'a, str> {
     if !is_plain {
@@ -194,7 +193,7 @@ pub(super) fn content<'a>(text: &'a str, start: &[u8], end: &[u8], is_plain: boo
     Cow::Borrowed(text.get(start + 1..end - 1).unwrap_or(""))
 }
 
-/// A number as counters write it: digits, and not too many of them. And what is left behind it.
+/// Reads a plain non-negative integer: at most 18 digits without leading zeros. Returns it and the text after it.
 #[inline]
 pub(super) fn count(start: &[u8]) -> Option<(i64, &[u8])> {
     const MOST: usize = 18;
@@ -211,14 +210,14 @@ pub(super) fn count(start: &[u8]) -> Option<(i64, &[u8])> {
     (digits > 0 && !is_padded).then_some((number, rest))
 }
 
-// What is left behind something that the rest of a text begins with, where the text is checked on the way.
+// The functions below check an element at the beginning of the text, and return the text after it.
 
 #[inline(never)]
 fn checked_value(rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
     checked_rest(rest, Nest::default(), false, has_controls)
 }
 
-/// What is left of a value in which brackets are open, and in which a member is next or another value.
+/// Checks the rest of a value in which the brackets of `nest` are open. `is_member` says whether a member is next, or a value.
 #[inline(always)]
 fn checked_rest(
     mut rest: &[u8],
@@ -256,7 +255,7 @@ fn checked_rest(
             [b'-' | b'0'..=b'9', ..] => checked_number(rest)?,
             _ => checked_literal(rest)?,
         };
-        // A value has ended here, and perhaps others with it.
+        // A value has ended here, and maybe the values around it.
         while let Some(bracket) = nest.last() {
             match behind_space(rest) {
                 [b',', behind @ ..] => {
@@ -275,7 +274,7 @@ fn checked_rest(
     }
 }
 
-/// A key, its colon and the whitespace around that.
+/// Checks a key, its colon and the whitespace around the colon.
 #[inline(always)]
 fn checked_key(rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
     let [b'"', string @ ..] = rest else {
@@ -287,7 +286,7 @@ fn checked_key(rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
     }
 }
 
-/// A string whose opening quote was taken, and whether it is spelled without escapes.
+/// Checks a string after its opening quote. Also returns whether it contains no escapes.
 #[inline(always)]
 fn checked_string(rest: &[u8], has_controls: bool) -> Result<(&[u8], bool), NotJson> {
     if !has_controls {
@@ -315,7 +314,7 @@ fn checked_long_string(mut rest: &[u8], has_controls: bool) -> Result<(&[u8], bo
     }
 }
 
-/// An escape.
+/// Checks an escape.
 fn behind_escape(rest: &[u8]) -> Option<&[u8]> {
     match rest {
         [b'\\', b'u', rest @ ..] => {
@@ -342,7 +341,7 @@ fn checked_literal(rest: &[u8]) -> Result<&[u8], NotJson> {
 
 pub(super) fn checked_number(rest: &[u8]) -> Result<&[u8], NotJson> {
     let mut rest = rest.strip_prefix(b"-").unwrap_or(rest);
-    // `01` is no number.
+    // `01` is not a number.
     rest = match rest {
         [b'0', rest @ ..] => rest,
         _ => behind_digits(rest)?,
@@ -359,7 +358,7 @@ pub(super) fn checked_number(rest: &[u8]) -> Result<&[u8], NotJson> {
     Ok(rest)
 }
 
-/// One digit or more.
+/// Checks one or more digits.
 #[inline]
 fn behind_digits(start: &[u8]) -> Result<&[u8], NotJson> {
     let mut rest = start;
@@ -373,7 +372,7 @@ fn behind_digits(start: &[u8]) -> Result<&[u8], NotJson> {
     }
 }
 
-/// Whitespace, of which compact JSON has none.
+/// Skips whitespace. Compact JSON has none.
 #[inline(always)]
 pub(super) fn behind_space(rest: &[u8]) -> &[u8] {
     match rest {
@@ -382,7 +381,7 @@ pub(super) fn behind_space(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// Whitespace is less in JSON than in ASCII.
+/// JSON has fewer whitespace characters than ASCII.
 #[inline(never)]
 fn behind_spaces(mut rest: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | b'\n' | b'\r', behind @ ..] = rest {
@@ -391,9 +390,9 @@ fn behind_spaces(mut rest: &[u8]) -> &[u8] {
     rest
 }
 
-// What is left behind something that the rest of a text begins with, where the text was checked before.
+// The functions below skip an element at the beginning of a text that was checked before, and return the text after it.
 
-/// A value.
+/// Skips a value.
 #[inline]
 pub(super) fn behind_value(rest: &[u8]) -> &[u8] {
     match rest {
@@ -403,7 +402,7 @@ pub(super) fn behind_value(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// An object or an array.
+/// Skips an object or an array.
 fn behind_nested(mut rest: &[u8]) -> &[u8] {
     let mut depth = 0_usize;
     while let [byte, behind @ ..] = rest {
@@ -419,7 +418,7 @@ fn behind_nested(mut rest: &[u8]) -> &[u8] {
     rest
 }
 
-/// A string whose opening quote was taken, and whether it is spelled without escapes.
+/// Skips a string after its opening quote. Also returns whether it contains no escapes.
 #[inline]
 pub(super) fn behind_string(rest: &[u8]) -> (&[u8], bool) {
     match behind_short(rest) {
@@ -437,7 +436,7 @@ fn behind_long_string(string: &[u8]) -> (&[u8], bool) {
     if let [b'"', rest @ ..] = rest {
         return (rest, true);
     }
-    // Quotes are rare in a string with escapes, so they are what is looked for.
+    // Quotes are rare in a string with escapes, so this searches for quotes.
     let mut from = 0;
     while let Some(quote) = memchr(b'"', &rest[from..]) {
         let (before, behind) = rest.split_at(from + quote);
@@ -450,14 +449,14 @@ fn behind_long_string(string: &[u8]) -> (&[u8], bool) {
     (&[], false)
 }
 
-/// A number or a literal.
+/// Skips a number or a literal.
 #[inline]
 fn behind_scalar(rest: &[u8]) -> &[u8] {
     let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b'\0'..=b' ');
     &rest[rest.iter().position(is_end).unwrap_or(rest.len())..]
 }
 
-/// A string without escapes whose opening quote was taken, if it is a short one; in a text without controls.
+/// Skips a string of up to 15 bytes without escapes, after its opening quote. The text must have no control characters.
 #[inline(always)]
 fn behind_short(rest: &[u8]) -> Option<&[u8]> {
     let (first, behind) = rest.split_first_chunk()?;
@@ -473,7 +472,7 @@ fn behind_short(rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Where in a string something stands that is not plain text: its end, an escape, or what must not be there at all.
+/// The index of the first byte that is not plain text of a string: its end, an escape, or an invalid byte.
 pub(super) fn plain_end(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some((word, behind)) = rest.split_first_chunk() {
@@ -484,7 +483,7 @@ pub(super) fn plain_end(bytes: &[u8]) -> usize {
     }
     let start = bytes.len() - rest.len();
     match bytes.last_chunk() {
-        // The last word again, of which all but the rest was looked at before.
+        // The last word overlaps bytes that were searched before; only the rest is new.
         Some(word) => {
             let found = odd_bytes(u64::from_le_bytes(*word));
             let before = bytes.len() - word.len();
@@ -497,7 +496,7 @@ pub(super) fn plain_end(bytes: &[u8]) -> usize {
     }
 }
 
-/// Where the first byte is in a word that is not plain text.
+/// The index of the first byte in a word that is not plain text.
 #[inline]
 const fn odd_bytes(word: u64) -> Option<usize> {
     let controls = word.wrapping_sub(ONES * b' ' as u64) & !word & HIGHS;
@@ -509,7 +508,7 @@ const fn odd_bytes(word: u64) -> Option<usize> {
 
 fn has_controls(bytes: &[u8]) -> bool {
     const STEP: usize = 16;
-    // What is left behind whole steps is looked at with bytes before it again, where there are any.
+    // The last chunk may overlap the chunks before it, so that no remainder is left.
     let Some(last) = bytes.last_chunk::<STEP>() else {
         return bytes.iter().any(|byte| *byte < b' ');
     };
@@ -522,12 +521,12 @@ fn has_controls(bytes: &[u8]) -> bool {
     lowest.into_iter().fold(u8::MAX, u8::min) < b' '
 }
 
-// Eight bytes at a time, as one number: a byte is told by its highest bit.
+// The functions below process eight bytes at a time, as one number. A match sets the highest bit of its byte.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x80 * ONES;
 
-/// What was found first in a word.
+/// The first hit in a word.
 enum Looked {
     Escape,
     Neither,
@@ -538,7 +537,7 @@ enum Looked {
 const fn quote_before_escape(word: u64) -> Looked {
     let quotes = bytes_like(word, b'"');
     let escapes = bytes_like(word, b'\\');
-    // The bits below the first quote, or all where there is none.
+    // The bits below the first quote, or all bits if there is none.
     let before = quotes.wrapping_sub(1) & !quotes;
     if escapes & before != 0 {
         Looked::Escape
@@ -549,7 +548,7 @@ const fn quote_before_escape(word: u64) -> Looked {
     }
 }
 
-/// The bytes that are this one. Behind the first of them others may be told in error.
+/// Marks the bytes that equal `byte`. Marks after the first one may be wrong.
 #[inline(always)]
 const fn bytes_like(word: u64, byte: u8) -> u64 {
     let differences = word ^ (ONES * byte as u64);
@@ -577,11 +576,11 @@ impl Bracket {
     }
 }
 
-/// The brackets that are open, one bit for each, the last one lowest.
+/// The open brackets, one bit each, with the innermost in the lowest bit.
 struct Nest {
-    /// The innermost ones, behind a bit that is set.
+    /// The innermost brackets, below a marker bit.
     inner: u64,
-    /// Those around them, 63 at a time.
+    /// The brackets around them, 63 per word.
     outer: Vec<u64>,
 }
 

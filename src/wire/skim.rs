@@ -1,7 +1,7 @@
-//! What can be told of a message too long to keep; knows neither lines nor limits.
+//! Extracts the id and the kind of a message that is too long to keep. Knows neither lines nor limits.
 //!
-//! The scan sees every byte once, keeps a few kilobytes at most and never recurses. It checks no grammar inside the
-//! values it passes over: it only needs to know where the top-level members begin and end.
+//! The scan reads every byte once, keeps at most a few kilobytes and never recurses. It does not validate the values that it skips: it only
+//! finds where the top-level members begin and end.
 
 use alloc::{borrow::Cow, vec::Vec};
 use core::str;
@@ -13,14 +13,14 @@ use super::id::{Id, TEXT_ID_LIMIT};
 /// The most bytes of a key or an id that are kept: a text id with every byte escaped as `\u00xx`, and its quotes.
 const KEEP_LIMIT: usize = 6 * TEXT_ID_LIMIT + 2;
 
-/// What is known of a message that was too long to keep.
+/// The facts about a message that was too long to keep.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Skimmed {
-    /// How many bytes it had.
+    /// Its length in bytes.
     pub len: u64,
     /// Its top-level id, if it has exactly one that is valid.
     pub id: Option<Id>,
-    /// Whether it answers the request with that id: it has a result or an error, and no method.
+    /// Whether it is the reply to the request with that id: it has a result or an error, and no method.
     pub is_response: bool,
 }
 
@@ -42,10 +42,10 @@ pub(super) struct Skim {
     has_outcome: bool,
 }
 
-/// Where in the message the next byte lies.
+/// The position of the next byte in the message.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Place {
-    /// Behind the object. Only whitespace may follow.
+    /// After the object. Only whitespace may follow.
     After,
     /// Between a key and its colon.
     Colon,
@@ -53,12 +53,12 @@ enum Place {
     Key { escaped: bool },
     /// In the top-level object, before a key.
     Members,
-    /// In something that is not one JSON object: nothing can be told.
+    /// In something that is not one JSON object, of which nothing can be told.
     Opaque,
     /// Before the object.
     #[default]
     Start,
-    /// Behind this many bytes of the byte order mark that may come first.
+    /// After this many bytes of the byte order mark that may come first.
     StartMark(u8),
     /// In a value of the top-level object, or before it.
     Value,
@@ -101,7 +101,7 @@ impl Skim {
         }
     }
 
-    /// The verdict. A message that was cut short is judged by what was seen of it: the rest will not come.
+    /// Returns the facts. A message that was cut short is judged by the bytes that came, because the rest will not come.
     pub(super) fn finish(self) -> Skimmed {
         let known = self.place != Place::Opaque && self.ids == 1;
         let id = self.id.filter(|_| known);
@@ -112,7 +112,7 @@ impl Skim {
         }
     }
 
-    /// Passes over the plain bytes of a string at once, up to and with the quote or backslash that ends them.
+    /// Skips the plain bytes of a string, up to and including the quote or backslash that ends them.
     fn run_of_string<'p>(&mut self, rest: &'p [u8]) -> &'p [u8] {
         let end = memchr2(b'"', b'\\', rest);
         let (run, after) = rest.split_at(end.map_or(rest.len(), |at| at + 1));
@@ -218,7 +218,7 @@ impl Skim {
         self.overflowed = false;
     }
 
-    /// Keeps the bytes of a key and of an id; what grows past the bound can be neither.
+    /// Keeps the bytes of a key or an id. A text longer than the limit can be neither.
     fn keep(&mut self, bytes: &[u8]) {
         let wanted =
             matches!(self.place, Place::Key { .. } | Place::Members) || self.member == Member::Id;

@@ -1,8 +1,8 @@
-//! Server-sent events, cut out of a byte stream in bounded memory and written into one; knows no HTTP and no message.
+//! Reads server-sent events from a byte stream in bounded memory, and writes them. Knows no HTTP and no messages.
 //!
 //! ```text
-//! id: 7                  what a client that lost the stream resumes from
-//! event: message         may be missing: that is its default
+//! id: 7                  a client that lost the stream resumes after this id
+//! event: message         optional: this is the default
 //! data: {"jsonrpc":...   one message
 //!                        a blank line ends the event
 //! ```
@@ -25,38 +25,38 @@ use super::{
 /// The most bytes of the name of an event.
 const NAME_LIMIT: usize = 256;
 
-/// The most bytes of an id, which has to fit in a header field one day.
+/// The most bytes of an id, which must fit into a header field later.
 const ID_LIMIT: usize = 4 * 1024;
 
-/// What a stream of events said. `Debug` tells the length of texts and nothing else of them.
+/// An item of an event stream. `Debug` shows only the length of texts.
 #[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SseEvent<'a> {
     /// An event.
     Message {
-        /// What kind of event it is: `message` where nothing was said.
+        /// The kind of the event: `message` if the stream names none.
         name: &'a str,
         /// Its lines of data, joined by LF. Never empty.
         data: &'a str,
     },
-    /// An event whose data or name is not UTF-8. It was passed over.
+    /// An event whose data or name is not UTF-8. The reader skipped it.
     NotUtf8,
-    /// An event whose data is longer than the limit. It was passed over to its end; its id counts all the same.
+    /// An event whose data is longer than the limit. The reader skipped it, but recorded its id.
     Oversized(Skimmed),
-    /// An event without data that said an id, which a client can resume from (S-INH-03).
+    /// An event without data that has an id, from which a client can resume (S-INH-03).
     Primed,
-    /// How long to wait before the next attempt, should the stream end. Told before the event that it stands in ends.
+    /// How long to wait before reconnecting if the stream ends. Returned before the event that contains it ends.
     Retry(Duration),
 }
 
-/// Cuts a stream of bytes into server-sent events.
+/// Splits a byte stream into server-sent events.
 ///
-/// It reads as the standard of the WHATWG has it (S-INH-01, S-INH-02), but for these: an event whose data is empty is none
-/// (S-INH-03), since no message is empty; bytes that are not UTF-8 are not replaced but tell of themselves, or make an id
-/// void; and a name of more than 256 bytes or an id of more than 4 KiB counts as not said (S-INH-06).
+/// The reader follows the WHATWG standard (S-INH-01, S-INH-02), with these exceptions. An event with empty data is not an event (S-INH-03),
+/// because no message is empty. Bytes that are not UTF-8 are not replaced: they are reported, or make an id void. A name of more than 256
+/// bytes and an id of more than 4 KiB are ignored (S-INH-06).
 ///
-/// An event is given as soon as the first byte of the end of its blank line is there. How the bytes were cut into chunks
-/// never matters. Each stream has a reader of its own, and what is unfinished when a stream ends goes with the reader.
+/// An event is returned as soon as the first byte of the end of its blank line arrives. The result does not depend on how the bytes are
+/// split into chunks. Use one reader per stream. When a stream ends, drop the reader and with it the incomplete event.
 ///
 /// ```
 /// use everlink::wire::{SseEvent, SseReader};
@@ -74,34 +74,34 @@ pub enum SseEvent<'a> {
 /// ```
 pub struct SseReader {
     place: Place,
-    /// The last line ended with a CR, of which an LF that comes next is a part.
+    /// Whether the last line ended with a CR. An LF that follows belongs to it.
     after_cr: bool,
-    /// The name of the field being read, then the value of it if that is a name or an id.
+    /// The name of the current field, and then its value if the field is a name or an id.
     word: Vec<u8>,
-    /// The number being read.
+    /// The number in the current `retry` field.
     number: Option<u64>,
-    /// The data of the event under way, or of the one given out last if `given` is set. The same goes for its name.
+    /// The data of the current event, or of the one that was returned last if `given` is set. The same holds for `name`.
     data: Keep,
     has_data: bool,
     name: Vec<u8>,
     given: bool,
-    /// The id that the event under way said, if `has_id` is set.
+    /// The id of the current event, if `has_id` is set.
     new_id: String,
     has_id: bool,
     /// The id of the last event that ended, if any.
     last_id: String,
 }
 
-/// Where in a line the next byte lies.
+/// The position of the next byte in its line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
-    /// At the very start of the stream, behind this many bytes of the byte order mark that may come first.
+    /// At the start of the stream, after this many bytes of the byte order mark that may come first.
     Mark(usize),
     /// In the name of a field, or before it.
     Name,
-    /// In a line that says nothing.
+    /// In a line that is ignored.
     Passed,
-    /// Behind the colon, where one space does not count.
+    /// After the colon, where one space is skipped.
     Space(Field),
     /// In a value.
     Value(Field),
@@ -134,7 +134,7 @@ impl SseReader {
         }
     }
 
-    /// The same for a stream that goes on after the event with this id: that is the last one until another says its own.
+    /// A reader for a stream that continues after the event with this id. That is the last id until an event brings another.
     #[must_use]
     pub fn resuming(limit: usize, last_id: &str) -> Self {
         Self {
@@ -143,23 +143,23 @@ impl SseReader {
         }
     }
 
-    /// Whether nothing of an event has been read since the last one ended: what came since said nothing.
+    /// Whether no part of an event was read since the last one ended. Comments do not count.
     pub(crate) fn is_between_events(&self) -> bool {
         let is_at_start =
             matches!(self.place, Place::Mark(0) | Place::Name) && self.word.is_empty();
         is_at_start && (self.given || !self.has_data && !self.has_id && self.name.is_empty())
     }
 
-    /// What comes next, taken from what is buffered and the front of `chunk`; what it used is cut off `chunk`.
+    /// Returns the next item, from the buffer and the front of `chunk`. The bytes that it used are removed from `chunk`.
     ///
-    /// `None` means that `chunk` is used up. Call until then: that also lets go of the memory of a long event. Data of one
-    /// line that lies in `chunk` with the end of its event is not copied.
+    /// `None` means that `chunk` is used up. Call until then, because that also frees the memory of a long event. Data of one line is not
+    /// copied if `chunk` contains the line and the end of its event.
     #[must_use]
     pub fn next<'a, 'c: 'a>(&'a mut self, chunk: &mut &'c [u8]) -> Option<SseEvent<'a>> {
         if self.given {
             self.forget_event();
         }
-        // All the data of the event under way, while the line before was the first that brought any.
+        // All the data of the current event, if it has one line of data so far and that was the line before.
         let mut lent: Option<&'c [u8]> = None;
         while let Some(piece) = self.cut_line(chunk) {
             if piece.is_empty() && self.is_at_line_start() {
@@ -185,13 +185,13 @@ impl SseReader {
         None
     }
 
-    /// The id that the last event with one said, of those that came to their end; `None` after an empty one.
+    /// The id of the last complete event that had one; `None` if that id was empty.
     #[must_use]
     pub fn last_id(&self) -> Option<&str> {
         Some(&*self.last_id).filter(|id| !id.is_empty())
     }
 
-    /// How many bytes of an unfinished event are kept: no more data than the limit, and beside it less than 9 KiB.
+    /// The number of bytes kept of an incomplete event: at most the limit of data, and less than 9 KiB besides.
     #[must_use]
     pub fn buffered(&self) -> usize {
         if self.given {
@@ -201,7 +201,7 @@ impl SseReader {
         self.data.bytes().len() + self.name.len() + self.word.len() + new_id
     }
 
-    /// Cuts the rest of the line under way off `chunk`, with its end.
+    /// Removes the rest of the current line from `chunk`, with its end.
     fn cut_line<'c>(&mut self, chunk: &mut &'c [u8]) -> Option<&'c [u8]> {
         if !chunk.is_empty() && mem::take(&mut self.after_cr) {
             *chunk = chunk.strip_prefix(b"\n").unwrap_or(chunk);
@@ -221,7 +221,7 @@ impl SseReader {
         }
     }
 
-    /// The data in a line, if it is whole, the first of its event and within the limit.
+    /// The data of a line, if the line is complete, the first data of its event and within the limit.
     fn lend_line<'c>(&mut self, line: &'c [u8]) -> Option<&'c [u8]> {
         if self.has_data || !self.is_at_line_start() {
             return None;
@@ -242,7 +242,7 @@ impl SseReader {
         }
     }
 
-    /// Adds a piece to the line under way.
+    /// Adds a piece to the current line.
     fn feed(&mut self, mut rest: &[u8]) {
         while let Some((&byte, after)) = rest.split_first() {
             match self.place {
@@ -256,7 +256,7 @@ impl SseReader {
                     rest = after;
                 }
                 Place::Mark(0) => self.place = Place::Name,
-                // No field that means anything begins with a part of the mark.
+                // No known field begins with a part of the mark.
                 Place::Mark(_) => self.place = Place::Passed,
                 Place::Name => {
                     let colon = memchr(b':', rest);
@@ -293,7 +293,7 @@ impl SseReader {
         }
     }
 
-    /// Keeps a piece of a word. A line whose word grows past the limit says nothing.
+    /// Keeps a piece of a word. A line whose word exceeds the limit is ignored.
     fn keep_word(&mut self, piece: &[u8], limit: usize) {
         if piece.len() > limit - self.word.len() {
             self.word.clear();
@@ -303,7 +303,7 @@ impl SseReader {
         }
     }
 
-    /// Goes on to the value of the field whose name was read; a comment is a field without a name.
+    /// Goes on to the value of the field whose name was read. A comment is a field without a name.
     fn begin_value(&mut self) {
         if self.place != Place::Name {
             return;
@@ -316,7 +316,7 @@ impl SseReader {
         }
     }
 
-    /// Does what the line under way says. Only a wait is to be told at once.
+    /// Applies the current line. Returns the wait if the line is a `retry` field, because that is reported at once.
     fn end_line(&mut self) -> Option<Duration> {
         // A field without a colon has an empty value.
         self.begin_value();
@@ -335,7 +335,7 @@ impl SseReader {
         None
     }
 
-    /// Takes the word as the id of the event under way, if it can be one.
+    /// Takes the word as the id of the current event, if it is valid.
     fn end_id(&mut self) {
         let word = mem::take(&mut self.word);
         self.word = match String::from_utf8(word) {
@@ -349,7 +349,7 @@ impl SseReader {
         self.word.clear();
     }
 
-    /// Whether there is anything to tell of the event that ended.
+    /// Whether there is anything to report of the event that ended.
     fn has_event(&self, lent: Option<&[u8]>) -> bool {
         self.has_id || !self.data.is_empty() || lent.is_some_and(|data| !data.is_empty())
     }
@@ -426,11 +426,11 @@ impl fmt::Debug for SseReader {
     }
 }
 
-/// Begins an event that carries one message, which the caller appends before it calls [`end`].
+/// Begins an event that carries one message. The caller appends the message and then calls [`end`].
 ///
-/// The message must be one line, as whatever [`encode`](super::encode) writes is: no CR or LF is in it, since those in
-/// strings are escaped and those between tokens became spaces. Readers that look at single lines read it too (S-INH-04).
-/// An `id` or a `name` with a CR, an LF or a NUL in it cannot be said, and is left out.
+/// The message must be one line, as everything that [`encode`](super::encode) writes is. It contains no CR or LF: those in strings are
+/// escaped, and those between tokens became spaces. So readers that look at single lines can read it, too (S-INH-04). An `id` or a `name`
+/// that contains a CR, an LF or a NUL cannot be represented and is left out.
 ///
 /// ```
 /// use everlink::wire::sse;
@@ -451,13 +451,13 @@ pub fn begin(buf: &mut Vec<u8>, id: Option<&str>, name: Option<&str>) {
     buf.extend_from_slice(b"data: ");
 }
 
-/// Ends an event that was begun.
+/// Ends the event that [`begin`] began.
 pub fn end(buf: &mut Vec<u8>) {
     buf.extend_from_slice(b"\n\n");
 }
 
-/// Appends an event without data: it gives a client an id to resume from before there is anything to say, and may tell it
-/// how long to wait with that, in whole milliseconds.
+/// Appends an event without data. It gives a client an id to resume from before there is a message. With `retry`, it also tells the client
+/// how long to wait before it resumes, in whole milliseconds.
 pub fn prime(buf: &mut Vec<u8>, id: &str, retry: Option<Duration>) {
     field(buf, "id: ", id);
     if let Some(wait) = retry {
@@ -468,7 +468,7 @@ pub fn prime(buf: &mut Vec<u8>, id: &str, retry: Option<Duration>) {
     buf.extend_from_slice(b"data:\n\n");
 }
 
-/// Appends a comment, which says nothing but that the stream is alive.
+/// Appends a comment. It only shows that the stream is alive.
 pub fn comment(buf: &mut Vec<u8>) {
     buf.extend_from_slice(b":\n\n");
 }

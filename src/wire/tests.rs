@@ -1,4 +1,4 @@
-//! What holds across the files of `wire`: framing that chunks cannot change, and messages that survive a round trip.
+//! Tests across the files of `wire`: chunks do not change the framing, and messages survive a round trip.
 
 use alloc::{
     borrow::ToOwned,
@@ -44,7 +44,7 @@ fn oversized(len: u64, id: Option<Id>, is_response: bool) -> Owned {
     })
 }
 
-/// Reads chunks to the end of the stream, and checks on the way that the reader keeps to its limit.
+/// Reads chunks to the end of the stream, and checks that the reader keeps to its limit.
 fn read<'c>(limit: usize, chunks: impl IntoIterator<Item = &'c [u8]>) -> Vec<Owned> {
     let mut reader = LineReader::new(limit);
     let mut lines = Vec::new();
@@ -65,7 +65,7 @@ fn read_whole(limit: usize, bytes: &[u8]) -> Vec<Owned> {
     read(limit, [bytes])
 }
 
-/// A small xorshift: the same script on every run.
+/// A small xorshift generator: the same numbers on every run.
 struct Dice(u64);
 
 impl Dice {
@@ -77,7 +77,7 @@ impl Dice {
     }
 }
 
-/// Everything that framing must cope with, in one stream.
+/// All difficult cases of framing, in one stream.
 fn nasty_script() -> Vec<u8> {
     let mut script = Vec::new();
     for line in [
@@ -181,7 +181,7 @@ fn random_bytes_in_random_chunks_never_matter() {
     }
 }
 
-/// The same rules written with no thought of chunks.
+/// The same rules, implemented without chunks.
 fn naive_lines(limit: usize, script: &[u8]) -> Vec<Owned> {
     let mut lines = Vec::new();
     for raw in script.split(|&byte| byte == b'\n') {
@@ -428,7 +428,7 @@ fn a_run_of_members_that_is_known_is_shown_as_one() {
         (r#"{"_meta":{"a":1,"b":{"c":"d"}}}"#, "run"),
         (r#"{"_meta":{"t":2,"a":1,"b":{"c":"d"},"u":3}}"#, "t run u"),
         (r#"{"_meta":{ "a":1,"b":{"c":"d"} , "u":3}}"#, "run u"),
-        // Written otherwise, not all of it, elsewhere, and twice.
+        // Spelled differently, incomplete, elsewhere, and twice.
         (r#"{"_meta":{"a": 1,"b":{"c":"d"}}}"#, "a b"),
         (r#"{"_meta":{"a":1,"b":{"c":"e"}}}"#, "a b"),
         (r#"{"_meta":{"a":1}}"#, "a"),
@@ -491,7 +491,7 @@ fn a_run_is_all_that_is_wanted_in_a_row_and_tells_its_own_end() {
     }
 }
 
-/// The walk over an object must judge every text as `serde_json` does.
+/// The walk over an object must accept and reject the same texts as `serde_json`.
 #[test]
 fn objects_are_judged_as_serde_json_judges_them() {
     const SEEDS: &[&str] = &[
@@ -538,7 +538,7 @@ fn objects_are_judged_as_serde_json_judges_them() {
     assert!(accepted > 3_000, "only {accepted} texts were objects");
 }
 
-/// What is told of a message that was passed over is what reading it would have told.
+/// Skimming a message finds the same id and kind as parsing it.
 #[test]
 fn skimming_agrees_with_reading() {
     const IDS: &[&str] = &[
@@ -584,7 +584,7 @@ fn skimming_agrees_with_reading() {
     }
 }
 
-/// To ask what a text may have says yes wherever it is there, in short texts and in long ones.
+/// `may_have` is true for every text that contains the name, short or long.
 #[test]
 fn what_is_there_may_be_there() {
     const SOUGHT: [Sought; 2] = [Sought::new("_meta"), Sought::new("resultType")];

@@ -1,4 +1,4 @@
-//! What a JSON string with escapes means; knows nothing of what is around it.
+//! Decodes JSON strings with escapes.
 
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
@@ -6,7 +6,7 @@ use core::fmt;
 use memchr::memchr;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// What the inside of a string that was checked means. `None` where that is no Unicode text: half of a surrogate pair stands alone.
+/// Decodes the inside of a checked string. Returns `None` if it is not valid Unicode: half of a surrogate pair stands alone.
 pub(super) fn text(inner: &str) -> Option<String> {
     let (mut text, mut rest) = (String::with_capacity(inner.len()), inner);
     while let Some(slash) = memchr(b'\\', rest.as_bytes()) {
@@ -20,8 +20,8 @@ pub(super) fn text(inner: &str) -> Option<String> {
     Some(text)
 }
 
-/// What a string means, with replacement characters where that is no Unicode text. It is read as bytes, because as `str` one odd key would
-/// cost the whole object.
+/// Decodes a string, with replacement characters for invalid Unicode. It is decoded as bytes, because with `str` one invalid key would fail
+/// the whole object.
 #[inline(never)]
 pub(super) fn lossy(string: &str) -> Cow<'_, str> {
     struct Lossy;
@@ -43,7 +43,7 @@ pub(super) fn lossy(string: &str) -> Cow<'_, str> {
         .map_or(Cow::Borrowed(string), Cow::Owned)
 }
 
-/// The character that an escape means, or two of them together, and what is behind.
+/// Decodes one escape, or two that form a surrogate pair. Returns the character and the text after it.
 fn character(escape: &str) -> Option<(char, &str)> {
     let (letter, behind) = escape.split_at_checked(2)?;
     let character = match letter.as_bytes()[1] {
@@ -58,7 +58,7 @@ fn character(escape: &str) -> Option<(char, &str)> {
     Some((character, behind))
 }
 
-/// The character whose number is next, which may be the first half of a pair.
+/// Decodes the code point of a `\u` escape, which may be the first half of a surrogate pair.
 fn code_point(digits: &str) -> Option<(char, &str)> {
     let (first, behind) = unit(digits)?;
     if let Some(character) = char::from_u32(u32::from(first)) {

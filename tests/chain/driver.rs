@@ -1,5 +1,5 @@
-//! The driver of all three parties. A step is one thing that one of them reads, with all that it says to it; between two
-//! steps anything may happen to the others. Checks at every step what every driver of a relay may rely on.
+//! The driver of all three parties. In one step, one party reads one input and writes everything that follows from it.
+//! Between two steps anything may happen to the others. Every step checks what a driver of a relay may rely on.
 
 use everlink::relay::{self, Side};
 use everlink::{
@@ -11,25 +11,25 @@ use super::pipe::{Pipe, Read};
 use super::service::{Behind, Service};
 use super::{Chain, Deed};
 
-/// As many steps without any time passing are a spin.
+/// Parties that take this many steps without any time passing are spinning.
 const MOST_STEPS_AT_ONE_TIME: u32 = 2_000_000;
 
-/// One life of the server behind, from its Open to its Release.
+/// The server of one epoch, from its `Open` to its `Release`.
 pub(super) struct Life {
     pub(super) epoch: Epoch,
-    /// The server, or nothing where there is none any more, or never was one that speaks.
+    /// The server end, or `None` if the server has ended or never speaks.
     pub(super) server: Option<Server>,
     pub(super) service: Service,
-    /// How it ended, until the relay was told.
+    /// The exit status, until the relay was told.
     pub(super) exit: Option<ExitStatus>,
     pub(super) is_running: bool,
-    /// It reads what the relay writes.
+    /// Whether the server reads what the relay writes.
     pub(super) reads: bool,
     pub(super) input: Pipe,
     pub(super) output: Pipe,
 }
 
-/// Who can be next to read something.
+/// A party that can read something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     RelayOfHost,
@@ -38,7 +38,7 @@ enum Turn {
     Host,
 }
 
-/// The order in which they are, if they are equally quick.
+/// The round-robin order of the parties.
 const TURNS: [Turn; 4] = [
     Turn::RelayOfHost,
     Turn::Server,
@@ -48,7 +48,7 @@ const TURNS: [Turn; 4] = [
 
 /// # Steps
 impl Chain {
-    /// Does the next thing that there is to do without time passing. Whether there was one.
+    /// Does the next thing that can be done without time passing. Returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         self.drain_host();
         self.drain_relay();
@@ -104,7 +104,7 @@ impl Chain {
 
 /// # Time
 impl Chain {
-    /// When any of the parties wants to be told the time.
+    /// The earliest deadline of any party.
     fn due(&self) -> Option<Instant> {
         let life = self.life.as_ref();
         let server = life.and_then(|life| life.server.as_ref());
@@ -124,7 +124,7 @@ impl Chain {
             .filter(|at| *at < Instant::MAX)
     }
 
-    /// Lets time pass until somebody wants to be told, but not beyond `goal`. Whether anybody did.
+    /// Advances the clock to the earliest deadline, but not beyond `goal`. Returns false if none is due by then.
     pub(super) fn sleep(&mut self, goal: Instant) -> bool {
         let Some(at) = self.due().filter(|at| *at <= goal) else {
             return false;
@@ -157,9 +157,9 @@ impl Chain {
     }
 }
 
-/// # The relay
+/// # Relay
 impl Chain {
-    /// Carries out all that the relay wants done.
+    /// Carries out all outputs of the relay.
     pub(super) fn drain_relay(&mut self) {
         let mut due = self.relay.poll_timeout();
         let (mut buf, mut outputs) = (Vec::new(), 0);
@@ -260,7 +260,7 @@ impl Chain {
         };
         let epoch = life.epoch;
         let wants = self.relay.wants_input(Side::Upstream, StreamId::DUPLEX);
-        // Last words are heard before the exit, as far as they are wanted.
+        // The relay reads the rest of the output before the exit, as long as it wants input.
         let has_words = wants && life.output.waiting() > 0;
         if let Some(status) = life.exit.take_if(|_| !has_words) {
             let input = Input::exited(status);
@@ -283,7 +283,7 @@ impl Chain {
     }
 }
 
-/// # The servers
+/// # Servers
 impl Chain {
     fn open(&mut self, epoch: Epoch) {
         assert!(self.life.is_none(), "{epoch} before the last was released");
@@ -354,7 +354,7 @@ impl Chain {
         self.drain_server();
     }
 
-    /// Has the server behind do all that it wants to.
+    /// Carries out all outputs of the server.
     pub(super) fn drain_server(&mut self) {
         let Some(life) = &mut self.life else {
             return;
@@ -398,7 +398,7 @@ impl Chain {
 }
 
 impl Life {
-    /// It ends. What it wrote before can still be read.
+    /// Ends the server. Its earlier output can still be read.
     pub(super) fn end(&mut self, status: ExitStatus) {
         if self.is_running {
             self.is_running = false;
@@ -409,9 +409,9 @@ impl Life {
     }
 }
 
-/// # The host
+/// # Host
 impl Chain {
-    /// Carries out all that the host wants done.
+    /// Carries out all outputs of the host.
     pub(super) fn drain_host(&mut self) {
         let mut buf = Vec::new();
         while let Some(host) = &mut self.host.client {
@@ -437,7 +437,7 @@ impl Chain {
                 Output::Write { epoch, len, .. } => {
                     let line = buf.split_off(buf.len() - len);
                     self.transcript.push(&format!("host > {}", text(&line)));
-                    // What is said after the last word goes nowhere.
+                    // Bytes that the host writes after it ended its output are dropped.
                     let sent = if self.from_host.is_closed() {
                         len
                     } else {

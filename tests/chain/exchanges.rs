@@ -1,6 +1,6 @@
-//! Every kind of exchange that a relay carries, each from a host that has said nothing yet to its last word.
+//! Every kind of exchange that a relay carries, from the first message of the host to the last.
 //!
-//! A script in here comes to an end whatever happens behind the relay; its check is for when nothing did.
+//! Each script ends whatever happens behind the relay. Its check applies to runs without a disturbance.
 
 use everlink::client::{CallOptions, Event, Outcome};
 use everlink::protocol::{Era, LogLevel};
@@ -11,9 +11,9 @@ use super::{Chain, Eras, REPORTS, seconds};
 
 pub(crate) struct Exchange {
     pub(crate) name: &'static str,
-    /// Between which eras there is such a thing.
+    /// Whether the exchange exists between these eras.
     pub(crate) exists: fn(Eras) -> bool,
-    /// Plays it, and says which calls were made.
+    /// Plays the exchange and returns its calls.
     pub(crate) play: fn(&mut Chain) -> Vec<CallId>,
     pub(crate) check: fn(&Chain, &[CallId]),
 }
@@ -67,7 +67,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         },
         check: |chain, calls| {
             assert_eq!(chain.text(calls[0]), "count \"quiet\" by life 1");
-            // The relay asks for it all the same: it is a sign of life.
+            // The relay asks the server for progress all the same, because progress shows that the server is alive.
             assert_eq!(chain.told("notifications/progress"), [Value::Null; 0]);
         },
     },
@@ -128,8 +128,8 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         exists: ALWAYS,
         play: |chain| ask_for(chain, "resources/read", json!({"uri": "file:///missing"})),
         check: |chain, calls| {
-            // S-ERR-06, S-ERR-11: each era has its own number for it, and one that a legacy host never saw from a modern
-            // server is not made up for it.
+            // S-ERR-06, S-ERR-11: each era has its own code for this error. The relay does not invent a legacy code for
+            // the error of a modern server.
             let is_legacy = chain.eras() == Eras::new(Era::Legacy, Era::Legacy);
             let code = if is_legacy { -32_002 } else { -32_602 };
             assert_eq!(chain.error(calls[0]).code, code);
@@ -193,7 +193,8 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
             chain.watch(Watch::lists().and_uri("file:///a").and_uri("file:///b"));
             let call = chain.tool_with("touch", json!({"uri": "file:///a"}));
             chain.until_done(call);
-            // It was touched, or its server ended and whoever watches must look. Before a server is heard, nobody is offered to watch anything.
+            // Either the resource was touched, or its server ended and the watcher must look again. Before the server has answered, the host is
+            // offered no watches.
             chain.until("word of the change", |chain| {
                 chain.was_offered_a_guess() || !changes_of(chain, "file:///a").is_empty()
             });
@@ -376,7 +377,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
                 ("notifications/roots/list_changed", None),
             ] {
                 let params = params.as_ref().map(super::payload);
-                // A modern host has no word for changed roots.
+                // A modern host has no notification for changed roots.
                 let _ = chain.host(|host, now| host.notify(now, method, params));
             }
             let last = chain.tool("echo");
@@ -482,13 +483,13 @@ fn ask_for(chain: &mut Chain, method: &'static str, params: Value) -> Vec<CallId
     vec![call]
 }
 
-/// What the host answered to the questions of a tool.
+/// The answers of the host to the asks of a tool.
 #[track_caller]
 fn answers(chain: &Chain, call: CallId) -> Value {
     chain.result(call)["structuredContent"]["answers"].clone()
 }
 
-/// What the host was asked.
+/// The methods of the asks that the host received.
 pub(crate) fn questions(chain: &Chain) -> Vec<&str> {
     chain.picked(|event| match event {
         Event::Ask(ask) => Some(&*ask.method),
@@ -496,7 +497,7 @@ pub(crate) fn questions(chain: &Chain) -> Vec<&str> {
     })
 }
 
-/// The lists that the host heard to have changed.
+/// The lists that changed, according to the events of the host.
 pub(crate) fn list_changes(chain: &Chain) -> Vec<List> {
     chain.picked(|event| match event {
         Event::Changed(Change::List(list)) => Some(*list),
@@ -504,7 +505,7 @@ pub(crate) fn list_changes(chain: &Chain) -> Vec<List> {
     })
 }
 
-/// How often the host heard that the resource at `uri` has changed.
+/// One entry for each change of the resource at `uri` that the host was told of.
 pub(crate) fn changes_of(chain: &Chain, uri: &str) -> Vec<()> {
     chain.picked(|event| match event {
         Event::Changed(Change::Resource { uri: of }) if **of == *uri => Some(()),

@@ -1,5 +1,5 @@
-//! The host in front of the relay: a real client end that answers what it is asked, or nobody but a script that says
-//! lines. Knows nothing behind the relay.
+//! The host in front of the relay: a real client end that answers asks, or a script that writes lines. Depends on
+//! nothing behind the relay.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 
 use super::payload;
 
-/// What it answers to a question: something, an error, or nothing for now.
+/// The host's answer to an ask: a result, an error, or none for now.
 pub(crate) type Manner = Box<dyn FnMut(&Ask) -> Option<Result<Value, ErrorObject>>>;
 
 pub(super) struct Host {
-    /// A script speaks in its place where there is none.
+    /// The client end. Without one, a script writes the lines.
     pub(super) client: Option<Client>,
     pub(super) events: Vec<(Instant, Event)>,
     pub(super) outcomes: BTreeMap<CallId, usize>,
     pub(super) manner: Manner,
     /// The method of every call.
     pub(super) calls: BTreeMap<CallId, &'static str>,
-    /// It reads what the relay writes, from this time on.
+    /// The time from which the host reads.
     pub(super) reads_from: Instant,
 }
 
-/// A host of this era that can be asked everything, leaves it to the relay to lose patience, and says nothing that nobody
-/// asked it to.
+/// The configuration of a host of this era that supports every ask. It has no timeouts, so that only the relay's apply,
+/// and no keepalive.
 pub(crate) fn host_config(era: Era) -> Config {
     let mut config = Config::child("host", "1");
     config.dialect = match era {
@@ -64,7 +64,7 @@ impl Host {
         self.client.as_mut().expect("the host is a client end")
     }
 
-    /// The host is told of something, and answers if it is a question.
+    /// Records an event, and answers it if it is an ask.
     pub(super) fn event(&mut self, now: Instant, event: Event) {
         match &event {
             Event::Ask(ask) => {
@@ -93,7 +93,7 @@ impl Host {
     }
 }
 
-/// A host that answers everything at once.
+/// Answers every ask at once.
 pub(crate) fn agreeable(ask: &Ask) -> Option<Result<Value, ErrorObject>> {
     Some(Ok(match &*ask.method {
         "elicitation/create" => json!({"action": "accept", "content": {"name": "Ada"}}),
@@ -107,7 +107,7 @@ pub(crate) fn agreeable(ask: &Ask) -> Option<Result<Value, ErrorObject>> {
     }))
 }
 
-/// A host that never answers.
+/// Answers no ask.
 pub(crate) fn silent(_: &Ask) -> Option<Result<Value, ErrorObject>> {
     None
 }

@@ -1,5 +1,5 @@
-//! What the host and the relay said to each other, in the order in which the relay read and wrote it, and the rules
-//! for that: every request has at most one answer, and none after it was taken back; nobody shakes hands twice.
+//! Records the messages between host and relay, in the order in which the relay read and wrote them, and checks them.
+//! A request gets at most one reply, and none after it was cancelled; the host does at most one handshake.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The one request that lasts: a watch ends with the link.
+/// The only request that stays open: a watch ends with the link.
 const LISTEN: &str = "subscriptions/listen";
 
-/// Who said something.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Host,
@@ -20,18 +20,18 @@ pub(crate) enum Whose {
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Everything, in order.
+    /// All messages, in order.
     pub(super) lines: Vec<(Whose, String)>,
-    /// What the relay read and is not a whole line yet.
+    /// The bytes of the host's unfinished line.
     partial: Vec<u8>,
     /// The requests of the host, by id.
     requests: BTreeMap<String, Request>,
-    /// The request that each progress token belongs to.
+    /// The id of the request that each progress token belongs to.
     tokens: BTreeMap<String, String>,
-    /// The questions of the relay, by id, and whether each is open.
+    /// The asks of the relay, by id, and whether each is open.
     questions: BTreeMap<String, bool>,
     pub(super) handshakes: u32,
-    /// How many requests there were, but for those that last.
+    /// The number of requests, without watches.
     pub(super) asked: u64,
     pub(super) answered: u64,
     pub(super) cancelled: u64,
@@ -50,7 +50,7 @@ enum Standing {
     Open,
 }
 
-/// The outside of a message.
+/// The members of a message that the ledger reads.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     jsonrpc: &'a str,
@@ -85,13 +85,13 @@ struct Meta<'a> {
 }
 
 impl Ledger {
-    /// The relay read this of the host.
+    /// Records bytes that the relay read from the host.
     pub(super) fn heard(&mut self, bytes: &[u8]) {
         self.partial.extend_from_slice(bytes);
         while let Some(end) = memchr::memchr(b'\n', &self.partial) {
             let line: Vec<u8> = self.partial.drain(..=end).collect();
             let text = String::from_utf8_lossy(&line[..end]).into_owned();
-            // A host of which nothing is known may say anything.
+            // A scripted host may write anything, also a batch or text that is no message.
             let batch = serde_json::from_str::<Vec<&RawValue>>(&text);
             let messages = batch.map_or_else(
                 |_| vec![&*text],
@@ -117,7 +117,7 @@ impl Ledger {
                     method: method.into(),
                     standing: Standing::Open,
                 };
-                // One that has the id of another is refused; the other stays.
+                // The relay refuses a request that reuses the id of an open one; the open one stays.
                 if !self.is_open(id.get()) {
                     self.requests.insert(id.get().into(), request);
                     self.tokens
@@ -141,7 +141,7 @@ impl Ledger {
         }
     }
 
-    /// The relay wrote this line.
+    /// Records a line that the relay wrote.
     pub(super) fn said(&mut self, line: &[u8]) {
         let text = core::str::from_utf8(line).expect("what is written is text");
         let text = text.strip_suffix('\n').expect("a line ends");
@@ -178,7 +178,7 @@ impl Ledger {
             (Some(_), None) => {}
             (None, id) => {
                 assert_ne!(said.result.is_some(), said.error.is_some(), "{text}");
-                // An error to nobody answers what cannot be read.
+                // An error without an id answers a message that cannot be read.
                 if let Some(id) = id.filter(|id| id.get() != "null") {
                     self.answers(id.get(), text);
                 }
@@ -189,7 +189,7 @@ impl Ledger {
     fn answers(&mut self, id: &str, text: &str) {
         let request = self.requests.get_mut(id);
         let request = request.unwrap_or_else(|| panic!("nobody asked: {text}"));
-        // One that has the id of another that is open is refused under it.
+        // The refusal of a request that reuses the id of an open one carries the same id.
         let is_refusal_of_a_twin = text.contains("another request with this id");
         if !is_refusal_of_a_twin {
             assert_eq!(
@@ -206,7 +206,7 @@ impl Ledger {
         self.requests.get(id).is_some_and(Request::is_open)
     }
 
-    /// The requests that have no answer and were not taken back, but for those that last.
+    /// The requests without a reply that were not cancelled, without watches.
     pub(super) fn open(&self) -> Vec<&str> {
         let open = self
             .requests
@@ -215,7 +215,7 @@ impl Ledger {
         open.map(|(id, _)| id.as_str()).collect()
     }
 
-    /// Every message of this side, in order.
+    /// All messages of this side, in order.
     pub(super) fn messages(&self, whose: Whose) -> impl Iterator<Item = Value> {
         let of = self.lines.iter().filter(move |(of, _)| *of == whose);
         of.filter_map(|(_, line)| serde_json::from_str(line).ok())

@@ -1,4 +1,5 @@
-//! Three parties in one memory: a host, a relay, and one server after another behind it; with a driver and a clock.
+//! Three parties in one process: a host, a relay, and a series of servers behind the relay, with a driver and a virtual
+//! clock.
 //!
 //! ```ignore
 //! let mut chain = Chain::new(Eras { host: Era::Legacy, server: Era::Modern });
@@ -9,9 +10,9 @@
 //! chain.finish();
 //! ```
 //!
-//! The host is a real client end and each server a real server end (`host`, `service`), or a script says the host's
-//! lines. The driver goes in steps and sleeps exactly to `poll_timeout`; what may happen at any moment is tried at every
-//! step (`Chain::at_step`). Whatever a script is about, the relay must keep to the rules of `ledger` and `driver`.
+//! The host is a real client end and each server is a real server end (`host`, `service`). A script may write the host's
+//! lines instead. The driver works in steps and sleeps exactly until `poll_timeout`. Tests inject an event before each
+//! possible step (`Chain::at_step`). The relay must always follow the rules of `ledger` and `driver`.
 #![allow(
     dead_code,
     unused_imports,
@@ -53,10 +54,10 @@ pub(crate) use ledger::Whose;
 use pipe::Pipe;
 pub(crate) use service::{Behind, COUNTING, REPORTS, everything};
 
-/// What does not happen within this time never will.
+/// An event that does not happen within this time never happens.
 const PATIENCE: Duration = seconds(24 * 60 * 60);
 
-/// What a server says on standard error when it dies of something.
+/// The text that a dying server writes to standard error.
 pub(crate) const LAST_WORDS: &str = "panicked at src/main.rs:7: no more numbers";
 
 pub(crate) const fn seconds(seconds: u64) -> Duration {
@@ -67,7 +68,7 @@ pub(crate) fn payload(value: &Value) -> Payload {
     Payload::of(value).expect("a value is JSON")
 }
 
-/// Which era is spoken on either side of the relay.
+/// The era on each side of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Eras {
     pub(crate) host: Era,
@@ -90,40 +91,40 @@ impl Eras {
 /// How a server dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
-    /// What it wrote before is still read.
+    /// The relay still reads everything that the server wrote.
     Heard,
-    /// What it wrote before and nobody read is lost.
+    /// Output that nobody has read is lost.
     Unheard,
 }
 
-/// Something that happens to a party between two steps.
+/// An event that happens to a party between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// The host says no more.
+    /// The host ends its output.
     EndHost,
-    /// The server behind dies.
+    /// The server dies.
     Kill(Death),
-    /// Somebody wants the transport to the server behind replaced.
+    /// The owner of the relay asks for a new transport to the server.
     Reconnect,
-    /// The host does not read for a while.
+    /// The host does not read for 300 s.
     DeafenHost,
-    /// This life of the server behind reads no more.
+    /// The server of this epoch stops reading.
     DeafenServer,
-    /// Whoever runs the relay wants no more of it.
+    /// The owner of the relay shuts it down.
     Shutdown,
 }
 
-/// Who of those that can is next to do something.
+/// The order in which the parties take their turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// One after the other.
+    /// Round robin.
     Fair,
-    /// Anybody, the same for the same seed.
+    /// Random; the same seed gives the same order.
     Random(u64),
 }
 
 impl Order {
-    /// Which of so many is next.
+    /// Draws the index of the next party.
     fn draw(&mut self, of: usize) -> usize {
         match self {
             Order::Fair => 0,
@@ -149,35 +150,35 @@ pub(crate) struct Chain {
     last_turn: usize,
     steps: u64,
     steps_at_one_time: u32,
-    /// What happens at which step.
+    /// The step at which an event happens.
     plan: Option<(u64, Deed)>,
-    /// The transports of which the last word was said.
+    /// The sides of the relay that have reported their last event.
     over: Vec<Side>,
     marks: u64,
     deaths: u64,
     ledger: Ledger,
     deliveries: Deliveries,
-    /// What the servers heard that has no answer, with the number of the life.
+    /// The notifications and other one-way events that the servers received, with the number of the epoch.
     heard: Vec<(u64, String)>,
     relay_events: Vec<(Instant, relay::Event)>,
     transcript: Transcript,
 }
 
-/// # Setting the scene
+/// # Setup
 impl Chain {
-    /// A host and servers of these eras; nothing has happened yet.
+    /// A chain with a host and servers of these eras. Nothing has happened yet.
     pub(crate) fn new(eras: Eras) -> Chain {
         Chain::relayed_by(relay_config(), eras)
     }
 
-    /// The same, with a relay that is set up like this.
+    /// Like `new`, with this configuration of the relay.
     pub(crate) fn relayed_by(relay: Config, eras: Eras) -> Chain {
         let mut chain = Chain::of(relay, Some(host_config(eras.host)));
         chain.eras = eras;
         chain.served_by(move |_| Behind::of(eras.server))
     }
 
-    /// A relay set up like this, and a host likewise; without one, a script says its lines.
+    /// A relay and a host with these configurations. Without a host, a script writes the host's lines.
     pub(crate) fn of(relay: Config, host: Option<everlink::Config>) -> Chain {
         let chunking = Chunking::usual();
         Chain {
@@ -206,13 +207,13 @@ impl Chain {
         }
     }
 
-    /// Which server is met in the first life, the second, and so on.
+    /// Sets the server of the first epoch, the second, and so on.
     pub(crate) fn served_by(mut self, cast: impl FnMut(u64) -> Behind + 'static) -> Chain {
         self.cast = Box::new(cast);
         self
     }
 
-    /// With all bytes cut like this.
+    /// Sets how all bytes are cut into reads.
     pub(crate) fn chunked(mut self, chunking: Chunking) -> Chain {
         self.chunking = chunking;
         self.from_host = Pipe::new(chunking);
@@ -225,7 +226,7 @@ impl Chain {
         self
     }
 
-    /// What the host answers to questions.
+    /// Sets how the host answers asks.
     pub(crate) fn mannered(
         mut self,
         manner: impl FnMut(&everlink::client::Ask) -> Option<Result<Value, ErrorObject>> + 'static,
@@ -234,25 +235,26 @@ impl Chain {
         self
     }
 
-    /// This happens before the step of this number, counted from the beginning.
+    /// Makes `deed` happen before this step, counted from the beginning.
     pub(crate) fn at_step(&mut self, step: u64, deed: Deed) {
         self.plan = Some((step, deed));
     }
 
-    /// What was planned for a step will not happen any more. Whether it has.
+    /// Drops the planned event. Returns whether it has already happened.
     pub(crate) fn give_up_plan(&mut self) -> bool {
         self.plan.take().is_none()
     }
 }
 
-/// A relay to a child process that is kept alive under all circumstances. The hosts here speak one era each.
+/// The configuration of a relay to a child process. It answers `server/discover`, because each host here uses only
+/// one era.
 pub(crate) fn relay_config() -> Config {
     let mut config = Config::new(everlink::Config::child("guard", "1"), [7; 16]);
     config.answers_discover = true;
     config
 }
 
-/// # What the host does
+/// # Host
 impl Chain {
     pub(crate) fn call(&mut self, method: &'static str, params: Value) -> CallId {
         self.call_with(method, params, CallOptions::new())
@@ -272,7 +274,7 @@ impl Chain {
         call
     }
 
-    /// Calls a tool of this name, with a mark that no other call has.
+    /// Calls a tool, with a mark that no other call has.
     pub(crate) fn tool(&mut self, name: &str) -> CallId {
         self.tool_with(name, json!({}))
     }
@@ -294,13 +296,13 @@ impl Chain {
         self.host.client().watch(now, wish);
     }
 
-    /// Any other verb of the host.
+    /// Calls any other verb of the host.
     pub(crate) fn host<T>(&mut self, verb: impl FnOnce(&mut Client, Instant) -> T) -> T {
         let now = self.now;
         verb(self.host.client(), now)
     }
 
-    /// The script says this in the place of a host.
+    /// Writes a message in place of the host.
     pub(crate) fn say(&mut self, message: &Value) {
         self.say_raw(&format!("{message}\n"));
     }
@@ -311,7 +313,7 @@ impl Chain {
     }
 }
 
-/// # What happens
+/// # Events
 impl Chain {
     pub(crate) fn perform(&mut self, deed: Deed) {
         self.note(&format!("{deed:?}"));
@@ -336,7 +338,7 @@ impl Chain {
         }
     }
 
-    /// The server behind dies, if there is one. What was on its way to it is lost.
+    /// Kills the server, if one is running. Bytes on their way to it are lost.
     pub(crate) fn kill(&mut self, death: Death) {
         let Some(life) = self.life.as_mut().filter(|life| life.is_running) else {
             return;
@@ -354,13 +356,13 @@ impl Chain {
         life.end(ExitStatus::Code(70));
     }
 
-    /// The host says no more.
+    /// Ends the output of the host.
     pub(crate) fn end_host(&mut self) {
         self.drain_host();
         self.from_host.close();
     }
 
-    /// The host is gone: it says no more, and nothing can be written to it.
+    /// Ends the output of the host and makes writing to it fail.
     pub(crate) fn break_host(&mut self) {
         self.end_host();
         let fault = vec![Fault::new(FaultKind::BrokenPipe)];
@@ -369,12 +371,12 @@ impl Chain {
         self.drain_relay();
     }
 
-    /// The host does not read for so long.
+    /// Makes the host stop reading for `span`.
     pub(crate) fn deafen_host(&mut self, span: Duration) {
         self.host.reads_from = self.now + span;
     }
 
-    /// Any verb of whoever runs the relay.
+    /// Calls any verb of the relay.
     pub(crate) fn relay<T>(&mut self, verb: impl FnOnce(&mut Relay, Instant) -> T) -> T {
         let done = verb(&mut self.relay, self.now);
         self.drain_relay();
@@ -388,12 +390,12 @@ impl Chain {
         self.now
     }
 
-    /// Goes on until nothing moves, without time passing.
+    /// Takes steps until no party can move, without time passing.
     pub(crate) fn settle(&mut self) {
         while self.step() {}
     }
 
-    /// Lets so much time pass.
+    /// Advances the clock by `span`.
     pub(crate) fn pass(&mut self, span: Duration) {
         let goal = self.now + span;
         self.settle();
@@ -404,12 +406,12 @@ impl Chain {
         self.steps_at_one_time = 0;
     }
 
-    /// One step, or the sleep before it. Whether there was any.
+    /// Takes one step, or sleeps until the next deadline. Returns false if there is neither.
     pub(crate) fn go_on(&mut self) -> bool {
         self.step() || self.sleep(self.now + PATIENCE)
     }
 
-    /// Goes on until this is so, or never will be.
+    /// Runs until `is_so` holds or nothing more happens. Returns whether it holds.
     fn run(&mut self, is_so: &mut dyn FnMut(&Chain) -> bool) -> bool {
         let goal = self.now + PATIENCE;
         loop {
@@ -422,7 +424,7 @@ impl Chain {
         }
     }
 
-    /// Goes on until this is so, or the relay has ended.
+    /// Runs until `is_so` holds or the relay is closed.
     #[track_caller]
     pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&Chain) -> bool) {
         let so = self.run(&mut is_so);
@@ -441,7 +443,7 @@ impl Chain {
         });
     }
 
-    /// The host ends, and with it the relay; checks that nothing is left.
+    /// Ends the host, waits for the relay to close, and checks that nothing is left.
     #[track_caller]
     pub(crate) fn finish(mut self) {
         self.host.reads_from = self.now;
@@ -461,7 +463,7 @@ impl Chain {
         assert!(self.ledger.handshakes <= 1, "the host shook hands once");
     }
 
-    /// Every request that the relay read has its answer by now, or was taken back.
+    /// Checks that every request that the relay read has its reply or was cancelled.
     #[track_caller]
     pub(crate) fn check_answers(&self) {
         let open = self.ledger.open();
@@ -469,13 +471,13 @@ impl Chain {
     }
 }
 
-/// # What came of it
+/// # Results
 impl Chain {
     pub(crate) const fn link(&self) -> &Relay {
         &self.relay
     }
 
-    /// The eras that the chain was made for.
+    /// The eras of the chain.
     pub(crate) const fn eras(&self) -> Eras {
         self.eras
     }
@@ -484,12 +486,12 @@ impl Chain {
         self.steps
     }
 
-    /// How many calls of the host are not done.
+    /// The number of unfinished calls of the host.
     pub(crate) fn in_flight(&self) -> usize {
         self.host.calls.len() - self.host.outcomes.len()
     }
 
-    /// Whether there is a server that could die.
+    /// Whether a server is running.
     pub(crate) fn has_server(&self) -> bool {
         self.life.as_ref().is_some_and(|life| life.is_running)
     }
@@ -498,7 +500,7 @@ impl Chain {
         self.deaths
     }
 
-    /// The number of the newest life of the server behind.
+    /// The number of the newest epoch of the server.
     pub(crate) const fn lives(&self) -> u64 {
         self.relay.upstream().epoch().number()
     }
@@ -507,17 +509,17 @@ impl Chain {
         self.host.outcomes.contains_key(&call)
     }
 
-    /// Where the host stands.
+    /// The state of the host.
     pub(crate) fn host_state(&self) -> Option<everlink::client::State> {
         self.host.client.as_ref().map(Client::state)
     }
 
-    /// Whether the server behind has been told that nothing more is said to it.
+    /// Whether the input of the server has ended, or no server exists.
     pub(crate) fn has_server_input_ended(&self) -> bool {
         self.life.as_ref().is_none_or(|life| life.input.is_closed())
     }
 
-    /// Whether the host was offered something before the server behind was heard.
+    /// Whether the relay made its offer to the host before the server had answered.
     pub(crate) fn was_offered_a_guess(&self) -> bool {
         let host = self.host.client.as_ref();
         let session = host.and_then(|host| host.session()?.server.as_ref());
@@ -542,7 +544,7 @@ impl Chain {
         }
     }
 
-    /// The error that a call was answered with.
+    /// The error reply to a call.
     #[track_caller]
     pub(crate) fn error(&self, call: CallId) -> &ErrorObject {
         match self.outcome(call) {
@@ -551,7 +553,7 @@ impl Chain {
         }
     }
 
-    /// What a tool said.
+    /// The text in the result of a tool.
     #[track_caller]
     pub(crate) fn text(&self, call: CallId) -> String {
         let result = self.result(call);
@@ -560,13 +562,13 @@ impl Chain {
             .to_owned()
     }
 
-    /// What `pick` finds in the events of the host, in order.
+    /// The values that `pick` finds in the events of the host, in order.
     pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
         let events = self.host.events.iter().map(|(_, event)| event);
         events.filter_map(pick).collect()
     }
 
-    /// What `pick` finds in the events of the relay, in order.
+    /// The values that `pick` finds in the events of the relay, in order.
     pub(crate) fn picked_of_relay<'a, T>(
         &'a self,
         pick: impl FnMut(&'a relay::Event) -> Option<T>,
@@ -575,24 +577,24 @@ impl Chain {
         events.filter_map(pick).collect()
     }
 
-    /// The messages of this side of the host's transport, in the order in which the relay read or wrote them.
+    /// The messages of one side, in the order in which the relay read or wrote them.
     pub(crate) fn messages(&self, whose: Whose) -> Vec<Value> {
         self.ledger.messages(whose).collect()
     }
 
-    /// The messages of this method that the relay wrote to the host.
+    /// The messages with this method that the relay wrote to the host.
     pub(crate) fn told(&self, method: &str) -> Vec<Value> {
         let messages = self.ledger.messages(Whose::Relay);
         messages.filter(|said| said["method"] == method).collect()
     }
 
-    /// The answer of the relay to the request with this id.
+    /// The reply of the relay to the request with this id.
     pub(crate) fn answer_to(&self, id: &Value) -> Option<Value> {
         let mut messages = self.ledger.messages(Whose::Relay);
         messages.find(|said| said["method"].is_null() && said["id"] == *id)
     }
 
-    /// How many requests the relay read, how many answers it wrote, and how many were taken back.
+    /// The numbers of requests that the relay read, of replies that it wrote, and of cancelled requests.
     pub(crate) const fn counts(&self) -> (u64, u64, u64) {
         let ledger = &self.ledger;
         (ledger.asked, ledger.answered, ledger.cancelled)
@@ -602,20 +604,20 @@ impl Chain {
         self.ledger.handshakes
     }
 
-    /// The messages that the relay wrote to the server of this life.
+    /// The messages that the relay wrote to the server of this epoch.
     pub(crate) fn written_to(&self, life: u64) -> Vec<Value> {
         let of = self.deliveries.lines.iter().filter(|(of, _)| *of == life);
         of.filter_map(|(_, line)| serde_json::from_str(line).ok())
             .collect()
     }
 
-    /// The messages of this method that the relay wrote to the server of this life.
+    /// The messages with this method that the relay wrote to the server of this epoch.
     pub(crate) fn asked_of(&self, life: u64, method: &str) -> Vec<Value> {
         let written = self.written_to(life).into_iter();
         written.filter(|said| said["method"] == method).collect()
     }
 
-    /// What the server of this life heard that has no answer and begins like this.
+    /// The one-way events of the server of this epoch that begin with this text.
     pub(crate) fn heard_by(&self, life: u64, beginning: &str) -> Vec<&str> {
         let of = self.heard.iter().filter(|(of, _)| *of == life);
         of.map(|(_, what)| what.as_str())
@@ -623,28 +625,27 @@ impl Chain {
             .collect()
     }
 
-    /// Bytes that the relay wrote and the host has not read.
+    /// The number of bytes that the relay wrote and the host has not read.
     pub(crate) const fn unread_by_host(&self) -> usize {
         self.to_host.waiting()
     }
 
-    /// Bytes that the host wrote and the relay has not read.
+    /// The number of bytes that the host wrote and the relay has not read.
     pub(crate) const fn unread_of_host(&self) -> usize {
         self.from_host.waiting()
     }
 
-    /// Adds to the transcript.
+    /// Adds a line to the transcript.
     fn note(&mut self, what: &str) {
         self.transcript.push(what);
     }
 }
 
-/// What was written to the servers behind, with the number of the life; and the rule for it: a tool call goes to one life
-/// alone.
+/// The messages to the servers, with the number of the epoch. Checks that a tool call goes to only one epoch.
 #[derive(Debug, Default)]
 struct Deliveries {
     lines: Vec<(u64, String)>,
-    /// The life that each marked call was written to.
+    /// The epoch that each marked call was written to.
     marks: BTreeMap<String, u64>,
 }
 
@@ -660,7 +661,7 @@ impl Deliveries {
     }
 }
 
-/// The last of what happened, for people; it is shown when a test fails.
+/// The last 200 lines of the transcript, printed when a test fails.
 #[derive(Debug, Default)]
 struct Transcript(VecDeque<String>);
 

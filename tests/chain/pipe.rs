@@ -1,33 +1,34 @@
-//! One direction of a transport: what was written and not read yet, cut into reads. Knows no message.
+//! One direction of a transport: bytes that were written and not yet read, cut into reads. Depends on no message
+//! format.
 
 use std::collections::VecDeque;
 
 use super::chunking::Chunking;
 
-/// What a system takes of a writer before the reader has read it.
+/// The number of bytes that the system buffers for a reader.
 const CAPACITY: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Pipe {
     chunking: Chunking,
-    /// How far the random cuts have come.
+    /// The number of random numbers used for cuts so far.
     drawn: u64,
     pieces: VecDeque<Vec<u8>>,
     waiting: usize,
-    /// How many bytes at the end the system did not take yet.
+    /// The number of bytes at the end that the system has not accepted yet.
     unsent: usize,
     is_closed: bool,
     has_told_end: bool,
 }
 
-/// What a reader finds.
+/// The result of a read.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// Bytes; and how many more of the writer's the system took for them.
+    /// Bytes, and how many of the writer's bytes the system accepted because of this read.
     Bytes(Vec<u8>, usize),
-    /// Nothing more will come. Told once.
+    /// End of file, reported once.
     End,
-    /// Nothing, for now.
+    /// Nothing yet.
     Nothing,
 }
 
@@ -44,7 +45,7 @@ impl Pipe {
         }
     }
 
-    /// How many of these bytes, and of those before them, the system takes at once.
+    /// Writes bytes. Returns how many bytes, of these and of earlier ones, the system accepts at once.
     pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
         let cut = self.chunking.cut(bytes, &mut self.drawn);
         self.pieces.extend(cut.into_iter().map(<[u8]>::to_vec));
@@ -53,12 +54,12 @@ impl Pipe {
         self.take()
     }
 
-    /// Nothing more will be written.
+    /// Ends the pipe after the bytes that are already written.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// What waits is lost.
+    /// Drops all bytes that wait.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
         (self.waiting, self.unsent) = (0, 0);
@@ -72,7 +73,7 @@ impl Pipe {
         self.waiting
     }
 
-    /// Whether a read would find something.
+    /// Whether a read would return bytes or the end.
     pub(super) fn has_news(&self) -> bool {
         !self.pieces.is_empty() || self.is_closed && !self.has_told_end
     }
@@ -90,7 +91,7 @@ impl Pipe {
             return if is_end { Read::End } else { Read::Nothing };
         }
         self.waiting -= bytes.len();
-        // What was read was taken.
+        // The system has accepted every byte that was read.
         let by_reading = self.unsent.saturating_sub(self.waiting);
         self.unsent -= by_reading;
         let taken = by_reading + self.take();

@@ -1,4 +1,4 @@
-//! The lines of a host that is a script. Knows no relay.
+//! The lines of a scripted host. Depends on no relay.
 
 use everlink::protocol::Era;
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::{Chain, Eras, relay_config};
 
 impl Chain {
-    /// A script in the place of the host, and servers of an era.
+    /// A chain with a script in place of the host, and servers of this era.
     pub(crate) fn scripted(server: Era) -> Chain {
         let mut chain = Chain::of(relay_config(), None);
         chain.eras = Eras::new(chain.eras.host, server);
         chain.served_by(move |_| super::Behind::of(server))
     }
 
-    /// The script shakes hands as a legacy host of the newest version.
+    /// Does the handshake as a legacy host of the newest version.
     pub(crate) fn shake_hands(&mut self, capabilities: Value) {
         self.say(&initialize("2025-11-25", capabilities));
         self.until("the handshake is answered", |chain| {
@@ -22,7 +22,7 @@ impl Chain {
         self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 
-    /// The script asks something, and has its answer.
+    /// Sends a request and returns the reply.
     #[track_caller]
     pub(crate) fn ask(&mut self, request: &Value) -> Value {
         self.say(request);
@@ -45,7 +45,7 @@ pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> Valu
     json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params})
 }
 
-/// The request of a modern host that can be asked everything.
+/// A request of a modern host that supports every ask.
 pub(crate) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> Value {
     let meta = &mut params["_meta"];
     meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
@@ -54,7 +54,7 @@ pub(crate) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> V
     request(id, method, params)
 }
 
-/// A call of a tool, with a mark.
+/// The parameters of a tool call with a mark.
 pub(crate) fn call(name: &str, mark: &str) -> Value {
     json!({"name": name, "arguments": {"mark": mark}})
 }

@@ -1,5 +1,5 @@
-//! The servers behind the relay: real server ends, and one application that has every kind of exchange.
-//! Knows neither the relay nor the host.
+//! The servers behind the relay: real server ends with one application that supports every kind of exchange. Depends
+//! on neither the relay nor the host.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 use super::{payload, seconds};
 
-/// How one life of the server behind is.
+/// The behaviour of the server in one epoch.
 pub(crate) enum Behind {
-    /// It cannot be opened now.
+    /// The server cannot be opened at present.
     Absent,
-    /// It is a process that ends as soon as it is started.
+    /// The process exits as soon as it is started.
     Dying,
-    /// It cannot be opened, since what is to be started does not exist.
+    /// The server cannot be opened because its program does not exist.
     Missing,
-    /// It opens, and never says a word.
+    /// The server opens and never writes anything.
     Mute,
-    /// It serves.
+    /// The server serves requests.
     Serving(Box<Serving>),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Serving {
 }
 
 impl Behind {
-    /// A server that speaks the versions of this era and offers everything.
+    /// A server that supports the versions of this era and offers everything.
     pub(crate) fn of(era: Era) -> Behind {
         Behind::speaking(match era {
             Era::Modern => Versions::MODERN,
@@ -40,7 +40,7 @@ impl Behind {
         })
     }
 
-    /// A server that speaks this version alone and offers everything.
+    /// A server that supports only this version and offers everything.
     pub(crate) fn of_version(version: Version) -> Behind {
         Behind::speaking(Versions::only(version))
     }
@@ -56,7 +56,7 @@ impl Behind {
         Behind::Serving(Box::new(Serving { config, service }))
     }
 
-    /// With something else of it set up otherwise.
+    /// Changes the configuration or the application of the server.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Serving)) -> Behind {
         if let Behind::Serving(serving) = &mut self {
             change(serving);
@@ -64,13 +64,13 @@ impl Behind {
         self
     }
 
-    /// With these tools on its list.
+    /// Sets the tools on its list.
     pub(crate) fn listing(self, tools: &[&str]) -> Behind {
         let tools = tools.iter().map(|tool| (*tool).into()).collect();
         self.with(|serving| serving.service.tools = tools)
     }
 
-    /// A server that offers this and nothing else.
+    /// Limits its offer to these capabilities.
     pub(crate) fn offering(self, capabilities: ServerCapabilities) -> Behind {
         self.with(|serving| {
             let offer = serving.config.offer.take();
@@ -95,26 +95,26 @@ pub(crate) fn everything() -> ServerCapabilities {
     EVERYTHING.clone()
 }
 
-/// The application of one life.
+/// The application of one epoch.
 pub(crate) struct Service {
-    /// Which life it is.
+    /// The number of the epoch.
     pub(super) life: u64,
     pub(crate) tools: Vec<String>,
-    /// It gives one tool at a time.
+    /// Whether a page of the tool list has only one tool.
     pub(crate) pages: bool,
     pub(crate) resources: Vec<String>,
-    /// The tool calls that are not answered, by what they are called.
+    /// The parameters of the unanswered tool calls.
     running: BTreeMap<RequestId, Value>,
-    /// The request that each question is asked for.
+    /// The request that each ask belongs to.
     asked: BTreeMap<AskId, RequestId>,
-    /// The answers so far to the questions of a request.
+    /// The answers so far to the asks of a request.
     answers: BTreeMap<RequestId, Vec<Value>>,
-    /// What it will do, by time and then in the order in which it decided to.
+    /// The planned actions, by time and then by the order in which they were planned.
     calendar: BTreeMap<(Instant, u64), Deed>,
     planned: u64,
-    /// What it heard that has no answer.
+    /// The one-way events that the server received.
     pub(super) heard: Vec<String>,
-    /// It ends as soon as it has spoken.
+    /// Whether the server dies after its present output.
     pub(super) is_crashing: bool,
 }
 
@@ -142,16 +142,16 @@ enum Deed {
     Withdraw(AskId),
 }
 
-/// How many reports of progress `count` makes, one each second.
+/// The number of progress reports that `count` makes, one each second.
 pub(crate) const REPORTS: u32 = 3;
 
 impl Service {
-    /// When it wants to go on by itself.
+    /// The time of the next planned action.
     pub(super) fn due(&self) -> Option<Instant> {
         self.calendar.keys().next().map(|(at, _)| *at)
     }
 
-    /// Does what is due.
+    /// Performs the actions that are due.
     pub(super) fn go_on(&mut self, server: &mut Server, now: Instant) {
         while let Some(entry) = self.calendar.first_entry() {
             if entry.key().0 > now {
@@ -297,12 +297,12 @@ impl Service {
                 self.ask(server, now, id, "elicitation/create");
                 return self.ask(server, now, id, "sampling/createMessage");
             }
-            // As `form`, but it does not wait for the answer.
+            // Like `form`, but does not wait for the answer.
             "form and go on" => {
                 self.ask(server, now, id, "elicitation/create");
                 return self.plan(now + seconds(1), Deed::Reply(id));
             }
-            // As `form`, but it takes the question back.
+            // Like `form`, but withdraws the ask.
             "form and withdraw" => {
                 self.ask(server, now, id, "elicitation/create");
                 if let Some((ask, _)) = self.asked.iter().find(|(_, of)| **of == id) {
@@ -310,7 +310,7 @@ impl Service {
                 }
                 return;
             }
-            // As `form`, but the client is not told for which request.
+            // Like `form`, but the ask belongs to no request.
             "blurt" => {
                 let asked = server.ask_unbidden(
                     now,
@@ -319,7 +319,7 @@ impl Service {
                 );
                 return self.asks(server, now, id, asked);
             }
-            // As `blurt`, but the call is over by then.
+            // Like `blurt`, but the call is finished before the ask.
             "blurt and go on" => {
                 self.echo(server, now, id);
                 let params = payload(&question("elicitation/create"));
@@ -424,7 +424,7 @@ impl Service {
         }
     }
 
-    /// Replies when all that was asked for the request is answered.
+    /// Records an answer, and replies to the request if no ask of it is open.
     fn answered(&mut self, server: &mut Server, now: Instant, ask: AskId, answer: Value) {
         let Some(id) = self.asked.remove(&ask) else {
             return;
@@ -436,7 +436,7 @@ impl Service {
         }
     }
 
-    /// Replies with what was asked, by whom it is answered, and what the client answered to questions.
+    /// Replies with the name and mark of the call, the number of the epoch, and the answers of the client.
     fn echo(&mut self, server: &mut Server, now: Instant, id: RequestId) {
         let Some(call) = self.running.remove(&id) else {
             return;
@@ -462,7 +462,7 @@ impl Service {
     }
 }
 
-/// A request that was cancelled is over before its server knows.
+/// Accepts that a request is unknown: it was cancelled before the application was told.
 fn may_be_over(done: Result<(), Misuse>) {
     assert!(
         matches!(done, Ok(()) | Err(Misuse::UnknownRequest)),
@@ -479,7 +479,7 @@ fn task(status: &str) -> Value {
     json!({"taskId": "t1", "status": status, "createdAt": at, "lastUpdatedAt": at, "ttl": 60_000, "ttlMs": 60_000})
 }
 
-/// What a client is asked.
+/// The parameters of an ask.
 fn question(method: &str) -> Value {
     match method {
         "elicitation/create" => json!({
@@ -494,5 +494,5 @@ fn question(method: &str) -> Value {
     }
 }
 
-/// How long `count` takes.
+/// The time that `count` takes.
 pub(crate) const COUNTING: Duration = seconds(REPORTS as u64);

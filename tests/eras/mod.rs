@@ -1,4 +1,4 @@
-//! Scripts that must read the same in both eras: the two servers, a link that is ready, and what was said to them.
+//! Support for scripts that run in both eras: the two servers, a ready link, and the messages that were written.
 #![allow(
     dead_code,
     reason = "each test file uses another part of the vocabulary"
@@ -17,7 +17,7 @@ pub(crate) fn legacy() -> Peer {
     Peer::legacy("2025-11-25")
 }
 
-/// A client that can be asked for everything but addresses to visit and tools in sampling.
+/// A client that supports every ask except elicitation by URL and sampling with tools.
 pub(crate) fn answering() -> Config {
     let mut config = config();
     config.capabilities = ClientCapabilities::default()
@@ -27,7 +27,7 @@ pub(crate) fn answering() -> Config {
     config
 }
 
-/// A link that is ready; every life meets the same server.
+/// A ready link. Every epoch meets the same server.
 pub(crate) fn ready(config: Config, mut server: impl FnMut() -> Peer + 'static) -> World {
     let mut world = World::new(config).served_by(move |_| server());
     world.until_ready();
@@ -35,27 +35,27 @@ pub(crate) fn ready(config: Config, mut server: impl FnMut() -> Peer + 'static) 
 }
 
 impl World {
-    /// Every message of this method that was written, in any life.
+    /// All messages with this method that were written, in any epoch.
     pub(crate) fn said(&self, method: &str) -> Vec<&Value> {
         let lines = (1..=self.life()).flat_map(|life| self.lines_of(life));
         lines.filter(|line| line["method"] == method).collect()
     }
 
-    /// The last message of this method that was written.
+    /// The last message with this method that was written.
     #[track_caller]
     pub(crate) fn last(&self, method: &str) -> Value {
         let said = self.said(method).pop().cloned();
         said.unwrap_or_else(|| panic!("no {method} was written"))
     }
 
-    /// Every answer to a request of the server, in any life.
+    /// All replies to requests of the server, in any epoch.
     pub(crate) fn answers(&self) -> Vec<&Value> {
         let lines = (1..=self.life()).flat_map(|life| self.lines_of(life));
         lines.filter(|line| line["method"].is_null()).collect()
     }
 }
 
-/// What a server says that needs something before it goes on (S-MRTR-01).
+/// A result by which a server asks for input (S-MRTR-01).
 pub(crate) fn input_required(requests: Value, state: Option<&str>) -> Value {
     let mut result = json!({"resultType": "input_required"});
     if !requests.is_null() {
@@ -67,7 +67,7 @@ pub(crate) fn input_required(requests: Value, state: Option<&str>) -> Value {
     result
 }
 
-/// A question to the user, as a form.
+/// The parameters of a form elicitation.
 pub(crate) fn form(message: &str) -> Value {
     json!({"mode": "form", "message": message, "requestedSchema": {"type": "object", "properties": {}}})
 }

@@ -1,4 +1,4 @@
-//! A scripted host around one server end: a virtual clock, a driver, and a client that says what it is told to say.
+//! A scripted host around one server end: a virtual clock, a driver, and a scripted client.
 //!
 //! ```ignore
 //! every_era(|chunking, version| {
@@ -11,9 +11,9 @@
 //! });
 //! ```
 //!
-//! The driver in here does every output in its order and sleeps exactly to `poll_timeout`, so that a deadline that comes
-//! late, or a server that spins, is a failed test. After every step it checks the rules that hold for all servers
-//! (`rules`). How the client's bytes are cut into reads is a `Chunking`.
+//! The driver carries out every output in order and sleeps exactly until `poll_timeout`. A late deadline or a spinning
+//! server is therefore a failed test. After every step the driver checks the rules that hold for all servers (`rules`).
+//! A `Chunking` defines how the client's bytes are cut into reads.
 #![allow(
     dead_code,
     unused_imports,
@@ -44,13 +44,13 @@ use serde_json::{Value, json};
 pub(crate) use chunking::Chunking;
 use rules::{Rules, Unambiguous};
 
-/// What does not happen within this time never will.
+/// An event that does not happen within this time never happens.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// As many steps without any time passing are a spin.
+/// A server that takes this many steps without any time passing is spinning.
 const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
 
-/// What is heard when nothing is.
+/// An empty list of messages.
 pub(crate) const NOTHING: [Value; 0] = [];
 
 pub(crate) const fn seconds(seconds: u64) -> Duration {
@@ -61,12 +61,12 @@ pub(crate) const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A server that offers everything that the protocol has.
+/// The configuration of a server that offers every capability of the protocol.
 pub(crate) fn config() -> Config {
     Config::new(everything(), [7; 16])
 }
 
-/// The offer of everything that the protocol has.
+/// An offer with every capability of the protocol.
 pub(crate) fn everything() -> Offer {
     let all = ServerCapabilities::default()
         .with_completions()
@@ -77,7 +77,7 @@ pub(crate) fn everything() -> Offer {
     Offer::new("host", "1").with_capabilities(all)
 }
 
-/// A server that offers these capabilities and nothing else.
+/// The configuration of a server that offers exactly these capabilities.
 pub(crate) fn offering(capabilities: ServerCapabilities) -> Config {
     Config::new(
         Offer::new("host", "1").with_capabilities(capabilities),
@@ -89,12 +89,12 @@ pub(crate) fn is_modern(version: Version) -> bool {
     version.era() == Era::Modern
 }
 
-/// What a client of these scripts can be asked where they say nothing else: everything that needs no further word.
+/// The default capabilities of the scripted client: every kind of ask, without sub-capabilities.
 pub(crate) fn able() -> Value {
     json!({"elicitation": {}, "roots": {}, "sampling": {}})
 }
 
-/// What a modern request says of its client.
+/// The `_meta` of a modern request: version, client and capabilities.
 pub(crate) fn meta(capabilities: Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -103,7 +103,7 @@ pub(crate) fn meta(capabilities: Value) -> Value {
     })
 }
 
-/// The parameters with what a modern request says of its client, except where they say that themselves.
+/// Adds the `_meta` of a modern request to the parameters. Members that the parameters already have win.
 pub(crate) fn with_meta(mut params: Value, capabilities: Value) -> Value {
     if params.is_null() {
         params = json!({});
@@ -142,7 +142,7 @@ pub(crate) fn value(payload: &Payload) -> Value {
     payload.parse().expect("a payload is JSON")
 }
 
-/// The same script under every way of cutting the client's bytes. What the server does must not differ.
+/// Runs the script with every way of cutting the client's bytes. The server must behave the same each time.
 pub(crate) fn every_chunking(mut script: impl FnMut(Chunking) -> Host) {
     let mut first: Option<Record> = None;
     for chunking in Chunking::ALL {
@@ -160,27 +160,27 @@ fn same(here: &[String], there: &[String], chunking: Chunking) {
     assert_eq!(here.len(), there.len(), "{chunking:?} differs in length");
 }
 
-/// The same script with the newest client of either era, under every way of cutting its bytes.
+/// Runs the script with the newest client of each era and every way of cutting its bytes.
 pub(crate) fn every_era(mut script: impl FnMut(Chunking, Version) -> Host) {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
         every_chunking(|chunking| script(chunking, version));
     }
 }
 
-/// The same script with a client of each version.
+/// Runs the script with a client of each version.
 pub(crate) fn every_version(mut script: impl FnMut(Version) -> Host) {
     for version in Version::ALL {
         script(*version).finish();
     }
 }
 
-/// What a server did, with its times. How what it says and what it writes lie between each other may depend on the
-/// reads; the order within each may not.
+/// The actions of a server, with their times. The cuts may change how events and messages interleave, but not the
+/// order within either.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
     /// The events, and the release of the transport.
     pub(crate) told: Vec<String>,
-    /// The messages.
+    /// The messages that the server wrote.
     pub(crate) written: Vec<String>,
 }
 
@@ -188,14 +188,14 @@ pub(crate) struct Host {
     pub(crate) server: Server,
     now: Instant,
     chunking: Chunking,
-    /// How far the random cuts have come.
+    /// The number of random numbers used for cuts so far.
     drawn: u64,
-    /// What `call` speaks.
+    /// The version that `call` uses.
     version: Version,
-    /// What the client declares, in its handshake or in every request.
+    /// The capabilities that the client declares, in its handshake or in every request.
     capabilities: Value,
     last_id: u64,
-    /// Whether what is written is taken, and what was not.
+    /// Whether the client reads. While it does not, `unread` counts the bytes that the server wrote.
     reads: bool,
     unread: usize,
     has_ended: bool,
@@ -204,11 +204,11 @@ pub(crate) struct Host {
     events: Vec<(Instant, Event)>,
     heard: Vec<Value>,
     record: Record,
-    /// All that passed, for people.
+    /// Everything that was read, written and reported, printed when a test fails.
     transcript: Vec<String>,
 }
 
-/// # Setting the scene
+/// # Setup
 impl Host {
     pub(crate) fn new(config: Config) -> Host {
         let server = Server::new(config);
@@ -238,13 +238,13 @@ impl Host {
         self
     }
 
-    /// What the client can be asked. Say it before `speaking`.
+    /// Sets the capabilities of the client. Must be called before `speaking`.
     pub(crate) fn declaring(mut self, capabilities: Value) -> Host {
         self.capabilities = capabilities;
         self
     }
 
-    /// From now on `call` speaks this version; if it is one of the legacy era, its handshake is done first.
+    /// Makes `call` use this version from now on. For a legacy version, this does the handshake first.
     pub(crate) fn speaking(mut self, version: Version) -> Host {
         self.version = version;
         if !is_modern(version) {
@@ -255,38 +255,38 @@ impl Host {
         self
     }
 
-    /// A server with a client that has done the handshake of this version.
+    /// A server whose client has done the handshake of this version.
     pub(crate) fn legacy(config: Config, version: &str) -> Host {
         let version = Version::parse(version).expect("a version");
         Host::new(config).speaking(version)
     }
 
-    /// A server whose client speaks the newest modern version, and has said nothing yet.
+    /// A server whose client uses the newest modern version and has sent nothing yet.
     pub(crate) fn modern(config: Config) -> Host {
         Host::new(config)
     }
 }
 
-/// # What the client says
+/// # Messages of the client
 impl Host {
-    /// One message, now; the server then has its turn.
+    /// Sends one message, then polls the server.
     pub(crate) fn say(&mut self, message: Value) {
         self.say_all(&[message]);
     }
 
-    /// Several messages; where reads are joined, in one.
+    /// Sends several messages; with joined reads, in one read.
     pub(crate) fn say_all(&mut self, messages: &[Value]) {
         let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         self.lines(&lines);
     }
 
-    /// One line, whatever is in it.
+    /// Sends one line, which need not be a message.
     pub(crate) fn line(&mut self, line: &str) {
         self.lines(&[line]);
     }
 
-    /// Several lines; where reads are joined, in one.
+    /// Sends several lines; with joined reads, in one read.
     pub(crate) fn lines(&mut self, lines: &[&str]) {
         if self.chunking == Chunking::Joined {
             self.raw(format!("{}\n", lines.join("\n")).as_bytes());
@@ -297,7 +297,7 @@ impl Host {
         }
     }
 
-    /// Bytes, whatever they are. They need not end a line.
+    /// Sends any bytes, which need not end with a line break.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         assert!(!self.has_ended, "the client has said its last word");
         self.note(format!("<- {}", String::from_utf8_lossy(bytes).trim_end()));
@@ -309,13 +309,13 @@ impl Host {
         self.rules.cancelled(later);
     }
 
-    /// A request in the version that is spoken. Its id.
+    /// Sends a request in the current version and returns its id.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         let params = self.terms(params);
         self.plain_call(method, params)
     }
 
-    /// The parameters as a request in the version that is spoken has them.
+    /// Adds the `_meta` of a modern request to the parameters if the current version is modern.
     pub(crate) fn terms(&self, params: Value) -> Value {
         if is_modern(self.version) {
             with_meta(params, self.capabilities.clone())
@@ -324,26 +324,26 @@ impl Host {
         }
     }
 
-    /// A request that brings its own terms. Its id.
+    /// Sends a request with the `_meta` of a modern request and returns its id.
     pub(crate) fn modern_call(&mut self, method: &str, params: Value) -> Value {
         let params = with_meta(params, self.capabilities.clone());
         self.plain_call(method, params)
     }
 
-    /// A request as it is. Its id.
+    /// Sends a request with exactly these parameters and returns its id.
     pub(crate) fn plain_call(&mut self, method: &str, params: Value) -> Value {
         let id = self.fresh_id();
         self.say(request(id.clone(), method, params));
         id
     }
 
-    /// An id that no request had.
+    /// Returns an id that no request has used.
     pub(crate) fn fresh_id(&mut self) -> Value {
         self.last_id += 1;
         json!(self.last_id)
     }
 
-    /// Begins the handshake. The id of the request.
+    /// Sends `initialize` and returns the id of the request.
     pub(crate) fn initialize(&mut self, version: &str) -> Value {
         let params = json!({
             "protocolVersion": version,
@@ -357,28 +357,28 @@ impl Host {
         self.say(notification(method, params));
     }
 
-    /// Takes back a request.
+    /// Cancels a request.
     pub(crate) fn cancel(&mut self, id: &Value) {
         self.notify("notifications/cancelled", json!({"requestId": id}));
     }
 
-    /// Answers a request of the server.
+    /// Replies to a request of the server.
     pub(crate) fn answer(&mut self, id: &Value, result: Value) {
         self.say(json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
-    /// Calls a tool, and the request as the application sees it: the id and the name.
+    /// Calls a tool. Returns the id on the wire and the id that the application sees.
     pub(crate) fn tool(&mut self, name: &str) -> (Value, RequestId) {
         let id = self.call("tools/call", json!({"name": name}));
         (id, self.newest())
     }
 
-    /// The client has said its last word.
+    /// Ends the input of the server.
     pub(crate) fn eof(&mut self) {
         self.eof_of(&[]);
     }
 
-    /// Nothing more can be read, because of this.
+    /// Ends the input of the server with these faults.
     pub(crate) fn eof_of(&mut self, faults: &[Fault]) {
         if !core::mem::replace(&mut self.has_ended, true) {
             self.note("<- (end)".to_owned());
@@ -388,19 +388,19 @@ impl Host {
         }
     }
 
-    /// Nothing more can be written.
+    /// Reports that writing to the client fails from now on.
     pub(crate) fn write_fails(&mut self, faults: &[Fault]) {
         self.reads = false;
         self.server.handle(self.now, Input::write_failed(faults));
         self.turn();
     }
 
-    /// It reads no more: nothing that is written is reported as sent.
+    /// Makes the client stop reading: no written byte is reported as sent.
     pub(crate) fn stops_reading(&mut self) {
         self.reads = false;
     }
 
-    /// It reads all that it did not.
+    /// Makes the client read everything that it has not read.
     pub(crate) fn reads_again(&mut self) {
         self.reads = true;
         let unread = core::mem::take(&mut self.unread);
@@ -409,9 +409,9 @@ impl Host {
     }
 }
 
-/// # What the application does
+/// # Application
 impl Host {
-    /// Answers a request.
+    /// Answers a request with a result.
     #[track_caller]
     pub(crate) fn respond(&mut self, request: RequestId, result: Value) {
         let done = self.verb(|server, now| server.respond(now, request, payload(&result)));
@@ -426,7 +426,7 @@ impl Host {
         done.expect("the server takes the answer");
     }
 
-    /// The client calls, the application answers: the result that the client is told.
+    /// Sends a request, answers it as the application, and returns the result that the client receives.
     #[track_caller]
     pub(crate) fn served(&mut self, method: &str, params: Value, result: Value) -> Value {
         let id = self.call(method, params);
@@ -435,14 +435,14 @@ impl Host {
         self.result(&id)
     }
 
-    /// Tells how far a request is.
+    /// Reports progress of a request.
     #[track_caller]
     pub(crate) fn progress(&mut self, request: RequestId, progress: f64) {
         let done = self.verb(|server, now| server.progress(now, request, Progress::new(progress)));
         done.expect("the server takes the progress");
     }
 
-    /// Asks the client something for a request.
+    /// Sends an ask to the client on behalf of a request.
     #[track_caller]
     pub(crate) fn ask(&mut self, request: RequestId, method: &'static str, params: Value) -> AskId {
         let asked = self.try_ask(request, method, params);
@@ -462,7 +462,7 @@ impl Host {
         Ok(ask)
     }
 
-    /// Asks the client something for no request.
+    /// Sends an ask to the client that belongs to no request.
     pub(crate) fn try_ask_unbidden(
         &mut self,
         method: &'static str,
@@ -475,7 +475,7 @@ impl Host {
         Ok(ask)
     }
 
-    /// Something changed.
+    /// Publishes a change.
     #[track_caller]
     pub(crate) fn publish(&mut self, change: Change) {
         let done = self.verb(|server, now| server.publish(now, change));
@@ -486,7 +486,7 @@ impl Host {
         self.verb(Server::shutdown);
     }
 
-    /// Any other verb, also one that is refused. Not for asking: the rules must know of a question.
+    /// Calls any other verb, including one that is refused. Not for asks: the rules must be told of each ask.
     pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Server, Instant) -> T) -> T {
         let done = verb(&mut self.server, self.now);
         self.turn();
@@ -500,7 +500,7 @@ impl Host {
         self.now
     }
 
-    /// Lets so much time pass.
+    /// Advances the clock by `span`.
     pub(crate) fn pass(&mut self, span: Duration) {
         let goal = self.now + span;
         while let Some(deadline) = self.server.poll_timeout() {
@@ -525,7 +525,7 @@ impl Host {
         self.steps = 0;
     }
 
-    /// Lets the client end, checks that nothing is left, and gives the record of all that happened.
+    /// Ends the client's input, checks that the server closes, and returns the record.
     pub(crate) fn finish(mut self) -> Record {
         self.eof();
         self.pass(PATIENCE);
@@ -534,7 +534,7 @@ impl Host {
     }
 }
 
-/// # The driver
+/// # Driver
 impl Host {
     /// Carries out every output until none is left.
     pub(crate) fn turn(&mut self) {
@@ -593,7 +593,7 @@ impl Host {
         self.events.push((self.now, event));
     }
 
-    /// Adds to the transcript, with the time.
+    /// Adds a line with the time to the transcript.
     fn note(&mut self, what: String) -> String {
         let line = format!("[{:?}] {what}", self.now);
         self.transcript.push(line.clone());
@@ -610,25 +610,25 @@ impl Host {
     }
 }
 
-/// # What came of it
+/// # Results
 impl Host {
-    /// Every message that the server wrote, in order.
+    /// All messages that the server wrote, in order.
     pub(crate) fn heard(&self) -> &[Value] {
         &self.heard
     }
 
-    /// Every message that the server wrote as it stands on the wire, with its time.
+    /// All messages that the server wrote, as text, with their times.
     pub(crate) fn written(&self) -> &[String] {
         &self.record.written
     }
 
-    /// Every response to a request of this id, in order.
+    /// All replies to the request with this id, in order.
     pub(crate) fn replies(&self, id: &Value) -> Vec<&Value> {
         let is_reply = |line: &&Value| line.get("method").is_none() && line.get("id") == Some(id);
         self.heard.iter().filter(is_reply).collect()
     }
 
-    /// The one response to a request.
+    /// The only reply to a request.
     #[track_caller]
     pub(crate) fn reply(&self, id: &Value) -> Value {
         let replies = self.replies(id);
@@ -652,20 +652,20 @@ impl Host {
         error.unwrap_or_else(|| panic!("{id} did not fail: {reply}"))
     }
 
-    /// The code of the error of a request that failed.
+    /// The error code of a request that failed.
     #[track_caller]
     pub(crate) fn code(&self, id: &Value) -> i64 {
         let code = self.error(id)["code"].as_i64();
         code.expect("a code is an integer")
     }
 
-    /// Every message of this method that the server wrote.
+    /// All messages with this method that the server wrote.
     pub(crate) fn said(&self, method: &str) -> Vec<&Value> {
         let lines = self.heard.iter();
         lines.filter(|line| line["method"] == method).collect()
     }
 
-    /// The errors that answer no request that could be read, in order.
+    /// The error replies without an id, in order. They answer requests that could not be read.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
         let lines = self.heard.iter();
         lines
@@ -678,7 +678,7 @@ impl Host {
         &self.events
     }
 
-    /// What `pick` finds in the events, in order.
+    /// The values that `pick` finds in the events, in order.
     pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
         self.events
             .iter()
@@ -687,7 +687,7 @@ impl Host {
             .collect()
     }
 
-    /// The clients that the application was told of, in order.
+    /// The clients in the `Met` events, in order.
     pub(crate) fn met(&self) -> Vec<&Arc<Peer>> {
         self.picked(|event| match event {
             Event::Met(peer) => Some(peer),
@@ -695,7 +695,7 @@ impl Host {
         })
     }
 
-    /// The notifications of the client that the application was told of, in order.
+    /// The methods of the client's notifications in the events, in order.
     pub(crate) fn notified(&self) -> Vec<&str> {
         self.picked(|event| match event {
             Event::Notified { method, .. } => Some(&**method),
@@ -703,7 +703,7 @@ impl Host {
         })
     }
 
-    /// How much of no use the client had said whenever the application was told of it.
+    /// The counts of useless messages in the `Noise` events, in order.
     pub(crate) fn noise(&self) -> Vec<u64> {
         self.picked(|event| match event {
             Event::Noise(noise) => Some(noise.count),
@@ -711,7 +711,7 @@ impl Host {
         })
     }
 
-    /// What the application was asked for, in order.
+    /// The requests that the application received, in order.
     pub(crate) fn requests(&self) -> Vec<&Request> {
         self.picked(|event| match event {
             Event::Request(request) => Some(request),
@@ -719,14 +719,14 @@ impl Host {
         })
     }
 
-    /// What the application was asked for last.
+    /// The newest request that the application received.
     #[track_caller]
     pub(crate) fn newest(&self) -> RequestId {
         let newest = self.requests().pop();
         newest.expect("a request arrived").request
     }
 
-    /// Which requests need no answer any more, in order.
+    /// The requests in the `Cancelled` events, in order.
     pub(crate) fn cancellations(&self) -> Vec<RequestId> {
         self.picked(|event| match event {
             Event::Cancelled { request, .. } => Some(*request),
@@ -734,7 +734,7 @@ impl Host {
         })
     }
 
-    /// The outcome of a question, if it has one.
+    /// The outcome of an ask, if it has one.
     pub(crate) fn outcome(&self, of: AskId) -> Option<Result<Value, Unanswered>> {
         let found = self.picked(|event| match event {
             Event::Answered { ask, outcome, .. } if *ask == of => Some(outcome),
@@ -745,7 +745,7 @@ impl Host {
     }
 }
 
-/// A failed script shows how it came to that.
+/// Prints the last 60 lines of the transcript if the test fails.
 impl Drop for Host {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -758,7 +758,7 @@ impl Drop for Host {
     }
 }
 
-/// An event with its content, which its `Debug` keeps to itself.
+/// Formats an event with its content, which its `Debug` leaves out.
 fn told(event: &Event) -> String {
     let shown = |payload: &Option<Payload>| {
         let text = payload.as_ref().map(|payload| payload.as_str().to_owned());

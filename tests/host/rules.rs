@@ -1,4 +1,5 @@
-//! The rules that hold at every step of every script. Sees all that passes between a server, its client and its driver.
+//! The rules that hold at every step of every script. They see everything that passes between a server, its client and
+//! its driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,28 +9,28 @@ use everlink::{AskId, Output, RequestId};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// What was seen so far, as far as the rules must know.
+/// The state that the rules need to judge the next step.
 #[derive(Default)]
 pub(super) struct Rules {
-    /// What the client began to say and has not ended.
+    /// The bytes of the client's unfinished line.
     line: Vec<u8>,
-    /// The requests of the client that are not answered, by their ids as they are written.
+    /// The unanswered requests of the client, by the text of their ids.
     open: BTreeMap<String, Vec<Open>>,
-    /// How many lines have no id that an answer could name, and deserve one all the same.
+    /// The number of lines that have no usable id and still get an error reply.
     unreadable: usize,
-    /// Whether the client said that its handshake is over.
+    /// Whether the client has sent `notifications/initialized`.
     is_initialized: bool,
     /// The ids of the server's own requests.
     asked: BTreeSet<String>,
-    /// Every request that the application was given, and whether it was taken back.
+    /// Every request that the application received, and whether it was cancelled.
     requests: BTreeMap<RequestId, bool>,
-    /// Every question of the application, and whether it has its outcome.
+    /// Every ask of the application, and whether it has its outcome.
     asks: BTreeMap<AskId, bool>,
     state: Told,
     is_released: bool,
 }
 
-/// The state as the events tell it.
+/// The state of the server according to its events.
 #[derive(Default, PartialEq)]
 enum Told {
     #[default]
@@ -38,7 +39,7 @@ enum Told {
     Closed,
 }
 
-/// A request that is not answered.
+/// An unanswered request.
 struct Open {
     method: String,
     is_modern: bool,
@@ -47,9 +48,10 @@ struct Open {
     is_acknowledged: bool,
 }
 
-/// # What the client says
+/// # Messages of the client
 impl Rules {
-    /// It says this. Gives back what it began and cancelled in one breath: its answers may be on their way.
+    /// Records bytes of the client. Returns the requests that these bytes both begin and cancel: their replies may be
+    /// on their way.
     pub(super) fn said(&mut self, bytes: &[u8]) -> Vec<String> {
         let (mut begun, mut later) = (BTreeSet::new(), Vec::new());
         self.line.extend_from_slice(bytes);
@@ -61,13 +63,13 @@ impl Rules {
         later
     }
 
-    /// It said its last word, which needs no end of its line.
+    /// Records the end of the client's input. The last line needs no line break.
     pub(super) fn said_all(&mut self) {
         let line = core::mem::take(&mut self.line);
         self.said_line(&line, &mut BTreeSet::new(), &mut Vec::new());
     }
 
-    /// Now there must be no word of these any more.
+    /// Forbids any further message about these requests.
     pub(super) fn cancelled(&mut self, ids: Vec<String>) {
         for id in ids {
             self.cancel(&id);
@@ -128,7 +130,7 @@ impl Rules {
         }
     }
 
-    /// A handshake cannot be taken back.
+    /// Marks a request as cancelled. A legacy handshake cannot be cancelled.
     fn cancel(&mut self, id: &str) {
         if let Some(open) = self.open.get_mut(id) {
             open.retain(|open| open.method == "initialize" && !open.is_modern);
@@ -136,7 +138,7 @@ impl Rules {
     }
 }
 
-/// # What the server says
+/// # Messages of the server
 impl Rules {
     pub(super) fn wrote(&mut self, message: &Value) {
         let members = message.as_object().expect("a message is an object");
@@ -248,9 +250,9 @@ impl Rules {
     }
 }
 
-/// # What the application is told, and the driver
+/// # Application and driver
 impl Rules {
-    /// The application asks its client something.
+    /// Records an ask of the application.
     pub(super) fn asked(&mut self, ask: AskId) {
         let known = self.asks.insert(ask, false);
         assert!(known.is_none(), "{ask} was given out twice");
@@ -301,7 +303,7 @@ impl Rules {
         }
     }
 
-    /// Every output was carried out.
+    /// Checks the server after every output was carried out.
     pub(super) fn at_rest(&self, server: &Server) {
         let state = match self.state {
             Told::Serving => State::Serving,
@@ -322,7 +324,7 @@ impl Rules {
     }
 }
 
-/// Reads any JSON, and fails where an object has a member twice: receivers do not agree on which one counts.
+/// Accepts any JSON without duplicate member names. Receivers disagree on which of two equal members counts.
 pub(super) struct Unambiguous;
 
 impl<'de> Deserialize<'de> for Unambiguous {
@@ -378,7 +380,8 @@ impl<'de> Visitor<'de> for Unambiguous {
     }
 }
 
-/// An id as an answer names it, if one can: a number without a fraction is an integer, however it is written.
+/// Returns an id as a reply repeats it, if a reply can. A number without a fraction counts as an integer, however it
+/// is written.
 #[allow(clippy::cast_possible_truncation, reason = "it has no fraction")]
 fn name(id: &Value) -> Option<String> {
     match id {
@@ -392,7 +395,7 @@ fn name(id: &Value) -> Option<String> {
     }
 }
 
-/// Whether it wants no answer (S-RPC-15).
+/// Whether the message is a notification and gets no reply (S-RPC-15).
 fn is_notification(message: &Value) -> bool {
     let is_named = message["jsonrpc"] == "2.0" && message["method"].is_string();
     is_named && message.get("id").is_none()

@@ -1,4 +1,4 @@
-//! Questions of servers over HTTP: requests of a legacy one, on any stream, and rounds of a modern call.
+//! Asks of servers over HTTP: requests of a legacy server on any stream, and rounds of a modern call.
 
 use crate::web;
 
@@ -16,7 +16,7 @@ fn everything() -> ClientCapabilities {
         .with_elicitation_form()
 }
 
-/// A call whose response is a stream of a legacy server of this version.
+/// A call whose response is an event stream, from a server of this version.
 fn at_work(version: &str, capabilities: ClientCapabilities) -> (Web, CallId, Begun) {
     let mut web = Web::declaring(version, capabilities);
     let call = web.call("tools/call", json!({"name": "add"}));
@@ -25,14 +25,15 @@ fn at_work(version: &str, capabilities: ClientCapabilities) -> (Web, CallId, Beg
     (web, call, post)
 }
 
-/// The message that answers the question with this id.
+/// The reply to the ask with this id.
 fn answer_to(web: &mut Web, id: &Value) -> Begun {
     let is_it = |begun: &Begun| begun.body.get("method").is_none() && begun.body["id"] == *id;
     web.find(is_it)
         .unwrap_or_else(|| panic!("{id} has no answer"))
 }
 
-/// S-S2C-06: wherever the question came from. S-RPC-07: under its very id. S-RPC-08: with a result and nothing else.
+/// S-S2C-06: the reply is a separate POST. S-RPC-07: it has the id of the ask. S-RPC-08: it has a result and no
+/// error.
 #[test]
 fn s_s2c_06_an_answer_is_a_post_of_its_own() {
     for version in LEGACY {
@@ -57,7 +58,7 @@ fn s_s2c_06_an_answer_is_a_post_of_its_own() {
                 assert_eq!(answer.body.get("error"), None);
                 web.status(answer.stream, 202);
             }
-            // The call goes on, and its stream was never touched.
+            // The call continues, and its stream was not aborted.
             assert!(!web.is_settled(call));
             web.event(post.stream, None, &result(&post, json!({"content": []})));
             assert!(web.reply(call).is_ok());
@@ -66,7 +67,7 @@ fn s_s2c_06_an_answer_is_a_post_of_its_own() {
     }
 }
 
-/// S-S2C-06: an answer does not depend on the stream that carried the question.
+/// S-S2C-06: the application can answer after the stream of the ask has ended.
 #[test]
 fn s_s2c_06_a_question_outlives_the_stream_that_carried_it() {
     let mut config = web::config();
@@ -91,7 +92,7 @@ fn s_s2c_06_a_question_outlives_the_stream_that_carried_it() {
     );
 }
 
-/// S-S2C-06, S-LHTTP-03: an answer that the server does not take is no reason to end anything.
+/// S-S2C-06, S-LHTTP-03: if the server refuses the reply, the call and the session continue.
 #[test]
 fn s_s2c_06_an_answer_that_is_refused_ends_nothing() {
     let (mut web, call, post) = at_work("2025-11-25", everything());
@@ -121,7 +122,7 @@ fn s_s2c_07_the_ids_of_both_directions_are_independent() {
     assert!(web.reply(call).is_ok());
 }
 
-/// S-TIME-08: at once, with nothing, and before anything else is asked of anybody.
+/// S-TIME-08: the link replies to a ping at once, with an empty result.
 #[test]
 fn s_time_08_a_ping_is_answered_at_once() {
     for version in LEGACY {
@@ -133,7 +134,7 @@ fn s_time_08_a_ping_is_answered_at_once() {
     }
 }
 
-/// S-ERR-01, S-ERR-15, S-RPC-12, S-ERR-02, S-ERR-03, S-ERR-05: with a code that says it, and none that is not ours to use.
+/// S-ERR-01, S-ERR-15, S-RPC-12, S-ERR-02, S-ERR-03, S-ERR-05: the refusal has the right code, and no reserved one.
 #[test]
 fn s_err_15_what_was_not_declared_is_refused() {
     for (method, params, code) in [
@@ -152,7 +153,7 @@ fn s_err_15_what_was_not_declared_is_refused() {
     }
 }
 
-/// S-ERR-05, S-ERR-02: no refusal of the link has a code from the ranges that are reserved.
+/// S-ERR-05, S-ERR-02: no refusal of the link has a code from the reserved ranges.
 #[test]
 fn s_err_02_03_05_no_refusal_uses_a_reserved_code() {
     let (mut web, _, post) = at_work("2025-11-25", everything());
@@ -176,7 +177,7 @@ fn s_err_02_03_05_no_refusal_uses_a_reserved_code() {
     for message in asked {
         web.event(post.stream, None, &message);
     }
-    // Nobody answers the last one.
+    // The application does not answer the last ask.
     web.pass(seconds(700));
     let refusals: Vec<i64> = web
         .all
@@ -189,7 +190,7 @@ fn s_err_02_03_05_no_refusal_uses_a_reserved_code() {
     }
 }
 
-/// S-ERR-15: what a user decides goes to the server in the application's words.
+/// S-ERR-15: the application's error reaches the server unchanged.
 #[test]
 fn s_err_15_a_refusal_of_the_user_is_passed_on() {
     let (mut web, _, post) = at_work("2025-11-25", everything());
@@ -207,7 +208,7 @@ fn s_err_15_a_refusal_of_the_user_is_passed_on() {
     assert_eq!(refusal.body["error"]["code"], -1);
 }
 
-/// S-S2C-03: the code is the one for parameters.
+/// S-S2C-03: the refusal has the code for invalid parameters.
 #[test]
 fn s_s2c_03_a_way_to_ask_that_was_not_declared_is_refused() {
     for (method, params) in [
@@ -232,7 +233,7 @@ fn s_s2c_03_a_way_to_ask_that_was_not_declared_is_refused() {
     }
 }
 
-/// S-RPC-15, S-CANC-08: not even one that nobody can read.
+/// S-RPC-15, S-CANC-08: notifications get no reply, not even unreadable ones.
 #[test]
 fn s_rpc_15_no_notification_is_answered() {
     for version in LEGACY {
@@ -257,7 +258,7 @@ fn s_rpc_15_no_notification_is_answered() {
     }
 }
 
-/// S-CANC-05, S-CANC-08: one that names nothing, or cannot be read, is ignored.
+/// S-CANC-05, S-CANC-08: a cancellation with an unknown or invalid id is ignored.
 #[test]
 fn s_canc_04_05_08_14_a_question_that_is_taken_back_is_not_answered() {
     let (mut web, call, post) = at_work("2025-11-25", everything());
@@ -293,7 +294,7 @@ fn s_canc_04_05_08_14_a_question_that_is_taken_back_is_not_answered() {
     );
 }
 
-/// S-TIME-12: however long a person takes, the call that asks does not run out of time meanwhile.
+/// S-TIME-12: the call does not time out while a person answers its ask.
 #[test]
 fn s_time_12_a_call_waits_for_the_people_that_it_asks() {
     let (mut web, call, post) = at_work("2025-11-25", everything());
@@ -310,7 +311,7 @@ fn s_time_12_a_call_waits_for_the_people_that_it_asks() {
     assert!(web.reply(call).is_ok());
 }
 
-/// S-RPC-24, S-RPC-23: a modern server must not ask so, and hears nothing.
+/// S-RPC-24, S-RPC-23: a modern server must not send requests, and gets no reply to them.
 #[test]
 fn s_rpc_24_a_request_of_a_modern_server_gets_no_answer() {
     every_chunking(|chunking| {
@@ -326,7 +327,7 @@ fn s_rpc_24_a_request_of_a_modern_server_gets_no_answer() {
     });
 }
 
-/// S-TIME-01: a question that nobody answers has an end, and the server hears of it.
+/// S-TIME-01: an unanswered ask times out, and the server gets an error reply.
 #[test]
 fn s_canc_04_a_question_that_nobody_answers_is_given_up() {
     let (mut web, _, post) = at_work("2025-11-25", everything());
@@ -343,7 +344,7 @@ fn s_canc_04_a_question_that_nobody_answers_is_given_up() {
     )));
 }
 
-/// S-INH-06: questions are bounded, and further ones are refused one by one.
+/// S-INH-06: the number of open asks is limited, and each further ask is refused.
 #[test]
 fn s_inh_06_more_questions_than_may_be_open_are_refused() {
     let mut config = web::config();

@@ -1,4 +1,5 @@
-//! Credentials over HTTP: who has them adds them; the link knows when there must be others, and what waits for them.
+//! Credentials over HTTP: the driver adds them. The link knows when new ones are needed, and which requests wait for
+//! them.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -12,7 +13,7 @@ use everlink::{Dialect, List};
 use serde_json::json;
 use web::{LEGACY, VERSIONS, Web, config, every_chunking, result, seconds};
 
-/// The challenges that were told, each as its status and its demands.
+/// The challenges in the events: the status and the demands of each.
 fn challenges(web: &Web) -> Vec<(u16, Vec<String>)> {
     let told = web.events.iter().filter_map(|event| match event {
         Event::AuthRequired(challenge) => {
@@ -29,7 +30,7 @@ fn authorize(web: &mut Web) {
     web.pump();
 }
 
-/// S-AUTH-08: it was not run, so it is sent again, whatever it is.
+/// S-AUTH-08: a request that is refused with 401 or 403 did not run, so it is sent again in any case.
 #[test]
 fn s_auth_08_what_was_turned_away_is_sent_again_with_other_credentials() {
     for version in VERSIONS {
@@ -60,7 +61,7 @@ fn s_auth_08_what_was_turned_away_is_sent_again_with_other_credentials() {
                 let again = web.posted("tools/call");
                 web.reply_with(&again, json!({"content": []}));
                 assert!(web.reply(call).is_ok());
-                // Nothing of it is a failure, or the end of a session.
+                // The refusal counts neither as a failure nor as the end of the session.
                 assert_eq!(web.client.stats().failures, 0);
                 assert_eq!(web.opens, 1);
                 assert_eq!(again.field("mcp-session-id"), post.field("mcp-session-id"));
@@ -69,7 +70,7 @@ fn s_auth_08_what_was_turned_away_is_sent_again_with_other_credentials() {
     }
 }
 
-/// S-AUTH-08, S-HTTP-43: a handshake that is turned away goes on where it was.
+/// S-AUTH-08, S-HTTP-43: a refused handshake continues at the same step.
 #[test]
 fn s_auth_08_a_refusal_says_nothing_of_the_era() {
     let mut web = Web::new(config());
@@ -97,7 +98,7 @@ fn s_auth_08_a_refusal_says_nothing_of_the_era() {
     web.agree_legacy("2025-11-25", Some("s-1"));
 }
 
-/// S-AUTH-05: every challenge is told as it came, for whoever can read it.
+/// S-AUTH-05: the application gets every challenge unchanged.
 #[test]
 fn s_auth_05_what_the_server_demands_is_told_as_it_came() {
     let mut web = Web::modern();
@@ -115,7 +116,7 @@ fn s_auth_05_what_the_server_demands_is_told_as_it_came() {
     );
 }
 
-/// S-AUTH-05: as they came, but not as many as a server likes.
+/// S-AUTH-05: the challenges are passed on unchanged, up to a size limit.
 #[test]
 fn s_auth_05_what_the_server_demands_is_told_up_to_a_bound() {
     let mut web = Web::modern();
@@ -129,7 +130,7 @@ fn s_auth_05_what_the_server_demands_is_told_up_to_a_bound() {
     assert_eq!(challenges(&web), [(401, demands[..2].to_vec())]);
 }
 
-/// S-AUTH-06: as often as it may help, and no more.
+/// S-AUTH-06: a request that is refused again with new credentials fails after a limited number of attempts.
 #[test]
 fn s_auth_06_a_request_that_is_turned_away_again_and_again_has_failed() {
     let mut web = Web::modern();
@@ -150,7 +151,8 @@ fn s_auth_06_a_request_that_is_turned_away_again_and_again_has_failed() {
     assert_eq!(web.client.state(), State::Ready);
 }
 
-/// S-AUTH-08: without credentials what waits for them fails, and the link says why.
+/// S-AUTH-08: when the application denies credentials or does not answer, the waiting requests fail and the reason is
+/// reported.
 #[test]
 fn s_auth_08_what_nobody_has_credentials_for_fails() {
     let mut web = Web::modern();
@@ -176,7 +178,7 @@ fn s_auth_08_what_nobody_has_credentials_for_fails() {
     )));
 }
 
-/// S-AUTH-08: nor is the end of a session, or of a stream, what a refusal of credentials says.
+/// S-AUTH-08: a refusal for lack of credentials ends neither a session nor a stream.
 #[test]
 fn s_auth_08_every_kind_of_exchange_may_be_turned_away() {
     for version in LEGACY {
@@ -217,7 +219,7 @@ fn s_auth_08_every_kind_of_exchange_may_be_turned_away() {
     }
 }
 
-/// S-AUTH-02: the link itself has none, so it puts none anywhere.
+/// S-AUTH-02: the link holds no credentials and adds none to any request.
 #[test]
 fn s_auth_02_credentials_are_never_the_links() {
     let mut web = Web::modern();
@@ -237,7 +239,7 @@ fn s_auth_02_credentials_are_never_the_links() {
     assert!(!format!("{:?} {:?}", web.client, web.events).contains("secret"));
 }
 
-/// S-CACHE-08: what was read under other credentials is not given out, unless it is for everybody.
+/// S-CACHE-08: a cached private list is not used after the credentials change.
 #[test]
 fn s_cache_08_what_is_private_is_not_shared_between_credentials() {
     for (scope, is_kept) in [("private", false), ("public", true)] {
@@ -254,7 +256,7 @@ fn s_cache_08_what_is_private_is_not_shared_between_credentials() {
         web.status(post.stream, 401);
         authorize(&mut web);
         let call = web.list(List::Tools);
-        // To keep what is public is allowed, not asked for.
+        // A public list may be kept, but need not be.
         assert!(is_kept || !web.is_settled(call), "{scope}");
     }
 }

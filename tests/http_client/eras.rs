@@ -1,4 +1,4 @@
-//! How a client link finds out over HTTP which era its server is of, and which version both speak.
+//! How a client link over HTTP finds out the era of its server and the common version.
 
 use crate::web;
 
@@ -34,7 +34,7 @@ fn refused(web: &Web) -> bool {
     })
 }
 
-/// S-VER-04: it may begin so. S-RPC-27: and then all three patterns of messages are there.
+/// S-VER-04: the link may begin with a modern request. S-RPC-27: afterwards all three message patterns work.
 #[test]
 fn s_http_38_a_modern_request_is_tried_first() {
     every_chunking(|chunking| {
@@ -56,7 +56,7 @@ fn s_http_38_a_modern_request_is_tried_first() {
     });
 }
 
-/// S-HTTP-39, S-VER-09: the body of the refusal is read before anything follows from it.
+/// S-HTTP-39, S-VER-09: the link reads the body of the refusal before it decides.
 #[test]
 fn s_http_39_40_a_modern_error_is_corrected_and_not_taken_for_an_old_server() {
     every_chunking(|chunking| {
@@ -94,7 +94,7 @@ fn s_ver_02_a_second_refusal_of_the_version_is_the_end_of_it() {
     assert_eq!(web.unseen(), 0);
 }
 
-/// S-VER-02: no version in common is said, and nothing is tried that cannot succeed.
+/// S-VER-02: the link reports that there is no common version, and does not try `initialize`.
 #[test]
 fn s_ver_02_no_version_in_common_is_an_error() {
     let (mut web, probe) = connected(config());
@@ -107,7 +107,7 @@ fn s_ver_02_no_version_in_common_is_an_error() {
     assert!(web.carrying("initialize").is_empty());
 }
 
-/// S-VER-09, S-HTTP-40: other modern errors prove as much.
+/// S-VER-09, S-HTTP-40: other modern errors also prove a modern server.
 #[test]
 fn s_ver_09_every_modern_error_proves_a_modern_server() {
     for (status, code) in [(400, -32_020), (400, -32_021), (200, -32_021)] {
@@ -118,7 +118,7 @@ fn s_ver_09_every_modern_error_proves_a_modern_server() {
     }
 }
 
-/// S-HTTP-40, S-VER-09, S-ERR-04: whatever else it says, it is of the old kind, and stays that for all that follows.
+/// S-HTTP-40, S-VER-09, S-ERR-04: after any other refusal the link treats the server as legacy, also later.
 #[test]
 fn s_http_40_any_other_refusal_leads_to_initialize() {
     for (status, body) in [
@@ -161,8 +161,8 @@ fn s_http_40_any_other_refusal_leads_to_initialize() {
     }
 }
 
-/// S-HTTP-43, S-AUTH-08: what says nothing of the era leaves it open. `initialize` is tried in the same attempt, see `lenient`; if that
-/// fails, too, the next attempt begins as the first did.
+/// S-HTTP-43, S-AUTH-08: a response that says nothing about the era leaves it open. The link tries `initialize` in the same attempt,
+/// see `lenient`. If that fails, too, the next attempt begins with the probe again.
 #[test]
 fn s_http_43_what_is_no_evidence_changes_nothing() {
     for status in [502, 503, 504, 408, 425, 429] {
@@ -179,7 +179,7 @@ fn s_http_43_what_is_no_evidence_changes_nothing() {
         let (mut web, probe) = connected(config());
         web.fail(probe.stream, fault);
         web.pass(seconds(2));
-        // A certificate does not get better by waiting: it is looked at again when something is wanted.
+        // A certificate error is lasting. The link retries only when the application wants something.
         let looks = if fault.is_lasting() { 1 } else { 2 };
         assert_eq!(web.carrying("server/discover").len(), looks, "{fault:?}");
         assert!(web.carrying("initialize").is_empty(), "{fault:?}");
@@ -194,8 +194,8 @@ fn s_http_43_what_is_no_evidence_changes_nothing() {
     }
 }
 
-/// A server that takes its time is not an old one for it: the old words are tried, and nothing is believed until it answers to one of
-/// them.
+/// A slow server is not taken for a legacy one. The link tries `initialize` meanwhile, and decides when one of the two requests is
+/// answered.
 #[test]
 fn s_http_43_silence_is_no_evidence() {
     let (mut web, probe) = connected(config());
@@ -204,7 +204,7 @@ fn s_http_43_silence_is_no_evidence() {
     assert!(!web.aborted.contains(&probe.stream), "it may still answer");
 }
 
-/// S-VER-10: what was found out of a server holds for its later lives.
+/// S-VER-10: a known era is kept for later epochs.
 #[test]
 fn s_ver_10_the_era_of_a_server_is_found_out_once() {
     let (mut web, probe) = connected(config());
@@ -222,7 +222,7 @@ fn s_ver_10_the_era_of_a_server_is_found_out_once() {
     assert!(web.carrying("initialize").is_empty());
 }
 
-/// S-VER-05: every version that is configured is spoken, and no other.
+/// S-VER-05: the link supports every configured version.
 #[test]
 fn s_ver_05_each_version_can_be_agreed_on() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -232,7 +232,7 @@ fn s_ver_05_each_version_can_be_agreed_on() {
     }
 }
 
-/// S-LIFE-06: the newest legacy version is offered, never a modern one. S-RPC-28: the whole of the handshake.
+/// S-LIFE-06: the link offers the newest legacy version, never a modern one. S-RPC-28: the whole handshake.
 #[test]
 fn s_life_01_03_06_the_legacy_handshake_is_as_it_was_written() {
     every_chunking(|chunking| {
@@ -266,7 +266,7 @@ fn s_life_01_03_06_the_legacy_handshake_is_as_it_was_written() {
     );
 }
 
-/// S-LIFE-03: nothing overtakes the word that the handshake is over, though each message has its own connection.
+/// S-LIFE-03: no message overtakes `initialized`, although each message has its own exchange.
 #[test]
 fn s_life_04_nothing_else_is_sent_before_the_handshake_is_over() {
     let mut settings = config();
@@ -310,7 +310,7 @@ fn s_life_08_09_a_version_that_is_not_spoken_here_is_refused() {
     }
 }
 
-/// S-LIFE-09: an error is as much of a refusal, and what it says is told.
+/// S-LIFE-09: an error reply to `initialize` is a refusal, and its message is reported.
 #[test]
 fn s_life_09_an_error_in_the_place_of_a_handshake_is_told() {
     let mut settings = config();
@@ -327,7 +327,7 @@ fn s_life_09_an_error_in_the_place_of_a_handshake_is_told() {
     assert!(end.contains("Unsupported protocol version"), "{end}");
 }
 
-/// S-CANC-10, S-TIME-07: what cannot be cancelled is cut off, and nothing is said of it.
+/// S-CANC-10, S-TIME-07: a handshake cannot be cancelled, so its exchange is aborted without a notification.
 #[test]
 fn s_time_06_07_a_handshake_that_takes_too_long_is_cut_off() {
     let mut settings = config();
@@ -349,7 +349,7 @@ fn s_time_06_07_a_handshake_that_takes_too_long_is_cut_off() {
     )));
     assert!(!web.is_open(post.stream));
     assert!(web.carrying("notifications/cancelled").is_empty());
-    // S-TIME-06: an end that nobody confirms has its time, too.
+    // S-TIME-06: the end of a session has a timeout, too.
     let mut web = Web::legacy();
     web.shutdown();
     web.pass(seconds(10));

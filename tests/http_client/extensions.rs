@@ -1,4 +1,4 @@
-//! Extensions of the modern era over HTTP, tasks among them: what both ends declared, and nothing else.
+//! Extensions of the modern era over HTTP, including tasks: only those that both ends declare are used.
 
 use crate::web;
 
@@ -11,7 +11,7 @@ use web::{Begun, Web, config, introduction, result};
 
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// A link that declares this to a modern server that has these extensions.
+/// A link with these capabilities to a modern server with these extensions.
 fn modern(declared: ClientCapabilities, extensions: &Value) -> Web {
     let mut settings = config();
     settings.capabilities = declared;
@@ -38,7 +38,7 @@ fn called(web: &mut Web, method: &'static str, params: Value) -> (CallId, Begun)
     (call, web.posted(method))
 }
 
-/// S-TASKX-01: with each request, and with none of the legacy era.
+/// S-TASKX-01: every modern request declares the extension, and no legacy request does.
 #[test]
 fn s_taskx_01_the_extension_is_declared_with_every_request() {
     let mut web = modern(with_extension(), &json!({TASKS: {}}));
@@ -69,7 +69,7 @@ fn s_taskx_01_the_extension_is_declared_with_every_request() {
     ));
 }
 
-/// S-TASKX-03, S-RPC-21: a tool may answer with either; nothing else with a task.
+/// S-TASKX-03, S-RPC-21: only a tool call may return a task.
 #[test]
 fn s_taskx_03_a_task_is_a_result_of_tools_where_it_was_declared() {
     let task = json!({"resultType": "task", "taskId": "t", "status": "working"});
@@ -106,7 +106,7 @@ fn s_taskx_03_a_task_is_a_result_of_tools_where_it_was_declared() {
     }
 }
 
-/// S-TASKX-09: a task is cancelled by asking for it, and the answer says no more than that it was heard.
+/// S-TASKX-09: a task is cancelled with a request, and the reply only confirms that it was received.
 #[test]
 fn s_taskx_09_a_task_is_cancelled_by_a_request_alone() {
     let mut web = modern(with_extension(), &json!({TASKS: {}}));
@@ -136,7 +136,7 @@ fn s_taskx_09_a_task_is_cancelled_by_a_request_alone() {
     assert!(web.carrying("notifications/cancelled").is_empty());
 }
 
-/// S-VER-14: an identifier has a prefix, and settings are an object.
+/// S-VER-14: an extension identifier has a prefix, and its settings are an object.
 #[test]
 fn s_ver_14_16_an_extension_is_declared_by_name_and_properly() {
     for (id, settings) in [
@@ -157,7 +157,7 @@ fn s_ver_14_16_an_extension_is_declared_by_name_and_properly() {
         post.meta("clientCapabilities")["extensions"],
         json!({"com.example/x": {"a": 1}})
     );
-    // S-VER-16: none that nobody asked for.
+    // S-VER-16: the link declares no extension by default.
     let mut web = modern(
         ClientCapabilities::default(),
         &json!({TASKS: {}, "com.example/x": {}}),
@@ -166,7 +166,7 @@ fn s_ver_14_16_an_extension_is_declared_by_name_and_properly() {
     assert_eq!(*post.meta("clientCapabilities"), json!({}));
 }
 
-/// S-VER-15, S-RPC-22: an extension takes two.
+/// S-VER-15, S-RPC-22: an extension counts only if both sides have it.
 #[test]
 fn s_ver_15_an_extension_that_one_side_has_is_none() {
     let strange = || {
@@ -208,7 +208,7 @@ fn s_ver_15_an_extension_that_one_side_has_is_none() {
     assert_eq!(web.client.state(), State::Ready);
 }
 
-/// S-META-10, S-META-11: the keys that the link writes keep to the grammar, and to the prefix that is kept for them.
+/// S-META-10, S-META-11: the link's keys in `_meta` follow the grammar and use their reserved prefix.
 #[test]
 fn s_meta_10_11_the_keys_of_the_link_are_proper_ones() {
     let mut web = modern(with_extension(), &json!({TASKS: {}}));

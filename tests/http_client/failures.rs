@@ -1,6 +1,6 @@
-//! What goes wrong between a client link and a server over HTTP: sessions that are lost, statuses that lie, responses that never
-//! come. One test for each kind of trouble, named after its row. What streams do is in `failures_streams`, credentials,
-//! budgets and ends are in `failures_links`.
+//! Failures between a client link and a server over HTTP: lost sessions, misleading statuses, missing responses. Each test is
+//! named after its row in the catalogue of failures. `failures_streams` has the failures of streams; `failures_links` has
+//! credentials, budgets and ends.
 
 use crate::web;
 
@@ -13,7 +13,7 @@ use everlink::{Config, Dialect, FaultKind, Input, List, SessionLoss, Watch};
 use serde_json::{Value, json};
 use web::{Begun, Web, config, error, result, seconds};
 
-/// Only the legacy era is spoken.
+/// A configuration with only the legacy era.
 fn legacy_config() -> Config {
     let mut config = config();
     config.dialect = Dialect::Legacy;
@@ -28,7 +28,7 @@ fn is_farewell(begun: &Begun) -> bool {
     begun.verb == Verb::Delete
 }
 
-/// Why lives were taken down, in order.
+/// The causes of the ends of epochs, in order.
 fn causes(web: &Web) -> Vec<Cause> {
     let told = web.events.iter().filter_map(|event| match event {
         Event::Closing { cause, .. } => Some(cause.clone()),
@@ -81,17 +81,17 @@ fn f_022_servers_have_many_words_for_a_lost_session() {
         web.pass(seconds(1));
         web.count(is_introduction) == 2
     };
-    // In use.
+    // Codes that servers use.
     assert!(lost(404, None, None));
     assert!(lost(404, Some(-32_001), None));
     assert!(lost(400, Some(-32_000), None));
     assert!(lost(400, Some(-32_001), None));
-    // As the application says.
+    // Codes that the application configures.
     let own = |status, code| Some(SessionLoss::new(status, code));
     assert!(lost(503, Some(-32_002), own(503, Some(-32_002))));
     assert!(lost(200, Some(-32_001), own(200, Some(-32_001))));
     assert!(lost(410, None, own(410, None)));
-    // What is something else.
+    // Codes that do not mean a lost session.
     assert!(!lost(400, None, None));
     assert!(!lost(400, Some(-32_602), None));
     assert!(!lost(200, Some(-32_001), None));
@@ -99,7 +99,8 @@ fn f_022_servers_have_many_words_for_a_lost_session() {
     assert!(!lost(500, Some(-32_001), None));
 }
 
-/// A server that was restarted has not read what it refuses: its error names no request. One that names the request may have run it.
+/// An error without an id shows that a restarted server did not read the request. An error with the request's id may mean that it
+/// ran.
 #[test]
 fn f_022_a_call_that_nobody_read_goes_to_the_next_session() {
     let refused = |id: Option<&Value>| {
@@ -128,7 +129,7 @@ fn f_022_a_call_that_nobody_read_goes_to_the_next_session() {
     assert_eq!(web.failure(call).delivery, Delivery::Unknown);
 }
 
-/// A server that fails may have run what it does not name.
+/// A server that fails may have run the request, even if its error has no id.
 #[test]
 fn f_022_a_call_that_a_server_failed_at_is_not_sent_again() {
     for status in [500, 503] {
@@ -171,7 +172,7 @@ fn f_023_where_no_session_was_named_none_is_lost() {
 #[test]
 fn f_024_no_introduction_names_a_session_or_a_version() {
     let mut web = Web::legacy();
-    // A session that the server ended, one that we end, one that contact was lost in and that is over.
+    // Three ends of a session: by the server, by the link, and after lost contact.
     web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
     web.status(post.stream, 404);
@@ -285,14 +286,14 @@ fn f_026_many_who_see_one_lost_session_cause_one_handshake() {
     for post in others {
         web.status(post.stream, 404);
     }
-    // The last one is still out, and is given its while.
+    // The last call is still unanswered and gets its grace period.
     assert_eq!(web.client.state(), State::Draining);
     web.pass(seconds(6));
     web.agree_legacy("2025-11-25", Some("s-2"));
     assert_eq!(web.count(is_introduction), 2);
     assert_eq!(web.client.stats().failures, 1);
 
-    // What it says of the old session now is of no interest.
+    // A late response about the old session is ignored.
     let stale = web.client.stats().stale_inputs;
     let stream = last.stream;
     let head = Box::new(ResponseHead::new(404));
@@ -382,13 +383,13 @@ fn f_029_each_refusal_of_a_handshake_is_of_its_class() {
         assert_eq!(web.client.state(), State::Waiting);
         assert_eq!(web.client.failures(), 1);
         web.pass(seconds(1));
-        // One that failed at the probe itself is not probed again.
+        // A server that failed at the probe itself is not probed again.
         match status {
             500 => web.agree_legacy("2025-11-25", Some("s-1")),
             _ => web.agree_modern(),
         }
     }
-    // It says when.
+    // The server names the delay.
     let mut web = Web::new(config());
     web.connect();
     let probe = web.posted("server/discover");
@@ -398,7 +399,7 @@ fn f_029_each_refusal_of_a_handshake_is_of_its_class() {
     assert_eq!(web.opens, 1);
     web.pass(seconds(1));
     assert_eq!(web.opens, 2);
-    // It is about credentials, or about the era.
+    // The status is about credentials, or about the era.
     let mut web = Web::new(config());
     web.connect();
     let probe = web.posted("server/discover");
@@ -435,7 +436,7 @@ fn f_029_a_call_that_is_refused_costs_itself_and_no_session() {
 
 #[test]
 fn f_030_a_stream_that_ends_without_the_reply_is_an_end_and_not_a_wait() {
-    // Nothing to resume from: what may have run is lost, what only reads is asked again.
+    // There is no event id to resume from. A call that may have run fails, and a read is sent again.
     let mut web = Web::legacy();
     let acts = web.call("tools/call", json!({"name": "act"}));
     let reads = web.call("resources/read", json!({"uri": "file:///a"}));
@@ -451,7 +452,7 @@ fn f_030_a_stream_that_ends_without_the_reply_is_an_end_and_not_a_wait() {
     let again = web.posted("resources/read");
     web.serve(&again);
     assert!(web.reply(reads).is_ok());
-    // An id was seen: the rest of it is asked for.
+    // An event id was received, so the link resumes the stream.
     let call = web.call("tools/call", json!({"name": "act"}));
     let post = web.posted("tools/call");
     web.stream(post.stream);
@@ -600,7 +601,7 @@ fn f_035_replicas_that_share_no_sessions_are_told_as_what_they_are() {
 
 #[test]
 fn f_036_every_session_that_is_retired_is_ended_and_no_other() {
-    // A reconnect, and the server says that it has no such verb.
+    // A reconnect, and a server that does not support DELETE.
     let mut web = Web::legacy();
     web.client
         .reconnect(web.now, web.client.epoch(), "asked to");
@@ -619,7 +620,7 @@ fn f_036_every_session_that_is_retired_is_ended_and_no_other() {
     assert_eq!(farewell.field("mcp-session-id"), Some("s-2"));
     web.head(farewell.stream, 200, &[]);
     assert_eq!(web.client.state(), State::Closed, "no more is waited for");
-    // A session that came with an answer that is of no use.
+    // A session that came with an unusable result.
     let mut web = Web::new(legacy_config());
     web.connect();
     let post = web.posted("initialize");
@@ -631,7 +632,7 @@ fn f_036_every_session_that_is_retired_is_ended_and_no_other() {
     web.respond(post.stream, 200, &fields, &body);
     let farewell = web.begun(Verb::Delete);
     assert_eq!(farewell.field("mcp-session-id"), Some("s-9"));
-    // None was opened, or the server has ended it, or cannot be told.
+    // A legacy server that opened no session, and a modern server.
     let mut web = Web::new(legacy_config());
     web.connect();
     web.agree_legacy("2025-11-25", None);
@@ -703,7 +704,7 @@ fn f_037_nothing_is_sent_to_another_origin() {
 
 #[test]
 fn f_037_redirects_that_never_end_do() {
-    // Ever further, or in a circle.
+    // Redirects to ever new paths, or in a circle.
     let places: [fn(usize) -> String; 2] = [|n| format!("/mcp/{n}"), |_| "/mcp".into()];
     for place in places {
         let mut web = Web::modern();

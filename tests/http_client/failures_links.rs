@@ -1,5 +1,5 @@
-//! What goes wrong over HTTP with calls, budgets, ends, limits and credentials, where that differs from a child process. One test
-//! for each kind of trouble, named after its row.
+//! Failures of calls, budgets, ends, limits and credentials over HTTP, where they differ from a child process. Each test is named
+//! after its row in the catalogue of failures.
 
 use crate::web;
 
@@ -26,7 +26,7 @@ fn both_eras() -> [Web; 2] {
     [Web::modern(), Web::legacy()]
 }
 
-/// A link that can be asked for roots.
+/// A configuration that supports asks for roots.
 fn capable() -> Config {
     let mut config = config();
     config.capabilities =
@@ -50,7 +50,7 @@ fn wakes(web: &Web) -> Option<Wake> {
     web.client.poll_timeout().map(|due| due.wake)
 }
 
-/// Until the next attempt.
+/// Advances the clock until the next attempt.
 fn await_attempt(web: &mut Web) {
     let opens = web.opens;
     while web.opens == opens {
@@ -58,7 +58,7 @@ fn await_attempt(web: &mut Web) {
     }
 }
 
-/// The server cannot be reached in as many lives as it takes until the link is parked.
+/// Fails every exchange until the link is parked.
 fn park(web: &mut Web) {
     while web.client.state() != State::Parked {
         while let Some(begun) = web.find(|_| true) {
@@ -70,7 +70,7 @@ fn park(web: &mut Web) {
 
 #[test]
 fn f_062_every_exchange_has_a_deadline() {
-    // The request is out, and no response comes.
+    // The request is sent, and no response comes.
     for mut web in both_eras() {
         let call = web.call("tools/call", json!({"name": "add"}));
         web.pass(seconds(60));
@@ -80,7 +80,7 @@ fn f_062_every_exchange_has_a_deadline() {
         assert_eq!(failure.delivery, Delivery::Unknown);
         assert_eq!(failure.after, seconds(60));
     }
-    // The response has begun, and does not go on.
+    // The response has begun, and does not continue.
     for head in [200, 404, 500] {
         let mut web = Web::modern();
         let call = web.call("tools/call", json!({"name": "add"}));
@@ -90,13 +90,13 @@ fn f_062_every_exchange_has_a_deadline() {
         assert!(web.is_settled(call), "status {head}");
         assert!(web.aborted.contains(&post.stream));
     }
-    // It never left.
+    // The request was never sent.
     let mut web = Web::new(config());
     let call = web.call("tools/call", json!({"name": "add"}));
     web.pass(seconds(60));
     let failure = web.failure(call);
     assert_eq!(failure.delivery, Delivery::NotSent);
-    // One life after the other ends meanwhile.
+    // Several epochs end meanwhile.
     let mut web = Web::new(config());
     let brief = CallOptions::new().with_idle(Limit::After(seconds(5)));
     let call = web.call_with("tools/call", json!({"name": "add"}), brief);
@@ -145,7 +145,7 @@ fn f_062_an_exchange_whose_call_is_settled_does_not_stay_open() {
     assert_eq!(web.open(), 1, "the stream of news");
 }
 
-/// In the legacy era a request is withdrawn in words, and to cut its exchange would say nothing.
+/// A legacy request is cancelled with a notification. Aborting its exchange would tell the server nothing.
 #[test]
 fn f_062_a_legacy_exchange_whose_call_is_cancelled_may_end_by_itself() {
     let mut web = Web::legacy();
@@ -197,7 +197,7 @@ fn f_063_a_server_is_told_of_a_timeout_in_the_words_of_its_era() {
     web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
     web.pass(seconds(60));
-    // The others are about probes that were not answered.
+    // Other cancellations belong to unanswered probes.
     let notice = loop {
         let notice = web.posted("notifications/cancelled");
         if notice.body["params"]["requestId"] == post.body["id"] {
@@ -263,7 +263,7 @@ fn f_064_what_belongs_to_an_exchange_that_is_over_is_counted_and_dropped() {
     assert_eq!((web.opens, web.client.state()), (1, State::Ready));
 }
 
-/// What comes before the response is none, and there is one response.
+/// An informational response is not the response, and a second response is ignored.
 #[test]
 fn f_064_an_exchange_has_one_response() {
     for mut web in both_eras() {
@@ -301,7 +301,7 @@ fn f_066_progress_on_the_stream_moves_the_one_limit_and_not_the_other() {
         assert!(matches!(failure.kind, FailureKind::TimedOut { limit, .. } if limit == total));
         assert_eq!(failure.after, seconds(600));
     }
-    // What keeps the stream alive is no progress of the call.
+    // Bytes that only keep the stream alive do not reset the idle timeout of the call.
     let mut web = Web::modern();
     let call = web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
@@ -317,7 +317,7 @@ fn f_066_progress_on_the_stream_moves_the_one_limit_and_not_the_other() {
 
 #[test]
 fn f_067_while_a_person_is_asked_no_clock_runs() {
-    // Legacy: the question comes on the stream of its call.
+    // Legacy: the ask comes on the stream of its call.
     let mut web = Web::legacy_with(capable(), "2025-11-25");
     let call = web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
@@ -337,7 +337,7 @@ fn f_067_while_a_person_is_asked_no_clock_runs() {
     web.status(answer.stream, 202);
     web.event(post.stream, None, &result(&post, json!({"content": []})));
     assert!(web.reply(call).is_ok());
-    // Modern: the question is the response, and the answer is another request.
+    // Modern: the ask is the response, and the answer is another request.
     let mut web = Web::modern_with(capable());
     let call = web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
@@ -391,7 +391,7 @@ fn f_069_a_blip_leaves_a_modern_call_unknown_and_it_is_not_repeated() {
         let (act, read) = (web.posted("tools/call"), web.posted("resources/read"));
         for post in [&act, &read] {
             web.stream(post.stream);
-            // A modern stream cannot be resumed, whatever it says.
+            // A modern stream cannot be resumed, even if its events have ids.
             web.bytes(post.stream, b"id: e-1\ndata:\n\n");
             web.fail(post.stream, fault);
         }
@@ -612,7 +612,7 @@ fn f_081_what_was_not_run_or_may_be_run_twice_is_sent_again() {
         let ids: Vec<_> = web.all.iter().filter(|b| is_call(b)).collect();
         assert_ne!(ids[0].body["id"], ids[1].body["id"]);
     }
-    // The reply is cut off, be it a stream or one text.
+    // The reply is cut off, as an event stream or as JSON.
     let cut: [Ends; 2] = [
         |web, post| {
             web.stream(post.stream);
@@ -650,7 +650,7 @@ fn f_081_a_gateway_that_asks_for_patience_has_perhaps_passed_the_call_on() {
 
 #[test]
 fn f_083_any_byte_is_a_sign_of_life_and_work_is_no_silence() {
-    // A call is at work: a server that serves one request at a time answers no probe meanwhile.
+    // A call is running. A server that serves one request at a time answers no probe meanwhile.
     for mut web in both_eras() {
         let options = CallOptions::new().with_idle(Limit::After(seconds(500)));
         let call = web.call_with("tools/call", json!({"name": "slow"}), options);
@@ -660,7 +660,7 @@ fn f_083_any_byte_is_a_sign_of_life_and_work_is_no_silence() {
         assert!(web.reply(call).is_ok());
         assert_eq!(web.opens, 1);
     }
-    // The stream of news shows that somebody is there.
+    // Bytes on the listen stream show that the server is alive.
     let mut web = Web::legacy_with_news();
     let news = web.begun(Verb::Get);
     web.stream(news.stream);
@@ -687,7 +687,7 @@ fn f_084_a_quiet_server_is_probed_in_the_words_of_its_era() {
     web.pass(seconds(15));
     assert_eq!(web.client.state(), State::Ready);
 
-    // One that is silent is left alone until something is wanted of it.
+    // A silent server keeps its epoch until the application calls something.
     for mut web in both_eras() {
         web.pass(seconds(120));
         assert_eq!(web.client.state(), State::Ready);
@@ -891,7 +891,7 @@ fn f_106_what_nobody_knows_is_told_and_harms_nobody() {
 
 #[test]
 fn f_109_what_waits_is_bounded_in_bytes_both_ways() {
-    // What the application wants to send.
+    // Bytes that the application wants to send.
     let mut web = Web::new(config());
     let large: Payload = json!({"name": "add", "arguments": {"a": "x".repeat(1 << 20)}})
         .to_string()
@@ -910,7 +910,7 @@ fn f_109_what_waits_is_bounded_in_bytes_both_ways() {
     };
     assert!(matches!(refused, Misuse::QueueFull { .. }));
     assert_eq!(accepted, 7, "8 MiB and not one more");
-    // What the server sends and nobody polls.
+    // Bytes that the server sends and the application does not poll.
     let mut config = config();
     config.limits.undelivered_bytes = 10_000;
     let mut web = Web::modern_with(config);
@@ -947,11 +947,11 @@ fn f_109_what_is_handed_to_the_driver_is_bounded_in_bytes() {
     }
     let begun = web.count(is_call);
     assert!(begun <= 8, "{begun} MiB are with the driver");
-    // One was read, and there is room for the next.
+    // One reply was read, so there is room for the next call.
     let post = web.posted("tools/call");
     web.serve(&post);
     assert_eq!(web.count(is_call), begun + 1);
-    // And so there is when the system has taken one.
+    // The system has accepted another request, so there is room again.
     let post = web.posted("tools/call");
     let (stream, len) = (post.stream, post.text.len());
     let taken = Input::Sent { stream, len };
@@ -966,7 +966,7 @@ fn f_109_no_more_is_begun_than_there_is_room_for() {
     let mut web = Web::modern();
     web.notify(notice, &json!({}));
     let one = web.posted(notice).text.len();
-    // By their bytes: the first fills the room.
+    // Limit by bytes: the first message fills the queue.
     let mut config = config();
     config.limits.queued_bytes = one;
     let mut web = Web::modern_with(config);
@@ -977,7 +977,7 @@ fn f_109_no_more_is_begun_than_there_is_room_for() {
     assert_eq!(web.unseen(), 0);
     web.status(first.stream, 202);
     web.posted(notice);
-    // By their number: beside those of calls, sixty-four.
+    // Limit by number: 64 beside the calls.
     let mut config = capable();
     config.limits.calls_in_flight = 1;
     let mut web = Web::modern_with(config);
@@ -1008,7 +1008,7 @@ fn f_111_those_who_asked_under_older_credentials_have_their_answer() {
     assert_eq!(web.unseen(), 0, "nothing is sent in vain");
     web.client.authorized(web.now);
     web.pump();
-    // The others hear only now that the old ones are not good.
+    // The other exchanges are refused only now, for the old credentials.
     for post in late {
         web.status(post.stream, 401);
     }
@@ -1029,7 +1029,7 @@ fn f_112_credentials_are_asked_for_with_each_request() {
     web.client.authorized(web.now);
     web.pump();
     assert_eq!(web.client.stats().turned_away, 1);
-    // It is another request, for the driver to put its newest credentials on; none are held here.
+    // The retry is a new request, so the driver can add its newest credentials. The link holds none.
     let again = web.posted("tools/call");
     assert_ne!(again.stream, post.stream);
     assert!(web.all.iter().all(|b| b.field("authorization").is_none()));
@@ -1047,7 +1047,7 @@ fn f_113_nobody_is_asked_for_credentials_for_what_nobody_asked_for() {
         assert_eq!(web.challenges(), 0);
         assert_eq!(web.count(is_get), 1);
         assert_eq!(web.client.state(), State::Ready);
-        // When there are others for another reason, it may be had after all.
+        // After new credentials for another reason, the link asks for the stream again.
         web.call("tools/call", json!({"name": "add"}));
         let post = web.posted("tools/call");
         web.status(post.stream, 401);
@@ -1065,7 +1065,7 @@ fn f_114_credentials_are_no_matter_of_the_budget() {
         let call = web.call("tools/call", json!({"name": "add"}));
         let probe = web.posted("server/discover");
         web.respond(probe.stream, status, &[("www-authenticate", "Bearer")], "");
-        // The one who hands them out is slow; that is no denial.
+        // Slow credentials are not a denial.
         web.pass(seconds(590));
         assert_eq!(web.client.state(), State::Handshaking);
         assert!(!web.is_settled(call));
@@ -1079,7 +1079,7 @@ fn f_114_credentials_are_no_matter_of_the_budget() {
         let ended = web.client.last_end().expect("an end");
         assert_eq!(ended.cause, Cause::Unauthorized);
         assert!(!ended.counted);
-        // Another wish, and it is asked again.
+        // After the next wake, the link tries again.
         web.client.wake(web.now);
         web.pump();
         web.agree_modern();
@@ -1149,7 +1149,7 @@ fn f_114_who_said_no_is_not_asked_again_for_nobody() {
         web.pump();
     }
     assert!(web.challenges() <= 3, "asked {} times", web.challenges());
-    // That the link itself is not let in is no reason to end what the application may still be.
+    // The refusal of the link's own stream does not end the epoch, because calls may still work.
     assert_eq!((web.opens, web.client.state()), (1, State::Ready));
     web.call("tools/call", json!({"name": "add"}));
     let asked = web.challenges();
@@ -1158,7 +1158,7 @@ fn f_114_who_said_no_is_not_asked_again_for_nobody() {
     assert_eq!(web.challenges(), asked + 1, "but for a call he is asked");
 }
 
-/// A link that is parked because nobody had credentials for the first handshake.
+/// A link that is parked because the application denied credentials for the first handshake.
 fn denied() -> Web {
     let mut web = Web::new(config());
     web.connect();
@@ -1233,7 +1233,7 @@ fn f_114_with_credentials_the_time_of_the_handshake_begins_anew() {
         web.connect();
         web
     };
-    // Half of it is for the present transport.
+    // Half of the time is for the present transport.
     let mut web = legacy();
     let post = web.posted("initialize");
     web.status(post.stream, 401);
@@ -1245,7 +1245,7 @@ fn f_114_with_credentials_the_time_of_the_handshake_begins_anew() {
     assert_eq!(web.count(is_get), 0);
     web.pass(seconds(1));
     assert_eq!(web.count(is_get), 1, "perhaps it is behind the older one");
-    // The older one has its own.
+    // The transport of 2024-11-05 has its own time.
     let mut web = legacy();
     let post = web.posted("initialize");
     web.status(post.stream, 405);
@@ -1415,7 +1415,7 @@ fn f_116_a_call_that_found_nobody_there_says_so() {
         let mut web = Web::modern();
         let call = web.call("tools/call", json!({"name": "add"}));
         let post = web.posted("tools/call");
-        // Another is at work, so that the life is not over yet.
+        // Another call is running, so that the epoch does not end yet.
         web.call("tools/call", json!({"name": "add"}));
         web.fail(post.stream, fault);
         assert_eq!(web.client.state(), State::Draining);
@@ -1426,7 +1426,7 @@ fn f_116_a_call_that_found_nobody_there_says_so() {
     }
 }
 
-/// The driver slept for long: a call ran out of time in the second life, and that life as well.
+/// The driver slept for long: a call timed out in the second epoch, and so did that epoch.
 #[test]
 fn f_116_a_call_is_told_of_the_end_that_it_waited_after_and_not_of_the_next() {
     let mut web = Web::new(config());
@@ -1444,7 +1444,7 @@ fn f_116_a_call_is_told_of_the_end_that_it_waited_after_and_not_of_the_next() {
     assert_eq!((ended.epoch, &ended.cause), (first, &Cause::Unreachable));
 }
 
-/// A list is read by the link itself: its pages are asked for again, and given up with what happened to them.
+/// The link reads the pages of a list itself and retries them. When it gives up, the failure names the cause.
 #[test]
 fn f_116_a_list_whose_pages_are_cut_off_again_and_again_says_so() {
     let mut web = Web::legacy();

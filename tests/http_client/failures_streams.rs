@@ -1,5 +1,5 @@
-//! What goes wrong with streams over HTTP, with servers of the transport of 2024-11-05, and while the two ends agree on a version
-//! over HTTP. One test for each kind of trouble, named after its row.
+//! Failures over HTTP of streams, of servers with the transport of 2024-11-05, and of the version agreement. Each test is named
+//! after its row in the catalogue of failures.
 
 use crate::web;
 
@@ -12,14 +12,14 @@ use everlink::{Config, Dialect, FaultKind, Instant};
 use serde_json::{Value, json};
 use web::{Begun, Web, config, error, result, seconds};
 
-/// Only the legacy era is spoken.
+/// A configuration with only the legacy era.
 fn legacy_config() -> Config {
     let mut config = config();
     config.dialect = Dialect::Legacy;
     config
 }
 
-/// The same, and no server is looked for behind the transport of 2024-11-05.
+/// Like `legacy_config`, without the fallback to the transport of 2024-11-05.
 fn streamable_config() -> Config {
     let mut config = legacy_config();
     config.http.as_mut().expect("over HTTP").falls_back = false;
@@ -43,7 +43,7 @@ fn streaming(web: &mut Web) -> (everlink::CallId, Begun) {
     (call, post)
 }
 
-/// Why the newest life was taken down.
+/// The reason why the newest epoch ended.
 fn refusal(web: &Web) -> String {
     match web.client.last_end().map(|ended| &ended.cause) {
         Some(Cause::HandshakeRefused { why }) => why.to_string(),
@@ -120,7 +120,7 @@ fn f_041_the_place_to_resume_from_outlives_a_stream_that_brought_nothing() {
                 web.end(get.stream);
             }
             2 => {
-                // An event without an id takes nothing away.
+                // An event without an id keeps the last id.
                 web.stream(get.stream);
                 web.bytes(get.stream, b": hello\n\nid: e-2\ndata: {\"jsonrpc\"");
                 web.fail(get.stream, FaultKind::Reset);
@@ -143,7 +143,7 @@ fn f_042_a_reply_that_is_replayed_counts_once() {
     let reply = result(&post, json!({"content": []}));
     web.event(post.stream, Some("e-2"), &reply);
     assert!(web.reply(call).is_ok());
-    // On its own stream, and on that of the news.
+    // On the call's own stream, and on the listen stream.
     web.event(post.stream, Some("e-3"), &reply);
     web.event(news.stream, None, &reply);
     web.event(news.stream, None, &reply);
@@ -184,7 +184,7 @@ fn capable() -> ClientCapabilities {
 
 #[test]
 fn f_043_a_quiet_stream_that_is_cut_is_asked_for_again() {
-    // Legacy, from where it was.
+    // Legacy: the listen stream is resumed after its last event.
     let mut web = Web::legacy_with_news();
     let get = web.begun(Verb::Get);
     web.stream(get.stream);
@@ -197,7 +197,7 @@ fn f_043_a_quiet_stream_that_is_cut_is_asked_for_again() {
     let get = web.begun(Verb::Get);
     assert_eq!(get.field("last-event-id"), Some("n-1"));
     assert_eq!(web.client.failures(), 0);
-    // Modern, as a new watch, and the application is told to look again.
+    // Modern: the link opens a new watch and tells the application to look again.
     let mut web = Web::modern();
     let is_listen = |begun: &Begun| begun.method() == "subscriptions/listen";
     let listen = web.all.iter().find(|begun| is_listen(begun)).cloned();
@@ -422,7 +422,7 @@ fn f_047_the_place_for_messages_is_text_and_not_a_message() {
         assert_eq!(post.target, "https://mcp.example/messages");
         assert_eq!(web.client.stats().noise, 0);
     }
-    // Of another server it is not.
+    // A path at another server is refused.
     for place in [
         "https://evil.example/m",
         "//evil.example",
@@ -475,7 +475,7 @@ fn f_048_only_a_refusal_makes_one_look_behind_the_old_transport() {
     assert_eq!(web.count(is_get), 0);
     let cause = web.client.last_end().map(|ended| ended.cause.clone());
     assert_eq!(cause, Some(Cause::Unreachable));
-    // One that answers is not of the old transport, whatever it says.
+    // A server that replies does not use the old transport, even if it replies with an error.
     let mut web = Web::new(legacy_config());
     web.connect();
     let post = web.posted("initialize");
@@ -495,7 +495,7 @@ fn f_049_a_server_that_hangs_on_the_new_transport_is_found_behind_the_old_one() 
     assert_eq!((web.opens, web.client.failures()), (1, 0));
 }
 
-/// A session of the present transport, be it half begun, is none of the older one.
+/// A session of the present transport does not carry over to the older one, even if it was only half opened.
 #[test]
 fn f_049_an_introduction_behind_the_old_transport_names_no_session() {
     let mut web = Web::new(legacy_config());
@@ -646,7 +646,7 @@ fn f_047_only_the_old_stream_says_where_messages_go() {
 
 #[test]
 fn f_053_a_server_that_takes_long_is_not_refused_for_having_no_old_transport() {
-    // It is asked for the old transport meanwhile, and says that it has none.
+    // The link asks for the old transport meanwhile, and the server has none.
     let mut web = Web::new(legacy_config());
     web.connect();
     web.pass(seconds(90));
@@ -655,13 +655,13 @@ fn f_053_a_server_that_takes_long_is_not_refused_for_having_no_old_transport() {
     }
     web.pass(seconds(20));
     web.agree_legacy("2025-11-25", Some("s-1"));
-    // Or says nothing.
+    // The server does not answer.
     let mut web = Web::new(legacy_config());
     web.connect();
     web.pass(seconds(110));
     web.agree_legacy("2025-11-25", Some("s-1"));
     assert_eq!((web.opens, web.client.failures()), (1, 0));
-    // Or answers after all, while the old transport is still waited for.
+    // The server answers after all, while the link waits for the old transport.
     let mut web = Web::new(legacy_config());
     web.connect();
     web.pass(seconds(65));
@@ -754,7 +754,7 @@ fn f_057_whatever_is_not_modern_is_spoken_to_as_legacy() {
         web.agree_legacy("2025-11-25", Some("s-1"));
         assert_eq!(web.client.failures(), 0, "{status} {code:?}");
     }
-    // No answer that can be read is one, too.
+    // An unreadable response counts as a refusal.
     for (kind, body) in [
         ("text/html", "<html>"),
         ("application/json", "{"),
@@ -766,7 +766,7 @@ fn f_057_whatever_is_not_modern_is_spoken_to_as_legacy() {
         web.respond(probe.stream, 200, &[("content-type", kind)], body);
         web.agree_legacy("2025-11-25", Some("s-1"));
     }
-    // What only a modern server says.
+    // Errors that only a modern server sends.
     for code in [-32_020, -32_021, -32_022] {
         let mut web = Web::new(config());
         web.connect();
@@ -776,7 +776,7 @@ fn f_057_whatever_is_not_modern_is_spoken_to_as_legacy() {
     }
 }
 
-/// Only what no legacy server says proves a modern one; otherwise the server may be behind the old transport.
+/// Only an error that no legacy server sends proves a modern one. Otherwise the link tries the old transport.
 #[test]
 fn f_057_what_a_refused_introduction_says_of_the_server() {
     for (status, code, is_modern) in [

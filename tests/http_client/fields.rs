@@ -1,4 +1,4 @@
-//! What a modern request repeats of its message in the fields of HTTP: its name, and the arguments that a tool has marked.
+//! Header fields of a modern request that repeat its message: the name, and the arguments that a tool marks.
 
 use crate::web;
 
@@ -94,7 +94,7 @@ fn s_hdr_06_what_only_resembles_the_markers_is_text() {
     }
 }
 
-/// S-HDR-08: the names of fields are the same in any case, their values are not.
+/// S-HDR-08: names of header fields are case-insensitive, values are not.
 #[test]
 fn s_hdr_08_the_case_of_names_says_nothing_and_that_of_values_everything() {
     let post = named("Add");
@@ -110,7 +110,7 @@ fn s_hdr_08_the_case_of_names_says_nothing_and_that_of_values_everything() {
         &body,
     );
     assert!(web.reply(call).is_ok());
-    // The id of a session is one in any spelling of its field, and goes back as it is.
+    // The session field is found in any spelling, and its value is sent back unchanged.
     let mut config = web::config();
     config.dialect = everlink::Dialect::Legacy;
     let mut web = Web::new(config);
@@ -129,12 +129,12 @@ fn s_hdr_08_the_case_of_names_says_nothing_and_that_of_values_everything() {
     );
 }
 
-/// A tool that has these properties.
+/// A tool with these properties.
 fn tool(name: &str, properties: &Value) -> Value {
     json!({"name": name, "inputSchema": {"type": "object", "properties": properties}})
 }
 
-/// A list of these tools is read.
+/// Makes the link read a list of these tools.
 fn learn(web: &mut Web, tools: &[Value]) -> Vec<Value> {
     let call = web.call("tools/list", json!({}));
     let post = web.posted("tools/list");
@@ -191,7 +191,7 @@ fn s_xhdr_02_what_a_tool_has_marked_is_in_the_fields_of_its_calls() {
         };
         assert_eq!(mirrored(&post), 4);
         assert_eq!(mirrored(&called(&mut web, "other", &arguments)), 0);
-        // A prompt of the same name has marked nothing.
+        // A prompt of the same name has no marks.
         web.call(
             "prompts/get",
             json!({"name": "query", "arguments": {"region": "eu"}}),
@@ -200,7 +200,7 @@ fn s_xhdr_02_what_a_tool_has_marked_is_in_the_fields_of_its_calls() {
     });
 }
 
-/// S-XHDR-09: neither another place of the same name nor a value that is none.
+/// S-XHDR-09: a same-named argument elsewhere and a null value make no field.
 #[test]
 fn s_xhdr_09_only_the_very_place_is_read_and_nothing_makes_no_field() {
     let mut web = Web::modern();
@@ -301,12 +301,12 @@ fn s_xhdr_06_07_a_tool_that_breaks_the_rules_is_left_out_and_named() {
             assert!(web.was_told(is_named), "{name}");
         }
     }
-    // Where nothing is repeated in fields, nothing is wrong.
+    // A legacy link repeats nothing in fields, so it drops no tool.
     let mut web = Web::legacy();
     assert_eq!(learn(&mut web, &tools).len(), tools.len());
 }
 
-/// S-XHDR-11: the newest schema counts; without one there are no fields.
+/// S-XHDR-11: the newest schema counts; without a schema there are no fields.
 #[test]
 fn s_xhdr_11_the_newest_schema_says_what_goes_into_the_fields() {
     let mut web = Web::modern();
@@ -334,7 +334,7 @@ fn s_xhdr_11_the_newest_schema_says_what_goes_into_the_fields() {
     );
 }
 
-/// S-XHDR-11: what an earlier page of the same list says is as new.
+/// S-XHDR-11: all pages of a list count as equally new.
 #[test]
 fn s_xhdr_11_all_pages_of_a_list_count() {
     let mut web = Web::modern();
@@ -355,7 +355,7 @@ fn s_xhdr_11_all_pages_of_a_list_count() {
     }
 }
 
-/// S-XHDR-12: as often as it helps, which is once.
+/// S-XHDR-12: a call that is refused for its fields is sent again once, with a fresh schema.
 #[test]
 fn s_xhdr_12_a_call_whose_fields_lack_something_is_made_anew_once() {
     let mut web = Web::modern();
@@ -379,7 +379,7 @@ fn s_xhdr_12_a_call_whose_fields_lack_something_is_made_anew_once() {
     assert_eq!(web.unseen(), 0);
 }
 
-/// S-XHDR-16: a request that is too large is refused, and that is all.
+/// S-XHDR-16: a request that is too large is refused, and only this call fails.
 #[test]
 fn s_xhdr_16_a_request_that_is_too_large_is_the_end_of_that_call_alone() {
     for status in [413, 431] {

@@ -1,4 +1,4 @@
-//! What the simulator found: each a world in which a link did not get well, made small.
+//! Minimal versions of simulator findings in which a link did not recover.
 
 use crate::web;
 
@@ -8,8 +8,8 @@ use everlink::protocol::Era;
 use serde_json::json;
 use web::{Web, config, introduction, result, seconds};
 
-/// A legacy server in the place of a modern one says of the modern probe what it says of all that it does not know. That is no sign of life of
-/// the server that was agreed with.
+/// A legacy server replaces a modern one and refuses the modern probe like any unknown method. This reply does not show that the former server
+/// is alive.
 #[test]
 fn a_legacy_server_in_the_place_of_a_modern_one_is_spoken_to_as_such() {
     let mut web = Web::modern();
@@ -30,7 +30,7 @@ fn a_legacy_server_in_the_place_of_a_modern_one_is_spoken_to_as_such() {
     assert_eq!(web.client.era(), Some(Era::Legacy));
 }
 
-/// "There is none" is what a server says at first. Later, somebody in between may say so who does not know.
+/// A 405 counts as "no listen stream" only at first. Later it may come from a proxy that does not know.
 #[test]
 fn a_stream_of_news_that_was_there_is_asked_for_again_whoever_refuses_it() {
     for status in [200, 307, 400, 401, 403, 405] {
@@ -46,7 +46,7 @@ fn a_stream_of_news_that_was_there_is_asked_for_again_whoever_refuses_it() {
             &[("content-type", "text/html")],
             "<p>",
         );
-        // Nobody is asked for credentials for what nobody asked for.
+        // The application is not asked for credentials, because it did not ask for this stream.
         assert!(!web.client.awaits_authorization());
         web.pass(seconds(20));
         let third = web.find(|begun| begun.verb == Verb::Get);
@@ -57,7 +57,7 @@ fn a_stream_of_news_that_was_there_is_asked_for_again_whoever_refuses_it() {
     }
 }
 
-/// A server that refuses the end of the handshake for want of credentials does not serve, where there are none.
+/// A server refuses `initialized` for lack of credentials. If there are none, the epoch ends.
 #[test]
 fn a_life_whose_handshake_is_not_let_end_is_none() {
     let (mut web, told) = introduced();
@@ -78,7 +78,7 @@ fn a_life_whose_handshake_is_not_let_end_is_none() {
     assert_eq!(closing(&web), Some(Cause::Unauthorized));
 }
 
-/// A link whose server has agreed and is about to be told that the handshake is over.
+/// A link that has the result of `initialize`, and its `initialized` message.
 fn introduced() -> (Web, web::Begun) {
     let mut config = config();
     config.dialect = everlink::Dialect::Legacy;
@@ -95,7 +95,7 @@ fn introduced() -> (Web, web::Begun) {
     (web, told)
 }
 
-/// Why the last life was taken down.
+/// The cause of the end of the last epoch.
 fn closing(web: &Web) -> Option<Cause> {
     let causes = web.events.iter().rev();
     let mut causes = causes.filter_map(|event| match event {

@@ -1,5 +1,5 @@
-//! A client link over HTTP against servers that mean no good, or do not know what they mean: nothing is asked for twice, nothing
-//! hangs, nothing is shown that is secret.
+//! A client link over HTTP against hostile or broken servers: no request is repeated needlessly, nothing hangs, and no secret is
+//! shown.
 
 use crate::web;
 
@@ -26,7 +26,7 @@ fn is_introduction(begun: &Begun) -> bool {
     begun.method() == "initialize"
 }
 
-/// A link that lost contact in its session, and has begun its next life.
+/// A link that lost contact in its session, and has begun its next epoch.
 fn out_of_touch() -> Web {
     let mut web = Web::legacy();
     web.call("tools/call", json!({"name": "add"}));
@@ -258,7 +258,7 @@ fn a_server_that_is_of_another_era_by_now_is_spoken_to_as_such() {
     panic!("{:?} after five minutes", web.client.state());
 }
 
-/// What a modern server may say to a probe does not make another of it.
+/// Errors that a modern server may send for a probe do not change its era.
 #[test]
 fn a_server_that_refuses_the_probe_in_modern_words_is_still_modern() {
     for (status, code) in [
@@ -515,7 +515,7 @@ fn a_stream_that_is_not_read_is_not_blamed_for_its_silence() {
     web.client.hold_back(web.now, true);
     web.pass(seconds(600));
     assert!(web.aborted.is_empty());
-    // When it is read again and still says nothing, it is.
+    // After reading continues and the stream still says nothing, it is aborted.
     web.client.hold_back(web.now, false);
     web.pass_served(seconds(300));
     assert_eq!(web.aborted, [news.stream]);
@@ -557,7 +557,7 @@ fn where_nobody_is_to_look_behind_the_old_transport_nobody_does() {
 
 #[test]
 fn a_stream_that_takes_no_credentials_is_given_up() {
-    // That of the old transport.
+    // The stream of the old transport.
     let mut web = Web::new(legacy_config());
     web.connect();
     let post = web.posted("initialize");

@@ -1,4 +1,4 @@
-//! Servers that break a rule and work with the SDKs in use all the same: they work with a link, too.
+//! Servers that break a rule and still work with the SDKs in use must work with a link, too.
 
 use crate::web;
 
@@ -9,7 +9,7 @@ use everlink::{Config, Dialect, FaultKind};
 use serde_json::{Value, json};
 use web::{Begun, Web, config, error, notification, result, seconds};
 
-/// Statuses of somebody in between, or of a server that is busy: they say nothing of the server itself.
+/// Statuses of a proxy or of a busy server. They say nothing about the server itself.
 const PASSING: [u16; 6] = [408, 425, 429, 502, 503, 504];
 
 fn legacy_config() -> Config {
@@ -86,7 +86,7 @@ fn initialize_is_tried_in_the_same_attempt_after_a_probe_that_failed() {
     }
 }
 
-/// S-HTTP-43: a gateway that fails says nothing of the era, so a later epoch asks again.
+/// S-HTTP-43: a gateway error says nothing about the era, so a later epoch probes again.
 #[test]
 fn legacy_era_is_remembered_only_if_the_server_itself_failed_at_the_probe() {
     let status =
@@ -107,7 +107,7 @@ fn legacy_era_is_remembered_only_if_the_server_itself_failed_at_the_probe() {
     }
 }
 
-/// A known modern server that cannot be reached is not taken for an old one.
+/// A known modern server that cannot be reached is not taken for a legacy one.
 #[test]
 fn known_modern_server_that_fails_at_the_probe_is_probed_again() {
     for status in [403, 500, 502, 503] {
@@ -123,7 +123,8 @@ fn known_modern_server_that_fails_at_the_probe_is_probed_again() {
     }
 }
 
-/// Some servers are broken by the probe until they are restarted: 500 to everything. The next attempts leave it out.
+/// The probe breaks some servers until they are restarted: they answer everything with 500. The next attempts skip
+/// the probe.
 #[test]
 fn server_that_the_probe_broke_is_spoken_to_in_legacy_once_it_is_back() {
     let (mut web, probe) = probed();
@@ -154,7 +155,7 @@ fn server_that_is_gone_right_after_the_probe_is_spoken_to_in_legacy_once_it_is_b
     assert_eq!(web.count(is_probe), 1);
 }
 
-/// One that is only just starting cuts whatever reaches it, and is asked as ever when it is there.
+/// A starting server cuts every connection. The link probes it again later.
 #[test]
 fn server_that_cuts_both_requests_is_probed_again() {
     for fault in [FaultKind::Reset, FaultKind::Closed] {
@@ -168,7 +169,7 @@ fn server_that_cuts_both_requests_is_probed_again() {
     }
 }
 
-/// What has no connection at all is not asked twice.
+/// If no connection was made, the link does not try `initialize` in the same attempt.
 #[test]
 fn server_that_cannot_be_reached_is_asked_once_in_each_attempt() {
     for fault in [
@@ -185,7 +186,7 @@ fn server_that_cannot_be_reached_is_asked_once_in_each_attempt() {
     }
 }
 
-/// The texts name what both requests were answered with, and what can be done.
+/// The text names the responses to both requests and a remedy.
 #[test]
 fn failure_of_a_handshake_says_what_both_requests_were_answered_with() {
     let (mut web, probe) = probed();
@@ -205,7 +206,7 @@ fn failure_of_a_handshake_says_what_both_requests_were_answered_with() {
         assert!(end.contains(part), "{part}: {end}");
     }
     assert!(!web.is_settled(call));
-    // The next attempt has its own story.
+    // The next attempt has its own text.
     web.pass(seconds(3));
     let post = web.posted("initialize");
     web.status(post.stream, 502);
@@ -228,7 +229,7 @@ fn failure_of_a_handshake_says_what_both_requests_were_answered_with() {
     assert!(!web.last_end().contains("--era"), "{}", web.last_end());
 }
 
-/// 403 with a challenge asks for credentials, and so does any 401.
+/// A 403 with a challenge asks for credentials, and so does any 401.
 #[test]
 fn challenge_to_the_probe_is_a_demand_for_credentials() {
     for (status, fields) in [
@@ -246,7 +247,7 @@ fn challenge_to_the_probe_is_a_demand_for_credentials() {
     }
 }
 
-/// The server wants to be left alone: nothing else is tried meanwhile.
+/// The server asks for a delay. The link tries nothing else meanwhile.
 #[test]
 fn busy_server_is_not_asked_in_another_way() {
     let (mut web, probe) = probed();
@@ -257,7 +258,7 @@ fn busy_server_is_not_asked_in_another_way() {
     web.agree_modern();
 }
 
-/// A link whose server has agreed and is about to be told that the handshake is over.
+/// A link that has the result of `initialize`, and its `initialized` message.
 fn introduced() -> (Web, Begun) {
     let mut web = Web::new(legacy_config());
     web.connect();
@@ -284,8 +285,7 @@ fn server_that_fails_at_the_end_of_the_handshake_is_used() {
     }
 }
 
-/// It may say nothing by itself before it has heard that the handshake is over, so it is told again when it answers. What changed meanwhile is read
-/// anew.
+/// A server may send nothing before it gets `initialized`. The link therefore repeats it after the next reply, and reads changed data again.
 #[test]
 fn server_that_fails_at_the_end_of_the_handshake_is_told_of_it_again() {
     let (mut web, told) = introduced();
@@ -299,7 +299,7 @@ fn server_that_fails_at_the_end_of_the_handshake_is_told_of_it_again() {
         let told = web.posted("notifications/initialized");
         web.status(told.stream, status);
     }
-    // It is asked for its news once more, too.
+    // The link asks for the listen stream once more, too.
     web.no_news();
     let call = web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
@@ -308,7 +308,7 @@ fn server_that_fails_at_the_end_of_the_handshake_is_told_of_it_again() {
     assert_eq!(web.carrying("notifications/initialized").len(), 3);
 }
 
-/// A server that never takes it is not told for ever.
+/// The link stops repeating `initialized` if the server never accepts it.
 #[test]
 fn end_of_the_handshake_is_said_four_times_at_most() {
     let (mut web, told) = introduced();
@@ -328,7 +328,7 @@ fn end_of_the_handshake_is_said_four_times_at_most() {
     assert_eq!(web.carrying("notifications/initialized").len(), 4);
 }
 
-/// What still counts: a session that is lost, and credentials.
+/// A lost session still counts.
 #[test]
 fn end_of_the_handshake_can_find_the_session_lost() {
     let (mut web, told) = introduced();
@@ -340,7 +340,7 @@ fn end_of_the_handshake_can_find_the_session_lost() {
     );
 }
 
-/// A link that listens, and the stream that it listens to.
+/// A link with a listen stream, and this stream.
 fn listening(config: Config) -> (Web, Begun) {
     let mut web = Web::new(config);
     web.connect();
@@ -350,7 +350,7 @@ fn listening(config: Config) -> (Web, Begun) {
     (web, listen)
 }
 
-/// S-LHTTP-16 forbids it, and servers do it: 202 to the request, and the reply on the other stream.
+/// S-LHTTP-16 forbids it, but servers do it: they answer the POST with 202 and send the reply on the listen stream.
 #[test]
 fn reply_is_taken_from_the_listening_stream_after_202() {
     for body in ["", "Accepted", "ok\n"] {
@@ -372,7 +372,7 @@ fn reply_is_taken_from_the_listening_stream_after_202() {
     }
 }
 
-/// The head alone is enough: some servers never end such a response.
+/// The head alone is enough, because some servers never end such a response.
 #[test]
 fn reply_is_taken_from_the_listening_stream_while_202_goes_on() {
     let (mut web, listen) = listening(legacy_config());
@@ -415,7 +415,8 @@ fn call_after_202_can_be_cancelled() {
     assert_eq!(web.client.stats().late_replies, late + 1);
 }
 
-/// The listening stream may break and be there again; when it is gone for good, so is the reply.
+/// The listen stream may break and return, and the reply still arrives. When the stream is gone for good, the call
+/// fails.
 #[test]
 fn call_after_202_is_lost_with_the_listening_stream() {
     let (mut web, listen) = listening(legacy_config());
@@ -448,7 +449,7 @@ fn call_after_202_is_lost_with_the_listening_stream() {
     assert_eq!(failure.delivery, Delivery::Unknown);
 }
 
-/// Where nothing is listened to, nothing can come: that is said at once.
+/// Without a listen stream no reply can come, so the call fails at once.
 #[test]
 fn call_after_202_fails_at_once_if_nothing_is_listened_to() {
     for mut web in [Web::legacy(), Web::modern()] {
@@ -463,7 +464,7 @@ fn call_after_202_fails_at_once_if_nothing_is_listened_to() {
     }
 }
 
-/// It replays what it has from the first event on, and is cut in the middle of the next.
+/// Each resumed stream repeats its first events and is cut at the same place. The link gives up after five attempts.
 #[test]
 fn stream_that_is_cut_again_and_again_at_the_same_event_is_given_up() {
     let mut web = Web::legacy();
@@ -498,7 +499,7 @@ fn stream_that_is_cut_again_and_again_at_the_same_event_is_given_up() {
     assert_eq!((web.client.state(), web.opens), (State::Ready, 1));
 }
 
-/// Whatever brings something new goes on: here ten times as often as may be in vain.
+/// A resumed stream that brings new events is resumed again, ten times as often as one without new events.
 #[test]
 fn stream_that_brings_something_new_each_time_is_resumed_as_often_as_it_takes() {
     let mut config = config();
@@ -511,7 +512,7 @@ fn stream_that_brings_something_new_each_time_is_resumed_as_often_as_it_takes() 
     web.bytes(post.stream, b"retry: 10\nid: e-0\ndata:\n\n");
     web.end(post.stream);
     for event in 1..=50 {
-        // Every other time nothing new comes, and that is forgiven.
+        // Every second attempt brings nothing new, which is tolerated.
         for is_new in [false, true] {
             web.pass_served(seconds(3));
             let get = web.begun(Verb::Get);
@@ -529,7 +530,7 @@ fn stream_that_brings_something_new_each_time_is_resumed_as_often_as_it_takes() 
     assert!(web.reply(call).is_ok());
 }
 
-/// The server's own words are in the failure, although its error names no request.
+/// The failure contains the server's message, although the error has no id.
 #[test]
 fn failure_shows_what_an_error_without_an_id_says() {
     let said = |id: Value, status: u16, code: i64| {
@@ -567,7 +568,7 @@ fn failure_shows_what_an_error_without_an_id_says() {
     }
 }
 
-/// S-RPC-07 asks for the same type. The SDKs take the number as a text, too.
+/// S-RPC-07 requires the same type. The SDKs also accept the number as a string.
 #[test]
 fn reply_whose_id_is_the_text_of_the_number_is_taken() {
     for version in web::VERSIONS {
@@ -589,7 +590,7 @@ fn reply_whose_id_is_the_text_of_the_number_is_taken() {
     }
 }
 
-/// From the handshake on: the session is that of such a reply.
+/// The same holds for `initialize`: the link uses the session of such a reply.
 #[test]
 fn handshake_whose_id_is_the_text_of_the_number_is_taken() {
     let mut web = Web::new(legacy_config());

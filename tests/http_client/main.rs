@@ -1,6 +1,6 @@
-//! What the specification asks of a client over HTTP, row by row, how such links fail in the wild, and what no good server does.
+//! The rules of the specification for a client over HTTP, known failures of such links, and misbehaving servers.
 //!
-//! `web` is the harness: a client link, and a server made of words.
+//! `web` is the harness: a client link, and a server that the test plays.
 #![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
 #![allow(
     clippy::wildcard_enum_match_arm,

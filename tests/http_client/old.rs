@@ -1,4 +1,4 @@
-//! A server that is found behind the transport of 2024-11-05: one stream for all that it says, and a place for messages.
+//! Servers with the transport of 2024-11-05: one stream for all their messages, and a path for the client's messages.
 
 use crate::web;
 
@@ -10,7 +10,7 @@ use web::{
     Chunking, Web, complete, config, error, every_chunking, introduction, question, result, seconds,
 };
 
-/// A link that is about to look behind the old transport, and the stream that it asks for.
+/// A link that has fallen back to the old transport, and the stream that it opened.
 fn looking(chunking: Chunking) -> (Web, StreamId) {
     let mut settings = config();
     settings.dialect = Dialect::Legacy;
@@ -23,7 +23,7 @@ fn looking(chunking: Chunking) -> (Web, StreamId) {
     (web, get.stream)
 }
 
-/// A link that is ready with a server behind the old transport.
+/// A ready link over the old transport.
 fn ready(chunking: Chunking, version: &str) -> (Web, StreamId) {
     let (mut web, stream) = looking(chunking);
     web.bytes(stream, b"event: endpoint\ndata: /messages?id=1\n\n");
@@ -36,7 +36,7 @@ fn ready(chunking: Chunking, version: &str) -> (Web, StreamId) {
     (web, stream)
 }
 
-/// S-HTTP-41, S-HTTP-42: what says that there is no such endpoint may mean the old transport.
+/// S-HTTP-41, S-HTTP-42: a status that says "no such endpoint" may mean the old transport.
 #[test]
 fn s_http_41_42_a_server_that_takes_no_posts_is_looked_for_behind_the_old_transport() {
     for status in [400, 404, 405, 406, 410, 415] {
@@ -54,7 +54,7 @@ fn s_http_41_42_a_server_that_takes_no_posts_is_looked_for_behind_the_old_transp
     }
 }
 
-/// S-HTTP-41: a modern error says that it is not there, and so does whoever chose.
+/// S-HTTP-41: the link does not try the old transport after a modern error, or if the configuration forbids it.
 #[test]
 fn s_http_41_it_is_not_looked_for_where_it_cannot_be() {
     for code in [-32_020, -32_022] {
@@ -81,7 +81,7 @@ fn s_http_41_it_is_not_looked_for_where_it_cannot_be() {
     assert!(web.all.iter().all(|begun| begun.verb == Verb::Post));
 }
 
-/// S-SSE-03: requests, notifications, answers and cancellations alike.
+/// S-SSE-03: requests, notifications, replies and cancellations all go to the announced path.
 #[test]
 fn s_sse_03_every_message_goes_where_the_server_said() {
     every_chunking(|chunking| {
@@ -116,7 +116,7 @@ fn s_sse_03_every_message_goes_where_the_server_said() {
     });
 }
 
-/// S-SSE-05: nothing is sent before, and nowhere else than to the same server.
+/// S-SSE-05: the link sends nothing before it knows the path, and only to the same server.
 #[test]
 fn s_sse_05_nothing_is_sent_before_the_place_is_known() {
     every_chunking(|chunking| {
@@ -131,7 +131,7 @@ fn s_sse_05_nothing_is_sent_before_the_place_is_known() {
             "https://mcp.example/messages"
         );
         assert!(!web.is_settled(waiting));
-        // A second place is none.
+        // A second path is ignored.
         web.bytes(stream, b"event: endpoint\ndata: /elsewhere\n\n");
         assert!(
             web.all
@@ -172,7 +172,7 @@ fn s_sse_05_the_place_is_resolved_and_must_be_of_the_same_origin() {
     }
 }
 
-/// S-SSE-06: whatever the status of the post, the reply comes on the stream.
+/// S-SSE-06: whatever the response to the POST, the reply comes on the stream.
 #[test]
 fn s_sse_06_the_status_of_a_post_says_nothing_and_its_body_neither() {
     every_chunking(|chunking| {
@@ -191,7 +191,7 @@ fn s_sse_06_the_status_of_a_post_says_nothing_and_its_body_neither() {
             web.event(stream, None, &result(&post, json!({"content": []})));
             assert!(web.reply(call).is_ok());
         }
-        // The reply may be quicker than the status.
+        // The reply may arrive before the response to the POST.
         let (mut web, stream) = ready(chunking, "2024-11-05");
         let call = web.call("tools/call", json!({"name": "add"}));
         let post = web.posted("tools/call");
@@ -201,7 +201,8 @@ fn s_sse_06_the_status_of_a_post_says_nothing_and_its_body_neither() {
     });
 }
 
-/// S-SSE-06: with the stream everything is over. S-RES-09: it is not resumed. S-LIFE-12: the next one begins with a handshake.
+/// S-SSE-06: the epoch ends with the stream. S-RES-09: the stream is not resumed. S-LIFE-12: the next epoch begins with a
+/// handshake.
 #[test]
 fn s_sse_06_the_loss_of_the_stream_is_the_loss_of_the_connection() {
     for is_orderly in [true, false] {
@@ -235,7 +236,7 @@ fn s_sse_06_the_loss_of_the_stream_is_the_loss_of_the_connection() {
     }
 }
 
-/// S-SSE-07: the transport does not say which version it is. S-LHTTP-20: nor are there fields for it.
+/// S-SSE-07: the transport does not determine the version. S-LHTTP-20: it has no version field.
 #[test]
 fn s_sse_07_any_legacy_version_may_be_spoken_there() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -254,7 +255,7 @@ fn s_sse_07_any_legacy_version_may_be_spoken_there() {
     }
 }
 
-/// S-TIME-01: a server that never says where messages go is not waited for without end.
+/// S-TIME-01: the link waits only a limited time for the path.
 #[test]
 fn a_place_that_is_never_said_is_not_waited_for() {
     let (mut web, _) = looking(Chunking::Whole);
@@ -268,7 +269,7 @@ fn a_place_that_is_never_said_is_not_waited_for() {
     )));
 }
 
-/// S-SESS-07, S-LIFE-11: there is no session to end; closing the stream is the end.
+/// S-SESS-07, S-LIFE-11: there is no session to end; closing the stream is enough.
 #[test]
 fn s_life_11_shutting_down_closes_the_stream_and_says_nothing() {
     let (mut web, stream) = ready(Chunking::Whole, "2024-11-05");

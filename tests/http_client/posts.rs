@@ -1,4 +1,4 @@
-//! What a client link sends over HTTP, whatever it is about: one message in each exchange, in the form that the version wants.
+//! All messages of a client link over HTTP: one message in each exchange, in the form of the agreed version.
 #![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
 
 use crate::web;
@@ -19,7 +19,7 @@ fn everything() -> ClientCapabilities {
         .with_elicitation_form()
 }
 
-/// A day on which a link sends whatever it has to send to a server of this version.
+/// Makes a link send every kind of message to a server of this version.
 fn busy_day(version: &str) -> Web {
     let mut web = Web::declaring(version, everything());
     web.watch(
@@ -61,13 +61,13 @@ fn busy_day(version: &str) -> Web {
         let ask = web.ask();
         web.answer(&ask, Ok(json!({"roots": []})));
         web.notify("notifications/roots/list_changed", &json!({}));
-        // Its stream is had again.
+        // The link resumes its stream.
         web.end(post.stream);
         web.pass(seconds(2));
     }
     web.notify("notifications/example", &json!({"a": 1}));
     assert!(!web.is_settled(asking));
-    // Somebody asks whether the server is there, and later nobody is.
+    // The link probes the server, and later shuts down.
     web.client.wake(web.now);
     web.pump();
     web.shutdown();
@@ -84,7 +84,7 @@ fn is_request(post: &Begun) -> bool {
     post.body.get("method").is_some() && post.body.get("id").is_some()
 }
 
-/// S-HTTP-06, S-LHTTP-02, S-BATCH-03, S-LIFE-10: never an array, `initialize` neither.
+/// S-HTTP-06, S-LHTTP-02, S-BATCH-03, S-LIFE-10: the link never sends a batch, not even with `initialize`.
 #[test]
 fn s_http_06_08_each_message_is_a_post_of_its_own_to_the_endpoint() {
     for version in VERSIONS {
@@ -149,7 +149,7 @@ fn s_rpc_16_no_notification_has_an_id() {
     }
 }
 
-/// S-RPC-24, S-RPC-25, S-HTTP-08: requests and notifications go to a modern server, and nothing else.
+/// S-RPC-24, S-RPC-25, S-HTTP-08: a modern server gets only requests and notifications.
 #[test]
 fn s_rpc_24_25_a_modern_server_gets_no_responses() {
     let web = busy_day(web::MODERN);
@@ -174,7 +174,7 @@ fn s_http_07_every_post_takes_both_kinds_of_response() {
     }
 }
 
-/// S-HTTP-12: a notification says the same as a request does.
+/// S-HTTP-12: a notification names its version like a request.
 #[test]
 fn s_http_26_every_modern_post_says_its_version_twice() {
     let web = busy_day(web::MODERN);
@@ -235,7 +235,7 @@ fn s_cap_04_every_modern_request_says_what_can_be_asked() {
     }
 }
 
-/// S-HTTP-21, S-RES-09: nothing of a modern link is ever resumed, or belongs to a session.
+/// S-HTTP-21, S-RES-09: a modern link resumes no stream and has no session.
 #[test]
 fn s_http_21_no_modern_request_names_a_session_or_an_event() {
     let web = busy_day(web::MODERN);
@@ -324,7 +324,7 @@ fn s_lhttp_23_the_first_version_with_sessions_has_no_field_for_its_name() {
     );
 }
 
-/// What the modern era repeats in fields, the legacy one does not.
+/// A legacy request has none of the modern era's extra header fields.
 #[test]
 fn s_hdr_01_a_legacy_request_repeats_nothing_in_its_fields() {
     for version in LEGACY {
@@ -352,7 +352,7 @@ fn no_field_is_there_twice_and_every_value_can_be_sent() {
     }
 }
 
-/// S-PROG-01: a token is as much its request's own as the id is.
+/// S-PROG-01: each request has its own progress token.
 #[test]
 fn s_prog_01_every_call_has_a_token_of_its_own() {
     for version in VERSIONS {
@@ -378,7 +378,7 @@ fn s_prog_01_every_call_has_a_token_of_its_own() {
     }
 }
 
-/// S-META-13: what is at other keys is the caller's.
+/// S-META-13: other `_meta` keys of the caller pass unchanged.
 #[test]
 fn s_meta_13_what_a_caller_says_of_a_call_goes_along_untouched() {
     for version in VERSIONS {

@@ -1,4 +1,4 @@
-//! What a client link makes of the replies that come over HTTP: which count, which do not, and what each tells its call.
+//! Replies over HTTP at the client: which ones are valid, and the outcome that each gives its call.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -14,7 +14,7 @@ use web::{Begun, VERSIONS, Web, complete, config, error, every_chunking, notific
 /// The two kinds of response that can carry a reply.
 const KINDS: [bool; 2] = [false, true];
 
-/// Says this to a call and nothing more, as JSON or as a stream.
+/// Answers a call with exactly this text, as JSON or as an event stream.
 fn say(web: &mut Web, post: &Begun, is_stream: bool, text: &str) {
     if is_stream {
         web.stream(post.stream);
@@ -30,7 +30,7 @@ fn say(web: &mut Web, post: &Begun, is_stream: bool, text: &str) {
     }
 }
 
-/// The outcome of a call that hears this, of every version, in both kinds of response, cut in every way.
+/// Checks the outcome of a call with this reply, in every version, in both kinds of response, cut in every way.
 fn every_way(versions: &[&str], heard: impl Fn(&Begun) -> Value, check: impl Fn(Outcome)) {
     every_chunking(|chunking| {
         for version in versions {
@@ -50,7 +50,7 @@ fn is_invalid(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(failure) if matches!(failure.kind, FailureKind::Invalid { .. }))
 }
 
-/// S-HTTP-11, S-LHTTP-04, S-RPC-17: any object is a result, and it is told as it came.
+/// S-HTTP-11, S-LHTTP-04, S-RPC-17: any object is a result, and the application gets it unchanged.
 #[test]
 fn s_rpc_09_17_a_result_is_told_as_it_came_in_either_kind_of_response() {
     let members = json!({"content": [], "x": {"y": [1.50, null]}, "isError": true});
@@ -68,7 +68,7 @@ fn s_rpc_09_17_a_result_is_told_as_it_came_in_either_kind_of_response() {
     );
 }
 
-/// S-RPC-13: with data of any kind.
+/// S-RPC-13: the error may have data of any type.
 #[test]
 fn s_rpc_09_12_13_an_error_is_told_as_it_came() {
     for data in [json!({"a": 1}), json!("text"), json!([1]), json!(0)] {
@@ -91,7 +91,8 @@ fn s_rpc_09_12_13_an_error_is_told_as_it_came() {
     }
 }
 
-/// S-RPC-08, S-RPC-09, S-RPC-12, S-RPC-17, S-RPC-01: what is no reply settles the call that it names, as that.
+/// S-RPC-08, S-RPC-09, S-RPC-12, S-RPC-17, S-RPC-01: a malformed reply with the id of a call fails that call as
+/// invalid.
 #[test]
 fn s_rpc_08_a_reply_that_is_none_is_invalid() {
     for broken in [
@@ -116,7 +117,7 @@ fn s_rpc_08_a_reply_that_is_none_is_invalid() {
     }
 }
 
-/// S-RPC-07: but the same number as a text is taken, see `lenient`.
+/// S-RPC-07: another id is no match. The same number as a string is accepted, see `lenient`.
 #[test]
 fn s_rpc_07_a_reply_to_another_id_is_no_reply() {
     for id in [json!(99_999), json!("99999"), json!("a"), json!(1.5)] {
@@ -137,7 +138,7 @@ fn s_rpc_07_a_reply_to_another_id_is_no_reply() {
     }
 }
 
-/// S-RPC-11: whoever could not read the id answers without one; the exchange says whose answer it is.
+/// S-RPC-11: a server that cannot read the id replies without one. The exchange shows which call is meant.
 #[test]
 fn s_rpc_10_11_an_error_without_an_id_is_that_of_its_exchange() {
     for id in [None, Some(Value::Null)] {
@@ -165,7 +166,7 @@ fn s_rpc_10_11_an_error_without_an_id_is_that_of_its_exchange() {
     }
 }
 
-/// S-RPC-19: one that does not say of what type it is, is complete.
+/// S-RPC-19: a result without a type counts as complete.
 #[test]
 fn s_rpc_19_a_result_without_a_type_is_complete() {
     every_way(
@@ -175,7 +176,7 @@ fn s_rpc_19_a_result_without_a_type_is_complete() {
     );
 }
 
-/// S-RPC-21: nor one that an extension would have, where there is none.
+/// S-RPC-21: the type of an extension that is not active is invalid, too.
 #[test]
 fn s_rpc_20_21_a_result_of_an_unknown_type_is_invalid() {
     for kind in [
@@ -193,7 +194,7 @@ fn s_rpc_20_21_a_result_of_an_unknown_type_is_invalid() {
     }
 }
 
-/// S-HTTP-35: at any status.
+/// S-HTTP-35: an error reply counts with any status.
 #[test]
 fn s_http_35_an_error_counts_at_any_status() {
     for status in [200, 400, 404, 405, 406, 410, 418, 422, 500, 501, 502] {
@@ -231,7 +232,8 @@ fn s_http_35_a_status_alone_is_an_answer_too() {
     }
 }
 
-/// S-ERR-04: a code from the range of old implementations is told, and means nothing to the link, whatever its status.
+/// S-ERR-04: the link passes on a code from the range of old implementations and does not react to it, whatever the
+/// status.
 #[test]
 fn s_err_01_04_a_code_is_passed_on_and_means_nothing_more() {
     for code in [
@@ -249,7 +251,7 @@ fn s_err_01_04_a_code_is_passed_on_and_means_nothing_more() {
     }
 }
 
-/// S-ERR-09: what the link itself says of a call has no code, and is another kind of outcome.
+/// S-ERR-09: failures that the link itself detects have no code and are a different kind of outcome.
 #[test]
 fn s_err_09_what_the_link_says_is_told_from_what_the_server_says() {
     let mut web = Web::modern();
@@ -272,7 +274,7 @@ fn s_err_09_what_the_link_says_is_told_from_what_the_server_says() {
     assert_eq!(web.failure(call).kind, FailureKind::Closed);
 }
 
-/// S-INH-05: the kind of a body is told by its name alone, and one without a kind is read.
+/// S-INH-05: only the name of a media type counts, and a body without a media type is read.
 #[test]
 fn s_inh_05_parameters_and_case_of_a_media_type_do_not_matter() {
     for kind in [
@@ -322,7 +324,7 @@ fn small() -> Config {
     config
 }
 
-/// S-INH-06: what passes the limit costs its own call.
+/// S-INH-06: a reply over the limit fails only its own call.
 #[test]
 fn s_inh_06_a_reply_that_is_too_large_is_not_held() {
     every_chunking(|chunking| {
@@ -344,7 +346,7 @@ fn s_inh_06_a_reply_that_is_too_large_is_not_held() {
     });
 }
 
-/// S-BATCH-01, S-BATCH-08: each element is a message of its own, whatever the others are.
+/// S-BATCH-01, S-BATCH-08: each element of a batch is handled on its own.
 #[test]
 fn s_batch_01_08_a_batch_is_read_where_the_version_has_them() {
     every_chunking(|chunking| {
@@ -366,7 +368,7 @@ fn s_batch_01_08_a_batch_is_read_where_the_version_has_them() {
     });
 }
 
-/// S-BATCH-08: an empty one is nothing.
+/// S-BATCH-08: an empty batch contains no reply.
 #[test]
 fn s_batch_08_an_empty_batch_is_no_reply() {
     every_way(
@@ -385,7 +387,7 @@ fn s_batch_07_a_batch_is_no_reply_where_the_version_has_none() {
     );
 }
 
-/// S-META-07: who the server says it is, and what it adds to what it says, changes nothing.
+/// S-META-07: the server's information about itself in `_meta` has no effect.
 #[test]
 fn s_meta_07_13_what_a_server_says_of_itself_changes_nothing() {
     let meta = json!({"io.modelcontextprotocol/serverInfo": {"name": 7}, "io.modelcontextprotocol/other": [], "a.b/c": null});

@@ -1,4 +1,4 @@
-//! A client link over HTTP: what it begins, in which session, and what it makes of every kind of response.
+//! A client link over HTTP: its requests, its sessions, and its handling of every kind of response.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a script looks for what it is about and passes over the rest"
@@ -71,7 +71,7 @@ fn a_server_restart_under_many_calls_is_one_handshake_and_every_call_has_one_out
     let posts: Vec<_> = (0..200)
         .map(|_| web.find(|begun| begun.verb == Verb::Post).expect("a post"))
         .collect();
-    // A few were at work when the server died; the others meet the new one.
+    // 20 calls were running when the server died; the others reach the new server.
     for (n, post) in posts.iter().enumerate() {
         assert_eq!(post.field("mcp-session-id"), Some("s-1"));
         match n {
@@ -82,7 +82,7 @@ fn a_server_restart_under_many_calls_is_one_handshake_and_every_call_has_one_out
             _ => web.status(post.stream, 404),
         }
     }
-    // What only reads was sent again at once, and meets the new server, too.
+    // Reads were sent again at once and reach the new server, too.
     while let Some(post) = web.find(|begun| begun.method() == "resources/read") {
         web.status(post.stream, 404);
     }
@@ -465,7 +465,7 @@ fn a_tool_that_wants_its_arguments_in_the_fields_gets_them() {
     );
     let post = web.posted("tools/call");
     assert_eq!(post.field("mcp-param-region"), Some("eu"));
-    // The server has another mind by now: its list is read again, once.
+    // The server has changed its schema. The link reads the list again, once.
     web.json(post.stream, 400, &error(&post, -32020));
     let list = web.posted("tools/list");
     web.json(

@@ -1,4 +1,4 @@
-//! Rounds of a modern call over HTTP: what the server wants is gathered, and the call is made again, as an exchange of its own.
+//! Rounds of a modern call over HTTP: the link collects the answers and sends the call again in a new exchange.
 
 use crate::web;
 
@@ -21,7 +21,7 @@ fn everything() -> ClientCapabilities {
         .with_elicitation_form()
 }
 
-/// A call that can be asked anything.
+/// A call of a client that supports asks.
 fn asked(method: &'static str, params: Value) -> (Web, CallId, Begun) {
     let mut web = Web::modern_with(declaring(everything()));
     let call = web.call(method, params);
@@ -29,7 +29,7 @@ fn asked(method: &'static str, params: Value) -> (Web, CallId, Begun) {
     (web, call, post)
 }
 
-/// The server wants this before it goes on.
+/// Makes the server ask for input before it continues.
 fn wants(web: &mut Web, post: &Begun, members: Value) {
     let mut round = members;
     round["resultType"] = json!("input_required");
@@ -40,7 +40,7 @@ fn roots() -> Value {
     json!({"method": "roots/list"})
 }
 
-/// S-MRTR-09: all of them, before the call goes on.
+/// S-MRTR-09: the call continues when all asks are answered.
 #[test]
 fn s_mrtr_09_a_call_goes_on_when_every_answer_is_there() {
     every_chunking(|chunking| {
@@ -74,7 +74,7 @@ fn s_mrtr_09_a_call_goes_on_when_every_answer_is_there() {
     });
 }
 
-/// S-MRTR-09: where nothing is asked it may go on at once.
+/// S-MRTR-09: without asks the call continues at once.
 #[test]
 fn s_mrtr_09_10_a_state_alone_goes_back_at_once_and_byte_for_byte() {
     for state in [r#""a\u0062\/c""#, r#""""#, r#""\ud83d\ude00 {\"x\":1}""#] {
@@ -102,7 +102,7 @@ fn s_mrtr_09_10_a_state_alone_goes_back_at_once_and_byte_for_byte() {
     }
 }
 
-/// S-MRTR-10: where there was none, none is sent, not even an earlier one (S-MRTR-14).
+/// S-MRTR-10: a round without a state sends none, not even an earlier one (S-MRTR-14).
 #[test]
 fn s_mrtr_10_14_the_newest_round_counts_and_nothing_of_an_earlier_one() {
     let (mut web, call, first) = asked("tools/call", json!({"name": "add"}));
@@ -128,7 +128,7 @@ fn s_mrtr_10_14_the_newest_round_counts_and_nothing_of_an_earlier_one() {
     assert!(web.reply(call).is_ok());
 }
 
-/// S-MRTR-11: another id, the same parameters, and everything that a request says of itself.
+/// S-MRTR-11: the next round has a new id, the same parameters, and all header fields and `_meta` of the request.
 #[test]
 fn s_mrtr_11_the_next_round_is_the_same_request_under_a_new_id() {
     for (method, params, name) in [
@@ -157,7 +157,7 @@ fn s_mrtr_11_the_next_round_is_the_same_request_under_a_new_id() {
     }
 }
 
-/// S-MRTR-11, S-XHDR-02: the arguments that the tool has marked are in the fields again.
+/// S-MRTR-11, S-XHDR-02: the header fields again repeat the marked arguments.
 #[test]
 fn s_mrtr_11_the_fields_of_the_arguments_are_repeated() {
     let mut web = Web::modern_with(declaring(everything()));
@@ -178,7 +178,7 @@ fn s_mrtr_11_the_fields_of_the_arguments_are_repeated() {
     );
 }
 
-/// S-MRTR-12: what one call is asked and given is no other's.
+/// S-MRTR-12: asks and answers of parallel calls are kept apart.
 #[test]
 fn s_mrtr_12_rounds_of_parallel_calls_do_not_mix() {
     let mut web = Web::modern_with(declaring(everything()));
@@ -215,7 +215,7 @@ fn s_mrtr_12_rounds_of_parallel_calls_do_not_mix() {
     assert!(web.reply(other).is_ok());
 }
 
-/// S-MRTR-03: what only three methods may ask is no result of the others.
+/// S-MRTR-03: only three methods may ask for input. For other methods such a result is invalid.
 #[test]
 fn s_mrtr_03_input_is_required_by_three_methods_alone() {
     for method in [
@@ -234,7 +234,7 @@ fn s_mrtr_03_input_is_required_by_three_methods_alone() {
     }
 }
 
-/// S-MRTR-04, S-MRTR-05: a round says what it wants, in questions that there are.
+/// S-MRTR-04, S-MRTR-05: a round must ask for something, with valid methods.
 #[test]
 fn s_mrtr_04_05_a_round_that_wants_nothing_or_what_is_no_question_is_invalid() {
     for round in [
@@ -257,7 +257,7 @@ fn s_mrtr_04_05_a_round_that_wants_nothing_or_what_is_no_question_is_invalid() {
     }
 }
 
-/// S-MRTR-06, S-MRTR-18: no mode is a form; forms alone are declared so; what was not declared is not asked of anybody.
+/// S-MRTR-06, S-MRTR-18: an elicitation without a mode is a form. The application gets only declared kinds of asks.
 #[test]
 fn s_mrtr_18_a_question_without_a_mode_is_a_form() {
     let form = json!({"method": "elicitation/create", "params": {"message": "?"}});
@@ -281,7 +281,7 @@ fn s_mrtr_18_a_question_without_a_mode_is_a_form() {
     }
 }
 
-/// S-MRTR-13: without an answer the call ends, and is not made again.
+/// S-MRTR-13: if an ask is declined, the call fails and is not sent again.
 #[test]
 fn s_mrtr_13_a_question_that_is_declined_ends_the_call() {
     let (mut web, call, post) = asked("tools/call", json!({"name": "add"}));
@@ -314,7 +314,7 @@ fn s_mrtr_14_the_number_of_rounds_is_bounded() {
     assert_eq!(web.unseen(), 0);
 }
 
-/// S-RPC-19: in the legacy era such a result is a result like any other.
+/// S-RPC-19: in the legacy era such a result is an ordinary result.
 #[test]
 fn a_legacy_result_that_looks_like_a_round_is_a_result() {
     let mut web = Web::declaring("2025-11-25", everything());

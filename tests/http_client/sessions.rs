@@ -1,4 +1,4 @@
-//! The sessions of legacy servers over HTTP, and the stream of what such a server says by itself.
+//! The sessions of legacy servers over HTTP, and the listen stream.
 
 use crate::web;
 
@@ -13,7 +13,7 @@ use web::{
     LEGACY, Web, config, error, every_chunking, introduction, notification, result, seconds,
 };
 
-/// Agrees on a session anew.
+/// Answers a new handshake with this session.
 fn agree_again(web: &mut Web, session: &str) {
     let post = web.posted("initialize");
     assert_eq!(post.field("mcp-session-id"), None);
@@ -51,7 +51,7 @@ fn s_sess_06_a_session_that_is_not_found_is_begun_anew() {
     }
 }
 
-/// S-SESS-06: a message that has no reply shows it as well.
+/// S-SESS-06: the refusal of a notification also shows that the session is lost.
 #[test]
 fn s_sess_06_a_notification_or_an_answer_shows_it_too() {
     let mut web = Web::legacy();
@@ -69,7 +69,7 @@ fn s_sess_06_a_notification_or_an_answer_shows_it_too() {
     agree_again(&mut web, "s-2");
 }
 
-/// S-SESS-06: what is said where there is no session is about something else.
+/// S-SESS-06: without a session, a 404 has another meaning.
 #[test]
 fn s_sess_06_without_a_session_none_is_lost() {
     for is_modern in [false, true] {
@@ -101,7 +101,7 @@ fn s_sess_06_without_a_session_none_is_lost() {
     }
 }
 
-/// S-LIFE-12: what was agreed on, subscribed to and set belongs to the session, and is repeated in the next one.
+/// S-LIFE-12: subscriptions and log level belong to the session, and the link repeats them in the next one.
 #[test]
 fn s_life_12_the_next_session_knows_nothing_of_the_last_one() {
     let wish = Watch::none().and_uri("file:///a").and_logs(LogLevel::Error);
@@ -163,7 +163,7 @@ fn s_sess_07_a_session_is_ended_when_it_is_not_needed() {
     assert_eq!(web.client.state(), State::Closed);
 }
 
-/// S-SESS-07: one that is over already needs no end, and a modern server has none.
+/// S-SESS-07: the link does not end a lost session, and a modern server has no session.
 #[test]
 fn s_sess_07_what_is_over_is_not_ended_again() {
     let mut web = Web::legacy();
@@ -178,7 +178,7 @@ fn s_sess_07_what_is_over_is_not_ended_again() {
     assert!(web.all.iter().all(|begun| begun.verb != Verb::Delete));
 }
 
-/// S-SESS-07: a session that is left for another is ended, too.
+/// S-SESS-07: the link also ends a session that it replaces.
 #[test]
 fn s_sess_07_a_planned_reconnect_takes_leave_of_the_session() {
     let mut web = Web::legacy();
@@ -191,7 +191,7 @@ fn s_sess_07_a_planned_reconnect_takes_leave_of_the_session() {
     agree_again(&mut web, "s-2");
 }
 
-/// S-SESS-02, S-SESS-08: what cannot be the id of a session is not sent back, and no id is shown.
+/// S-SESS-02, S-SESS-08: an invalid session id is never sent, and no id is shown.
 #[test]
 fn s_sess_02_an_id_that_could_break_a_request_is_never_sent() {
     for id in ["", "a b", "a\u{7f}", "é"] {
@@ -245,7 +245,7 @@ fn s_lhttp_13_the_stream_of_what_a_server_says_by_itself_is_asked_for() {
     );
 }
 
-/// S-LHTTP-13, S-LHTTP-14: 405 says that there is none, and is no trouble.
+/// S-LHTTP-13, S-LHTTP-14: 405 means that there is no listen stream, and is no failure.
 #[test]
 fn s_lhttp_13_a_server_without_such_a_stream_is_not_asked_again() {
     let mut web = Web::legacy_with_news();
@@ -256,7 +256,8 @@ fn s_lhttp_13_a_server_without_such_a_stream_is_not_asked_again() {
     assert!(web.find(|begun| begun.verb == Verb::Get).is_none());
 }
 
-/// S-LHTTP-13, S-LHTTP-15: servers drop what they ask by themselves while nobody listens, so whatever becomes of the stream is waited for.
+/// S-LHTTP-13, S-LHTTP-15: servers drop their own asks while nobody listens. Calls therefore wait until the request for the listen stream
+/// is decided.
 #[test]
 fn s_lhttp_13_nothing_is_called_before_the_server_can_be_heard() {
     let fates: [fn(&mut Web, StreamId); 4] = [
@@ -277,7 +278,7 @@ fn s_lhttp_13_nothing_is_called_before_the_server_can_be_heard() {
     }
 }
 
-/// S-LHTTP-13: some servers say nothing on it, not even that it is there, until there is something to say.
+/// S-LHTTP-13: some servers send no response head on the listen stream before their first message.
 #[test]
 fn s_lhttp_13_a_stream_that_is_silent_from_the_start_is_waited_for_for_a_second_and_not_given_up() {
     let mut web = Web::legacy_with_news();
@@ -303,7 +304,7 @@ fn s_lhttp_13_a_stream_that_is_silent_from_the_start_is_waited_for_for_a_second_
     web.posted("tools/call");
 }
 
-/// S-LHTTP-13: a stream that ends later is asked for again while calls go on.
+/// S-LHTTP-13: a stream that ends later is asked for again, and calls do not wait for it.
 #[test]
 fn s_lhttp_13_a_stream_that_ended_is_not_waited_for() {
     let mut web = Web::legacy_with_news();
@@ -316,8 +317,7 @@ fn s_lhttp_13_a_stream_that_ended_is_not_waited_for() {
     web.posted("tools/call");
 }
 
-/// A link that makes room for the next one goes on answering for the calls that it still waits for: neither the stream of news nor a pause
-/// is waited for any longer than before.
+/// While the link drains, it still replies to asks of running calls. It waits for the listen stream or for a pause no longer than before.
 #[test]
 fn s_lhttp_13_what_is_waited_for_is_not_waited_for_for_ever_while_draining() {
     let waits: [fn(&mut Web); 2] = [
@@ -358,13 +358,13 @@ fn s_lhttp_13_what_is_waited_for_is_not_waited_for_for_ever_while_draining() {
     }
 }
 
-/// S-SESS-06: any request that names a session shows that it is over.
+/// S-SESS-06: any request with a session id can show that the session is lost.
 #[test]
 fn s_sess_06_a_stream_that_is_not_found_shows_it_too() {
     let mut web = Web::legacy_with_news();
     let listen = web.begun(Verb::Get);
     web.status(listen.stream, 404);
-    // Whether it is the stream or the session that is not there, another request may have to show.
+    // The 404 may mean the stream or the session, so the link may send a ping to find out.
     if let Some(ping) = web.find(|begun| begun.method() == "ping") {
         web.status(ping.stream, 404);
     }
@@ -389,7 +389,7 @@ fn s_lhttp_15_what_comes_on_it_is_heard() {
     });
 }
 
-/// S-LHTTP-17: a stream that the server closes is asked for again, after as long as it says.
+/// S-LHTTP-17: the link asks again for a stream that the server closed, after the server's retry delay.
 #[test]
 fn s_lhttp_17_either_side_may_close_it_at_any_time() {
     let mut web = Web::legacy_with_news();
@@ -419,7 +419,7 @@ fn s_lhttp_18_several_streams_are_open_at_once() {
         for post in &posts {
             web.stream(post.stream);
         }
-        // Their bytes may be mixed in any way.
+        // The bytes of different streams may interleave in any way.
         let replies = posts
             .clone()
             .map(|post| result(&post, json!({"content": []})).to_string());
@@ -438,7 +438,7 @@ fn s_lhttp_18_several_streams_are_open_at_once() {
     });
 }
 
-/// S-SESS-05: a call that was at work when the session ended may have run.
+/// S-SESS-05: a call that was running when the session ended may have run.
 #[test]
 fn s_sess_05_a_call_at_work_in_a_session_that_ends_is_not_run_twice() {
     let mut web = Web::legacy();

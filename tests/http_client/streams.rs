@@ -1,4 +1,4 @@
-//! Streams of events at the client's end: what is read from them, and how they go on when they break off.
+//! Event streams at the client: how they are read, and how broken streams are resumed.
 
 use crate::web;
 
@@ -14,7 +14,7 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A call whose response is a stream.
+/// A call whose response is an event stream.
 fn streaming(web: &mut Web) -> (everlink::CallId, Begun) {
     let call = web.call("tools/call", json!({"name": "add"}));
     let post = web.posted("tools/call");
@@ -22,7 +22,7 @@ fn streaming(web: &mut Web) -> (everlink::CallId, Begun) {
     (call, post)
 }
 
-/// S-HTTP-20: nothing is wrong with them, nor do they say anything.
+/// S-HTTP-20: comments are valid and carry no message.
 #[test]
 fn s_http_20_comments_are_passed_over() {
     for version in VERSIONS {
@@ -41,7 +41,7 @@ fn s_http_20_comments_are_passed_over() {
     }
 }
 
-/// S-INH-01: LF, CRLF and CR, and a mark at the very start.
+/// S-INH-01: lines end with LF, CRLF or CR, and a byte order mark at the start is ignored.
 #[test]
 fn s_inh_01_02_the_lines_and_fields_of_a_stream_are_read_as_the_standard_has_it() {
     for end in ["\n", "\r\n", "\r"] {
@@ -64,7 +64,7 @@ fn s_inh_01_02_the_lines_and_fields_of_a_stream_are_read_as_the_standard_has_it(
     }
 }
 
-/// S-INH-02: other kinds of events are none of ours.
+/// S-INH-02: events with another name are ignored.
 #[test]
 fn s_inh_02_only_messages_are_messages() {
     every_chunking(|chunking| {
@@ -85,7 +85,7 @@ fn s_inh_02_only_messages_are_messages() {
     });
 }
 
-/// S-INH-03: what has no end was not said.
+/// S-INH-03: an unfinished event at the end of a stream is dropped.
 #[test]
 fn s_inh_03_an_event_that_is_not_whole_when_the_stream_ends_is_none() {
     let mut web = Web::modern();
@@ -96,7 +96,7 @@ fn s_inh_03_an_event_that_is_not_whole_when_the_stream_ends_is_none() {
     assert_eq!(web.failure(call).kind, FailureKind::Cut);
 }
 
-/// S-RPC-02: what is not UTF-8 is no message, and harms no other.
+/// S-RPC-02: invalid UTF-8 is no message, and other messages are not affected.
 #[test]
 fn s_rpc_02_what_is_not_utf8_is_no_message() {
     every_chunking(|chunking| {
@@ -128,13 +128,13 @@ fn s_rpc_02_what_is_not_utf8_is_no_message() {
     });
 }
 
-/// S-HTTP-22: a new request, under a new id, and only where running it twice is harmless.
+/// S-HTTP-22: the request is sent again only if it is idempotent, under a new id.
 #[test]
 fn s_http_22_a_modern_stream_that_breaks_off_loses_its_request() {
     for is_orderly in [true, false] {
         let mut web = Web::modern();
         let (call, post) = streaming(&mut web);
-        // S-HTTP-21: an id that should not be there resumes nothing.
+        // S-HTTP-21: an unexpected event id resumes nothing.
         web.event(
             post.stream,
             Some("7"),
@@ -169,7 +169,7 @@ fn s_http_22_a_modern_stream_that_breaks_off_loses_its_request() {
     assert!(web.reply(call).is_ok());
 }
 
-/// S-RES-06: with the cursor of that stream, and in its session.
+/// S-RES-06: the link resumes with the last event id of that stream, in its session.
 #[test]
 fn s_res_03_07_a_stream_that_breaks_off_is_resumed_with_a_get() {
     for version in LEGACY {
@@ -186,7 +186,7 @@ fn s_res_03_07_a_stream_that_breaks_off_is_resumed_with_a_get() {
                 let cut = web.now;
                 web.pass(seconds(2));
                 let get = web.begun(Verb::Get);
-                // S-RES-07: neither early nor late.
+                // S-RES-07: exactly after the retry delay.
                 assert_eq!(get.at.since(cut), millis(500), "{version}");
                 assert_eq!(get.target, web::URL);
                 assert_eq!(get.field("accept"), Some("text/event-stream"));
@@ -194,7 +194,7 @@ fn s_res_03_07_a_stream_that_breaks_off_is_resumed_with_a_get() {
                 assert_eq!(get.field("mcp-session-id"), Some("s-1"));
                 assert_eq!(get.body, json!(null));
                 assert_eq!(web.unseen(), 0, "it is asked for once");
-                // S-RES-06: the reply comes on the new stream, and once.
+                // S-RES-06: the reply comes on the new stream and counts once.
                 web.stream(get.stream);
                 let reply = result(&post, json!({"content": []}));
                 web.event(get.stream, Some("e-2"), &reply);
@@ -205,7 +205,7 @@ fn s_res_03_07_a_stream_that_breaks_off_is_resumed_with_a_get() {
     }
 }
 
-/// S-RES-06: each stream has its own cursor and its own pause.
+/// S-RES-06: each stream has its own last event id and retry delay.
 #[test]
 fn s_res_06_every_stream_is_resumed_after_its_own_last_event() {
     let mut web = Web::legacy_with_news();
@@ -221,7 +221,7 @@ fn s_res_06_every_stream_is_resumed_after_its_own_last_event() {
         &json!({"level": "error", "data": 1}),
     );
     web.event(one.stream, Some("a-2"), &note);
-    // One without an id takes nothing away.
+    // An event without an id keeps the last id.
     web.event(one.stream, None, &note);
     for stream in [listen.stream, one.stream, two.stream] {
         web.end(stream);
@@ -244,7 +244,7 @@ fn s_res_06_every_stream_is_resumed_after_its_own_last_event() {
     assert_eq!(web.reply(second).expect("a reply")["content"], json!([2]));
 }
 
-/// S-LHTTP-11: also where it says so late, and again on the next stream.
+/// S-LHTTP-11: the delay also counts if it comes late, and again for the next exchange.
 #[test]
 fn s_lhttp_11_the_pause_that_the_server_wants_is_kept() {
     let mut web = Web::legacy();
@@ -258,7 +258,7 @@ fn s_lhttp_11_the_pause_that_the_server_wants_is_kept() {
     let get = web.begun(Verb::Get);
     assert_eq!(get.at.since(cut), millis(2_500));
     web.stream(get.stream);
-    // The pause goes on to hold for the same stream.
+    // The delay stays valid for the same stream.
     web.bytes(get.stream, b"id: 2\ndata:\n\n");
     web.end(get.stream);
     let cut = web.now;
@@ -271,7 +271,7 @@ fn s_lhttp_11_the_pause_that_the_server_wants_is_kept() {
     assert!(web.reply(call).is_ok());
 }
 
-/// S-RES-06: without an id there is nothing to go on from.
+/// S-RES-06: a stream without event ids cannot be resumed.
 #[test]
 fn s_res_06_a_stream_without_ids_is_not_resumed() {
     for version in LEGACY {
@@ -289,7 +289,7 @@ fn s_res_06_a_stream_without_ids_is_not_resumed() {
     }
 }
 
-/// S-INH-02: an id with a NUL is none.
+/// S-INH-02: an id with a NUL is ignored.
 #[test]
 fn s_inh_02_what_is_no_id_takes_the_cursor_nowhere() {
     let mut web = Web::legacy();
@@ -301,7 +301,7 @@ fn s_inh_02_what_is_no_id_takes_the_cursor_nowhere() {
     assert!(!web.is_settled(call));
 }
 
-/// S-INH-02: an id that is empty takes the cursor away.
+/// S-INH-02: an empty id resets the last event id.
 #[test]
 fn s_inh_02_an_empty_id_is_the_end_of_resumption() {
     let mut web = Web::legacy();
@@ -330,7 +330,7 @@ fn s_res_08_what_cannot_be_resumed_is_lost() {
     }
 }
 
-/// S-RES-08: not found in a session is the end of the session.
+/// S-RES-08: a 404 in a session may mean that the session is lost.
 #[test]
 fn s_res_08_a_stream_that_is_not_found_may_be_a_session_that_is_not() {
     let mut web = Web::legacy();
@@ -355,7 +355,7 @@ fn s_res_08_a_stream_that_is_not_found_may_be_a_session_that_is_not() {
     assert_eq!(web.posted("initialize").field("mcp-session-id"), None);
 }
 
-/// S-RES-06: what came already and comes again, as a resumed stream may have it, is told once.
+/// S-RES-06: an event that a resumed stream repeats is delivered once.
 #[test]
 fn s_res_06_a_reply_that_comes_again_settles_nothing_else() {
     let mut web = Web::legacy();

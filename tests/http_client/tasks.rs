@@ -1,4 +1,4 @@
-//! The tasks of 2025-11-25 over HTTP: the link keeps none, but lets through what both ends declared.
+//! The tasks of 2025-11-25 over HTTP: the link keeps no tasks, and passes on what both ends declared.
 
 use crate::web;
 
@@ -14,14 +14,14 @@ use web::{
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
-/// A link that declares this to a server of 2025-11-25 that has tasks of these kinds.
+/// A link with these capabilities to a server of 2025-11-25 with these kinds of tasks.
 fn legacy(declared: ClientCapabilities, tasks: &Value) -> Web {
     let mut web = legacy_with_news(declared, tasks);
     web.no_news();
     web
 }
 
-/// The same, and what becomes of the request for the stream of news is not decided.
+/// Like `legacy`, but the request for the listen stream is still unanswered.
 fn legacy_with_news(declared: ClientCapabilities, tasks: &Value) -> Web {
     let mut settings = config();
     settings.dialect = Dialect::Legacy;
@@ -48,7 +48,7 @@ fn called(web: &mut Web, method: &'static str, params: Value) -> (CallId, Begun)
     (call, web.posted(method))
 }
 
-/// S-LTASK-01: each part where it belongs, and only what there is.
+/// S-LTASK-01: the handshake declares exactly the supported parts.
 #[test]
 fn s_ltask_01_tasks_are_declared_in_the_handshake() {
     use ClientFeature::{
@@ -77,7 +77,7 @@ fn s_ltask_01_tasks_are_declared_in_the_handshake() {
         let said = &web.carrying("initialize")[0].body["params"]["capabilities"]["tasks"];
         assert_eq!(*said, declared);
     }
-    // S-LTASK-01: what a server did not declare is not asked of it.
+    // S-LTASK-01: the link sends no task method that the server did not declare.
     for (tasks, served) in [
         (Value::Null, [false; 4]),
         (json!({}), [true, true, false, false]),
@@ -96,7 +96,7 @@ fn s_ltask_01_tasks_are_declared_in_the_handshake() {
     }
 }
 
-/// S-LTASK-02: the link adds no wish, and lets one through where the server takes it.
+/// S-LTASK-02: the link adds no `task` parameter, and passes on the caller's.
 #[test]
 fn s_ltask_02_a_wish_for_a_task_is_the_callers() {
     let mut web = legacy(ClientCapabilities::default(), &all_tasks());
@@ -113,7 +113,7 @@ fn s_ltask_02_a_wish_for_a_task_is_the_callers() {
     assert_eq!(web.reply(call), Ok(task));
 }
 
-/// S-LTASK-03: a client without tasks answers as if no task were wished, one with them answers with a task.
+/// S-LTASK-03: a client without tasks ignores the `task` parameter; a client with tasks may answer with a task.
 #[test]
 fn s_ltask_03_a_wish_of_the_server_is_no_reason_to_refuse() {
     let plain = ClientCapabilities::default().with_sampling();
@@ -145,7 +145,7 @@ fn s_ltask_03_a_wish_of_the_server_is_no_reason_to_refuse() {
     }
 }
 
-/// S-LTASK-05, S-LTASK-06: from the server to the caller, and from the application to the server, as it is and as late as it is.
+/// S-LTASK-05, S-LTASK-06: results of tasks pass unchanged in both directions, however late.
 #[test]
 fn s_ltask_05_06_the_outcome_of_a_task_passes_untouched() {
     every_chunking(|chunking| {
@@ -209,7 +209,7 @@ fn s_ltask_05_06_the_outcome_of_a_task_passes_untouched() {
     });
 }
 
-/// S-LTASK-11: on the stream of news, and on that of any other call.
+/// S-LTASK-11: messages about a task may come on the listen stream or on the stream of any call.
 #[test]
 fn s_ltask_11_what_is_about_a_task_may_come_on_any_stream() {
     let mut web = legacy_with_news(
@@ -243,7 +243,7 @@ fn s_ltask_11_what_is_about_a_task_may_come_on_any_stream() {
     }
 }
 
-/// S-CANC-11: by no notification; where there are no tasks, it is a call like any other.
+/// S-CANC-11: a task is not cancelled with a notification. Without tasks, it is an ordinary call.
 #[test]
 fn s_canc_11_a_call_that_is_a_task_is_not_cancelled_by_notification() {
     for (tasks, notices) in [(all_tasks(), 0), (Value::Null, 1)] {
@@ -262,7 +262,7 @@ fn s_canc_11_a_call_that_is_a_task_is_not_cancelled_by_notification() {
     }
 }
 
-/// S-PROG-07: nobody else is given the token of a task, and what still comes under it harms nobody.
+/// S-PROG-07: the progress token of a task is never reused, and late progress does no harm.
 #[test]
 fn s_prog_07_the_token_of_a_task_is_never_given_to_another() {
     let mut web = legacy(ClientCapabilities::default(), &all_tasks());

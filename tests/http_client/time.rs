@@ -1,4 +1,4 @@
-//! How long a client link waits over HTTP, how it says that it does not any more, and what it hears of progress meanwhile.
+//! Timeouts, cancellation and progress of a client link over HTTP.
 
 use crate::web;
 
@@ -18,7 +18,7 @@ fn progress(token: &Value, progress: impl Into<Value>) -> Value {
     notification("notifications/progress", &params)
 }
 
-/// S-HTTP-25: by closing the exchange, and by nothing else.
+/// S-HTTP-25: a modern call is cancelled only by aborting its exchange.
 #[test]
 fn s_canc_01_a_modern_call_is_cancelled_by_closing_its_exchange() {
     for is_streaming in [false, true] {
@@ -44,7 +44,7 @@ fn s_canc_01_a_modern_call_is_cancelled_by_closing_its_exchange() {
     }
 }
 
-/// S-CANC-03: it names the request, in the session that it was made in.
+/// S-CANC-03: the cancellation names the request and goes to its session.
 #[test]
 fn s_canc_03_13_a_legacy_call_is_cancelled_by_saying_so() {
     for version in LEGACY {
@@ -60,7 +60,7 @@ fn s_canc_03_13_a_legacy_call_is_cancelled_by_saying_so() {
     }
 }
 
-/// S-CANC-02, S-CANC-03: what is over, or was never sent, is not cancelled.
+/// S-CANC-02, S-CANC-03: a finished or unsent call is not cancelled at the server.
 #[test]
 fn s_canc_02_03_only_what_is_under_way_is_cancelled() {
     for version in VERSIONS {
@@ -73,7 +73,7 @@ fn s_canc_02_03_only_what_is_under_way_is_cancelled() {
         assert!(web.aborted.is_empty());
         assert_eq!(web.unseen(), 0);
     }
-    // One that waits is just not sent.
+    // A queued call is simply not sent.
     let mut web = Web::new(web::config());
     let call = web.call("tools/call", json!({"name": "add"}));
     web.cancel(call);
@@ -82,7 +82,7 @@ fn s_canc_02_03_only_what_is_under_way_is_cancelled() {
     assert!(web.carrying("notifications/cancelled").is_empty());
 }
 
-/// S-CANC-06, S-CANC-07: in any order.
+/// S-CANC-06, S-CANC-07: reply and cancellation may cross in either order.
 #[test]
 fn s_canc_06_07_a_reply_that_crosses_the_cancellation_is_passed_over() {
     every_chunking(|chunking| {
@@ -110,7 +110,7 @@ fn s_canc_06_07_a_reply_that_crosses_the_cancellation_is_passed_over() {
                 assert_eq!(web.client.state(), State::Ready);
                 assert_eq!(web.client.stats().noise, 0);
                 assert!(web.progress(call).is_empty());
-                // Its id is not used again.
+                // The id is not reused.
                 let (_, next) = called(&mut web);
                 assert_ne!(next.body["id"], post.body["id"]);
             }
@@ -118,7 +118,7 @@ fn s_canc_06_07_a_reply_that_crosses_the_cancellation_is_passed_over() {
     });
 }
 
-/// S-CANC-07: nor is it a loss that a cancelled exchange ends badly.
+/// S-CANC-07: a cancelled exchange may end in any way without a failure.
 #[test]
 fn s_canc_07_a_cancelled_exchange_may_end_as_it_likes() {
     for version in LEGACY {
@@ -140,7 +140,7 @@ fn s_canc_07_a_cancelled_exchange_may_end_as_it_likes() {
     }
 }
 
-/// S-TIME-01: also where nobody has chosen one.
+/// S-TIME-01: the default limits apply.
 #[test]
 fn s_time_01_02_a_call_that_takes_too_long_is_cancelled_in_the_way_of_the_era() {
     for version in VERSIONS {
@@ -162,7 +162,7 @@ fn s_time_01_02_a_call_that_takes_too_long_is_cancelled_in_the_way_of_the_era() 
             assert!(web.aborted.contains(&post.stream));
             assert!(notices.is_empty());
         } else {
-            // The others are about probes that were not answered.
+            // Other cancellations belong to unanswered probes.
             let is_it = |id: &serde_json::Value| *id == post.body["id"];
             let ids = notices
                 .iter()
@@ -194,7 +194,7 @@ fn s_time_03_each_call_may_have_its_own_limits() {
     }
 }
 
-/// S-TIME-05: but not for ever.
+/// S-TIME-05: the total limit still applies.
 #[test]
 fn s_time_04_05_progress_gives_a_call_more_time_up_to_a_limit() {
     for version in VERSIONS {
@@ -222,7 +222,7 @@ fn s_time_04_05_progress_gives_a_call_more_time_up_to_a_limit() {
     }
 }
 
-/// S-PROG-02: with or without a total, in whole numbers or not.
+/// S-PROG-02: progress may have a total, and need not be an integer.
 #[test]
 fn s_prog_02_03_05_progress_is_told_as_long_as_it_grows() {
     every_chunking(|chunking| {
@@ -252,7 +252,7 @@ fn s_prog_02_03_05_progress_is_told_as_long_as_it_grows() {
     });
 }
 
-/// S-PROG-04, S-PROG-09: of what is over, unknown, or written in another way, nothing is told.
+/// S-PROG-04, S-PROG-09: progress with an unknown, finished or mistyped token is ignored.
 #[test]
 fn s_prog_04_09_progress_of_nothing_that_runs_is_passed_over() {
     for version in VERSIONS {
@@ -286,7 +286,8 @@ fn s_prog_04_09_progress_of_nothing_that_runs_is_passed_over() {
     }
 }
 
-/// S-TIME-09: not while anything is heard, and no more often than it must. S-TIME-10: who does not answer is gone.
+/// S-TIME-09: the link pings only a quiet server, at the configured interval. S-TIME-10: a server that does not
+/// answer is left.
 #[test]
 fn s_time_09_10_a_quiet_legacy_server_is_pinged_and_one_that_is_silent_is_left() {
     let mut web = Web::legacy();
@@ -298,7 +299,7 @@ fn s_time_09_10_a_quiet_legacy_server_is_pinged_and_one_that_is_silent_is_left()
     web.json(ping.stream, 200, &result(&ping, json!({})));
     web.pass(seconds(29));
     assert_eq!(web.carrying("ping").len(), 1, "without excess");
-    // It is left when something is wanted of it that it does not do.
+    // The link leaves the server only when a call needs it.
     web.pass(seconds(30));
     assert_eq!(web.client.state(), State::Ready);
     web.call("tools/call", json!({"name": "add"}));
@@ -318,7 +319,7 @@ fn s_time_09_10_a_quiet_legacy_server_is_pinged_and_one_that_is_silent_is_left()
     assert!(web.carrying("ping").is_empty(), "as often as is configured");
 }
 
-/// S-TIME-11: a modern server is asked something that it knows, and its comments are signs of life.
+/// S-TIME-11: a modern server is probed with a method that it knows, and its comments count as signs of life.
 #[test]
 fn s_time_11_a_quiet_modern_server_is_never_pinged() {
     let mut web = Web::modern();
@@ -340,7 +341,7 @@ fn s_time_11_a_quiet_modern_server_is_never_pinged() {
     assert!(web.carrying("ping").is_empty());
 }
 
-/// S-LIFE-11: closing what is open is the end of it.
+/// S-LIFE-11: shutdown closes every exchange.
 #[test]
 fn s_life_11_shutting_down_closes_every_exchange() {
     for version in VERSIONS {

@@ -1,4 +1,4 @@
-//! What a client link hears of changes over HTTP, and what it keeps of lists: a stream for each watch, and caches that end in time.
+//! Change notifications and cached lists of a client link over HTTP: a stream for each watch, and lists with a lifetime.
 
 use crate::web;
 
@@ -9,7 +9,7 @@ use everlink::{CallId, Change, FaultKind, List, Watch};
 use serde_json::{Value, json};
 use web::{Begun, Web, config, error, every_chunking, notification, result, seconds};
 
-/// A link that has agreed with a modern server, and the watch that it asks for.
+/// A link that has agreed with a modern server, and its watch request.
 fn watching(wish: Watch) -> (Web, Begun) {
     let mut settings = config();
     settings.watch = wish;
@@ -33,7 +33,7 @@ fn acknowledge(web: &mut Web, listen: &Begun, granted: &Value) {
     web.event(listen.stream, None, &word);
 }
 
-/// S-SUB-01: what is wished is what is asked for, and there is always something to read.
+/// S-SUB-01: the watch request names the wanted notifications explicitly.
 #[test]
 fn s_sub_01_a_watch_is_a_request_that_says_what_is_wished() {
     let (_, listen) = watching(Watch::lists().and_uri("file:///a").and_uri("file:///b"));
@@ -55,7 +55,7 @@ fn s_sub_01_a_watch_is_a_request_that_says_what_is_wished() {
     );
 }
 
-/// S-SUB-06: what the server leaves out is not granted, and is told so.
+/// S-SUB-06: the application is told the grant, without the parts that the server left out.
 #[test]
 fn s_sub_06_what_is_granted_is_told() {
     every_chunking(|chunking| {
@@ -75,7 +75,7 @@ fn s_sub_06_what_is_granted_is_told() {
     });
 }
 
-/// S-SUB-17: a resource below a watched one is heard of.
+/// S-SUB-17: changes below a watched URI are reported.
 #[test]
 fn s_sub_17_changes_below_a_watched_address_are_told() {
     let (mut web, listen) = watching(Watch::none().and_uri("file:///a/"));
@@ -98,7 +98,8 @@ fn s_sub_17_changes_below_a_watched_address_are_told() {
     }
 }
 
-/// S-SUB-10: a watch ends with its exchange, and nothing is said. S-SUB-09: the next one stands before the last one falls.
+/// S-SUB-10: a watch ends with its exchange, without a cancellation. S-SUB-09: the new watch stands before the old one
+/// ends.
 #[test]
 fn s_sub_09_10_a_watch_is_replaced_by_a_stream_of_its_own() {
     let (mut web, first) = watching(Watch::lists());
@@ -107,7 +108,7 @@ fn s_sub_09_10_a_watch_is_replaced_by_a_stream_of_its_own() {
     let second = web.posted("subscriptions/listen");
     assert_ne!(second.stream, first.stream);
     assert!(web.is_open(first.stream) && web.is_open(second.stream));
-    // Meanwhile both are heard.
+    // Meanwhile notifications of both watches count.
     web.event(
         first.stream,
         None,
@@ -123,7 +124,7 @@ fn s_sub_09_10_a_watch_is_replaced_by_a_stream_of_its_own() {
     assert_eq!(web.unseen(), 0);
 }
 
-/// S-SUB-14: an end without a result, or with one, is followed by another watch.
+/// S-SUB-14: after any end of a watch, with or without a result, the link starts another.
 #[test]
 fn s_sub_14_a_watch_that_ends_is_set_up_again() {
     let endings: [fn(&mut Web, &Begun); 4] = [
@@ -166,7 +167,7 @@ fn s_sub_14_a_watch_that_ends_is_set_up_again() {
     }
 }
 
-/// S-SUB-18: its reply comes at its end, so it has no end in time; only its confirmation is waited for.
+/// S-SUB-18: a watch is answered at its end, so it has no timeout. Only its acknowledgement has one.
 #[test]
 fn s_sub_18_a_watch_does_not_run_out_of_time() {
     let mut settings = config();
@@ -182,13 +183,13 @@ fn s_sub_18_a_watch_does_not_run_out_of_time() {
         &tagged(&listen, "notifications/tools/list_changed", json!({})),
     );
     assert_eq!(web.changes(), [Change::List(List::Tools)]);
-    // One that is never confirmed is not waited for.
+    // The link does not wait without end for an acknowledgement.
     let (mut web, _) = watching(Watch::lists());
     web.pass(seconds(11));
     assert_eq!(web.granted(), Some(Watch::none()));
 }
 
-/// S-SUB-19, S-CAP-03: a server that knows no watches works without.
+/// S-SUB-19, S-CAP-03: a server that refuses watches is used without them.
 #[test]
 fn s_sub_19_a_watch_that_is_refused_ends_nothing_else() {
     for (status, code) in [(404, -32_601), (400, -32_602), (200, -32_603)] {
@@ -199,7 +200,7 @@ fn s_sub_19_a_watch_that_is_refused_ends_nothing_else() {
     }
 }
 
-/// S-SUB-15: the next server is asked for the same.
+/// S-SUB-15: the next server gets the same watch.
 #[test]
 fn s_sub_15_a_new_life_has_a_new_watch() {
     let mut web = Web::modern();
@@ -217,7 +218,7 @@ fn s_sub_15_a_new_life_has_a_new_watch() {
     );
 }
 
-/// S-CAP-09: a legacy server is told of a level, each session anew; a modern one with each request.
+/// S-CAP-09: a legacy server gets the log level once per session, a modern one with each request.
 #[test]
 fn s_cap_09_log_messages_are_asked_for_in_the_way_of_the_era() {
     let mut settings = config();
@@ -252,7 +253,7 @@ fn s_cap_09_log_messages_are_asked_for_in_the_way_of_the_era() {
     assert!(web.posted("tools/call").meta("logLevel").is_null());
 }
 
-/// Answers a page of the tools.
+/// Answers one page of the tool list.
 fn page(web: &mut Web, tools: &Value, more: Value) -> Begun {
     let post = web.posted("tools/list");
     let mut members = json!({"tools": tools, "cacheScope": "private"});
@@ -270,7 +271,7 @@ fn tools(names: &[&str]) -> Value {
         .collect()
 }
 
-/// S-CACHE-05: what has no time, or none left, is read again.
+/// S-CACHE-05: a list without a lifetime, or with an expired one, is read again.
 #[test]
 fn s_cache_05_a_list_is_fresh_for_as_long_as_the_server_says() {
     for (ttl, lives) in [
@@ -320,7 +321,7 @@ fn s_cache_09_a_change_makes_what_is_held_stale() {
     assert_eq!(web.listed(call).len(), 0);
 }
 
-/// S-CACHE-03: one list is not another, and what a caller asks for itself is asked.
+/// S-CACHE-03: only the same list is answered from the cache, and a direct call always goes to the server.
 #[test]
 fn s_cache_03_04_only_the_very_same_question_is_answered_from_what_is_held() {
     let mut web = Web::modern();
@@ -331,7 +332,7 @@ fn s_cache_03_04_only_the_very_same_question_is_answered_from_what_is_held() {
         let call = web.list(list);
         assert!(!web.is_settled(call), "{list}");
     }
-    // S-CACHE-04: nor is anything held of a call that may be asked something.
+    // S-CACHE-04: results of methods that may ask for input are not cached.
     for (method, params) in [
         ("tools/list", json!({"cursor": "2"})),
         ("resources/read", json!({"uri": "file:///a"})),
@@ -348,7 +349,7 @@ fn s_cache_03_04_only_the_very_same_question_is_answered_from_what_is_held() {
     }
 }
 
-/// S-CACHE-11: as the server wrote it, however strange; only its absence is the end.
+/// S-CACHE-11: the link returns a cursor unchanged, and only its absence ends the list.
 #[test]
 fn s_cache_11_a_cursor_is_given_back_as_it_came() {
     for version in ["2025-11-25", web::MODERN] {
@@ -367,7 +368,7 @@ fn s_cache_11_a_cursor_is_given_back_as_it_came() {
                 if let Some(next) = cursors.get(at + 1) {
                     more["nextCursor"] = json!(next);
                 }
-                // A page may be of any size.
+                // A page may have any size.
                 let asked = page(
                     &mut web,
                     &tools(if at == 1 { &[] } else { &["x", "y"] }),

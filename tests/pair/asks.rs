@@ -1,4 +1,5 @@
-//! Questions of a server's application to the client's: answered, refused, forgotten, taken back; several, and in rounds.
+//! Asks from the server's application to the client's: answered, refused, forgotten and withdrawn; several at once, and
+//! in rounds.
 
 use everlink::client::{self, Withdrawn};
 use everlink::protocol::{ClientCapabilities, Era, Version};
@@ -33,7 +34,7 @@ fn sampling_with_tools() -> Value {
     params
 }
 
-/// Every question there is, in every manner, and the first version that has it.
+/// Every kind of ask, with the first version that has it.
 fn questions() -> [(Version, &'static str, Value); 6] {
     [
         (Version::V2024_11_05, "roots/list", Value::Null),
@@ -53,7 +54,7 @@ fn questions() -> [(Version, &'static str, Value); 6] {
     ]
 }
 
-/// A call, and the request that it is at the other end.
+/// A call, and its request at the server.
 fn begin(stage: &mut Stage) -> (everlink::CallId, RequestId) {
     let call = stage.tool("curious");
     (call, stage.request().request)
@@ -174,7 +175,7 @@ fn a_request_may_ask_round_after_round() {
             let asked = stage.asked().ask;
             stage.answer(asked, json!({"round": round}));
             assert_eq!(stage.answered(ask), format!(r#"{{"round":{round}}}"#));
-            // The request is the same through all of it.
+            // The request stays the same through all rounds.
             assert!(stage.try_request().is_none());
         }
         end(&mut stage, call, request)
@@ -200,7 +201,7 @@ fn a_modern_request_cannot_ask_for_ever() {
     });
 }
 
-/// What is asked while the client is away with earlier questions waits for the next round.
+/// An ask that comes while the client answers earlier ones waits for the next round.
 #[test]
 fn a_question_after_a_question_is_put_too() {
     the_same_everywhere(|mut stage| {
@@ -218,7 +219,8 @@ fn a_question_after_a_question_is_put_too() {
     });
 }
 
-/// In the modern era a refusal cannot be told; the call ends, and its server gives up waiting by itself.
+/// The modern era has no message to decline an ask. The call fails, and the server stops waiting when the ask times
+/// out.
 #[test]
 fn a_question_that_is_declined() {
     for &version in Version::ALL {
@@ -311,7 +313,8 @@ fn a_question_that_nobody_answers_at_the_client() {
     }
 }
 
-/// The server waits less long than the client thinks. A legacy client is told; a modern one finds out when it comes back.
+/// The server's ask timeout is shorter than the client's. A legacy client is told; a modern one finds out with its next
+/// request.
 #[test]
 fn a_question_that_the_server_gives_up() {
     for &version in Version::ALL {
@@ -342,7 +345,8 @@ fn a_question_that_the_server_gives_up() {
     }
 }
 
-/// A question that is taken back before it was put is never put. One that was put is withdrawn where that can be told.
+/// An ask that is withdrawn before it was sent is never sent. A sent ask is withdrawn at the client if the era has a
+/// message for it.
 #[test]
 fn a_question_that_is_taken_back() {
     let seen = in_every_version(|mut stage| {
@@ -375,7 +379,7 @@ fn a_question_that_is_taken_back() {
     }
 }
 
-/// A round in which nothing is asked would cost a round trip, and one of the rounds that a request may have.
+/// A round without an ask would cost a round trip and one of the limited rounds of the request.
 #[test]
 fn questions_that_are_all_taken_back_before_they_are_put_leave_no_trace() {
     in_every_version(|mut stage| {
@@ -392,7 +396,7 @@ fn questions_that_are_all_taken_back_before_they_are_put_leave_no_trace() {
     });
 }
 
-/// The application need not wait for answers that it has no use for any more.
+/// The application may answer the request while its asks are still open.
 #[test]
 fn an_answer_to_the_request_ends_its_questions() {
     let seen = in_every_version(|mut stage| {
@@ -400,7 +404,7 @@ fn an_answer_to_the_request_ends_its_questions() {
         let ask = stage.ask(request, "roots/list", Value::Null);
         let asked = stage.asked().ask;
         stage.respond(request, json!({"content": []}));
-        // A modern client has no open request that could be answered; it hears it when it comes back, with its own answer.
+        // A modern client has no open request to answer. It gets the reply when it sends the call again with its answer.
         if stage.is_modern() {
             assert!(stage.try_done(call).is_none());
             stage.answer(asked, json!({}));
@@ -457,7 +461,7 @@ fn a_call_that_is_cancelled_takes_its_questions_along() {
     }
 }
 
-/// For applications that keep nothing: the whole state goes to the client and comes back.
+/// For stateless applications: the whole state goes to the client and comes back.
 #[test]
 fn input_can_be_required_by_an_application_that_keeps_nothing() {
     in_every_version(|mut stage| {
@@ -496,7 +500,7 @@ fn input_can_be_required_by_an_application_that_keeps_nothing() {
         });
         assert_eq!(answers, expected);
 
-        // A state alone is a round, too.
+        // A round may have only a state.
         let (server, now) = stage.pair.server();
         let input = InputRequired::new().with_state("2");
         let given = server.require_input(now, again.request, input);
@@ -529,7 +533,7 @@ fn what_was_not_declared_cannot_be_asked() {
     }
 }
 
-/// What a version has no word for cannot be asked in it, whatever the client declares in others.
+/// An ask is refused in a version that does not have it, whatever the client declares.
 #[test]
 fn a_question_is_not_put_to_a_version_that_does_not_have_it() {
     in_every_version(|mut stage| {
@@ -564,7 +568,7 @@ fn a_legacy_client_can_be_asked_for_no_request_at_all() {
     });
 }
 
-/// The client has room for fewer questions than the server has.
+/// The client's limit of open asks is lower than the server's.
 #[test]
 fn more_questions_than_the_client_has_room_for() {
     for &version in Version::ALL {
@@ -596,13 +600,13 @@ fn more_questions_than_the_client_has_room_for() {
     }
 }
 
-/// An error of the application to a request that still has questions open.
+/// The application answers with an error while asks of the request are open.
 #[test]
 fn an_error_ends_a_request_while_it_asks() {
     in_every_version(|mut stage| {
         let (call, request) = begin(&mut stage);
         let ask = stage.ask(request, "roots/list", Value::Null);
-        // Not polled yet: the question was never put, and the error is said in its place.
+        // Nothing was polled yet: the ask is never sent, and the error is sent in its place.
         stage.fail(request, ErrorObject::new(-32_000, "never mind"));
         assert_eq!(stage.answered(ask), "RequestOver");
         assert_eq!(stage.outcome(call), r#"error -32000 "never mind" None"#);

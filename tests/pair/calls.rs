@@ -1,4 +1,5 @@
-//! Calls from one application to the other: in any order, of any size, in any words; progress, cancelling, running late.
+//! Calls from one application to the other: in any order, of any size, with any text; progress, cancellation and
+//! timeouts.
 
 use everlink::Limit;
 use everlink::client::{CallOptions, Outcome};
@@ -12,7 +13,7 @@ use crate::stage::{
     the_same_since,
 };
 
-/// What JSON allows in a string and somebody does not expect there.
+/// Valid JSON strings that careless code mishandles.
 const ODD: [&str; 12] = [
     "",
     "\n\r\t\0\u{7f}",
@@ -100,7 +101,7 @@ fn odd_words_arrive_as_they_were_sent() {
     });
 }
 
-/// A payload may have been written by hand. On the wire a message is one line all the same.
+/// A payload may contain line breaks. The message on the wire is still one line.
 #[test]
 fn line_breaks_between_the_words_break_no_line() {
     the_same_everywhere(|mut stage| {
@@ -128,7 +129,8 @@ fn line_breaks_between_the_words_break_no_line() {
     });
 }
 
-/// More than the window, the pipe and every buffer to begin with. In two versions, since it takes a while byte by byte.
+/// The payload exceeds the window, the pipe and every initial buffer. Only two versions, because byte-by-byte reads are
+/// slow.
 #[test]
 fn a_megabyte_goes_both_ways() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
@@ -187,7 +189,7 @@ fn what_is_deeply_nested_arrives_as_it_was_sent() {
     });
 }
 
-/// A client may choose texts for its ids. Ours has numbers, so the texts are slipped in between.
+/// A client may use strings as ids. This client uses numbers, so the test injects the strings.
 #[test]
 fn ids_of_both_kinds_come_back_as_they_were() {
     let seen = in_every_version(|mut stage| {
@@ -253,7 +255,7 @@ fn progress_is_heard_as_it_grows() {
         told(stage, Progress::new(0.5));
         told(stage, so_far);
         told(stage, Progress::new(0.25));
-        // Nobody polls in between, and the client hears of each all the same.
+        // No poll between the two reports, and the client still receives both.
         let (server, now) = stage.pair.server();
         for so_far in [3.0, 4.0] {
             let told = server.progress(now, request, Progress::new(so_far));
@@ -334,7 +336,7 @@ fn a_cancelled_call_is_cancelled_at_the_other_end() {
         let late = server.respond(now, request, payload(&json!({})));
         assert!(late.is_err(), "nobody waits for it");
 
-        // The other one is not touched.
+        // The other call is not affected.
         assert_eq!(stage.pair.server().0.requests(), 1);
         let (client, now) = stage.pair.client();
         client.cancel(now, other, None).expect("it is under way");
@@ -365,7 +367,7 @@ fn a_cancel_that_crosses_the_answer_does_no_harm() {
         let call = stage.tool("quick");
         let request = stage.request().request;
         stage.respond(request, json!({}));
-        // The answer is not read yet.
+        // The reply is not read yet.
         let (client, now) = stage.pair.client();
         client.cancel(now, call, None).expect("it is under way");
         assert_eq!(
@@ -402,8 +404,7 @@ fn a_call_that_runs_out_of_time_ends_at_both_ends() {
     );
 }
 
-/// As many as may be are in flight; those beyond wait at the client, or are refused by the server, whoever has the
-/// smaller limit.
+/// Calls beyond the limit wait at the client or are refused by the server, depending on whose limit is lower.
 #[test]
 fn more_calls_than_either_end_takes_at_once() {
     for &version in Version::ALL {
@@ -419,7 +420,7 @@ fn more_calls_than_either_end_takes_at_once() {
     }
 }
 
-/// Ten calls at once, all of them served as far as they come. How many were refused.
+/// Makes ten calls at once, serves those that arrive, and returns the number of refused calls.
 fn all_served(mut stage: Stage) -> usize {
     let calls: Vec<_> = (0..10).map(|n| stage.tool(&format!("t{n}"))).collect();
     stage.settle();

@@ -1,4 +1,4 @@
-//! How the two ends agree: every version, found out or told, now or later; and where they do not.
+//! How the two ends agree on a version: detected or configured, at once or later; and what happens if they cannot.
 
 use everlink::client::State;
 use everlink::protocol::{Era, Implementation, ServerFeature, Version, Versions};
@@ -10,7 +10,7 @@ use crate::stage::{
     Setup, Stage, everything_offered, in_every_cut, in_every_version, seconds, the_same_everywhere,
 };
 
-/// An automatic client that speaks these, in front of a server that speaks those.
+/// An automatic client with its versions, and a server with its own.
 fn meeting(client: Versions, server: Versions, agreed: Version) -> Setup {
     let mut setup = Setup::new(agreed);
     setup.client.dialect = Dialect::Automatic;
@@ -19,7 +19,7 @@ fn meeting(client: Versions, server: Versions, agreed: Version) -> Setup {
     setup
 }
 
-/// Makes sure that a call goes through.
+/// Checks that a call works.
 #[track_caller]
 fn works(stage: &mut Stage) {
     let call = stage.tool("add");
@@ -97,7 +97,7 @@ fn the_newest_version_that_both_speak_is_found() {
         let setup = meeting(client, server, agreed);
         in_every_cut(|cut| {
             let mut stage = setup.ready(cut);
-            // Nothing but the handshake itself: no pause, no second attempt.
+            // Only the handshake itself: no pause, no second attempt.
             assert_eq!(stage.pair.now(), everlink::Instant::ZERO);
             assert_eq!(stage.pair.client().0.epoch().number(), 1);
             works(&mut stage);
@@ -105,7 +105,7 @@ fn the_newest_version_that_both_speak_is_found() {
     }
 }
 
-/// A legacy server may settle for another version than the one that it is offered.
+/// A legacy server may choose a version other than the offered one.
 #[test]
 fn a_legacy_server_that_is_offered_what_it_does_not_speak_names_what_it_does() {
     for &spoken in Version::LEGACY {
@@ -177,7 +177,7 @@ fn what_was_learned_wrongly_is_unlearned() {
     }
 }
 
-/// A server that does not know yet what it offers answers nobody until it does, and then all.
+/// A server without an offer replies to nobody until it has one, and then to all.
 #[test]
 fn a_server_may_say_later_what_it_offers() {
     for &version in Version::ALL {
@@ -202,7 +202,7 @@ fn a_server_may_say_later_what_it_offers() {
     }
 }
 
-/// Clients are not told of another offer in any version but by asking; what is asked is checked against the new one.
+/// No version announces a new offer to clients. Later requests are checked against the new offer.
 #[test]
 fn another_offer_counts_for_what_is_asked_from_then_on() {
     the_same_everywhere(|mut stage| {
@@ -236,7 +236,7 @@ fn a_socket_is_as_good_as_a_child() {
     }
 }
 
-/// A quiet link is probed, and a server end answers by itself: no application has to.
+/// The client probes a quiet link, and the server end replies by itself, without its application.
 #[test]
 fn a_quiet_link_stays_ready() {
     for &version in Version::ALL {
@@ -255,7 +255,7 @@ fn a_quiet_link_stays_ready() {
     }
 }
 
-/// Both eras on one stream: a request that brings its own terms is served by them beside a handshake.
+/// Both eras on one stream: a request with modern `_meta` is served as modern beside a legacy handshake.
 #[test]
 fn a_modern_request_is_served_beside_a_handshake() {
     in_every_version(|mut stage| {

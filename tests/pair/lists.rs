@@ -1,4 +1,4 @@
-//! The four lists of a server: whole, paged, held, changed, refused.
+//! The four lists of a server: whole, paged, cached, changed and refused.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{Setup, Stage, in_every_cut, in_every_version, the_same_everywhere};
 
-/// The method that reads a list, and the member of its result.
+/// The method that reads a list, and the name of the member in its result.
 fn words(list: List) -> (&'static str, &'static str) {
     match list {
         List::Prompts => ("prompts/list", "prompts"),
@@ -22,7 +22,7 @@ fn words(list: List) -> (&'static str, &'static str) {
     }
 }
 
-/// Serves a list of this many items in pages of two, as long as it is asked for.
+/// Serves a list of `items` items in pages of two, as long as requests arrive. Returns the number of pages.
 fn serve(stage: &mut Stage, list: List, items: u32) -> u32 {
     let (method, member) = words(list);
     let mut pages = 0;
@@ -63,7 +63,7 @@ fn every_list_is_read_to_its_end() {
                     .collect();
                 let outcome = stage.outcome(call);
                 assert_eq!(outcome, format!("listed {list:?} [{}]", all.join(",")));
-                // It changes, or it would not be read again in the legacy era.
+                // The change makes a legacy client read the list again.
                 stage.publish(Change::List(list));
                 stage.settle();
                 outcome
@@ -81,7 +81,7 @@ fn those_who_want_the_same_list_share_one_reading_of_it() {
     });
 }
 
-/// A legacy list is held until its change is announced, a modern one for as long as its server says.
+/// A legacy list is cached until a change is announced, a modern one for the lifetime that its server sets.
 #[test]
 fn what_is_held_is_given_out_while_it_is_fresh() {
     for &version in Version::ALL {
@@ -181,7 +181,7 @@ fn a_list_that_is_not_offered_is_not_asked_for() {
     }
 }
 
-/// The raw method is there beside the list, and is not held.
+/// A direct call of the list method works, too, and its result is not cached.
 #[test]
 fn a_page_can_be_asked_for_by_its_method() {
     in_every_version(|mut stage| {

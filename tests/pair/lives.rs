@@ -1,4 +1,4 @@
-//! How a life ends, from either side and in the middle of things, and how the next one begins.
+//! How an epoch ends, from either side and at any moment, and how the next one begins.
 
 use everlink::client::{CallOptions, State};
 use everlink::protocol::{Era, LogLevel, Version, Versions};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{Setup, Stage, in_every_cut, in_every_version, seconds, the_same_everywhere};
 
-/// Plays a scenario in every version and in every cut, with time to look at what a server left before there is another one.
+/// Plays a scenario in every version and every cut. A retry floor of 6 s leaves time before the next server starts.
 fn before_the_next_server<T: PartialEq + core::fmt::Debug>(scenario: impl Fn(Stage) -> T) -> T {
     let mut seen = None;
     for &version in Version::ALL {
@@ -60,7 +60,7 @@ fn a_client_that_is_shut_down_ends_both() {
     );
 }
 
-/// The calls end at once; the server has its grace to end what it does, and is asked to end when that is over.
+/// The calls fail at once. The server has its grace period to finish, and is then terminated.
 #[test]
 fn a_client_that_is_shut_down_with_calls_in_flight() {
     let (outcomes, server, client) = the_same_everywhere(|mut stage| {
@@ -87,7 +87,8 @@ fn a_client_that_is_shut_down_with_calls_in_flight() {
     );
 }
 
-/// A legacy request can do without the answer; a modern one waits for its client to come back, who will not.
+/// A legacy request can finish without the answer. A modern one waits for its client, which does not return, so it is
+/// cancelled.
 #[test]
 fn a_client_that_is_shut_down_while_it_is_asked() {
     let seen = in_every_version(|mut stage| {
@@ -115,7 +116,7 @@ fn a_client_that_is_shut_down_while_it_is_asked() {
     }
 }
 
-/// What the server still does for calls that nobody waits for any more, it may bring to an end in its grace.
+/// The server may finish abandoned requests within its grace period.
 #[test]
 fn a_server_ends_by_itself_when_its_last_request_is_answered() {
     the_same_everywhere(|mut stage| {
@@ -130,7 +131,7 @@ fn a_server_ends_by_itself_when_its_last_request_is_answered() {
     });
 }
 
-/// What is in flight is answered; what comes later is refused; the next server takes over.
+/// Open requests are answered, later ones are refused, and the next server takes over.
 #[test]
 fn a_server_that_is_shut_down_drains() {
     let (slow, late, server, client) = before_the_next_server(|mut stage| {
@@ -190,7 +191,7 @@ fn a_server_that_drains_too_long_tells_who_waits() {
     );
 }
 
-/// A request that waits for its client may still be ended with the answer that it waits for.
+/// A draining server still accepts the answer that an open request waits for.
 #[test]
 fn a_server_that_drains_still_hears_answers() {
     before_the_next_server(|mut stage| {
@@ -221,7 +222,8 @@ fn a_server_that_is_idle_ends_at_once() {
     });
 }
 
-/// A server that dies in the middle of things: what may be repeated is, the rest is not; nothing is heard twice.
+/// A server dies with calls open. Calls that may be repeated are sent again, others fail, and nothing is delivered
+/// twice.
 #[test]
 fn a_second_life_goes_on_where_the_first_was_cut_off() {
     let (outcomes, client) = the_same_everywhere(|mut stage| {
@@ -273,14 +275,14 @@ fn a_second_life_goes_on_where_the_first_was_cut_off() {
     assert_eq!(client.iter().filter(|line| *line == "ready").count(), 1);
 }
 
-/// What a server wrote before it died is heard, also in its last breath.
+/// The client reads everything that a server wrote before it died.
 #[test]
 fn last_words_are_heard() {
     the_same_everywhere(|mut stage| {
         let call = stage.tool("last");
         let request = stage.request().request;
         stage.respond(request, json!({"last": true}));
-        // One step: it is written, and perhaps the beginning of it is read.
+        // One step: the reply is written, and perhaps its beginning is read.
         stage.pair.step();
         stage.pair.kill_server(ExitStatus::Signal(11));
         stage.outcome(call)
@@ -294,7 +296,7 @@ fn a_request_of_one_life_is_nothing_to_the_next() {
         let first = stage.request().request;
         stage.pair.kill_server(ExitStatus::Code(1));
         stage.until(State::Ready);
-        // The numbers of a new server begin anew, so the second request must be known by its own server alone.
+        // The ids of a new server start again, and it must not accept a request id of the previous server.
         let (server, now) = stage.pair.server();
         let late = server.respond(now, first, "{}".parse().expect("JSON"));
         assert_eq!(late, Err(server::Misuse::UnknownRequest));
@@ -320,7 +322,7 @@ fn questions_die_with_the_life_that_asked() {
     });
 }
 
-/// Each life may meet another server: of another version, with other capabilities.
+/// Each epoch may meet a different server, with another version and other capabilities.
 #[test]
 fn the_second_server_may_be_another_one() {
     let setup = {
@@ -398,7 +400,7 @@ fn a_planned_reconnect_waits_for_what_is_in_flight() {
     );
 }
 
-/// Nothing is left of a life in the next, however many there are.
+/// No state remains from an epoch to the next, over 100 epochs.
 #[test]
 fn a_hundred_lives() {
     let seen = in_every_version(|mut stage| {
@@ -408,7 +410,7 @@ fn a_hundred_lives() {
             stage.respond(request, json!({"life": life}));
             let reply = format!(r#"reply {{"life":{life}}}"#);
             assert_eq!(stage.outcome(call), reply);
-            // Long enough to be good: the next failure is a first one.
+            // After 61 s the connection counts as good, so the next failure is the first one again.
             stage.pass(seconds(61));
             stage.pair.kill_server(ExitStatus::Code(1));
             stage.until(State::Ready);

@@ -1,8 +1,8 @@
 //! Both ends of a link against each other, in every version and with bytes cut in every way.
 //!
-//! A scenario is a function of a `Stage`: two machines, joined in memory. It returns what the two applications saw, and
-//! that must not depend on how the bytes were cut; where an application cannot tell the versions apart, it must not depend
-//! on the version either.
+//! A scenario is a function of a `Stage`: two machines, connected in memory. It returns what the two applications saw. The
+//! return value must not depend on how the bytes were cut. If an application cannot tell the versions apart, the value
+//! must not depend on the version either.
 #![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
 #![allow(
     clippy::wildcard_enum_match_arm,

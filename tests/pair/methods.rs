@@ -1,4 +1,4 @@
-//! Every method of the protocol, in every version that has it, in every direction: none is forgotten.
+//! Every method of the protocol, in every version that has it, in every direction: none is missing.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::stage::{
     Setup, Stage, in_every_cut, in_every_version, payload, seconds, the_same_everywhere,
 };
 
-/// What nobody can make a machine send, though the protocol has it, and why. `>` is to the server, `<` to the client.
+/// Methods of the protocol that no machine sends, and why. `>` is to the server, `<` to the client.
 const NEVER: [(char, &str, &str); 3] = [
     (
         '>',
@@ -73,7 +73,7 @@ fn methods(messages: &[Value]) -> BTreeSet<String> {
     methods.map(str::to_owned).collect()
 }
 
-/// Uses every verb of both applications, as far as the version has something for it to do.
+/// Uses every verb of both applications, as far as the version supports it.
 fn everything(stage: &mut Stage) {
     let wish = Watch::lists().and_uri("file:///a").and_logs(LogLevel::Info);
     stage.watch(wish.clone());
@@ -126,7 +126,7 @@ fn requests(stage: &mut Stage) {
     }
 }
 
-/// Every question that can be a message, answered, and one that is taken back.
+/// Sends and answers every ask that is a message, and withdraws one.
 fn questions(stage: &mut Stage) {
     let version = stage.version;
     for method in requests_of_applications().filter(|m| m.to_client.contains(version)) {
@@ -244,7 +244,7 @@ fn what_is_the_links_own_is_nobody_elses() {
                         "{}",
                         method.name
                     );
-                    // How far an answer is, only the application knows.
+                    // Only the application knows the progress of an answer.
                     let is_progress = method.name == names::NOTIFICATIONS_PROGRESS;
                     assert!(
                         is_progress || notified.is_err_and(|misuse| owned(&misuse)),

@@ -1,4 +1,4 @@
-//! What an end tells the other unasked: changes that are watched, log messages, notifications.
+//! Messages that an end sends unasked: watched changes, log messages, notifications.
 
 use everlink::client;
 use everlink::protocol::{Era, LogLevel, Version};
@@ -87,7 +87,7 @@ fn what_changes_twice_before_it_is_said_is_said_once() {
     );
 }
 
-/// What the server's application is told is what makes a difference to it: in the legacy era lists are announced unasked.
+/// The server's application is told only of watches that matter to it. In the legacy era lists are announced unasked.
 #[test]
 fn the_server_knows_what_is_watched() {
     let seen = in_every_version(|mut stage| {
@@ -175,7 +175,7 @@ fn only_what_is_offered_is_granted_or_published() {
     }
 }
 
-/// While a request runs, its log is heard alike in both eras: from the level that the client wishes for.
+/// Log messages of a running request are the same in both eras: from the wanted level up.
 #[test]
 fn the_log_of_a_request_is_heard_from_the_level_that_is_wished() {
     let heard = the_same_everywhere(|mut stage| {
@@ -216,7 +216,7 @@ fn the_level_can_be_changed() {
     assert_eq!(heard, [1, 2, 0]);
 }
 
-/// A modern client hears no log but while a request of it runs that asked for one.
+/// A modern client gets log messages only while one of its requests runs that asked for them.
 #[test]
 fn a_log_without_a_request_is_heard_where_the_era_allows_it() {
     let seen = in_every_version(|mut stage| {
@@ -348,7 +348,7 @@ fn a_full_server_lets_a_watch_be_replaced() {
 #[test]
 fn two_watches_at_one_time_are_one_to_the_application() {
     let heard = the_same_everywhere(|mut stage| {
-        // The second wish comes before the first is acknowledged.
+        // The second watch comes before the first is acknowledged.
         let (client, now) = stage.pair.client();
         client.watch(now, Watch::none().and_uri("a:"));
         client.watch(now, Watch::none().and_uri("a:").and_uri("b:"));

@@ -1,5 +1,5 @@
-//! What every scenario needs: two machines that offer and declare everything, the verbs in short, and events as words.
-//! Asserts only what must hold in all of them.
+//! Support for every scenario: two machines that offer and declare everything, short verbs, and events as text.
+//! Asserts only rules that hold in every scenario.
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -15,7 +15,7 @@ use everlink::{AskId, CallId, Config, Dialect, List, Payload, RequestId, Watch};
 use exercise::{Cut, Pair};
 use serde_json::{Value, json};
 
-/// Plays a scenario in every version, with bytes cut in every way. What it returns must be the same for every cut.
+/// Plays a scenario in every version, with bytes cut in every way. Its return value must be the same for every cut.
 #[track_caller]
 pub(crate) fn in_every_version<T: PartialEq + Debug>(
     scenario: impl Fn(Stage) -> T,
@@ -29,7 +29,8 @@ pub(crate) fn in_every_version<T: PartialEq + Debug>(
         .collect()
 }
 
-/// Plays a scenario in every version that has it, with bytes cut in every way. What it returns must always be the same.
+/// Plays a scenario in every version from `first` on, with bytes cut in every way. Its return value must be the same in
+/// all of them.
 #[track_caller]
 pub(crate) fn the_same_since<T: PartialEq + Debug>(
     first: Version,
@@ -48,14 +49,14 @@ pub(crate) fn the_same_since<T: PartialEq + Debug>(
     last
 }
 
-/// Plays a scenario in every version, with bytes cut in every way. What it returns must always be the same.
+/// Plays a scenario in every version, with bytes cut in every way. Its return value must be the same in all of them.
 #[track_caller]
 pub(crate) fn the_same_everywhere<T: PartialEq + Debug>(scenario: impl Fn(Stage) -> T) -> T {
     the_same_since(Version::V2024_11_05, scenario)
 }
 
-/// Plays a scenario with bytes cut in every way. What it returns must always be the same, also when nothing is
-/// different: whole messages are played twice.
+/// Plays a scenario with bytes cut in every way. Its return value must always be the same. Whole messages are played
+/// twice, so that a repetition must give the same value, too.
 #[track_caller]
 pub(crate) fn in_every_cut<T: PartialEq + Debug>(scenario: impl Fn(Cut) -> T) -> T {
     let whole = scenario(Cut::Whole);
@@ -65,7 +66,7 @@ pub(crate) fn in_every_cut<T: PartialEq + Debug>(scenario: impl Fn(Cut) -> T) ->
     whole
 }
 
-/// How two machines are set up to meet in a version.
+/// The configurations with which two machines meet in a version.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) version: Version,
@@ -74,7 +75,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// A client that speaks this version alone and declares everything, and a server that offers everything.
+    /// A client that supports only this version and declares everything, and a server that offers everything.
     pub(crate) fn new(version: Version) -> Setup {
         let mut client = Config::child("near", "1");
         client.versions = Versions::only(version);
@@ -96,13 +97,13 @@ impl Setup {
         }
     }
 
-    /// Two machines of which the application has used none.
+    /// Two machines before any verb of an application.
     pub(crate) fn idle(&self, cut: Cut) -> Stage {
         let pair = Pair::new(self.client.clone(), self.server.clone());
         Stage::new(self.version, pair.cut(cut).recorded())
     }
 
-    /// Two machines that have agreed.
+    /// Two machines after their handshake.
     #[track_caller]
     pub(crate) fn ready(&self, cut: Cut) -> Stage {
         let mut stage = self.idle(cut);
@@ -134,15 +135,15 @@ pub(crate) fn everything_offered() -> ServerCapabilities {
         .with(ServerFeature::TasksExtension)
 }
 
-/// Two machines, and what they said that nobody has asked about yet.
+/// Two machines, and their events that the scenario has not read yet.
 pub(crate) struct Stage {
     pub(crate) version: Version,
     pub(crate) pair: Pair,
     client_events: Vec<client::Event>,
     server_events: Vec<server::Event>,
-    /// What the client was told of what is granted, put together.
+    /// The grants that the client was told of, accumulated.
     granted: Watch,
-    /// What the server was told of what is watched, put together.
+    /// The watches that the server was told of, accumulated.
     watched: Watch,
 }
 
@@ -162,19 +163,19 @@ impl Stage {
         self.version.era() == Era::Modern
     }
 
-    /// Lets everything move that can, and keeps what was said. No time passes.
+    /// Lets both machines run until neither can move, and collects their events. No time passes.
     pub(crate) fn settle(&mut self) {
         self.pair.settle();
         self.collect();
     }
 
-    /// Lets time pass, with all that is due in it.
+    /// Advances the clock by `span` and carries out everything that is due.
     pub(crate) fn pass(&mut self, span: Duration) {
         self.pair.pass(span);
         self.collect();
     }
 
-    /// Lets time pass until the link is ready.
+    /// Connects, and advances the clock until the link is ready.
     #[track_caller]
     pub(crate) fn connect(&mut self) {
         let (client, now) = self.pair.client();
@@ -185,7 +186,7 @@ impl Stage {
         self.forget();
     }
 
-    /// Lets time pass until the link is in this state.
+    /// Advances the clock until the link is in this state.
     #[track_caller]
     pub(crate) fn until(&mut self, state: State) {
         self.settle();
@@ -200,14 +201,14 @@ impl Stage {
         self.server_events.extend(self.pair.take_server_events());
     }
 
-    /// Nobody will ask about what was said so far.
+    /// Drops all events so far.
     pub(crate) fn forget(&mut self) {
         self.settle();
         self.client_events.clear();
         self.server_events.clear();
     }
 
-    /// What the client said, in words, if nobody asked about it yet.
+    /// Returns the client's unread events as text.
     pub(crate) fn client_said(&mut self) -> Vec<String> {
         self.settle();
         let granted = &mut self.granted;
@@ -224,7 +225,7 @@ impl Stage {
         said.collect()
     }
 
-    /// What the server said, in words, if nobody asked about it yet.
+    /// Returns the server's unread events as text.
     pub(crate) fn server_said(&mut self) -> Vec<String> {
         self.settle();
         let watched = &mut self.watched;
@@ -238,7 +239,7 @@ impl Stage {
         said.collect()
     }
 
-    /// The messages that one side wrote (`>` the client, `<` the server), whole.
+    /// All messages that one side wrote (`>` the client, `<` the server).
     pub(crate) fn written(&self, by: char) -> Vec<Value> {
         let lines = self.pair.transcript().lines();
         let lines = lines.filter_map(|line| line.strip_prefix(by));
@@ -287,13 +288,13 @@ impl Stage {
         self.settle();
     }
 
-    /// What came of a call, in words.
+    /// The outcome of a call, as text.
     #[track_caller]
     pub(crate) fn outcome(&mut self, call: CallId) -> String {
         outcome_words(&self.done(call))
     }
 
-    /// What came of a call.
+    /// The outcome of a call.
     #[track_caller]
     pub(crate) fn done(&mut self, call: CallId) -> Outcome {
         let done = self.try_done(call);
@@ -310,7 +311,7 @@ impl Stage {
         }
     }
 
-    /// The next question of the server.
+    /// The next ask that the client received.
     #[track_caller]
     pub(crate) fn asked(&mut self) -> client::Ask {
         self.settle();
@@ -340,7 +341,7 @@ impl Stage {
 
 /// # The server's application
 impl Stage {
-    /// The next request.
+    /// The next request that the server received.
     #[track_caller]
     pub(crate) fn request(&mut self) -> Request {
         self.try_request().expect("the server was asked something")
@@ -378,7 +379,7 @@ impl Stage {
         ask.expect("the client can be asked")
     }
 
-    /// How a question came out, in words.
+    /// The outcome of an ask, as text.
     #[track_caller]
     pub(crate) fn answered(&mut self, ask: AskId) -> String {
         self.settle();
@@ -406,7 +407,7 @@ pub(crate) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A result without what the modern era adds to every one of them, so that it reads the same in both.
+/// A result without the members that the modern era adds to every result, so that both eras give the same text.
 pub(crate) fn plain(result: &Payload) -> Value {
     let mut result: Value = result.parse().expect("a result is JSON");
     if let Some(members) = result.as_object_mut() {

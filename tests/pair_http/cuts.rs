@@ -1,4 +1,4 @@
-//! A legacy session whose streams are cut again and again, with a store of what was said: nothing is lost, nothing comes twice.
+//! A legacy session whose streams are cut again and again, with an event store: no message is lost, and none comes twice.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::stage::{Ledger, Numbers, client, millis, payload, reply, seconds, server};
 
-/// The line of what belongs to no request.
+/// The line of messages that belong to no request.
 const UNASKED: u64 = u64::MAX;
 
-/// A session in which much is said, on the streams of its requests and on its own.
+/// A session with many messages, on the streams of its requests and on its own stream.
 struct Talk {
     net: Net,
     ledger: Ledger,
-    /// The requests that are open, their marks, and how much was said for each.
+    /// The open requests, with their marks and the number of messages for each.
     open: BTreeMap<RequestId, (u64, u64)>,
     said: BTreeMap<u64, u64>,
     heard: Numbers,
@@ -55,7 +55,7 @@ impl Talk {
         self.replies.insert(call, 0);
     }
 
-    /// Says the next thing of a line.
+    /// Sends the next message of a line.
     fn say(&mut self, request: Option<RequestId>, line: u64) {
         let number = self.said.entry(line).or_default();
         let (server, now) = self.net.server();
@@ -71,7 +71,7 @@ impl Talk {
         self.net.serve_for(span, |server, now, event| match event {
             server::Event::Request(request) => {
                 let mark = ledger.run(&request);
-                // From here on its answer is a stream.
+                // From here on the response is an event stream.
                 let told = server.progress(now, request.request, Progress::new(1.0));
                 told.expect("the request is open");
                 open.insert(request.request, (mark, 0));
@@ -99,7 +99,7 @@ impl Talk {
         self.heard.arrived(line, number);
     }
 
-    /// A moment in which something is asked, something said and something answered.
+    /// One round of calls, messages and replies.
     fn round(&mut self) {
         for _ in 0..4 {
             self.call();
@@ -123,7 +123,7 @@ impl Talk {
         self.pass(millis(150));
     }
 
-    /// Everything is brought to its end in good weather, and counted.
+    /// Finishes all requests on a good network, and checks the counts.
     fn count(mut self) {
         self.net.set_weather(Weather::windy());
         for _ in 0..60 {
@@ -159,7 +159,7 @@ fn over_a_thousand_cuts_nothing_is_lost_and_nothing_comes_twice() {
         (Version::V2025_03_26, 4),
     ] {
         let mut talk = Talk::new(version, seed);
-        // Each stream gets far enough to say where it is, as anything shorter could not be resumed.
+        // Each stream delivers at least one event id, because a shorter one could not be resumed.
         let weather = Weather::windy().cutting(700, (150, 1_200));
         talk.net.set_weather(weather);
         let mut rounds = 0;

@@ -1,4 +1,5 @@
-//! Both ends of a link over HTTP, with a network between them: what two applications can rely on, whatever the weather.
+//! Both ends of a link over HTTP, with a faulty network between them: the guarantees that both applications can rely
+//! on.
 #![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
 #![allow(
     clippy::wildcard_enum_match_arm,

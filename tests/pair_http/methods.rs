@@ -1,4 +1,4 @@
-//! Every method that an application can call, in every version that has it, answered as JSON and as a stream of events.
+//! Every method that an application can call, in every version that has it, answered as JSON and as an event stream.
 
 use everlink::client::{CallOptions, Event, Outcome, State};
 use everlink::protocol::{
@@ -113,7 +113,7 @@ fn what_changes_is_heard_in_every_version() {
         let mut net = ready(version, Weather::windy());
         let (server, now) = net.server();
         for list in List::ALL {
-            // There is no word of templates apart.
+            // Templates have no change notification of their own.
             let told = server.publish(now, Change::List(list));
             told.expect("it is offered");
         }

@@ -1,4 +1,4 @@
-//! Somebody in between who holds responses back, or cuts what is silent.
+//! Proxies that buffer responses or cut silent connections.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use exercise::{Net, Weather};
 
 use crate::stage::{Ledger, client, finish, reply, seconds, server};
 
-/// A link that is ready, with calls that may take as long as they take.
+/// A ready link without an idle limit for calls.
 fn ready(version: Version, http: Http, weather: Weather) -> Net {
     let mut config = client(version);
     config.policy.call_idle = Limit::Never;
@@ -23,7 +23,7 @@ fn ready(version: Version, http: Http, weather: Weather) -> Net {
     net
 }
 
-/// Three calls that take so long; the first tells of progress. What came of them.
+/// Makes three calls that take this long; the first reports progress. Returns the counts of the outcomes.
 fn slow_calls(net: &mut Net, takes: Duration) -> BTreeMap<String, usize> {
     let mut ledger = Ledger::default();
     for _ in 0..3 {
@@ -68,7 +68,7 @@ fn comments_hold_open_what_a_proxy_would_cut() {
     for &version in Version::ALL {
         let mut weather = Weather::windy();
         weather.cuts_idle = Some(seconds(20));
-        // A comment every 15 s is the default.
+        // The default is a comment every 15 s.
         let mut net = ready(version, Http::new(), weather);
         let outcomes = slow_calls(&mut net, seconds(300));
         assert_eq!(outcomes["reply"], 3, "{version}: {outcomes:?}");
@@ -80,7 +80,7 @@ fn comments_hold_open_what_a_proxy_would_cut() {
 fn what_is_cut_for_its_silence_goes_on_in_the_legacy_era() {
     for version in [Version::V2025_11_25, Version::V2025_03_26] {
         let mut http = Http::new();
-        // The stream begins before the proxy loses patience, and then has nothing to say.
+        // The stream begins before the proxy cuts it, and then stays silent.
         http.keepalive = seconds(50);
         let mut weather = Weather::windy();
         weather.cuts_idle = Some(seconds(60));

@@ -1,4 +1,4 @@
-//! A relay with HTTP on one side or on both: a host in front that is served whatever carries the bytes.
+//! A relay with HTTP on one side or on both: the host is served over any transport.
 
 use everlink::client::{CallOptions, Client, Event, Outcome, State};
 use everlink::protocol::{ClientCapabilities, Version};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{client, payload, seconds, server};
 
-/// What carries the bytes of one side.
+/// The transport of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hop {
     Http,
@@ -26,7 +26,7 @@ const CHAINS: [(Hop, Hop); 3] = [
     (Hop::Http, Hop::Http),
 ];
 
-/// Whom something is told that one end of a hop wants done.
+/// The receiver of an input.
 enum Toward {
     Client(Epoch),
     Server,
@@ -34,7 +34,7 @@ enum Toward {
 
 type Told = Vec<(Toward, Input<'static>)>;
 
-/// A host, a relay and a server, with nothing but memory between them.
+/// A host, a relay and a server, connected in memory.
 struct Chain {
     now: Instant,
     host: Client,
@@ -82,7 +82,7 @@ impl Chain {
         }
     }
 
-    /// A link from the host that is ready.
+    /// A chain whose host is ready.
     fn ready(version: Version, hops: (Hop, Hop)) -> Chain {
         let mut chain = Chain::new(version, hops);
         chain.host.connect(chain.now);
@@ -96,7 +96,7 @@ impl Chain {
         while self.step() {}
     }
 
-    /// One output of any of them. Whether there was one.
+    /// Carries out one output of any party. Returns false if there was none.
     fn step(&mut self) -> bool {
         let buf = &mut self.buf;
         if let Some(output) = self.host.poll_output(buf) {
@@ -168,7 +168,7 @@ impl Chain {
         call.expect("the link takes it")
     }
 
-    /// The request that the server's application was given last.
+    /// The newest request that the server's application received.
     #[track_caller]
     fn request(&mut self) -> server::Request {
         self.settle();
@@ -199,7 +199,7 @@ impl Chain {
     }
 }
 
-/// What a client end wants done, as inputs for both ends of its hop.
+/// Maps an output of a client end to inputs for both ends of its hop.
 fn from_client<E>(output: Output<E>, buf: &mut Vec<u8>) -> (Told, Option<E>) {
     let mut told: Told = Vec::new();
     let faults = || vec![Fault::new(FaultKind::BrokenPipe)].into();
@@ -246,7 +246,7 @@ fn from_client<E>(output: Output<E>, buf: &mut Vec<u8>) -> (Told, Option<E>) {
     (told, None)
 }
 
-/// What a server end wants done.
+/// Maps an output of a server end to inputs for both ends of its hop.
 fn from_server<E>(output: Output<E>, buf: &mut Vec<u8>, epoch: Epoch) -> (Told, Option<E>) {
     let mut told: Told = Vec::new();
     let client = || Toward::Client(epoch);

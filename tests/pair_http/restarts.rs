@@ -1,4 +1,4 @@
-//! Servers that are replaced by others, with the sessions lost or shared.
+//! Servers that are replaced by others, with lost or shared sessions.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ fn a_restart_under_200_calls_costs_one_handshake_and_each_call_has_one_outcome()
             let (client, now) = net.client();
             ledger.call(client, now, nth % 2 == 0);
         }
-        // All of them run, and none is answered.
+        // All calls run, and none is answered.
         net.serve_for(seconds(1), |_, _, event| {
             if let everlink::server::Event::Request(request) = event {
                 ledger.run(&request);
@@ -82,7 +82,7 @@ fn a_modern_client_hardly_notices_a_restart() {
     }
 }
 
-/// Stores that outlive a server.
+/// A store that outlives a server.
 struct Shared<T>(Arc<Mutex<T>>);
 
 impl<T> Clone for Shared<T> {

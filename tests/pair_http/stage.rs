@@ -1,5 +1,5 @@
-//! What every scenario needs: how the two ends are set up, and accounts of what was called, ran and came of it.
-//! Asserts only what must hold in all of them.
+//! Support for every scenario: the configurations of both ends, and records of each call, how often it ran, and its
+//! outcome. Asserts only rules that hold in every scenario.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub(crate) fn payload(value: &Value) -> Payload {
     Payload::of(value).expect("a value is JSON")
 }
 
-/// A client that speaks this version alone.
+/// A client that supports only this version.
 pub(crate) fn client(version: Version) -> Config {
     let mut config = Net::client_config();
     config.versions = Versions::only(version);
@@ -47,11 +47,11 @@ pub(crate) fn server(http: Http) -> server::Config {
     server::Config::new(offer, [7; 16]).with_http(http)
 }
 
-/// The accounts of both applications.
+/// The records of both applications.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     calls: BTreeMap<CallId, Called>,
-    /// How often each mark reached the server's application.
+    /// The number of times that each mark reached the server's application.
     pub(crate) runs: BTreeMap<u64, u32>,
     marks: u64,
 }
@@ -64,7 +64,7 @@ struct Called {
 }
 
 impl Ledger {
-    /// Calls a tool with a mark of its own, which the reply must repeat.
+    /// Calls a tool with its own mark, which the reply must repeat.
     pub(crate) fn call(&mut self, client: &mut Client, now: Instant, may_repeat: bool) -> CallId {
         let mark = self.marks;
         self.marks += 1;
@@ -86,7 +86,7 @@ impl Ledger {
         call
     }
 
-    /// What the client's application hears.
+    /// Records an event of the client.
     pub(crate) fn hear(&mut self, event: &client::Event) {
         if let client::Event::Done { call, outcome } = event {
             let called = self.calls.get_mut(call).expect("a call of ours");
@@ -104,7 +104,7 @@ impl Ledger {
         }
     }
 
-    /// A request reaches the server's application. Its mark.
+    /// Records a request that reached the server's application. Returns its mark.
     pub(crate) fn run(&mut self, request: &server::Request) -> u64 {
         let params = request.params.as_ref().expect("parameters");
         let params: Value = params.parse().expect("JSON");
@@ -113,7 +113,8 @@ impl Ledger {
         mark
     }
 
-    /// How often each outcome came. Every call has one, and none ran twice that must not.
+    /// Counts the outcomes. Every call must have one, and a call that must not be repeated must have run at most
+    /// once.
     #[track_caller]
     pub(crate) fn close(&self) -> BTreeMap<String, usize> {
         let mut outcomes = BTreeMap::new();
@@ -141,7 +142,7 @@ pub(crate) fn reply(mark: u64) -> Payload {
     payload(&json!({"content": [], "mark": mark}))
 }
 
-/// An application at the server's end that answers everything at once.
+/// An application of the server that answers every request at once.
 pub(crate) fn answer_all(ledger: &mut Ledger) -> impl FnMut(&mut Server, Instant, server::Event) {
     move |server, now, event| {
         if let server::Event::Request(request) = event {
@@ -152,7 +153,7 @@ pub(crate) fn answer_all(ledger: &mut Ledger) -> impl FnMut(&mut Server, Instant
     }
 }
 
-/// Lets time pass until every call has its outcome, with a server that answers everything at once.
+/// Advances the clock until every call has its outcome. The server answers every request at once.
 #[track_caller]
 pub(crate) fn finish(net: &mut Net, ledger: &mut Ledger) -> BTreeMap<String, usize> {
     for _ in 0..1_000 {
@@ -167,12 +168,12 @@ pub(crate) fn finish(net: &mut Net, ledger: &mut Ledger) -> BTreeMap<String, usi
     panic!("{} calls never end", ledger.open());
 }
 
-/// The numbers that arrived, each once and in order.
+/// The numbers that arrived; checks that each arrives once and in order.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(BTreeMap<u64, Vec<u64>>, BTreeSet<(u64, u64)>);
 
 impl Numbers {
-    /// The number arrived that is the next one of this line.
+    /// Records the next number of this line.
     #[track_caller]
     pub(crate) fn arrived(&mut self, line: u64, number: u64) {
         assert!(self.1.insert((line, number)), "{line}/{number} again");
@@ -181,7 +182,7 @@ impl Numbers {
         numbers.push(number);
     }
 
-    /// How many of a line arrived.
+    /// The number of arrivals on this line.
     pub(crate) fn of(&self, line: u64) -> u64 {
         self.0.get(&line).map_or(0, |numbers| numbers.len() as u64)
     }

@@ -1,4 +1,4 @@
-//! Exchanges that are cut anywhere, in the era that has no streams to resume.
+//! Exchanges that are cut anywhere. A modern call has no stream to resume.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use exercise::{Net, Weather};
 
 use crate::stage::{Ledger, client, finish, millis, reply, seconds, server};
 
-/// An application that tells of progress first, every other time, and answers a moment later.
+/// An application that reports progress for every second request, and replies later.
 #[derive(Default)]
 struct Slow {
     open: BTreeMap<RequestId, u64>,
@@ -42,7 +42,7 @@ impl Slow {
     fn answer_all(&mut self, net: &mut Net) {
         for (request, mark) in core::mem::take(&mut self.open) {
             let (server, now) = net.server();
-            // Its client may be gone, and nobody was told yet.
+            // The client may be gone without the application knowing yet.
             drop(server.respond(now, request, reply(mark)));
         }
     }

@@ -1,4 +1,5 @@
-//! How a modern request is answered over HTTP: as JSON or as a stream, what stands on that stream, and what its end means.
+//! Responses to modern requests over HTTP: JSON or an event stream, the messages on the stream, and the meaning of its
+//! end.
 
 use crate::site;
 
@@ -12,7 +13,7 @@ const PROGRESS: &str = "notifications/progress";
 const LOG: &str = "notifications/message";
 const CHANGED: &str = "notifications/tools/list_changed";
 
-/// A call that wants to hear how it goes on.
+/// A call that asks for progress and for log messages.
 fn curious(id: u64) -> Ask {
     let meta = json!({"progressToken": id, "io.modelcontextprotocol/logLevel": "debug"});
     modern(id, "tools/call", json!({"name": "slow", "_meta": meta}))
@@ -46,7 +47,7 @@ fn s_http_11_an_answer_is_one_object_or_a_stream() {
     site.finish();
 }
 
-/// S-HTTP-13, S-RPC-26: what is said of a request is said where it was asked, before its answer.
+/// S-HTTP-13, S-RPC-26: messages about a request go to its own stream, before its reply.
 #[test]
 fn s_http_13_a_stream_is_about_its_request_alone() {
     let mut site = Site::new(config());
@@ -77,7 +78,7 @@ fn s_http_13_a_stream_is_about_its_request_alone() {
     site.finish();
 }
 
-/// S-HTTP-14, S-RPC-23, S-RPC-25: whatever a server wants of a modern client, it sends no request.
+/// S-HTTP-14, S-RPC-23, S-RPC-25: the server sends no request to a modern client, not even for an ask.
 #[test]
 fn s_http_14_there_is_no_request_on_a_stream() {
     let mut site = Site::new(config());
@@ -180,7 +181,7 @@ fn s_http_18_nobody_in_between_holds_back_a_stream() {
     site.finish();
 }
 
-/// S-HTTP-19, S-TIME-11: a stream on which nothing is said shows that it is alive; `ping` there is none.
+/// S-HTTP-19, S-TIME-11: a silent stream carries keepalive comments; the modern era has no `ping`.
 #[test]
 fn s_http_19_a_silent_stream_shows_that_it_is_alive() {
     let mut site = Site::new(config());
@@ -194,7 +195,7 @@ fn s_http_19_a_silent_stream_shows_that_it_is_alive() {
             .iter()
             .all(|event| event.is_comment && event.data.is_none())
     );
-    // Whoever hears something needs no comment.
+    // A stream with regular messages gets no comments.
     for _ in 0..12 {
         site.pass(seconds(10));
         site.publish(Change::List(List::Tools));
@@ -207,7 +208,7 @@ fn s_http_19_a_silent_stream_shows_that_it_is_alive() {
     site.finish();
 }
 
-/// S-HTTP-21, S-RES-09: there is nothing to resume a modern stream from, and no way to do it.
+/// S-HTTP-21, S-RES-09: modern events have no id, and a GET does not resume a modern stream.
 #[test]
 fn s_http_21_a_modern_stream_cannot_be_resumed() {
     let mut site = Site::new(config());
@@ -251,7 +252,7 @@ fn s_http_23_whoever_leaves_takes_back_what_it_asked() {
     }
 }
 
-/// S-HTTP-23: a watch ends so, too.
+/// S-HTTP-23: a client ends its watch by closing the stream.
 #[test]
 fn s_http_23_whoever_leaves_a_watch_ends_it() {
     let mut site = Site::new(config());
@@ -266,7 +267,7 @@ fn s_http_23_whoever_leaves_a_watch_ends_it() {
     site.finish();
 }
 
-/// S-HTTP-24, S-CANC-04: what was taken back is over at once, and nothing more is said of it.
+/// S-HTTP-24, S-CANC-04: a cancelled request is over at once, and no further message about it is written.
 #[test]
 fn s_http_24_nothing_is_said_of_what_was_taken_back() {
     let mut site = Site::new(config());
@@ -315,7 +316,7 @@ fn s_inh_04_each_message_is_one_line_of_data() {
     site.finish();
 }
 
-/// The payload of the application may be written over several lines; what is sent is not.
+/// The application's payload may have line breaks; the server sends it on one line.
 #[test]
 fn s_inh_04_what_the_application_writes_in_lines_is_one_line() {
     let mut site = Site::new(config());

@@ -1,5 +1,4 @@
-//! Clients that mean harm, or are merely careless, and what the server end over HTTP must keep of everybody else: their answers, their
-//! room, their secrets.
+//! Hostile or careless clients. The server end over HTTP must protect the replies, the memory and the secrets of all other clients.
 #![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]
 
 use crate::site;
@@ -29,7 +28,7 @@ fn log(site: &mut Site, request: Option<RequestId>, data: Value) {
         .expect("logging is offered");
 }
 
-/// Asks something, and reads nothing of the answer.
+/// Sends a request, and reads nothing of the response.
 fn send_deaf(site: &mut Site, ask: &Ask) -> StreamId {
     let stream = site.begin(ask);
     site.stops_reading(stream);
@@ -38,12 +37,12 @@ fn send_deaf(site: &mut Site, ask: &Ask) -> StreamId {
     stream
 }
 
-/// A server whose oldest clients can be served, too.
+/// HTTP settings that also serve the transport of 2024-11-05.
 fn with_sse() -> Http {
     Http::new().with_sse(SsePaths::default())
 }
 
-/// A client of the first version: its stream, and where it posts.
+/// Connects a client of 2024-11-05. Returns its event stream and the path that it posts to.
 fn open_sse(site: &mut Site, reads: bool) -> (StreamId, String) {
     let ask = get().to("/sse");
     let stream = if reads {
@@ -56,9 +55,10 @@ fn open_sse(site: &mut Site, reads: bool) -> (StreamId, String) {
     (stream, place)
 }
 
-// Those who do not read.
+// Clients that do not read.
 
-/// What waits for sessions without a stream, or with one that nobody reads, keeps nobody else from being heard or told.
+/// Messages queue for sessions without a stream or with an unread stream. Other clients are still read from and written
+/// to.
 #[test]
 fn who_does_not_read_stops_nobody_else() {
     for replay in [Replay::new(0, 0), Replay::default()] {
@@ -85,7 +85,7 @@ fn who_does_not_read_stops_nobody_else() {
     }
 }
 
-/// What the server itself answers is bounded for a client that does not read it.
+/// The queue of the server's own replies is bounded for a client that does not read them.
 #[test]
 fn pings_of_a_client_that_does_not_read_are_not_answered_without_end() {
     let mut tight = over(with_sse());
@@ -103,7 +103,7 @@ fn pings_of_a_client_that_does_not_read_are_not_answered_without_end() {
     site.finish();
 }
 
-/// Answers that nobody reads count among the exchanges, for a while and as long as nobody else needs the place.
+/// Unread responses count as exchanges. The oldest is aborted when a new exchange needs its place.
 #[test]
 fn oldest_unread_answer_gives_way_to_a_new_exchange() {
     let mut tight = config();
@@ -115,7 +115,7 @@ fn oldest_unread_answer_gives_way_to_a_new_exchange() {
         assert_eq!(site.status(*stream), 200);
         assert_eq!(site.exchange(*stream).is_aborted(), at < 4, "{at}");
     }
-    // Whoever reads some of it shows to be there.
+    // A client that reads at least one byte counts as present.
     site.pass(seconds(40));
     let (stream, len) = (deaf[4], 1);
     site.feed(Input::Sent { stream, len });
@@ -125,7 +125,7 @@ fn oldest_unread_answer_gives_way_to_a_new_exchange() {
     site.finish();
 }
 
-/// A request that does not arrive keeps nobody else out: the oldest is told to come back.
+/// Unfinished requests fill all places. The oldest is refused with 503, and a new request is served.
 #[test]
 fn oldest_unfinished_request_gives_way_to_a_new_exchange() {
     let mut tight = config();
@@ -142,7 +142,7 @@ fn oldest_unfinished_request_gives_way_to_a_new_exchange() {
     site.finish();
 }
 
-/// What clients do not read has a bound in all. The one for whom most waits pays, and nobody else.
+/// The unread bytes of all clients have a common limit. Only the client with the most unread bytes is cut off.
 #[test]
 fn heaviest_unread_answer_is_cut_where_too_much_waits_in_all() {
     let mut tight = config();
@@ -161,7 +161,7 @@ fn heaviest_unread_answer_is_cut_where_too_much_waits_in_all() {
         deaf.iter()
             .all(|stream| !site.exchange(*stream).is_aborted())
     );
-    // Who has just been answered could not read yet, and does not pay.
+    // A client that was answered just now had no time to read and is not cut off.
     let reader = site.served(ask.clone(), answer(30_000));
     assert_eq!(site.status(reader), 200);
     assert!(!site.exchange(reader).is_aborted());
@@ -177,7 +177,8 @@ fn heaviest_unread_answer_is_cut_where_too_much_waits_in_all() {
     site.finish();
 }
 
-/// A client that reads nothing of what is under way for four pulses is not there; one that reads a little now and then is.
+/// A client that reads no byte of a running stream for four keepalive intervals is given up. A client that reads slowly is
+/// kept.
 #[test]
 fn a_client_that_reads_nothing_is_given_up() {
     let mut site = Site::new(config());
@@ -210,14 +211,14 @@ fn a_client_that_reads_nothing_is_given_up() {
         "nothing is added to what is not read"
     );
     assert!(!site.is_over(slow));
-    // One to whom nothing can be said before the answer has nothing to read.
+    // A client that takes only JSON has nothing to read before the reply, and is kept.
     site.pass(seconds(600));
     site.respond(waiting, json!({"content": []}));
     assert_eq!(site.json(patient)["result"]["content"], json!([]));
     site.finish();
 }
 
-/// What was read to its end needs no looking after.
+/// After every response was read, the server has no deadline.
 #[test]
 fn when_all_was_read_nothing_is_due() {
     let mut site = Site::new(config());
@@ -231,7 +232,7 @@ fn when_all_was_read_nothing_is_due() {
     site.finish();
 }
 
-/// What is read late on a stream that was replaced leaves no more room on the one that replaced it.
+/// A stream is replaced. Late reads on the old stream do not enlarge the write window of the new one.
 #[test]
 fn a_replaced_stream_has_a_window_of_its_own() {
     let mut narrow = config();
@@ -252,9 +253,9 @@ fn a_replaced_stream_has_a_window_of_its_own() {
     site.finish();
 }
 
-// Those who take what there is for all.
+// Clients that use up shared resources.
 
-/// Questions that one client leaves open are no reason not to ask another.
+/// Open asks of one client do not prevent asks to another client.
 #[test]
 fn one_client_does_not_use_up_the_questions_of_all() {
     let mut site = Site::new(config());
@@ -281,7 +282,7 @@ fn one_client_does_not_use_up_the_questions_of_all() {
     site.finish();
 }
 
-/// Whoever begins a session and does not go on takes no place for long; whoever goes on has it for as long as it was promised.
+/// An unfinished handshake holds its session for less than 120 s. A finished one keeps it for the promised 30 min.
 #[test]
 fn a_handshake_that_is_not_finished_takes_no_place_for_long() {
     let mut tight = config();
@@ -303,7 +304,7 @@ fn a_handshake_that_is_not_finished_takes_no_place_for_long() {
     site.finish();
 }
 
-/// Rule 19: who used a session least gives way to a newcomer, and never one in which something is under way.
+/// Rule 19: the least used session gives way to a new one, but never a session with an open exchange.
 #[test]
 fn session_that_was_used_least_gives_way_to_a_new_one() {
     let mut tight = config();
@@ -321,7 +322,7 @@ fn session_that_was_used_least_gives_way_to_a_new_one() {
         let ping = site.send(session.post(9, "ping", json!({})));
         site.status(ping)
     };
-    // First the handshake that is not finished, then the session in which nothing was asked.
+    // First the unfinished handshake gives way, then the session without any request.
     let second = site.session("2025-11-25");
     assert_eq!(site.server.sessions(), 4);
     let third = site.session("2025-11-25");
@@ -330,7 +331,7 @@ fn session_that_was_used_least_gives_way_to_a_new_one() {
         assert_eq!(status(&mut site, session), 200);
         site.pass(seconds(1));
     }
-    // Now all were used: the one that was not for longest, but not one with a stream.
+    // Now all sessions were used. The one with the oldest use gives way, but not one with an open stream.
     let fourth = site.session("2025-11-25");
     assert_eq!(status(&mut site, &used), 404);
     for session in [&busy, &second, &third, &fourth] {
@@ -339,7 +340,7 @@ fn session_that_was_used_least_gives_way_to_a_new_one() {
     site.finish();
 }
 
-/// Rule 19: what one session has in flight is bounded, and others do not feel it.
+/// Rule 19: the number of open requests per session is limited, and other sessions are not affected.
 #[test]
 fn session_has_a_share_of_the_requests() {
     let mut tight = config();
@@ -357,7 +358,8 @@ fn session_has_a_share_of_the_requests() {
     site.finish();
 }
 
-/// Rule 19: calls whose client is gone are the first to go when all places are taken; whoever comes back for one learns it.
+/// Rule 19: when all places are taken, calls whose client is gone are cancelled first. A client that resumes one is told
+/// so.
 #[test]
 fn call_that_nobody_waits_for_gives_way_to_a_new_one() {
     let mut tight = config();
@@ -385,7 +387,7 @@ fn call_that_nobody_waits_for_gives_way_to_a_new_one() {
     site.finish();
 }
 
-/// Rule 19: where all places are taken by those who wait, the one with most of them pays.
+/// Rule 19: when waiting clients hold all places, the session with the most requests loses one.
 #[test]
 fn session_with_most_requests_gives_way_where_all_are_taken() {
     let mut tight = config();
@@ -401,7 +403,7 @@ fn session_with_most_requests_gives_way_where_all_are_taken() {
     site.taken(modern(1, "tools/call", json!({"name": "x"})));
     let gone = [calls[0].1, calls[1].1].map(|request| (request, Cancelled::PeerGone));
     assert_eq!(site.cancellations(), gone);
-    // Now each has one: nobody has more than another.
+    // Now every client has one request. No client has more than another, so the new request is refused.
     assert_eq!(
         site.refused(modern(2, "tools/call", json!({"name": "x"})))
             .0,
@@ -410,7 +412,7 @@ fn session_with_most_requests_gives_way_where_all_are_taken() {
     site.finish();
 }
 
-/// Rule 17: which arguments of a tool are repeated in fields, one user's list says for that user alone.
+/// Rule 17: a user's tool list defines which arguments must be repeated in header fields, for that user only.
 #[test]
 fn argument_headers_of_one_user_are_not_demanded_of_another() {
     let mut site = Site::new(config());
@@ -428,7 +430,7 @@ fn argument_headers_of_one_user_are_not_demanded_of_another() {
     site.finish();
 }
 
-/// Each watch has its own copy of what it watches, and all of them together have a bound.
+/// Each watch keeps its own copy of its URIs. All watches together have a limit.
 #[test]
 fn addresses_that_others_watch_are_not_for_nothing() {
     let mut tight = config();
@@ -448,7 +450,7 @@ fn addresses_that_others_watch_are_not_for_nothing() {
     site.finish();
 }
 
-/// What is said before there is an offer is held once, however often it is said and by how many.
+/// Messages that wait for the offer are bounded, however many clients repeat them.
 #[test]
 fn what_waits_for_the_offer_is_bounded() {
     let mut deferred = over(with_sse());
@@ -468,7 +470,7 @@ fn what_waits_for_the_offer_is_bounded() {
     site.finish();
 }
 
-/// Fields count among the bytes that are still arriving.
+/// Header fields count towards the limit for bytes that are still arriving.
 #[test]
 fn heads_are_part_of_what_arrives() {
     let mut tight = config();
@@ -483,9 +485,9 @@ fn heads_are_part_of_what_arrives() {
     site.finish();
 }
 
-// What is held for those who lose their stream.
+// Events that are kept for clients that lose their stream.
 
-/// News of which nobody is there to hear do not take the place of answers, nor does what others have.
+/// Notifications without a reader do not displace stored replies. The data of other sessions does not, either.
 #[test]
 fn answers_are_held_rather_than_news() {
     let mut http = Http::new();
@@ -516,7 +518,7 @@ fn answers_are_held_rather_than_news() {
     site.finish();
 }
 
-/// Where the answer is too long to be held, the client is told so: an empty stream would have it ask for ever.
+/// A reply is too long to be stored. The client gets an error; an empty stream would make it resume again and again.
 #[test]
 fn a_stream_whose_end_is_not_held_is_not_resumed() {
     let mut http = Http::new();
@@ -534,13 +536,13 @@ fn a_stream_whose_end_is_not_held_is_not_resumed() {
     site.finish();
 }
 
-/// A question for a request whose client has lost its stream is put where it can be heard.
+/// The client of a request has lost its stream. An ask for this request goes to a stream that the client reads.
 #[test]
 fn a_question_goes_where_somebody_hears_it() {
     for (replay, version, accept) in [
         (Replay::new(0, 0), "2025-11-25", "*/*"),
         (Replay::default(), "2025-11-25", "application/json"),
-        (Replay::default(), "2025-06-18", "*/*"), // which has seen no id
+        (Replay::default(), "2025-06-18", "*/*"), // no primer, so no event id
     ] {
         let mut http = Http::new();
         http.replay = replay;
@@ -559,8 +561,8 @@ fn a_question_goes_where_somebody_hears_it() {
     }
 }
 
-/// Where nobody hears it yet, it waits on the stream that its client can come back to: the one of its request where that can be
-/// resumed, else the one of the session. S-LHTTP-15: nor does a client that takes nothing but JSON hear it on the answer.
+/// The client reads no stream yet. The ask waits on the request's stream if that can be resumed, else on the session's stream.
+/// S-LHTTP-15: a client that takes only JSON does not get the ask on the response, either.
 #[test]
 fn a_question_waits_where_its_client_comes_back() {
     for (replay, accept, resumes) in [
@@ -599,9 +601,9 @@ fn a_question_waits_where_its_client_comes_back() {
     }
 }
 
-// What is said twice, or too late.
+// Duplicate members and late messages.
 
-/// S-HDR-09: what stands twice in a message is read as one thing by one reader and as another by the next.
+/// S-HDR-09: a message with a duplicate member is refused, because two readers may read different values.
 #[test]
 fn nothing_gets_past_the_fields_by_being_there_twice() {
     let schema = json!({"type": "object", "properties": {
@@ -643,7 +645,7 @@ fn nothing_gets_past_the_fields_by_being_there_twice() {
     site.finish();
 }
 
-/// A handshake that waits for the offer tells its session all the same, however long it waits.
+/// A handshake that waits 40 s for the offer still names its session.
 #[test]
 fn a_late_handshake_names_its_session() {
     for others in [0, 1] {
@@ -664,7 +666,7 @@ fn a_late_handshake_names_its_session() {
     }
 }
 
-/// The end of a body may be told with the word that only says so.
+/// A body that ends with the fault `Closed` counts as complete.
 #[test]
 fn a_body_ends_in_order_with_the_fault_that_says_so() {
     let mut site = Site::new(config());
@@ -677,7 +679,7 @@ fn a_body_ends_in_order_with_the_fault_that_says_so() {
     site.finish();
 }
 
-/// Whoever is still sending when the service ends learns that nothing was begun.
+/// A request is still arriving when the service shuts down. Its client gets 503 and `Retry-After`.
 #[test]
 fn what_arrives_at_the_end_is_told_to_come_back() {
     let mut site = Site::new(config());
@@ -690,7 +692,7 @@ fn what_arrives_at_the_end_is_told_to_come_back() {
     site.finish();
 }
 
-/// S-VER-12: a client of the other era learns what is spoken.
+/// S-VER-12: a server without the legacy era names its versions in the refusal of a handshake.
 #[test]
 fn a_modern_server_names_its_versions_to_a_handshake() {
     let mut modern_alone = config();
@@ -703,7 +705,7 @@ fn a_modern_server_names_its_versions_to_a_handshake() {
     site.finish();
 }
 
-/// Whoever has the id of a session is in it.
+/// The id of a session gives access to it, so the `Debug` output hides it.
 #[test]
 fn the_store_of_sessions_shows_no_id() {
     let mut sessions = MemorySessions::new(3);
@@ -711,7 +713,7 @@ fn the_store_of_sessions_shows_no_id() {
     assert!(!format!("{sessions:?}").contains("s3cret"));
 }
 
-// Several servers that share what they know.
+// Several servers that share their stores.
 
 struct Shared<T>(Arc<Mutex<T>>);
 
@@ -765,7 +767,7 @@ impl EventStore for Shared<MemoryEvents> {
     }
 }
 
-/// Two servers at one address; the second may not know yet what it offers. They even have the same secret.
+/// Two servers at one address with shared stores and the same secret. The second may still lack its offer.
 fn siblings(is_offered: bool) -> (Site, Site) {
     let sessions = Shared::new(MemorySessions::new(8));
     let events = Shared::new(MemoryEvents::new(Replay::default()));
@@ -808,7 +810,7 @@ fn no_two_sessions_have_the_same_id() {
     other.finish();
 }
 
-/// What a client said of itself and chose at one server holds at the other: who it is and whose, what it can be asked, what it wants to hear.
+/// The user, the capabilities, the log level and the subscriptions of a session hold at the second server, too.
 #[test]
 fn a_session_is_the_same_at_the_other_server() {
     let (mut one, mut other) = siblings(true);
@@ -837,7 +839,8 @@ fn a_session_is_the_same_at_the_other_server() {
     other.finish();
 }
 
-/// A session of a version that is not spoken here is as good as none: its client begins anew.
+/// The server does not revive a stored session of a version that it does not support. The client gets 404 and starts
+/// a new session.
 #[test]
 fn a_session_of_another_version_is_not_revived() {
     let mut records = MemorySessions::new(8);
@@ -853,7 +856,7 @@ fn a_session_of_another_version_is_not_revived() {
     site.finish();
 }
 
-/// A request that runs at one server is not lost because its client asks the other.
+/// A request runs at one server, and its client resumes at the other. The client can retry until the reply is there.
 #[test]
 fn a_stream_of_the_other_server_can_be_waited_for() {
     let (mut one, mut other) = siblings(true);
@@ -931,7 +934,7 @@ fn what_is_told_to_one_client_is_told_to_no_other() {
     site.verb(told).expect("it is in a session");
     assert!(site.said(streams[0], "notifications/acme/done").is_empty());
     assert_eq!(site.said(streams[1], "notifications/acme/done").len(), 1);
-    // A modern client that nobody knows has nothing to hear it on.
+    // A modern client without a session has no stream for this notification.
     let (_, request) = site.taken(modern(1, "tools/call", json!({"name": "x"})));
     let asked = site.requests().into_iter().find(|r| r.request == request);
     let caller = asked.expect("it was asked").caller.clone();

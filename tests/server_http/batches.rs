@@ -1,4 +1,4 @@
-//! Arrays of messages over HTTP: where they mean something, and how each of their messages is served.
+//! JSON-RPC batches over HTTP: which versions accept them, and how each of their messages is served.
 
 use crate::site;
 
@@ -18,8 +18,8 @@ fn told() -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/custom"})
 }
 
-/// S-BATCH-01, S-BATCH-04, S-BATCH-05, S-BATCH-06: an array with requests is answered with a stream, which has one response to each of
-/// them, and ends with the last.
+/// S-BATCH-01, S-BATCH-04, S-BATCH-05, S-BATCH-06: a batch with requests is answered with a stream. The stream has one reply for each
+/// request and ends with the last.
 #[test]
 fn s_batch_01_an_array_is_taken_in_the_version_that_has_it() {
     let mut site = Site::new(config());
@@ -65,7 +65,7 @@ fn s_batch_04_an_array_that_wants_no_answer_has_none() {
     for batch in [
         json!([told(), told()]),
         Value::from(answers),
-        // Nor what would have been one of these, were it a message.
+        // Invalid notifications and replies get no reply, either.
         json!([{"jsonrpc": "1.0", "method": "notifications/x"}]),
         json!([{"jsonrpc": "1.0", "id": 77, "result": {}}]),
     ] {
@@ -80,7 +80,7 @@ fn s_batch_04_an_array_that_wants_no_answer_has_none() {
     site.finish();
 }
 
-/// S-BATCH-06: the stream of an array ends when there is nothing more to say, also if that is because something was taken back.
+/// S-BATCH-06: the stream of a batch ends when no request is open, also because one was cancelled.
 #[test]
 fn s_batch_06_what_was_taken_back_is_not_waited_for() {
     let mut site = Site::new(config());
@@ -112,7 +112,7 @@ fn s_batch_07_an_array_means_nothing_elsewhere() {
             (400, -32600),
             "{version}"
         );
-        // What was agreed on counts, not what the field says.
+        // The agreed version counts, not the header field.
         let pretended = session
             .say(&batch)
             .with("mcp-protocol-version", "2025-03-26");

@@ -1,4 +1,4 @@
-//! How what was asked over HTTP is taken back, by either side, and what becomes of it then.
+//! Cancellation over HTTP by either side, and what follows from it.
 
 use crate::site;
 
@@ -17,7 +17,8 @@ fn call(session: &Session, id: u64) -> site::Ask {
     session.post(id, "tools/call", json!({"name": "slow"}))
 }
 
-/// S-CANC-03, S-CANC-04, S-CANC-05: a client takes back what it asked itself, under its own id and in its own session.
+/// S-CANC-03, S-CANC-04, S-CANC-05: a client can cancel only its own requests, by their exact id and in its own
+/// session.
 #[test]
 fn s_canc_03_a_client_takes_back_its_own_requests() {
     for version in LEGACY {
@@ -53,7 +54,7 @@ fn s_canc_03_a_client_takes_back_its_own_requests() {
     }
 }
 
-/// S-CANC-06: an answer to a question that was taken back is too late, and nothing else; its id does not come again.
+/// S-CANC-06: a late answer to a withdrawn ask is counted and ignored. The id of the ask is not reused.
 #[test]
 fn s_canc_06_an_answer_that_comes_too_late_is_passed_over() {
     for version in LEGACY {
@@ -78,7 +79,7 @@ fn s_canc_06_an_answer_that_comes_too_late_is_passed_over() {
     }
 }
 
-/// S-CANC-07: what crosses on the way harms nobody, whichever comes first.
+/// S-CANC-07: a reply and its cancellation may cross in either order without harm.
 #[test]
 fn s_canc_07_an_answer_and_its_cancellation_may_cross() {
     for version in LEGACY {
@@ -103,7 +104,7 @@ fn s_canc_07_an_answer_and_its_cancellation_may_cross() {
     }
 }
 
-/// S-CANC-08, S-CANC-14: a cancellation that names nothing, or makes no sense, is passed over without a word.
+/// S-CANC-08, S-CANC-14: a cancellation of an unknown request or with malformed parameters is ignored.
 #[test]
 fn s_canc_08_a_cancellation_that_makes_no_sense_is_passed_over() {
     let mut site = Site::new(config());
@@ -134,7 +135,8 @@ fn s_canc_08_a_cancellation_that_makes_no_sense_is_passed_over() {
     site.finish();
 }
 
-/// S-CANC-05: in the modern era a request is taken back by leaving, and by nothing else: whose the id is nobody could say.
+/// S-CANC-05: a modern client cancels a request only by closing its stream. A cancellation by id is ignored, because ids
+/// do not identify the client.
 #[test]
 fn s_canc_05_a_modern_request_is_not_taken_back_with_a_notification() {
     let mut site = Site::new(config());
@@ -153,7 +155,7 @@ fn s_canc_05_a_modern_request_is_not_taken_back_with_a_notification() {
     site.finish();
 }
 
-/// S-CANC-11: what became a task is cancelled by its own method, at either end.
+/// S-CANC-11: at either end, a task is cancelled with its own method.
 #[test]
 fn s_canc_11_a_task_is_cancelled_by_its_own_method() {
     let mut offer = everything();
@@ -189,7 +191,7 @@ fn s_canc_11_a_task_is_cancelled_by_its_own_method() {
     site.finish();
 }
 
-/// S-TIME-06: a client that begins and does not go on is not waited for, nor is one that does not read when the end has come.
+/// S-TIME-06: an unfinished request times out, and shutdown does not wait for a client that does not read.
 #[test]
 fn s_time_06_beginning_and_end_have_their_time() {
     let mut site = Site::new(config());

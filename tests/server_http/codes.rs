@@ -1,4 +1,5 @@
-//! Which codes a server over HTTP uses, which it keeps the application from using, and what its results say of their kind.
+//! The error codes that a server over HTTP uses, the codes that it denies to the application, and the types of its
+//! results.
 
 use crate::site;
 
@@ -18,7 +19,7 @@ fn call(id: u64) -> Ask {
     modern(id, "tools/call", json!({"name": "add"}))
 }
 
-/// S-ERR-02, S-ERR-05, S-ERR-06: the application cannot make a modern server use a code that the specification keeps for itself.
+/// S-ERR-02, S-ERR-05, S-ERR-06: a modern server does not send a reserved code, even if the application uses it.
 #[test]
 fn s_err_05_reserved_codes_are_not_used() {
     let mut site = Site::new(config());
@@ -40,7 +41,7 @@ fn s_err_05_reserved_codes_are_not_used() {
     site.finish();
 }
 
-/// S-ERR-02, S-ERR-03: whatever a server refuses by itself has a code that is defined.
+/// S-ERR-02, S-ERR-03: every refusal by the server itself has a defined code.
 #[test]
 fn s_err_03_the_servers_own_codes_are_defined() {
     let mut tight = config();
@@ -88,7 +89,7 @@ fn s_err_03_the_servers_own_codes_are_defined() {
     site.finish();
 }
 
-/// S-ERR-06, S-ERR-13: that a visit is needed first has its own code in 2025-11-25, and in no other version.
+/// S-ERR-06, S-ERR-13: only 2025-11-25 has a code for "URL elicitation required". Other versions do not send it.
 #[test]
 fn s_err_13_a_visit_that_is_needed_first_has_its_own_error() {
     let elicitation =
@@ -121,7 +122,7 @@ fn s_err_13_a_visit_that_is_needed_first_has_its_own_error() {
     site.finish();
 }
 
-/// S-ERR-09: what the client says, and what the server finds by itself, are not to be confused.
+/// S-ERR-09: the outcome of an ask distinguishes errors of the client from errors of the server.
 #[test]
 fn s_err_09_local_errors_are_not_those_of_the_client() {
     let mut config = config();
@@ -144,7 +145,7 @@ fn s_err_09_local_errors_are_not_those_of_the_client() {
     site.finish();
 }
 
-/// S-ERR-10: what is not offered is not there; what the client lacks is told.
+/// S-ERR-10: a method that is not offered is not found; a capability that the client lacks is named.
 #[test]
 fn s_err_10_what_is_not_offered_is_not_found() {
     let tools = ServerCapabilities::default().with_tools(false);
@@ -195,7 +196,7 @@ fn s_rpc_18_every_result_says_of_which_kind_it_is() {
     assert_eq!(site.result(asking)["resultType"], "input_required");
     site.shutdown();
     assert_eq!(site.result(watching)["resultType"], "complete");
-    // A legacy client knows no such thing.
+    // A legacy client does not know result types.
     let mut site = Site::new(config());
     let session = site.session("2025-11-25");
     let stream = site.served(session.post(1, "tools/list", Value::Null), json!({}));
@@ -203,7 +204,7 @@ fn s_rpc_18_every_result_says_of_which_kind_it_is() {
     site.finish();
 }
 
-/// S-RPC-21, S-RPC-22: a kind of result is one that all know, or one of an extension that both have.
+/// S-RPC-21, S-RPC-22: a result type is one of the specification, or one of an extension that both sides have.
 #[test]
 fn s_rpc_21_a_kind_of_result_takes_two() {
     const FRUIT: &str = "com.example/fruit";
@@ -235,7 +236,7 @@ fn s_rpc_21_a_kind_of_result_takes_two() {
     }
 }
 
-/// S-RPC-27: one request and its answer, one that needs more of its client, and one that goes on.
+/// S-RPC-27: a plain request, a request that asks its client for input, and a watch.
 #[test]
 fn s_rpc_27_a_server_has_all_three_patterns() {
     let mut site = Site::new(config());
@@ -260,7 +261,7 @@ fn s_rpc_27_a_server_has_all_three_patterns() {
     site.finish();
 }
 
-/// S-RPC-28, S-TIME-08: a handshake, requests, pings at any time.
+/// S-RPC-28, S-TIME-08: a legacy client does its handshake, sends requests, and pings at any time.
 #[test]
 fn s_rpc_28_a_legacy_client_has_its_handshake_and_its_pings() {
     for version in LEGACY {

@@ -1,5 +1,5 @@
-//! Streams of a session that break off at any moment, with any part of what was written unread, and are resumed early, late or twice: what
-//! was said on each is heard on it once, in order, and nothing else.
+//! Streams of a session that break at any moment, with any part unread, and are resumed early, late or twice. The client must receive
+//! every message of each stream exactly once and in order.
 
 use crate::site;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use site::{Session, Site, config, payload, seconds};
 
-/// A source of choices: the same for the same seed.
+/// A pseudo-random generator; the same seed gives the same choices.
 struct Dice(u64);
 
 impl Dice {
@@ -23,17 +23,17 @@ impl Dice {
     }
 }
 
-/// One stream as its client knows it, over all the exchanges that carried it.
+/// One stream from its client's view, over all exchanges that carried it.
 struct Stream {
-    /// The exchange that carries it now.
+    /// The exchange that carries the stream now.
     now: Option<StreamId>,
-    /// Exchanges of which its client wants to know no more, and has not said so.
+    /// Exchanges that the client has left without telling the server.
     left: Vec<StreamId>,
-    /// Events that the client took from the exchange of now.
+    /// The number of events that the client took from the present exchange.
     taken: usize,
     last_event_id: Option<String>,
     heard: Vec<u64>,
-    /// The request that it belongs to, if to one.
+    /// The request that the stream belongs to, if any.
     request: Option<RequestId>,
     said: u64,
     is_answered: bool,
@@ -53,7 +53,7 @@ impl Stream {
         }
     }
 
-    /// The client takes so many of the events that it did not take yet, if there are.
+    /// Takes up to `most` new events.
     fn take(&mut self, site: &Site, most: usize) {
         let Some(now) = self.now else {
             return;
@@ -71,7 +71,7 @@ impl Stream {
         }
     }
 
-    /// Something is said on it: the answer, or a word before.
+    /// Makes the server send the reply or a log message on the stream.
     fn say(&mut self, site: &mut Site, is_answer: bool) {
         if self.is_answered {
             return;
@@ -91,7 +91,7 @@ impl Stream {
         }
     }
 
-    /// It breaks off, and the server learns of it, in one way or the other or not at all.
+    /// Breaks the exchange. The server learns of it by a failed write, by a failed read, or not at all.
     fn cut(&mut self, site: &mut Site, dice: &mut Dice) {
         self.take(site, dice.below(4));
         let Some(now) = self.now.filter(|_| self.last_event_id.is_some()) else {
@@ -120,7 +120,7 @@ impl Stream {
         self.taken = 0;
     }
 
-    /// The server gives up those who do not read.
+    /// Forgets the exchange if the server aborted it because the client did not read.
     fn notice_abort(&mut self, site: &Site) {
         let now = self.now;
         self.now = now.filter(|now| !site.exchange(*now).is_aborted());
@@ -134,7 +134,7 @@ impl Stream {
         }
     }
 
-    /// All that was said is said again to a client that reads, if it can be.
+    /// Resumes the stream if possible, reads all of it, and checks that every message arrived once.
     fn hear_out(&mut self, site: &mut Site, session: &Session) {
         if self.request.is_some() {
             self.say(site, true);
@@ -142,7 +142,7 @@ impl Stream {
         self.notice_abort(site);
         self.resume(site, session, true);
         if self.now.is_none() {
-            return; // Its client never had an id, and cannot come back.
+            return; // The client never had an event id and cannot resume.
         }
         self.read_or_not(site, true);
         self.take(site, usize::MAX);

@@ -1,4 +1,4 @@
-//! What a server over HTTP turns away before it serves anything: by origin, by verb, by kind, by size; and what becomes of what is no request.
+//! Requests that a server over HTTP refuses before it serves them: by origin, verb, content type and size. Also messages that are no requests.
 
 use crate::site;
 
@@ -62,7 +62,7 @@ fn s_http_02_the_origin_of_every_request_is_looked_at() {
     site.finish();
 }
 
-/// Whoever stands before the server may have judged the other one.
+/// A duplicate header field is refused, because a proxy in front of the server may have judged the other value.
 #[test]
 fn a_request_that_says_two_things_where_it_may_say_one_is_refused() {
     let mut site = Site::new(over(Http::new()));
@@ -102,7 +102,7 @@ fn a_request_that_says_two_things_where_it_may_say_one_is_refused() {
     site.finish();
 }
 
-/// S-HTTP-02: which origins are good is for the application to say.
+/// S-HTTP-02: the application chooses the allowed origins.
 #[test]
 fn s_http_02_the_origins_that_may_ask_are_chosen() {
     let origins = Allowed::list(["https://app.example"]);
@@ -135,7 +135,7 @@ fn s_http_03_a_bad_origin_is_forbidden_without_an_id() {
     site.finish();
 }
 
-/// A page that makes a name of its own mean this machine has an origin that fits that name.
+/// DNS rebinding: a page that resolves its own name to this machine sends an origin that fits that name.
 #[test]
 fn a_request_for_another_host_is_turned_away() {
     let mut site = Site::new(config());
@@ -231,7 +231,8 @@ fn s_http_37_a_modern_server_knows_no_sessions() {
     let begun = site.send(initialize("2025-11-25").with("mcp-session-id", "abc"));
     assert!(site.status(begun) >= 400);
     assert_eq!(site.field(begun, "mcp-session-id"), None);
-    // What has its place in sessions has none here: nobody is sent to find a better one.
+    // A reply or a batch belongs to a session. Without sessions it is refused with 400, and the client is not told to
+    // start a session.
     let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
     for message in [&answer, &json!([answer])] {
         let ask = post(message).with("mcp-session-id", "abc");
@@ -241,7 +242,7 @@ fn s_http_37_a_modern_server_knows_no_sessions() {
     site.finish();
 }
 
-/// S-SESS-10: beside sessions, too, a modern request is in none, whatever it names.
+/// S-SESS-10: a modern request belongs to no session, even if it names one.
 #[test]
 fn s_sess_10_a_modern_request_is_in_no_session() {
     let mut site = Site::new(config());
@@ -384,7 +385,7 @@ fn s_inh_06_what_can_be_asked_at_once_is_bounded() {
     site.finish();
 }
 
-/// S-INH-06: nor is there a depth that anybody falls into.
+/// S-INH-06: deeply nested JSON is refused without harm.
 #[test]
 fn s_inh_06_what_is_nested_deeply_is_refused() {
     let mut site = Site::new(config());
@@ -401,7 +402,7 @@ fn s_inh_06_what_is_nested_deeply_is_refused() {
     site.finish();
 }
 
-/// S-INH-06: a body that stops arriving is not waited for without end, nor does it hold anybody up.
+/// S-INH-06: a body that stops arriving times out, and other requests are served meanwhile.
 #[test]
 fn s_inh_06_a_body_has_its_time() {
     let mut http = Http::new();

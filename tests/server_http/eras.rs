@@ -1,4 +1,4 @@
-//! The two eras side by side over HTTP: what a modern request must bring of itself, what is discovered, and what a version means.
+//! Both eras side by side over HTTP: the `_meta` that a modern request must have, the result of `server/discover`, and versions.
 
 use crate::site;
 
@@ -13,7 +13,7 @@ use site::{
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// A call with exactly this as its `_meta`.
+/// A call with exactly this `_meta`.
 fn with(meta: &Value) -> Ask {
     let message = json!({
         "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "add", "_meta": meta},
@@ -69,7 +69,7 @@ fn s_meta_04_nobody_must_say_who_it_is() {
     site.finish();
 }
 
-/// S-META-05, S-META-08: each request has the terms that it brings, and none of another.
+/// S-META-05, S-META-08: each request has only its own version and capabilities, not those of an earlier one.
 #[test]
 fn s_meta_05_nothing_is_known_from_earlier_requests() {
     let mut site = Site::new(config());
@@ -233,7 +233,7 @@ fn s_meta_15_unrelated_requests_go_on_side_by_side() {
     site.finish();
 }
 
-/// S-VER-01: one that was left out on purpose is refused like one that nobody knows.
+/// S-VER-01: a version that is switched off is refused like an unknown one.
 #[test]
 fn s_ver_01_a_version_that_is_not_spoken_is_refused() {
     let mut site = Site::new(config());
@@ -247,7 +247,7 @@ fn s_ver_01_a_version_that_is_not_spoken_is_refused() {
         );
         let data = site.json(sent)["error"]["data"].clone();
         assert_eq!(data["requested"], wanted);
-        // None that would be refused if it were chosen.
+        // The list names no version that would be refused if it were chosen.
         assert_eq!(data["supported"], json!(["2026-07-28"]), "{wanted}");
         let found = site.send(modern(2, "server/discover", json!({})));
         let found = site.result(found);
@@ -282,7 +282,8 @@ fn s_ver_03_a_server_can_be_discovered() {
     site.finish();
 }
 
-/// S-VER-05, S-VER-06, S-VER-07: all versions are spoken at once; a request that brings its terms is modern, and a handshake is not.
+/// S-VER-05, S-VER-06, S-VER-07: the server supports all versions at once. A request with modern `_meta` is modern; a handshake is
+/// legacy.
 #[test]
 fn s_ver_06_both_eras_are_served_at_one_place() {
     let mut site = Site::new(config());
@@ -305,7 +306,7 @@ fn s_ver_06_both_eras_are_served_at_one_place() {
     for ((stream, _), version) in calls {
         assert_eq!(site.result(stream), json!({"content": []}), "{version}");
     }
-    // What is modern stays so, also within a session.
+    // A modern request stays modern within a session.
     let inside = sessions[3]
         .own(call())
         .with("mcp-protocol-version", "2026-07-28");
@@ -355,7 +356,7 @@ fn s_ver_14_extensions_are_offered_under_identifiers_with_a_prefix() {
     site.finish();
 }
 
-/// S-VER-15, S-VER-16: what one side alone has is not used, and nothing is there that was not asked for by name.
+/// S-VER-15, S-VER-16: an extension is used only if both sides have it, and nothing is active by default.
 #[test]
 fn s_ver_15_an_extension_takes_two() {
     let tasks = json!({"extensions": {meta::TASKS_EXTENSION: {}}});
@@ -384,7 +385,7 @@ fn s_ver_15_an_extension_takes_two() {
     }
 }
 
-/// Who a client is is told once for each that is another.
+/// The application is told once of each new client.
 #[test]
 fn the_application_meets_each_client() {
     let mut site = Site::new(config());

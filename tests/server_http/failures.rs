@@ -1,4 +1,5 @@
-//! How connections fail in the wild, from the end of a server over HTTP: each test is named after its row.
+//! Known failures of connections, at the server end over HTTP. Each test is named after its row in the catalogue of
+//! failures.
 
 use crate::site;
 
@@ -49,7 +50,7 @@ fn f_042_what_is_said_again_is_not_taken_twice() {
     assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": [0]}))));
     assert_eq!(site.settled(), [ask]);
     assert_eq!(site.server.stats().late_replies, 2);
-    // What a client is sent again because its stream broke has the id that it had.
+    // A replayed event has the id that it had before.
     let (stream, request) = site.taken(call(&session, 2));
     let primer = site.last_event_id(stream);
     site.respond(request, json!({"content": []}));
@@ -102,7 +103,7 @@ fn f_060_every_handshake_is_a_new_beginning() {
     let begun = site.send(initialize("2025-11-25").with("mcp-session-id", &last));
     assert_eq!(site.status(begun), 200);
     assert_eq!(site.server.sessions(), 13);
-    // What is said twice by mistake does no harm.
+    // A repeated `initialized` does no harm.
     let session = Session::new(last, "2025-11-25");
     for _ in 0..2 {
         let told = site.send(session.notice("notifications/initialized", Value::Null));
@@ -120,7 +121,7 @@ fn f_061_what_comes_before_the_handshake_is_refused_and_does_no_harm() {
     }
     let told = site.send(notice("notifications/initialized", Value::Null));
     assert_eq!(site.status(told), 400);
-    // Whoever has its answer and did not say that it is done is served.
+    // A client that has the reply to `initialize` and has not sent `initialized` is served.
     let begun = site.send(initialize("2025-11-25"));
     let id = site.field(begun, "mcp-session-id").expect("an id");
     let session = Session::new(id, "2025-11-25");
@@ -130,7 +131,7 @@ fn f_061_what_comes_before_the_handshake_is_refused_and_does_no_harm() {
     site.finish();
 }
 
-/// F-061: on the stream of the first transport as well.
+/// F-061: the same holds for a stream of the transport of 2024-11-05.
 #[test]
 fn f_061_what_comes_before_the_handshake_is_refused_on_a_stream_of_the_first_transport() {
     let mut site = Site::new(over(Http::new().with_sse(SsePaths::default())));
@@ -163,7 +164,7 @@ fn f_099_ids_of_many_clients_are_not_confused() {
         assert_eq!(site.result(*stream)["content"], json!([at]));
         assert_eq!(site.answer(*stream)["id"], 1);
     }
-    // Of one client, the second with an id that is in use is refused, and the first has its answer.
+    // If one client reuses an open id, the second request is refused and the first one gets its reply.
     let session = site.session("2025-11-25");
     let (first, request) = site.taken(call(&session, 1));
     assert_eq!(site.refused(call(&session, 1)).1, -32600);
@@ -231,7 +232,7 @@ fn f_105_an_answer_to_nobody_is_dropped() {
     let answer = payload(&json!({"content": []}));
     let late = site.verb(|server, now| server.respond(now, request, answer));
     assert_eq!(late, Err(Misuse::UnknownRequest));
-    // A legacy client may come back; where nothing is held for it, the answer is dropped.
+    // A legacy client may resume. Without stored events, the reply is dropped.
     let session = site.session("2025-06-18");
     let (stream, request) = site.taken(call(&session, 1));
     site.hangs_up(stream);
@@ -295,7 +296,7 @@ fn f_109_what_is_held_is_bounded_by_bytes() {
     site.finish();
 }
 
-/// F-109: the other way round, too: what arrives faster than it is taken is held back.
+/// F-109: a server that cannot deliver events as fast as they arrive stops reading.
 #[test]
 fn f_109_what_is_not_taken_is_held_back() {
     let mut tight = config();
@@ -342,7 +343,7 @@ fn f_110_a_flood_of_handshakes_is_bounded() {
         refused += u32::from(site.status(sent) == 503);
     }
     assert_eq!((site.server.sessions(), refused), (10, 0), "each gave way");
-    // All that are left have a stream, and give way to nobody.
+    // All sessions that are left have a stream and do not give way.
     let late = site.send(initialize("2025-11-25"));
     assert_eq!(site.status(late), 503);
     assert!(site.field(late, "retry-after").is_some());
@@ -361,7 +362,7 @@ fn f_115_whose_a_session_is_is_asked_each_time() {
     site.hangs_up(stream);
     site.respond(request, json!({"content": ["secret"]}));
     site.publish(Change::List(List::Tools));
-    // The credentials have run out, or are another's.
+    // The credentials have expired, or belong to another user.
     for user in [None, Some("eve")] {
         for ask in [
             session.get(),

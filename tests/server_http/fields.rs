@@ -1,4 +1,4 @@
-//! What the fields of a modern request must say of its message, and what becomes of one whose fields say something else.
+//! Header fields of a modern request: they must agree with the message, and a request with other values is refused.
 
 use crate::site;
 
@@ -14,7 +14,7 @@ fn call(name: &str) -> Ask {
     modern(7, "tools/call", json!({"name": name}))
 }
 
-/// A call whose terms are these, under a field that names this version.
+/// A call with this `_meta`, and a header field with this version.
 fn on_terms(field: &str, meta: &Value) -> Ask {
     let message = json!({
         "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "add", "_meta": meta},
@@ -25,7 +25,7 @@ fn on_terms(field: &str, meta: &Value) -> Ask {
         .with("mcp-name", "add")
 }
 
-/// The terms of a modern request.
+/// The required `_meta` of a modern request.
 fn terms(version: &str) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": version,
@@ -118,14 +118,15 @@ fn s_http_31_a_request_that_names_no_version_is_refused_where_nobody_may() {
         assert_eq!(site.refused(ask), MISMATCH);
     }
     site.finish();
-    // A handshake has no field to name a version in.
+    // `initialize` has no version field.
     let mut site = Site::new(config());
     let begun = site.send(initialize("2025-11-25"));
     assert_eq!(site.status(begun), 200);
     site.finish();
 }
 
-/// S-HTTP-31: the clients that may leave out the field are those of before 2025-06-18; where they are not served, nobody may.
+/// S-HTTP-31: only clients before 2025-06-18 may leave out the field. If the server does not support them, the field is
+/// required.
 #[test]
 fn s_http_31_the_field_is_needed_where_the_clients_without_it_are_not_served() {
     let mut recent = config();
@@ -138,7 +139,7 @@ fn s_http_31_the_field_is_needed_where_the_clients_without_it_are_not_served() {
     site.finish();
 }
 
-/// S-HTTP-32: of two things that are wrong the earlier one is told.
+/// S-HTTP-32: of two errors, the earlier check is reported.
 #[test]
 fn s_http_32_what_is_wrong_is_told_in_order() {
     let mut offer = everything();
@@ -229,7 +230,7 @@ fn s_http_33_every_error_has_the_id_of_its_request() {
     site.finish();
 }
 
-/// S-HTTP-34: what is wrong with a request shows in its status, also to a client that would take nothing but a stream.
+/// S-HTTP-34: an invalid request gets an HTTP error status, even if the client accepts only event streams.
 #[test]
 fn s_http_34_a_request_is_looked_at_before_a_stream_begins() {
     let mut site = Site::new(config());
@@ -246,7 +247,7 @@ fn s_http_34_a_request_is_looked_at_before_a_stream_begins() {
     site.finish();
 }
 
-/// S-HTTP-34: an error of the application is an answer like others, and after the first word of a stream it cannot be otherwise.
+/// S-HTTP-34: an error of the application comes with status 200. After the start of a stream no other status is possible.
 #[test]
 fn s_http_34_the_applications_errors_come_with_success() {
     let mut site = Site::new(config());
@@ -338,7 +339,7 @@ fn s_hdr_08_the_case_of_names_says_nothing_and_that_of_values_everything() {
         MISMATCH
     );
     assert_eq!(site.refused(call("add").with("mcp-name", "ADD")), MISMATCH);
-    // A session is found under any spelling of its field, and its id is told from others by its case.
+    // The name of the session field is case-insensitive; the session id is case-sensitive.
     let session = site.session("2025-11-25");
     let ping = session.post(1, "ping", Value::Null);
     let pong = site.send(shouted(ping.clone()));
@@ -373,7 +374,7 @@ fn s_hdr_09_what_the_fields_must_say_they_say_once_and_rightly() {
         let shown = ask.to_string();
         assert_eq!(site.refused(ask), MISMATCH, "{shown}");
     }
-    // Where the message names nothing, the field is nobody's business.
+    // If the message names nothing, the field is ignored.
     for ask in [
         modern(7, "tools/list", json!({})),
         modern(7, "tools/list", json!({})).with("mcp-name", "x"),

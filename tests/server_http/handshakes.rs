@@ -1,4 +1,4 @@
-//! The handshake of legacy clients over HTTP: what is agreed on, and what follows from it.
+//! The handshake of legacy clients over HTTP: the agreed terms, and their effects.
 
 use crate::site;
 
@@ -11,7 +11,7 @@ use site::{
     payload, post,
 };
 
-/// The client of a handshake that has its answer and did not say so.
+/// A client that has the reply to `initialize` and has not sent `initialized`.
 fn half(site: &mut Site, version: &str) -> Session {
     let begun = site.send(initialize(version));
     let id = site
@@ -123,7 +123,7 @@ fn s_life_07_the_version_is_the_clients_or_the_newest_with_a_handshake() {
     }
 }
 
-/// S-LIFE-09: a client that does not like the version leaves, and costs nothing.
+/// S-LIFE-09: a client that rejects the version disappears. Its session expires and leaves nothing behind.
 #[test]
 fn s_life_09_a_client_that_leaves_over_the_version_costs_nothing() {
     let mut site = Site::new(config());
@@ -158,7 +158,7 @@ fn s_cap_01_what_is_offered_is_declared() {
         assert_eq!(site.result(found)["capabilities"], declared);
         for version in LEGACY {
             let begun = site.send(initialize(version));
-            // 2024-11-05 has no word for completions.
+            // 2024-11-05 has no capability for completions.
             let is_nameless = version == "2024-11-05" && declared.get("completions").is_some();
             let expected = if is_nameless {
                 json!({})
@@ -171,7 +171,8 @@ fn s_cap_01_what_is_offered_is_declared() {
     }
 }
 
-/// S-CAP-03: what was agreed on is kept to, by both: no other method, no other news, no question that was not declared.
+/// S-CAP-03: both sides keep to the agreed capabilities. The server refuses other methods, sends no other
+/// notifications, and sends no undeclared ask.
 #[test]
 fn s_cap_03_what_was_agreed_on_is_kept_to() {
     for version in LEGACY {
@@ -189,7 +190,7 @@ fn s_cap_03_what_was_agreed_on_is_kept_to() {
             assert_eq!(refused.1, -32601, "{version}: {method}");
         }
         let standalone = site.send(session.get());
-        // What is offered since is not what was agreed on.
+        // A later offer does not change the agreed capabilities.
         let more = ServerCapabilities::default().with_tools(true);
         let more = Offer::new("site", "2").with_capabilities(more);
         site.verb(|server, now| server.offer(now, more));
@@ -206,7 +207,7 @@ fn s_cap_03_what_was_agreed_on_is_kept_to() {
     }
 }
 
-/// S-CAP-13: a legacy client hears of lists, and of the resources that it subscribed to while it is.
+/// S-CAP-13: a legacy client is told of changed lists, and of resources while it is subscribed to them.
 #[test]
 fn s_cap_13_changes_are_told_to_who_wants_to_hear_of_them() {
     const UPDATED: &str = "notifications/resources/updated";
@@ -240,7 +241,7 @@ fn s_cap_13_changes_are_told_to_who_wants_to_hear_of_them() {
     }
 }
 
-/// A level is chosen for a session, and kept to.
+/// A session sets its log level, and the server keeps to it.
 #[test]
 fn s_cap_09_a_legacy_client_chooses_what_is_logged_to_it() {
     let mut site = Site::new(config());

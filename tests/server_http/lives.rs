@@ -1,5 +1,5 @@
-//! Random lives of a server over HTTP: clients of both eras that come, ask, answer, stop reading, leave and come back, in any order.
-//! The rules of the site are the verdict, and that nothing is left at the end.
+//! Random runs of a server over HTTP. Clients of both eras connect, send requests, answer, stop reading, leave and return, in any
+//! order. The rules of the site must hold, and nothing may be left at the end.
 
 use crate::site;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use site::{Ask, Session, Site, get, initialize, modern, notice, over, payload, post};
 
-/// A source of choices: the same for the same seed.
+/// A pseudo-random generator; the same seed gives the same choices.
 struct Dice(u64);
 
 impl Dice {
@@ -31,11 +31,11 @@ struct Life {
     site: Site,
     dice: Dice,
     sessions: Vec<Session>,
-    /// Where the oldest clients post.
+    /// The paths that clients of 2024-11-05 post to.
     places: Vec<String>,
     streams: Vec<StreamId>,
     asks: Vec<AskId>,
-    /// The last id of an old client, all of whose answers arrive on one stream.
+    /// The last id of a client of 2024-11-05, which gets all replies on one stream.
     last_id: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the specification asks of a server over HTTP, row by row, how such servers fail in the wild, and what no good client does.
+//! The rules of the specification for a server over HTTP, known failures of such servers, and misbehaving clients.
 //!
 //! `site` is the harness: a server, and scripted clients.
 #![allow(clippy::std_instead_of_alloc, reason = "a test has the whole of std")]

@@ -1,4 +1,5 @@
-//! The arguments that a tool marks, which the fields of its calls repeat: which marks count, and what the fields must say.
+//! Tool arguments marked with `x-mcp-header`, which the header fields of a call repeat: which marks are valid, and which
+//! field values are accepted.
 
 use crate::site;
 
@@ -8,7 +9,7 @@ use site::{Ask, Site, config, modern, payload};
 
 const MISMATCH: (u16, i64) = (400, -32020);
 
-/// A site with a tool `add` of these properties.
+/// A site with a tool `add` that has these properties.
 fn with_tool(properties: &Value) -> Site {
     let mut site = Site::new(config());
     let list = list(properties);
@@ -34,7 +35,7 @@ fn region() -> Value {
     json!({"region": {"type": "string", "x-mcp-header": "Region"}})
 }
 
-/// A call of this tool is served without any field.
+/// Checks that a call of this tool is served without any extra field.
 fn expects_nothing(properties: &Value, arguments: &Value) {
     let mut site = with_tool(properties);
     let shown = properties.to_string();
@@ -63,7 +64,7 @@ fn s_xhdr_03_a_mark_that_is_no_name_of_a_field_counts_for_nothing() {
         "b": {"type": "string", "x-mcp-header": "rEGION"},
     });
     expects_nothing(&twice, &json!({"a": "1", "b": "2"}));
-    // All that a name may be made of.
+    // All characters that a field name may have.
     let marked = json!({"x": {"type": "string", "x-mcp-header": "!#$%&'*+-.^_`|~09aZ"}});
     let mut site = with_tool(&marked);
     assert_eq!(site.refused(call(&json!({"x": "eu"}))), MISMATCH);
@@ -97,7 +98,7 @@ fn s_xhdr_04_a_mark_is_on_a_text_an_integer_or_a_flag() {
     }
 }
 
-/// S-XHDR-04: an integer that not everybody can hold cannot be compared, whatever the field says.
+/// S-XHDR-04: an integer beyond 2^53 - 1 cannot be compared safely and is refused, whatever the field says.
 #[test]
 fn s_xhdr_04_an_integer_is_one_that_everybody_can_hold() {
     let marked = json!({"x": {"type": "integer", "x-mcp-header": "X"}});
@@ -176,7 +177,7 @@ fn s_xhdr_14_a_field_says_what_the_argument_says() {
     for field in ["eu", " eu ", "=?base64?ZXU=?="] {
         site.taken(call().with("MCP-PARAM-REGION", field));
     }
-    // What nobody marked is nobody's business.
+    // A field without a mark is ignored.
     site.taken(
         call()
             .with("mcp-param-region", "eu")
@@ -205,7 +206,7 @@ fn s_xhdr_15_integers_are_compared_as_numbers() {
     site.finish();
 }
 
-/// S-XHDR-13: what was said last of a tool counts, whoever said it.
+/// S-XHDR-13: the newest list of a tool counts, whether a client asked for it or the application set it.
 #[test]
 fn s_xhdr_13_the_newest_list_counts() {
     let mut site = with_tool(&region());

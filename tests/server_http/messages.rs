@@ -1,4 +1,4 @@
-//! Messages over HTTP: what is one, how each is answered, and which codes an error has.
+//! Messages over HTTP: which ones are valid, how each is answered, and the codes of errors.
 
 use crate::site;
 
@@ -8,7 +8,7 @@ use everlink::{Change, ErrorObject, List};
 use serde_json::{Value, json};
 use site::{Ask, LEGACY, Session, Site, config, modern, payload, post, seconds, with_meta};
 
-/// A client of either era, which can ask the same of a server.
+/// A client of either era; both can send the same requests.
 #[derive(Clone)]
 enum Client {
     Legacy(Session),
@@ -23,7 +23,7 @@ impl Client {
         }
     }
 
-    /// A message as it stands, posted as this client does.
+    /// Posts a message unchanged, with the header fields of this client.
     fn say(&self, message: &Value) -> Ask {
         match self {
             Client::Legacy(session) => session.say(message),
@@ -42,7 +42,7 @@ impl Client {
     }
 }
 
-/// Every kind of client, each at a site of its own.
+/// Runs the script with every kind of client, each at its own site.
 fn every_client(script: impl Fn(&mut Site, &Client)) {
     let mut site = Site::new(config());
     script(&mut site, &Client::Modern);
@@ -89,7 +89,7 @@ fn s_rpc_02_what_is_no_text_is_no_message() {
     });
 }
 
-/// S-RPC-03, S-RPC-04: an id is a text or an integer, and is there.
+/// S-RPC-03, S-RPC-04: a request has an id that is a string or an integer.
 #[test]
 fn s_rpc_03_an_id_is_a_text_or_an_integer() {
     every_client(|site, client| {
@@ -116,7 +116,7 @@ fn s_rpc_03_an_id_is_a_text_or_an_integer() {
     });
 }
 
-/// S-RPC-04: one that is null is not taken for a notification.
+/// S-RPC-04: a message with a null id is not taken for a notification.
 #[test]
 fn s_rpc_04_an_id_is_never_null() {
     every_client(|site, client| {
@@ -129,7 +129,7 @@ fn s_rpc_04_an_id_is_never_null() {
     });
 }
 
-/// S-RPC-05, S-S2C-07: the ids of the server's own requests never come twice in a session, and those of the client are others.
+/// S-RPC-05, S-S2C-07: the server never reuses an id of its own requests in a session. The ids of the client are separate.
 #[test]
 fn s_rpc_05_the_servers_ids_never_come_twice() {
     for version in LEGACY {
@@ -142,7 +142,7 @@ fn s_rpc_05_the_servers_ids_never_come_twice() {
             let ask = site.ask(request, "roots/list", Value::Null);
             let id = site.said(stream, "roots/list")[0]["id"].clone();
             assert!(!seen.contains(&id), "{version}: {id} came twice");
-            // A request of the client may have the very same id.
+            // A request of the client may have the same id.
             let same = session.post(id.clone(), "tools/call", json!({"name": "same"}));
             let (twin, same) = site.taken(same);
             site.send(session.answer(&id, json!({"roots": [number]})));
@@ -170,7 +170,7 @@ fn s_rpc_07_an_answer_has_the_id_of_its_request() {
     });
 }
 
-/// S-RPC-08, S-RPC-09, S-RPC-12: an answer is a result or an error, and an error has a code that is an integer, and a message.
+/// S-RPC-08, S-RPC-09, S-RPC-12: a reply has either a result or an error, and an error has an integer code and a message.
 #[test]
 fn s_rpc_08_an_answer_is_a_result_or_an_error() {
     every_client(|site, client| {
@@ -205,7 +205,7 @@ fn s_rpc_08_an_answer_is_a_result_or_an_error() {
     });
 }
 
-/// S-RPC-10, S-RPC-11: an error names its request where that can be read, and names none where it cannot.
+/// S-RPC-10, S-RPC-11: an error reply has the id of its request, or none if the id cannot be read.
 #[test]
 fn s_rpc_10_an_error_names_its_request_where_it_can() {
     every_client(|site, client| {
@@ -222,7 +222,7 @@ fn s_rpc_10_an_error_names_its_request_where_it_can() {
     });
 }
 
-/// S-RPC-09, S-RPC-13: what an error says more than its code and message is said as it is.
+/// S-RPC-09, S-RPC-13: the `data` of an error is sent unchanged.
 #[test]
 fn s_rpc_13_an_error_may_say_more() {
     every_client(|site, client| {
@@ -309,7 +309,8 @@ fn s_rpc_17_a_result_is_an_object() {
     });
 }
 
-/// S-ERR-01: what cannot be read, is no request, is not there, makes no sense, or failed inside, has a code of its own.
+/// S-ERR-01: parse errors, invalid requests, unknown methods, invalid parameters and internal errors have their own
+/// codes.
 #[test]
 fn s_err_01_each_kind_of_error_has_its_code() {
     every_client(|site, client| {

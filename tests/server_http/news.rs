@@ -1,4 +1,4 @@
-//! What clients are told over HTTP that they did not ask for just now: watches, progress, log messages.
+//! Notifications to clients over HTTP: watches, progress and log messages.
 
 use crate::site;
 
@@ -71,7 +71,7 @@ fn s_sub_02_a_watch_hears_what_it_wants_and_nothing_else() {
     }
 }
 
-/// S-SUB-03, S-SUB-05: first it is told what it will hear of: what it wants, as far as that is offered.
+/// S-SUB-03, S-SUB-05: the first message of a watch is its grant: the wanted notifications that the server offers.
 #[test]
 fn s_sub_05_a_watch_is_told_first_what_it_will_hear_of() {
     let tools = ServerCapabilities::default()
@@ -124,7 +124,7 @@ fn s_sub_07_all_that_a_watch_hears_has_its_id() {
     }
 }
 
-/// S-SUB-11: a watch that the server ends has its result, and then its stream ends.
+/// S-SUB-11: a watch that the server ends gets its result, and then its stream ends.
 #[test]
 fn s_sub_11_a_watch_that_the_server_ends_has_a_result() {
     let mut site = Site::new(config());
@@ -167,7 +167,7 @@ fn s_sub_13_nothing_but_a_watch_is_ended_with_a_notification() {
     site.finish();
 }
 
-/// S-SUB-19: a watch is a stream, and JSON only if it is refused.
+/// S-SUB-19: a watch is answered with a stream; only a refusal is JSON.
 #[test]
 fn s_sub_19_a_watch_is_a_stream() {
     let mut site = Site::new(config());
@@ -199,7 +199,8 @@ fn s_sub_20_tasks_are_watched_by_who_has_the_extension() {
     site.finish();
 }
 
-/// S-PROG-01, S-PROG-02, S-PROG-09: progress has the token of its request, value and type; what it says more is the application's.
+/// S-PROG-01, S-PROG-02, S-PROG-09: progress has the token of its request, with the same value and type. The other members come
+/// from the application.
 #[test]
 fn s_prog_01_progress_has_the_token_of_its_request() {
     let mut site = Site::new(config());
@@ -268,7 +269,7 @@ fn s_prog_04_progress_stops_with_the_answer() {
         assert_eq!(late, Err(Misuse::UnknownRequest));
         assert_eq!(site.said(stream, PROGRESS), NOTHING);
     }
-    // Nor is anything told to who did not ask, or has taken back its request.
+    // No progress is sent if the client did not ask for it or has cancelled the request.
     let (quiet, request) = site.taken(call(1, &json!({})));
     site.progress(request, 1.0);
     assert!(!site.is_answered(quiet));
@@ -280,7 +281,7 @@ fn s_prog_04_progress_stops_with_the_answer() {
     site.finish();
 }
 
-/// S-PROG-05: a client that does not read is told the newest alone.
+/// S-PROG-05: a client that does not read gets only the newest progress.
 #[test]
 fn s_prog_05_progress_that_was_not_written_is_replaced() {
     let mut narrow = config();
@@ -299,7 +300,8 @@ fn s_prog_05_progress_that_was_not_written_is_replaced() {
     site.finish();
 }
 
-/// S-PROG-06, S-PROG-09: progress of a client answers nothing and harms nobody; a modern one has nothing to tell it of.
+/// S-PROG-06, S-PROG-09: progress from a client gets no reply and does no harm. A modern client has no request of the
+/// server to report on.
 #[test]
 fn s_prog_06_progress_of_a_client_harms_nobody() {
     let mut site = Site::new(config());
@@ -351,7 +353,8 @@ fn s_prog_08_a_watch_hears_nothing_of_the_progress_of_tasks() {
     site.finish();
 }
 
-/// S-CAP-05, S-CAP-06, S-CAP-07: a modern request is logged to on its own stream, from the level on that it asks for.
+/// S-CAP-05, S-CAP-06, S-CAP-07: the log messages of a modern request go to its own stream, from the requested level
+/// up.
 #[test]
 fn s_cap_05_a_modern_request_is_logged_to_as_it_asks() {
     let mut site = Site::new(config());

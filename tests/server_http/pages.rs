@@ -1,4 +1,4 @@
-//! What web pages in a browser may do at a server over HTTP (CORS), and which refused requests the application hears of.
+//! Requests of web pages in a browser (CORS), and the refused requests that the application is told of.
 
 use crate::site;
 
@@ -42,7 +42,7 @@ fn preflight_of_a_listed_origin_is_answered_and_leaves_nothing_behind() {
     site.finish();
 }
 
-/// A header that two proxies read in two ways lets nobody in.
+/// A request with two origins is refused, because two proxies may read different ones.
 #[test]
 fn request_with_two_origins_is_told_nothing_of_pages() {
     let mut site = Site::new(for_pages(Allowed::Any));

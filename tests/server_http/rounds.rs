@@ -1,4 +1,4 @@
-//! What clients are asked over HTTP: rounds of a modern request, requests to a legacy client, and how long an answer may take.
+//! Asks over HTTP: rounds of a modern request, requests to a legacy client, and the time limit for an answer.
 
 use crate::site;
 
@@ -28,12 +28,12 @@ fn try_ask(
     site.verb(|server, now| server.ask(now, request, method, params))
 }
 
-/// A question that sends the user on a visit.
+/// The parameters of a URL elicitation.
 fn visit() -> Value {
     json!({"mode": "url", "message": "?", "url": "https://a.example", "elicitationId": "e"})
 }
 
-/// The same call with answers to all that was asked.
+/// The same call again, with this answer to every ask.
 fn back(result: &Value, id: u64, answer: &Value) -> Ask {
     let asked = result["inputRequests"].as_object().expect("questions");
     let answers: serde_json::Map<String, Value> = asked
@@ -46,7 +46,7 @@ fn back(result: &Value, id: u64, answer: &Value) -> Ask {
     modern(id, "tools/call", params)
 }
 
-/// S-MRTR-01, S-MRTR-04, S-CACHE-02: three methods may need more of their client; what they say then is nothing to be held.
+/// S-MRTR-01, S-MRTR-04, S-CACHE-02: three methods may ask their client for input. Such a result has no cache lifetime.
 #[test]
 fn s_mrtr_01_some_requests_may_need_more_of_their_client() {
     for (method, params) in [
@@ -123,7 +123,8 @@ fn s_mrtr_05_each_question_has_a_key_of_its_own_and_is_no_message() {
     site.finish();
 }
 
-/// S-MRTR-06, S-META-08, S-META-09: nothing is asked that this very request did not declare; the lack is an error of its own.
+/// S-MRTR-06, S-META-08, S-META-09: the server sends only asks that this request declares. For a missing capability there is
+/// a special error.
 #[test]
 fn s_mrtr_06_only_what_was_declared_is_asked() {
     let mut site = Site::new(config());
@@ -173,7 +174,7 @@ fn s_mrtr_06_only_what_was_declared_is_asked() {
     site.finish();
 }
 
-/// S-MRTR-07: there is no other way to a modern client, and this one leads to the application and back.
+/// S-MRTR-07: a modern client gets an ask only in place of the reply, and its answer reaches the application.
 #[test]
 fn s_mrtr_07_a_modern_client_is_asked_in_the_place_of_the_answer_alone() {
     let mut site = Site::new(config());
@@ -188,7 +189,7 @@ fn s_mrtr_07_a_modern_client_is_asked_in_the_place_of_the_answer_alone() {
     let second = site.send(back(&result, 2, &json!({"x": 1})));
     let later = asks.map(|ask| site.outcome(ask));
     assert_eq!(later[0], Some(Ok(json!({"x": 1}))));
-    // What was not in the first round comes in the next.
+    // An ask that was not in the first round is in the next.
     let third = match &later[1] {
         Some(_) => second,
         None => {
@@ -204,7 +205,7 @@ fn s_mrtr_07_a_modern_client_is_asked_in_the_place_of_the_answer_alone() {
     site.finish();
 }
 
-/// A state is good once, for the request and the user that it was given to.
+/// A request state can be used once, and only for its own request and user.
 #[test]
 fn s_mrtr_15_a_state_cannot_be_made_up_nor_used_twice() {
     let mut site = Site::new(config());
@@ -261,7 +262,8 @@ fn s_s2c_02_a_legacy_client_is_asked_in_the_manner_that_it_declared() {
     }
 }
 
-/// S-S2C-05: that a visit is over is told to the client that was sent on it, and to none that cannot be sent on any.
+/// S-S2C-05: the client that got the URL elicitation is told when it is complete. Clients without this capability are
+/// not told.
 #[test]
 fn s_s2c_05_the_end_of_a_visit_is_told_to_whom_it_concerns() {
     let mut site = Site::new(config());
@@ -283,7 +285,7 @@ fn s_s2c_05_the_end_of_a_visit_is_told_to_whom_it_concerns() {
     site.finish();
 }
 
-/// S-S2C-05: only to the client concerned: another that can be sent on visits, too, hears nothing of it.
+/// S-S2C-05: another client with this capability is not told, either.
 #[test]
 fn s_s2c_05_the_end_of_a_visit_is_told_to_nobody_else() {
     let mut site = Site::new(config());
@@ -301,7 +303,7 @@ fn s_s2c_05_the_end_of_a_visit_is_told_to_nobody_else() {
     site.finish();
 }
 
-/// S-TIME-01, S-TIME-02, S-TIME-03: a question has its time; then the client is told that it need not answer any more.
+/// S-TIME-01, S-TIME-02, S-TIME-03: an ask times out, and the client is then told by a cancellation.
 #[test]
 fn s_time_01_a_question_has_its_time() {
     for patience in [seconds(600), seconds(7)] {
@@ -328,7 +330,7 @@ fn s_time_01_a_question_has_its_time() {
     }
 }
 
-/// S-TIME-01: nor is a modern client waited for without end.
+/// S-TIME-01: an ask to a modern client times out, too.
 #[test]
 fn s_time_01_a_client_that_does_not_come_back_is_not_waited_for() {
     let mut site = Site::new(config());
@@ -343,7 +345,7 @@ fn s_time_01_a_client_that_does_not_come_back_is_not_waited_for() {
     site.finish();
 }
 
-/// S-TIME-04, S-TIME-05: progress of the client does not lengthen the time of a question without end.
+/// S-TIME-04, S-TIME-05: progress from the client does not extend the timeout of an ask without limit.
 #[test]
 fn s_time_05_progress_does_not_keep_a_question_for_ever() {
     let mut site = Site::new(config());

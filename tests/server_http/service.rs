@@ -15,7 +15,7 @@ use site::{
     post, seconds,
 };
 
-/// A call that wants to hear how it goes on.
+/// A call that asks for progress and for log messages.
 fn curious(id: u64) -> Ask {
     let meta = json!({"progressToken": "p", "io.modelcontextprotocol/logLevel": "debug"});
     modern(id, "tools/call", json!({"name": "slow", "_meta": meta}))
@@ -25,7 +25,7 @@ fn call(session: &Session, id: u64) -> Ask {
     session.post(id, "tools/call", json!({"name": "slow"}))
 }
 
-/// S-HTTP-11: an answer without anything before it is JSON.
+/// S-HTTP-11: a reply without any earlier message is JSON.
 #[test]
 fn a_modern_request_is_answered_with_json() {
     let mut site = Site::new(config());
@@ -41,7 +41,8 @@ fn a_modern_request_is_answered_with_json() {
     site.finish();
 }
 
-/// S-HTTP-13, S-HTTP-15, S-HTTP-18, S-HTTP-21: anything before the answer makes a stream of it, without ids, which the answer ends.
+/// S-HTTP-13, S-HTTP-15, S-HTTP-18, S-HTTP-21: a message before the reply makes the response an event stream. Its events have no
+/// ids, and it ends with the reply.
 #[test]
 fn progress_makes_a_stream_of_it() {
     let mut site = Site::new(config());
@@ -69,7 +70,7 @@ fn progress_makes_a_stream_of_it() {
     site.finish();
 }
 
-/// S-INH-05: what is not accepted is not sent.
+/// S-INH-05: the server does not send a content type that the client does not accept.
 #[test]
 fn a_client_that_takes_only_json_hears_the_answer_alone() {
     let mut site = Site::new(config());
@@ -89,7 +90,7 @@ fn a_client_that_takes_only_json_hears_the_answer_alone() {
     site.finish();
 }
 
-/// S-SUB-03, S-HTTP-17: a watch is a stream until one of the two ends it.
+/// S-SUB-03, S-HTTP-17: a watch is a stream until one side ends it.
 #[test]
 fn a_watch_is_a_stream_of_its_own() {
     let mut site = Site::new(config());
@@ -118,7 +119,7 @@ fn a_watch_is_a_stream_of_its_own() {
     site.finish();
 }
 
-/// S-HTTP-23, S-HTTP-24: whoever leaves takes back what it asked.
+/// S-HTTP-23, S-HTTP-24: a modern client that closes its connection cancels its request.
 #[test]
 fn a_modern_client_that_is_gone_cancels() {
     for breaks in [false, true] {
@@ -142,7 +143,7 @@ fn a_modern_client_that_is_gone_cancels() {
     }
 }
 
-/// F-099: many clients choose the same ids, and each hears its own answer.
+/// F-099: many clients choose the same ids, and each gets its own reply.
 #[test]
 fn the_same_id_from_many_clients_is_as_many_requests() {
     let mut site = Site::new(config());
@@ -171,7 +172,7 @@ fn the_same_id_from_many_clients_is_as_many_requests() {
     site.finish();
 }
 
-/// S-SESS-01 to S-SESS-05: a handshake opens a session, which is named from then on and can be ended.
+/// S-SESS-01 to S-SESS-05: a handshake opens a session. All later requests name it, and the client can end it.
 #[test]
 fn a_legacy_client_has_a_session() {
     for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -192,7 +193,7 @@ fn a_legacy_client_has_a_session() {
         assert_eq!(site.status(foreign), 404);
         let strange = session.post(2, "ping", Value::Null);
         let strange = site.send(strange.with("mcp-protocol-version", "1999-01-01"));
-        // S-LHTTP-22, S-LHTTP-23: the first of these does not know the field.
+        // S-LHTTP-22, S-LHTTP-23: 2025-03-26 does not know the field.
         let refused = if version == "2025-03-26" { 200 } else { 400 };
         assert_eq!(site.status(strange), refused, "{version}");
         let running = site.send(call(&session, 3));
@@ -215,7 +216,7 @@ fn a_legacy_client_has_a_session() {
     }
 }
 
-/// S-LHTTP-13, S-LHTTP-19: what belongs to no request goes to the stream of the session, or waits for it.
+/// S-LHTTP-13, S-LHTTP-19: messages that belong to no request go to the session's stream, or wait for it.
 #[test]
 fn what_belongs_to_no_request_goes_to_the_stream_of_the_session() {
     for replay in [Replay::default(), Replay::new(0, 0)] {
@@ -240,7 +241,7 @@ fn what_belongs_to_no_request_goes_to_the_stream_of_the_session() {
     }
 }
 
-/// S-RES-03, S-RES-04, S-LHTTP-08: a client whose stream broke off gets the rest of it, and nobody else's.
+/// S-RES-03, S-RES-04, S-LHTTP-08: a client whose stream broke gets the rest of it, and of no other stream.
 #[test]
 fn a_stream_that_broke_off_goes_on() {
     let mut site = Site::new(config());
@@ -270,7 +271,7 @@ fn a_stream_that_broke_off_goes_on() {
     site.hangs_up(resumed);
     site.respond(request, json!({"content": []}));
 
-    // All of it was said by now, to nobody.
+    // By now everything was sent, but nobody has read it.
     let rest = site.send(session.resume(&seen));
     let heard = site.messages(rest);
     assert_eq!(heard.len(), 3);
@@ -285,7 +286,7 @@ fn a_stream_that_broke_off_goes_on() {
     site.finish();
 }
 
-/// S-S2C-01: a question goes out on the stream of its request, and only the client that was asked can answer it.
+/// S-S2C-01: an ask goes out on the stream of its request, and only the asked client can answer it.
 #[test]
 fn a_question_is_answered_by_whom_it_was_put_to() {
     let mut site = Site::new(config());
@@ -313,7 +314,7 @@ fn a_question_is_answered_by_whom_it_was_put_to() {
     site.finish();
 }
 
-/// S-MRTR-04, S-HTTP-14, S-HTTP-16: a modern client is asked in the place of the answer, and comes back in another exchange.
+/// S-MRTR-04, S-HTTP-14, S-HTTP-16: a modern client gets the ask in place of the reply, and answers in another exchange.
 #[test]
 fn a_modern_client_comes_back_with_the_answer() {
     let mut site = Site::new(config());
@@ -343,7 +344,7 @@ fn a_modern_client_comes_back_with_the_answer() {
     site.finish();
 }
 
-/// S-HTTP-32, S-HTTP-33: what is wrong with a modern request is told in this order, with the id and the status that go with it.
+/// S-HTTP-32, S-HTTP-33: errors of a modern request are reported in this order, with the request's id and the right status.
 #[test]
 fn a_modern_request_agrees_with_its_fields() {
     let mut site = Site::new(config());
@@ -404,7 +405,7 @@ fn a_modern_request_agrees_with_its_fields() {
     site.finish();
 }
 
-/// S-XHDR-13, S-XHDR-14: the fields of a call repeat those arguments that its tool marks.
+/// S-XHDR-13, S-XHDR-14: the header fields of a call repeat the arguments that its tool marks.
 #[test]
 fn fields_repeat_arguments() {
     let marked = json!({"tools": [{"name": "add", "inputSchema": {
@@ -443,7 +444,7 @@ fn fields_repeat_arguments() {
     }
 }
 
-/// S-HTTP-02, S-HTTP-03, S-HTTP-36: what is turned away before its message is read.
+/// S-HTTP-02, S-HTTP-03, S-HTTP-36: requests that are refused before their message is read.
 #[test]
 fn the_door() {
     let mut site = Site::new(config());
@@ -495,7 +496,7 @@ fn the_door() {
     site.finish();
 }
 
-/// S-HTTP-34: the application's own errors are answers like others, but for those that have a status of their own.
+/// S-HTTP-34: the application's errors come with status 200, except those codes that have their own status.
 #[test]
 fn errors_of_the_application_have_a_status() {
     let mut site = Site::new(config());
@@ -521,7 +522,7 @@ fn errors_of_the_application_have_a_status() {
     site.finish();
 }
 
-/// S-BATCH-07: an array is for sessions of the one version that has it, and is answered one by one.
+/// S-BATCH-07: only a session of 2025-03-26 accepts a batch, and each of its requests gets a reply.
 #[test]
 fn an_array_is_answered_with_a_stream() {
     let mut site = Site::new(config());
@@ -550,7 +551,7 @@ fn an_array_is_answered_with_a_stream() {
     site.finish();
 }
 
-/// F-043, S-HTTP-19: nobody in between takes a stream, or a request that takes long, for dead.
+/// F-043, S-HTTP-19: a stream or a slow request carries keepalive comments, so that no proxy takes it for dead.
 #[test]
 fn silence_is_broken() {
     let mut site = Site::new(config());
@@ -572,7 +573,7 @@ fn silence_is_broken() {
     site.finish();
 }
 
-/// F-036, F-110: sessions end when nothing happens in them, and there are no more than there may be.
+/// F-036, F-110: idle sessions expire, and the number of sessions is limited.
 #[test]
 fn sessions_are_bounded_in_time_and_number() {
     let mut few = config();
@@ -598,7 +599,7 @@ fn sessions_are_bounded_in_time_and_number() {
     site.finish();
 }
 
-/// F-115, S-SESS-09: a session belongs to whom it was opened for.
+/// F-115, S-SESS-09: a session belongs to the user that opened it.
 #[test]
 fn a_session_belongs_to_its_user() {
     let mut site = Site::new(config());
@@ -614,7 +615,7 @@ fn a_session_belongs_to_its_user() {
     site.finish();
 }
 
-/// S-SSE-01, S-SSE-02, S-SSE-06: the oldest clients have one stream, and lose all with it.
+/// S-SSE-01, S-SSE-02, S-SSE-06: a client of 2024-11-05 has one stream, and its requests are cancelled with it.
 #[test]
 fn the_first_transport_is_served_where_it_is_wanted() {
     let mut site = Site::new(over(Http::new().with_sse(SsePaths::default())));
@@ -652,7 +653,8 @@ fn the_first_transport_is_served_where_it_is_wanted() {
     site.finish();
 }
 
-/// F-101, F-102: nothing new is taken, streams end, what is in flight has a while, and then is told.
+/// F-101, F-102: after shutdown the server accepts nothing new and ends its streams. Open requests have a grace
+/// period and then fail.
 #[test]
 fn the_end_of_the_service() {
     let mut site = Site::new(config());
@@ -684,8 +686,8 @@ fn the_end_of_the_service() {
     site.finish();
 }
 
-/// F-102: last words have a while to be read. What is not read by then is cut off; a stream of the first version, which has no end of
-/// its own, ends well.
+/// F-102: the last messages have a grace period to be read. Unread ones are then aborted. A stream of 2024-11-05, which has no reply
+/// of its own, is finished.
 #[test]
 fn last_words_are_waited_for() {
     let mut narrow = over(Http::new().with_sse(SsePaths::default()));
@@ -720,7 +722,7 @@ fn last_words_are_waited_for() {
     assert!(site.exchange(cut).is_aborted());
     site.finish();
 
-    // So it is with an answer that is written whole.
+    // The same holds for a response that is written whole.
     let mut site = Site::new(config());
     let (unread, request) = site.taken(curious(1));
     site.stops_reading(unread);
@@ -732,7 +734,7 @@ fn last_words_are_waited_for() {
     site.finish();
 }
 
-/// S-INH-06: what arrives is bounded, in size, in number and in time.
+/// S-INH-06: the size, number and duration of incoming requests are limited.
 #[test]
 fn what_arrives_is_bounded() {
     let mut tight = config();
@@ -784,7 +786,7 @@ fn a_slow_client_delays_nobody_else() {
     site.finish();
 }
 
-/// A session that another server knows goes on here.
+/// A session from a shared store continues at this server.
 #[test]
 fn a_session_is_revived_from_a_shared_store() {
     let mut records = MemorySessions::new(8);
@@ -811,7 +813,8 @@ fn a_session_is_revived_from_a_shared_store() {
     site.finish();
 }
 
-/// S-CANC-05: a legacy client takes back a request with a notification, in another exchange, and that one ends without an answer.
+/// S-CANC-05: a legacy client cancels a request with a notification in another exchange. The request's exchange ends without a
+/// reply.
 #[test]
 fn a_legacy_client_takes_back_a_request() {
     let mut site = Site::new(config());
@@ -836,7 +839,7 @@ fn a_legacy_client_takes_back_a_request() {
     site.finish();
 }
 
-/// What is said of an exchange that is over, or never was, is counted and dropped.
+/// Input for an exchange that is over or never began is counted and dropped.
 #[test]
 fn what_is_stale_is_counted() {
     let mut site = Site::new(config());
@@ -849,7 +852,7 @@ fn what_is_stale_is_counted() {
     let stream = StreamId::new(99);
     site.feed(Input::Sent { stream, len: 1 });
     assert_eq!(site.server.stats().stale_inputs, before + 4);
-    // So is an exchange that begins where one is: arriving, served, or not read to its end.
+    // A second start of the same exchange is dropped, too, while the first arrives, is served or is not fully read.
     let ask = modern(2, "server/discover", json!({}));
     let arriving = site.begin(&ask);
     let (served, _) = site.taken(modern(3, "tools/call", json!({"name": "slow"})));
@@ -865,7 +868,7 @@ fn what_is_stale_is_counted() {
     site.finish();
 }
 
-/// What is served, refused, taken back and dropped is counted, and so are the bytes.
+/// The statistics count answered, refused, cancelled and dropped requests, and bytes.
 #[test]
 fn what_happens_is_counted() {
     let mut site = Site::new(config());
@@ -879,7 +882,7 @@ fn what_happens_is_counted() {
     assert_eq!((stats.messages_in, stats.messages_out), (1, 1));
     assert_eq!((stats.requests, stats.answered), (1, 1));
     assert_eq!((stats.refused, stats.cancelled), (0, 0));
-    // By its head, by its fields, by its method.
+    // Refused by the head, by the header fields, by the method.
     for ask in [
         ask.clone().with("accept", "text/html"),
         ask.clone().with("mcp-name", "another"),
@@ -897,7 +900,7 @@ fn what_happens_is_counted() {
     site.finish();
 }
 
-/// S-HTTP-15: a stream ends with its answer, whether or not anybody reads.
+/// S-HTTP-15: a stream ends with its reply, even if nobody reads.
 #[test]
 fn the_end_of_a_stream_waits_for_no_reader() {
     let mut site = Site::new(config());
@@ -914,7 +917,7 @@ fn the_end_of_a_stream_waits_for_no_reader() {
     site.finish();
 }
 
-/// S-S2C-04: nobody can be asked out of the blue where there are many.
+/// S-S2C-04: over HTTP there are many clients, so an ask without a request is refused.
 #[test]
 fn over_http_nobody_is_asked_unbidden() {
     let mut site = Site::new(config());
@@ -924,7 +927,7 @@ fn over_http_nobody_is_asked_unbidden() {
     site.finish();
 }
 
-/// What is offered may be known late: whoever comes before that waits, in each era and on each transport.
+/// The offer may come late. Clients that come before it wait, in each era and on each transport.
 #[test]
 fn clients_wait_for_the_offer() {
     let mut late = config();

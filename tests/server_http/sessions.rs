@@ -1,4 +1,4 @@
-//! The sessions of legacy clients over HTTP: how they are named, whose they are, what is in them, and how they end.
+//! The sessions of legacy clients over HTTP: ids, owners, contents and ends.
 
 use crate::site;
 
@@ -27,7 +27,7 @@ fn s_sess_01_a_handshake_opens_a_session() {
         let pong = site.send(ping(&session));
         assert_eq!(site.result(pong), json!({}));
         assert_eq!(site.field(pong, "mcp-session-id"), None);
-        // A handshake that fails opens none.
+        // A failed handshake opens no session.
         let failed = site.send(post(&json!({
             "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": 7},
         })));
@@ -118,7 +118,7 @@ fn s_sess_05_a_session_that_is_over_is_not_found() {
     }
 }
 
-/// S-SESS-05: how long a session lives in which nothing happens is chosen; whatever happens in it keeps it.
+/// S-SESS-05: the idle timeout of a session is configurable, and any activity resets it.
 #[test]
 fn s_sess_05_a_session_in_which_something_happens_goes_on() {
     let mut http = Http::new();
@@ -188,7 +188,8 @@ fn s_sess_09_a_session_is_no_proof_of_who_asks() {
     site.finish();
 }
 
-/// S-LHTTP-21, S-HTTP-30: a client that names no version is one of before the field, unless its session says more.
+/// S-LHTTP-21, S-HTTP-30: without the version field, the version of the session counts. Without a session, the client
+/// is taken for one from before the field.
 #[test]
 fn s_lhttp_21_without_the_field_the_session_says_which_version_is_spoken() {
     let mut site = Site::new(config());
@@ -199,21 +200,21 @@ fn s_lhttp_21_without_the_field_the_session_says_which_version_is_spoken() {
         assert_eq!(site.status(pong), 200, "{version}");
         let stream = site.send(session.get().without(VERSION));
         assert_eq!(site.status(stream), 200, "{version}");
-        // Arrays are of 2025-03-26 alone: the version is that of the session.
+        // Only 2025-03-26 has batches, so the response shows the version of the session.
         let sent = site.send(session.say(&batch).without(VERSION));
         let expected = if version == "2025-03-26" { 200 } else { 400 };
         assert_eq!(site.status(sent), expected, "{version}");
         let ended = site.send(session.delete().without(VERSION));
         assert!((200..300).contains(&site.status(ended)), "{version}");
     }
-    // Without a session it is taken for such a client that has none: not for a modern one that lacks a field.
+    // Without a session, the request is refused as legacy, not as a modern request that lacks a field.
     let bare = post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}));
     let refused = site.refused(bare);
     assert_eq!(refused, (400, -32600), "S-HTTP-30");
     site.finish();
 }
 
-/// S-HTTP-31: also where all clients know the field, a session says more than it.
+/// S-HTTP-31: within a session the field may be missing, even if all supported versions know it.
 #[test]
 fn s_http_31_in_a_session_the_field_may_be_missing() {
     let mut newer = config();
@@ -227,7 +228,7 @@ fn s_http_31_in_a_session_the_field_may_be_missing() {
     site.finish();
 }
 
-/// S-LHTTP-22: a version that is named is one that is spoken here, and in sessions.
+/// S-LHTTP-22: a version in the field must be supported and must have sessions.
 #[test]
 fn s_lhttp_22_a_version_that_is_not_spoken_in_sessions_is_refused() {
     let mut newest = config();
@@ -243,7 +244,7 @@ fn s_lhttp_22_a_version_that_is_not_spoken_in_sessions_is_refused() {
     site.finish();
 }
 
-/// S-LHTTP-23: 2025-03-26 knows no such field, so one that names another version says nothing.
+/// S-LHTTP-23: 2025-03-26 does not know the field, so another version in it is ignored.
 #[test]
 fn s_lhttp_23_a_session_of_before_the_field_passes_over_it() {
     let mut site = Site::new(config());
@@ -257,7 +258,7 @@ fn s_lhttp_23_a_session_of_before_the_field_passes_over_it() {
     site.finish();
 }
 
-/// S-LHTTP-23: nor does one that names no version at all.
+/// S-LHTTP-23: an invalid version in the field is ignored, too.
 #[test]
 fn s_lhttp_23_a_session_of_before_the_field_passes_over_nonsense_in_it() {
     let mut site = Site::new(config());
@@ -269,7 +270,7 @@ fn s_lhttp_23_a_session_of_before_the_field_passes_over_nonsense_in_it() {
     site.finish();
 }
 
-/// S-LIFE-12: what was agreed on, chosen and subscribed to is a session's own.
+/// S-LIFE-12: capabilities, log level and subscriptions belong to one session.
 #[test]
 fn s_life_12_what_is_in_a_session_is_in_no_other() {
     let mut site = Site::new(config());
@@ -302,7 +303,7 @@ fn s_life_12_what_is_in_a_session_is_in_no_other() {
     site.finish();
 }
 
-/// S-LIFE-12: a handshake, even one that names a session, is the beginning of another.
+/// S-LIFE-12: a handshake that names an existing session still opens a new one.
 #[test]
 fn s_life_12_a_second_handshake_leaves_the_first_session_alone() {
     let mut site = Site::new(config());
@@ -319,7 +320,7 @@ fn s_life_12_a_second_handshake_leaves_the_first_session_alone() {
     site.finish();
 }
 
-/// S-SESS-04: a stranger's verbs do nothing to anybody's session.
+/// S-SESS-04: requests without a valid session id affect no session.
 #[test]
 fn s_sess_04_what_names_no_session_harms_none() {
     let mut site = Site::new(config());

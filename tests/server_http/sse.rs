@@ -1,4 +1,4 @@
-//! The transport of 2024-11-05 from the server's end: a stream for each client, and a place to post to.
+//! The server side of the transport of 2024-11-05: one stream for each client, and a path to post to.
 
 use crate::site;
 
@@ -7,7 +7,7 @@ use everlink::{Change, List, StreamId};
 use serde_json::{Value, json};
 use site::{Ask, LEGACY, NOTHING, Site, delete, get, initialize, notice, over, post, seconds};
 
-/// A client of this transport: its stream, and where it posts.
+/// A client of this transport: its stream, and the path that it posts to.
 struct Oldest {
     stream: StreamId,
     place: String,
@@ -26,7 +26,7 @@ impl Oldest {
         Oldest { stream, place }
     }
 
-    /// With its handshake behind it.
+    /// A client after its handshake.
     fn met(site: &mut Site, version: &str) -> Oldest {
         let client = Oldest::new(site, None);
         client.say(site, initialize(version));
@@ -49,7 +49,7 @@ impl Oldest {
         self.say(site, post(&message));
     }
 
-    /// The answer to a request.
+    /// The reply to a request.
     fn answer(&self, site: &Site, id: u64) -> Value {
         let mut heard = site.messages(self.stream);
         heard.retain(|message| message["id"] == id && message.get("method").is_none());
@@ -58,7 +58,7 @@ impl Oldest {
     }
 }
 
-/// S-SSE-06: the stream is all that a client of this transport has, whatever version it speaks.
+/// S-SSE-06: a client of this transport has only one stream in any version, so the server does not hang up on it.
 #[test]
 fn s_sse_06_a_server_does_not_hang_up_on_the_only_stream_that_there_is() {
     let mut site = site();
@@ -102,7 +102,7 @@ fn s_sse_01_there_is_a_stream_and_a_place_to_post_to() {
         assert_eq!(site.status(sent), status, "{shown}");
     }
     site.finish();
-    // It is deprecated, and is there only where it is wanted.
+    // The transport is deprecated and off by default.
     let mut site = Site::new(site::config());
     let sent = site.send(get().to("/sse"));
     assert!(site.status(sent) >= 400);
@@ -126,13 +126,13 @@ fn s_sse_02_first_comes_the_place_and_then_a_message_in_each_event() {
         let message: Value = serde_json::from_str(data).expect("JSON");
         assert_eq!(message["jsonrpc"], "2.0");
     }
-    // Each client has a place of its own.
+    // Each client has its own path.
     let other = Oldest::new(&mut site, None);
     assert_ne!(other.place, client.place);
     site.finish();
 }
 
-/// S-SSE-04, S-HTTP-02: strangers are turned away from both places.
+/// S-SSE-04, S-HTTP-02: both paths check the origin.
 #[test]
 fn s_sse_04_the_origin_is_looked_at_in_both_places() {
     let mut site = site();
@@ -171,7 +171,7 @@ fn s_sse_06_every_answer_is_on_the_stream_and_all_is_lost_with_it() {
     assert_eq!((site.server.sessions(), site.server.requests()), (0, 0));
     let late = site.send(notice("x", Value::Null).to(&client.place));
     assert_eq!(site.status(late), 404);
-    // A new stream is a new beginning.
+    // A new stream starts without any state.
     let again = Oldest::new(&mut site, None);
     again.ask(&mut site, 1, "tools/list", Value::Null);
     assert!(again.answer(&site, 1).get("error").is_some());
@@ -191,7 +191,7 @@ fn s_sse_07_any_version_with_a_handshake_is_spoken_here() {
     }
 }
 
-/// S-RES-09: what was said on a stream is not said again.
+/// S-RES-09: earlier events of a stream are not sent again.
 #[test]
 fn s_res_09_nothing_is_resumed() {
     let mut site = site();
@@ -209,7 +209,7 @@ fn s_res_09_nothing_is_resumed() {
     site.finish();
 }
 
-/// S-LIFE-12: what was agreed on is a stream's own, and a streamable session is no part of it.
+/// S-LIFE-12: agreed terms belong to one stream, and not to a session of the newer transport.
 #[test]
 fn s_life_12_a_stream_is_a_client_of_its_own() {
     let mut site = site();
@@ -231,7 +231,7 @@ fn s_life_12_a_stream_is_a_client_of_its_own() {
         site.said(client.stream, method).len()
     };
     assert_eq!((heard(&one), heard(&other)), (1, 0));
-    // The two kinds of session are not to be mixed up.
+    // The session ids of the two transports are not interchangeable.
     let (_, id) = one.place.split_once("session=").expect("an id");
     let session = site::Session::new(id, "2025-03-26");
     let mixed = site.send(session.post(1, "ping", Value::Null));
@@ -243,7 +243,7 @@ fn s_life_12_a_stream_is_a_client_of_its_own() {
     site.finish();
 }
 
-/// S-VER-07: whoever has a stream has chosen its era, and begins with a handshake, whatever it asks for.
+/// S-VER-07: a stream of this transport is legacy. Any request before the handshake is refused.
 #[test]
 fn nothing_is_served_before_the_handshake() {
     let mut site = site();
@@ -256,7 +256,7 @@ fn nothing_is_served_before_the_handshake() {
     site.finish();
 }
 
-/// S-BATCH-01: an array is taken where a handshake chose the version that has it, and what it asks is answered on the stream.
+/// S-BATCH-01: a client that agreed on 2025-03-26 may send a batch, and the replies come on the stream.
 #[test]
 fn an_array_is_taken_in_the_version_that_has_it() {
     let mut site = site();
@@ -269,7 +269,7 @@ fn an_array_is_taken_in_the_version_that_has_it() {
     site.finish();
 }
 
-/// F-115: whose stream it is is asked with every message.
+/// F-115: every message must come from the user that opened the stream.
 #[test]
 fn a_stream_belongs_to_its_user() {
     let mut site = site();
@@ -283,7 +283,7 @@ fn a_stream_belongs_to_its_user() {
     site.finish();
 }
 
-/// What is no message has no answer on the stream that would need an id, but is refused where it was posted.
+/// An invalid message cannot be answered by id on the stream, so its POST is refused.
 #[test]
 fn what_is_no_message_is_refused_where_it_is_posted() {
     let mut site = site();
@@ -301,7 +301,7 @@ fn what_is_no_message_is_refused_where_it_is_posted() {
     site.finish();
 }
 
-/// F-043: a stream on which nothing is said shows that it is alive.
+/// F-043: a silent stream carries keepalive comments.
 #[test]
 fn a_silent_stream_shows_that_it_is_alive() {
     let mut site = site();

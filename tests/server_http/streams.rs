@@ -1,4 +1,5 @@
-//! The streams of legacy clients over HTTP: which message goes to which, how they begin and end, and how one that broke off goes on.
+//! The streams of legacy clients over HTTP: which message goes to which stream, how streams begin and end, and how a broken stream
+//! is resumed.
 
 use crate::site;
 
@@ -11,7 +12,7 @@ const STREAMABLE: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
 const PROGRESS: &str = "notifications/progress";
 const CHANGED: &str = "notifications/tools/list_changed";
 
-/// A call that wants to hear how it goes on.
+/// A call that asks for progress.
 fn curious(session: &Session, id: u64) -> Ask {
     let params = json!({"name": "slow", "_meta": {"progressToken": id}});
     session.post(id, "tools/call", params)
@@ -41,7 +42,8 @@ fn s_lhttp_04_a_request_is_answered_with_a_stream_or_with_json() {
     }
 }
 
-/// S-LHTTP-05, S-LHTTP-06, S-LHTTP-15: what belongs to a request comes before its answer, on its stream and on no other; the answer ends it.
+/// S-LHTTP-05, S-LHTTP-06, S-LHTTP-15: messages about a request come before its reply, only on its own stream, and the reply ends the
+/// stream.
 #[test]
 fn s_lhttp_05_what_belongs_to_a_request_is_said_on_its_stream() {
     for version in STREAMABLE {
@@ -79,7 +81,7 @@ fn s_lhttp_07_a_stream_lasts_until_its_answer() {
         assert!(!site.is_over(stream), "{version}");
         site.respond(request, json!({"content": []}));
         assert_eq!(site.result(stream)["content"], json!([]));
-        // Unless the session is over.
+        // The stream also ends with its session.
         let (stream, _) = site.taken(curious(&session, 2));
         site.send(session.delete());
         assert!(site.is_over(stream));
@@ -87,7 +89,7 @@ fn s_lhttp_07_a_stream_lasts_until_its_answer() {
     }
 }
 
-/// S-LHTTP-08, S-LHTTP-10: each stream of 2025-11-25 begins with an event that has an id, says how long to wait, and has no data.
+/// S-LHTTP-08, S-LHTTP-10: each stream of 2025-11-25 begins with an event that has an id, a retry delay and no data.
 #[test]
 fn s_lhttp_08_a_stream_begins_with_an_event_to_resume_from() {
     let mut site = Site::new(config());
@@ -100,7 +102,7 @@ fn s_lhttp_08_a_stream_begins_with_an_event_to_resume_from() {
         assert_eq!(first.data.as_deref(), Some(""));
         assert_eq!(first.retry, Some(1_000), "S-LHTTP-10");
     }
-    // The versions before do not know it, and some of their readers stumble over it.
+    // Earlier versions do not know this event, and some of their clients fail on it.
     for version in ["2025-03-26", "2025-06-18"] {
         let session = site.session(version);
         let standalone = site.send(session.get());
@@ -113,8 +115,8 @@ fn s_lhttp_08_a_stream_begins_with_an_event_to_resume_from() {
     site.finish();
 }
 
-/// S-LHTTP-09, S-LHTTP-10: a stream outlives its connection. Who comes back takes it over, and the connection of before is closed
-/// without an answer; how long to wait was said on it.
+/// S-LHTTP-09, S-LHTTP-10: a stream outlives its connection. A client that resumes takes it over, and the old connection is
+/// closed without a reply. The old connection announced the retry delay.
 #[test]
 fn s_lhttp_09_a_connection_may_close_before_its_stream_ends() {
     let mut http = Http::new();
@@ -133,7 +135,7 @@ fn s_lhttp_09_a_connection_may_close_before_its_stream_ends() {
     site.finish();
 }
 
-/// S-LHTTP-09: the server may close it, too, once what there was to say is said; and only where its client can come back.
+/// S-LHTTP-09: the server may close the connection after it has written everything, but only if the client can resume.
 #[test]
 fn s_lhttp_09_a_server_may_hang_up_and_answer_who_comes_back() {
     for version in STREAMABLE {
@@ -228,7 +230,7 @@ fn s_lhttp_12_streams_end_with_their_session() {
     site.finish();
 }
 
-/// S-LHTTP-15, S-LHTTP-16: the stream of a session has what belongs to no request, and no answer.
+/// S-LHTTP-15, S-LHTTP-16: the session's stream carries messages that belong to no request, and no replies.
 #[test]
 fn s_lhttp_16_there_is_no_answer_on_the_stream_of_a_session() {
     for version in STREAMABLE {
@@ -242,7 +244,7 @@ fn s_lhttp_16_there_is_no_answer_on_the_stream_of_a_session() {
             let ask = curious(&session, 2).with("accept", accept);
             site.served(ask, json!({"content": []}));
         }
-        // Nor when nobody is there to hear it.
+        // The same holds if the client of the request is gone.
         let (gone, request) = site.taken(curious(&session, 3));
         site.hangs_up(gone);
         site.respond(request, json!({"content": []}));
@@ -334,7 +336,7 @@ fn s_res_01_no_two_events_of_a_session_have_one_id() {
     }
 }
 
-/// S-RES-02, S-RES-05: the id of an event says of which stream it is, so that a client hears the rest of that one and of no other.
+/// S-RES-02, S-RES-05: an event id identifies its stream, so a client resumes exactly that stream.
 #[test]
 fn s_res_02_an_id_says_of_which_stream_it_is() {
     let mut site = Site::new(config());
@@ -364,7 +366,7 @@ fn s_res_02_an_id_says_of_which_stream_it_is() {
     site.finish();
 }
 
-/// S-RES-03, S-RES-04: the rest of a stream is what came after the event that is named, and then it goes on.
+/// S-RES-03, S-RES-04: a resumed stream repeats the events after the named one, and then continues.
 #[test]
 fn s_res_04_the_rest_of_a_stream_is_said_once_more_and_goes_on() {
     for version in STREAMABLE {
@@ -413,7 +415,7 @@ fn s_res_05_nobody_hears_what_was_said_in_another_session() {
     site.finish();
 }
 
-/// What is held to be said again is bounded; what is not held any more is not made up.
+/// The number of stored events is limited, and dropped events are not replayed.
 #[test]
 fn s_res_04_what_is_not_held_any_more_is_not_there() {
     let mut http = Http::new();
@@ -438,7 +440,7 @@ fn s_res_04_what_is_not_held_any_more_is_not_there() {
     site.finish();
 }
 
-/// S-RES-03: where nothing is held, nothing can be resumed, and no event has an id that says otherwise.
+/// S-RES-03: without an event store, no stream can be resumed.
 #[test]
 fn s_res_03_where_nothing_is_held_nothing_is_resumed() {
     let mut http = Http::new();

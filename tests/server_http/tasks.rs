@@ -1,4 +1,4 @@
-//! Requests that run as tasks over HTTP: those of 2025-11-25 and those of the modern extension, as far as a server end has a say.
+//! Tasks over HTTP: those of 2025-11-25 and those of the modern extension, as far as the server end handles them.
 
 use crate::site;
 
@@ -13,7 +13,7 @@ use site::{
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
-/// A server that offers everything, and these.
+/// A server that offers everything and these features.
 fn with(features: &[ServerFeature]) -> Config {
     let mut offer = everything();
     for feature in features {
@@ -24,7 +24,7 @@ fn with(features: &[ServerFeature]) -> Config {
     config
 }
 
-/// A modern request of a client that has the extension, or of one that does not.
+/// A modern request of a client with or without the extension.
 fn ask(has_it: bool, method: &str, params: Value) -> Ask {
     let declared = if has_it {
         json!({"extensions": {meta::TASKS_EXTENSION: {}}})
@@ -120,7 +120,7 @@ fn s_ltask_03_a_wish_for_a_task_is_passed_over_or_passed_on() {
     site.finish();
 }
 
-/// S-LTASK-05, S-LTASK-06: the outcome of a task is waited for, however long, and goes out as the application says it.
+/// S-LTASK-05, S-LTASK-06: the result of a task may take any time, and is sent as the application gives it.
 #[test]
 fn s_ltask_05_the_outcome_of_a_task_is_waited_for() {
     let mut site = Site::new(with(&[TasksCancel, TasksList, TasksToolsCall]));
@@ -146,7 +146,7 @@ fn s_ltask_05_the_outcome_of_a_task_is_waited_for() {
     site.finish();
 }
 
-/// S-TASKX-01, S-TASKX-11: each era declares its own tasks, and in a session the extension enables nothing.
+/// S-TASKX-01, S-TASKX-11: each era declares its own tasks, and the extension has no effect in a session.
 #[test]
 fn s_taskx_01_each_era_has_its_own_tasks() {
     let mut site = Site::new(with(&[TasksCancel, TasksExtension, TasksToolsCall]));
@@ -234,7 +234,7 @@ fn s_taskx_06_what_is_asked_of_a_task_has_a_complete_result() {
         let (stream, request) = site.taken(ask(true, method, json!({"taskId": "u"})));
         site.fail(request, -32602, "there is no such task");
         assert_eq!((site.status(stream), site.code(stream)), (200, -32602));
-        // S-HDR-03: the field names the task.
+        // S-HDR-03: the field must name the task.
         let other = ask(true, method, json!({"taskId": "t"}));
         assert_eq!(
             site.refused(other.clone().with("mcp-name", "u")),

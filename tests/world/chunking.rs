@@ -1,20 +1,20 @@
-//! How the bytes of a server are cut into reads. Knows no message.
+//! Cuts the bytes that a server writes into reads. Depends on no message format.
 
-/// One way to cut what a server writes into what a driver reads.
+/// A way to cut the bytes that a server writes into the reads of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chunking {
-    /// Each piece as it was written.
+    /// One read per write.
     Whole,
     /// One byte at a time.
     Bytes,
-    /// All that is written at one moment in one read.
+    /// All bytes that are written at the same time in one read.
     Joined,
-    /// Cut at random places, the same for the same seed.
+    /// Cut at random places. The same seed gives the same cuts.
     Random(u64),
 }
 
 impl Chunking {
-    /// All that a script should survive.
+    /// Every way that a script must pass with.
     pub(crate) const ALL: [Chunking; 6] = [
         Chunking::Whole,
         Chunking::Bytes,
@@ -24,8 +24,8 @@ impl Chunking {
         Chunking::Random(3),
     ];
 
-    /// How the bytes are cut where a script does not say: whole, or as the environment wants it, so that every script
-    /// can be played again in another way (`cargo xtask test` does).
+    /// Returns the cut for scripts that name none: `Whole`, or the value of `EVERLINK_CHUNKING`. `cargo xtask test`
+    /// sets this variable to run every script with other cuts.
     pub(crate) fn usual() -> Chunking {
         match std::env::var("EVERLINK_CHUNKING").as_deref() {
             Err(_) | Ok("whole") => Chunking::Whole,
@@ -36,7 +36,7 @@ impl Chunking {
         }
     }
 
-    /// Cuts `bytes`; nothing is lost and no piece is empty. `drawn` is how far the random numbers have come.
+    /// Cuts `bytes` without losing any; no piece is empty. `drawn` counts the random numbers used so far.
     pub(crate) fn cut<'a>(self, bytes: &'a [u8], drawn: &mut u64) -> Vec<&'a [u8]> {
         match self {
             Chunking::Whole | Chunking::Joined => vec![bytes],

@@ -1,5 +1,5 @@
-//! The driver of the scripted world: it carries out every output, moves the clock from deadline to deadline, and
-//! hands to the link what servers do. Holds no policy, as a driver should not.
+//! The driver of the scripted world. It carries out every output, advances the clock from deadline to deadline, and
+//! feeds the servers' acts to the link. Holds no policy.
 
 use everlink::client::{Event, State};
 use everlink::{Epoch, Input, Instant, Output, Wake};
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::{Act, Chunking, Command, Life, Peer, World, told};
 
-/// As many steps without any time passing are a spin.
+/// A link that takes this many steps without any time passing is spinning.
 const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
 
-/// # The driver
+/// # Driver
 impl World {
-    /// Goes on until `is_so`, or until nothing more happens before `goal`. Whether it is so.
+    /// Runs until `is_so` holds, or until nothing more is due before `goal`. Returns whether `is_so` holds.
     pub(super) fn run(&mut self, goal: Instant, mut is_so: impl FnMut(&World) -> bool) -> bool {
         loop {
             self.turn();
@@ -33,7 +33,7 @@ impl World {
                 self.now = next;
                 self.steps = 0;
             }
-            // What arrives at the very moment of a deadline arrives before it.
+            // Input that arrives at the exact time of a deadline is delivered before the deadline.
             if act != Some(next) {
                 self.tell_time();
             }
@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Carries out every output, and lets servers do what is due, until neither is left.
+    /// Carries out every output and performs every act that is due, until neither is left.
     pub(crate) fn turn(&mut self) {
         loop {
             self.drain();
@@ -155,7 +155,7 @@ impl World {
         self.events.push((self.now, event));
     }
 
-    /// Adds to the transcript, with the time.
+    /// Adds a line with the time to the transcript.
     fn note(&mut self, what: String) -> String {
         let line = format!("[{:?}] {what}", self.now);
         self.transcript.push(line.clone());
@@ -172,7 +172,7 @@ impl World {
     }
 }
 
-/// # The system around the servers
+/// # System around the servers
 impl World {
     fn react(&mut self, epoch: Epoch, decide: impl FnOnce(&mut Peer) -> Vec<Act>) {
         let life = self.lives.get_mut(&epoch).expect("a life has its server");
@@ -191,7 +191,8 @@ impl World {
         }
     }
 
-    /// Feeds what a server does to the link. A server that is dead does nothing any more.
+    /// Feeds an act of a server to the link. Drops stdout bytes after the end of the stream, a second end, and a
+    /// second exit.
     fn perform(&mut self, epoch: Epoch, act: Act) {
         let Some(life) = self.lives.get_mut(&epoch) else {
             return;
@@ -223,7 +224,7 @@ impl World {
         }
     }
 
-    /// What else the server says at this very moment, where that is one read.
+    /// Appends the other bytes that the server writes at this time, if the chunking joins them into one read.
     fn joined(&mut self, epoch: Epoch, mut bytes: Vec<u8>) -> Vec<u8> {
         while self.chunking == Chunking::Joined {
             match self.calendar.first_entry() {
@@ -240,7 +241,7 @@ impl World {
         bytes
     }
 
-    /// Hands one thing to the link, uncut, and polls nothing.
+    /// Feeds one act to the link, uncut, and polls no output.
     pub(super) fn feed(&mut self, epoch: Epoch, act: &Act) {
         let life = self.lives.get_mut(&epoch).expect("a life has its server");
         let input = match act {

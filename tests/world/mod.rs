@@ -1,4 +1,4 @@
-//! A scripted world around one client link: a virtual clock, a driver, and servers that do as they are told.
+//! A scripted world around one client link: a virtual clock, a driver, and scripted servers.
 //!
 //! ```ignore
 //! every_chunking(|chunking| {
@@ -14,9 +14,10 @@
 //! });
 //! ```
 //!
-//! The driver in here does every output in its order, sleeps exactly to `poll_timeout`, and never polls without need,
-//! so that a deadline that comes late, or a link that spins, is a failed test. After every step it checks the rules
-//! that hold for all links (`rules`). What a server does is a `Peer`; how its bytes are cut into reads is a `Chunking`.
+//! The driver carries out every output in order, sleeps exactly until `poll_timeout`, and never polls without need. A
+//! late deadline or a spinning link is therefore a failed test. After every step the driver checks the rules that hold
+//! for all links (`rules`). A `Peer` defines how a server behaves; a `Chunking` defines how its bytes are cut into
+//! reads.
 #![allow(
     dead_code,
     unused_imports,
@@ -48,7 +49,7 @@ pub(crate) use peer::{
 };
 use rules::Rules;
 
-/// What does not happen within this time never will.
+/// An event that does not happen within this time never happens.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) const fn seconds(seconds: u64) -> Duration {
@@ -59,12 +60,12 @@ pub(crate) const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A child process, the policy for a waiting person, and no jitter to think about but its fixed seed.
+/// The configuration of a child process with the interactive policy. Jitter has a fixed seed.
 pub(crate) fn config() -> Config {
     Config::child("test", "1")
 }
 
-/// The same script under every way of cutting the server's bytes. What the link does must not differ.
+/// Runs the script with every way of cutting the server's bytes. The link must behave the same each time.
 pub(crate) fn every_chunking(mut script: impl FnMut(Chunking) -> World) {
     let mut first: Option<Record> = None;
     for chunking in Chunking::ALL {
@@ -82,17 +83,17 @@ fn same(here: &[String], there: &[String], chunking: Chunking) {
     assert_eq!(here.len(), there.len(), "{chunking:?} differs in length");
 }
 
-/// What a link did, with its times. How what it says and what it writes lie between each other may depend on the
-/// reads; the order within each may not.
+/// The actions of a link, with their times. The cuts may change how events and messages interleave, but not the order
+/// within either.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// The events, and the commands about transports.
+    /// The events and the transport commands.
     pub(crate) told: Vec<String>,
-    /// The messages.
+    /// The messages that the link wrote.
     pub(crate) written: Vec<String>,
 }
 
-/// The same script with a server of either era, under every way of cutting its bytes.
+/// Runs the script with a server of each era and every way of cutting its bytes.
 pub(crate) fn every_era(mut script: impl FnMut(Chunking, fn() -> Peer) -> World) {
     for peer in [latest_legacy as fn() -> Peer, Peer::modern] {
         every_chunking(|chunking| script(chunking, peer));
@@ -103,7 +104,7 @@ fn latest_legacy() -> Peer {
     Peer::legacy("2025-11-25")
 }
 
-/// A command to the driver about a whole transport, with the number of its life.
+/// A command to the driver about a whole transport, with the number of its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     CloseWrite(u64),
@@ -117,11 +118,11 @@ pub(crate) struct World {
     link: Client,
     now: Instant,
     chunking: Chunking,
-    /// How far the random cuts have come.
+    /// The number of random numbers used for cuts so far.
     drawn: u64,
     cast: Box<dyn FnMut(u64) -> Peer>,
     lives: BTreeMap<Epoch, Life>,
-    /// What servers will do, by time and then in the order in which they decided to.
+    /// The planned acts of the servers, by time and then by the order in which they were planned.
     calendar: BTreeMap<(Instant, u64), (Epoch, Act)>,
     planned: u64,
     rules: Rules,
@@ -131,18 +132,18 @@ pub(crate) struct World {
     commands: Vec<(Instant, Command)>,
     lines: Vec<(u64, Value)>,
     record: Record,
-    /// Both together, for people.
+    /// Events, commands and messages in one list, printed when a test fails.
     transcript: Vec<String>,
 }
 
-/// One life of a server, as the system sees it.
+/// The server of one epoch, as the operating system sees it.
 struct Life {
     peer: Peer,
     has_ended: bool,
     has_exited: bool,
 }
 
-/// # Setting the scene
+/// # Setup
 impl World {
     pub(crate) fn new(config: Config) -> World {
         World {
@@ -170,14 +171,14 @@ impl World {
         self
     }
 
-    /// Which server is met in the first life, the second, and so on. Without this: a legacy one.
+    /// Sets the server of the first epoch, the second, and so on. The default is a legacy server.
     pub(crate) fn served_by(mut self, cast: impl FnMut(u64) -> Peer + 'static) -> World {
         self.cast = Box::new(cast);
         self
     }
 }
 
-/// # What the application does
+/// # Application
 impl World {
     pub(crate) fn connect(&mut self) {
         self.link.connect(self.now);
@@ -222,7 +223,7 @@ impl World {
         call
     }
 
-    /// Asks for a list, and the link has no turn after it. `turn` gives it one, and so does the next verb.
+    /// Calls `list` without polling the link. `turn` or the next verb polls it.
     pub(crate) fn list_unpolled(&mut self, list: List) -> CallId {
         let call = self.link.list(self.now, list, CallOptions::new());
         let call = call.expect("the link takes the call");
@@ -243,12 +244,12 @@ impl World {
         self.turn();
     }
 
-    /// Wants the present transport replaced.
+    /// Asks for a replacement of the present transport.
     pub(crate) fn reconnect(&mut self, why: &str) {
         self.reconnect_seen(self.link.epoch(), why);
     }
 
-    /// Wants the transport `seen` replaced.
+    /// Asks for a replacement of the transport `seen`.
     pub(crate) fn reconnect_seen(&mut self, seen: Epoch, why: &str) {
         self.link.reconnect(self.now, seen, why);
         self.turn();
@@ -269,7 +270,7 @@ impl World {
         self.turn();
     }
 
-    /// Any other verb, also one that is refused.
+    /// Calls any other verb, including one that is refused.
     pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Client, Instant) -> T) -> T {
         let done = verb(&mut self.link, self.now);
         self.turn();
@@ -277,39 +278,39 @@ impl World {
     }
 }
 
-/// # What the present server does by itself
+/// # Acts of the present server
 impl World {
-    /// One thing, now; the link then has its turn.
+    /// Performs one act now, then polls the link.
     pub(crate) fn peer(&mut self, act: Act) {
         self.peer_of(self.link.epoch(), act);
     }
 
-    /// Several things, one after the other; the link has its turn after each.
+    /// Performs several acts, one after the other, and polls the link after each.
     pub(crate) fn peer_all(&mut self, acts: Vec<Act>) {
         for act in acts {
             self.peer(act);
         }
     }
 
-    /// It reads no more: its pipe fills up, and nothing that is written is reported as sent.
+    /// Makes the server stop reading: its pipe fills up, and no written byte is reported as sent.
     pub(crate) fn peer_stops_reading(&mut self) {
         if let Some(life) = self.lives.get_mut(&self.link.epoch()) {
             life.peer.reads = false;
         }
     }
 
-    /// One thing that the server of some life does, be it long gone.
+    /// Performs one act of the server of `epoch`, which may be over.
     pub(crate) fn peer_of(&mut self, epoch: Epoch, act: Act) {
         self.plan(epoch, self.now, act);
         self.turn();
     }
 
-    /// One thing that the link is told and has no turn after. `turn` gives it one.
+    /// Feeds one act to the link without polling it. `turn` polls it.
     pub(crate) fn peer_unpolled(&mut self, act: &Act) {
         self.feed(self.link.epoch(), act);
     }
 
-    /// Hands an input to the link as it is, whatever the world thinks of it; the link has no turn after it.
+    /// Feeds an input to the link, unchecked by the world, without polling the link.
     pub(crate) fn force(&mut self, epoch: Epoch, input: Input<'_>) {
         self.link.handle(self.now, epoch, input);
     }
@@ -321,7 +322,7 @@ impl World {
         self.now
     }
 
-    /// Lets so much time pass.
+    /// Advances the clock by `span`.
     pub(crate) fn pass(&mut self, span: Duration) {
         let goal = self.now + span;
         if !self.run(goal, |_| false) {
@@ -330,13 +331,13 @@ impl World {
         }
     }
 
-    /// Lets time pass until this is so.
+    /// Advances the clock until `is_so` holds.
     pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&World) -> bool) {
         let goal = self.now + PATIENCE;
         assert!(self.run(goal, |world| is_so(world)), "never: {what}");
     }
 
-    /// Connects if need be, and lets time pass until the link is ready.
+    /// Connects if the link is idle, and advances the clock until the link is ready.
     pub(crate) fn until_ready(&mut self) {
         if self.state() == State::Idle {
             self.connect();
@@ -354,7 +355,7 @@ impl World {
         self.until(&format!("{call} is done"), |world| world.is_done(call));
     }
 
-    /// Shuts the link down, checks that nothing is left, and gives the record of all that happened.
+    /// Shuts the link down, checks that every `Open` has its `Release`, and returns the record.
     pub(crate) fn finish(mut self) -> Record {
         self.shutdown();
         self.until_state(State::Closed);
@@ -372,7 +373,7 @@ impl World {
     }
 }
 
-/// # What came of it
+/// # Results
 impl World {
     pub(crate) const fn link(&self) -> &Client {
         &self.link
@@ -382,12 +383,12 @@ impl World {
         self.link.state()
     }
 
-    /// The number of the newest life.
+    /// The number of the newest epoch.
     pub(crate) const fn life(&self) -> u64 {
         self.link.epoch().number()
     }
 
-    /// Every call that was made, in order.
+    /// All calls that the link accepted, in order.
     pub(crate) fn calls(&self) -> Vec<CallId> {
         self.rules.calls()
     }
@@ -405,7 +406,7 @@ impl World {
         }
     }
 
-    /// The result of a call that the server replied to.
+    /// The result of a call that has a reply.
     #[track_caller]
     pub(crate) fn result(&self, call: CallId) -> Value {
         match self.outcome(call) {
@@ -428,7 +429,7 @@ impl World {
         &self.events
     }
 
-    /// What `pick` finds in the events, in order.
+    /// The values that `pick` finds in the events, in order.
     pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
         self.events
             .iter()
@@ -437,7 +438,7 @@ impl World {
             .collect()
     }
 
-    /// What was told of what is granted, each time all of it, and in which life.
+    /// The complete grant after each `Watching` event, with the number of its epoch.
     pub(crate) fn granted(&self) -> Vec<(u64, Watch)> {
         let mut all: Vec<(u64, Watch)> = Vec::new();
         for (_, event) in &self.events {
@@ -451,7 +452,7 @@ impl World {
         all
     }
 
-    /// The commands about whole transports, with their times.
+    /// The transport commands, with their times.
     pub(crate) fn timed_commands(&self) -> &[(Instant, Command)] {
         &self.commands
     }
@@ -460,19 +461,19 @@ impl World {
         self.commands.iter().map(|(_, command)| *command).collect()
     }
 
-    /// The commands about one life.
+    /// The transport commands of one epoch.
     pub(crate) fn commands_of(&self, life: u64) -> Vec<Command> {
         let all = self.commands().into_iter();
         all.filter(|command| number(command) == life).collect()
     }
 
-    /// The messages that were written to the server of this life.
+    /// The messages that were written to the server of this epoch.
     pub(crate) fn lines_of(&self, life: u64) -> Vec<&Value> {
         let of = self.lines.iter().filter(|(of, _)| *of == life);
         of.map(|(_, line)| line).collect()
     }
 
-    /// The methods that were written to the server of this life, in order. An answer has none.
+    /// The methods that were written to the server of this epoch, in order. A reply counts as an empty method.
     pub(crate) fn methods_of(&self, life: u64) -> Vec<&str> {
         let lines = self.lines_of(life).into_iter();
         lines
@@ -480,7 +481,7 @@ impl World {
             .collect()
     }
 
-    /// The questions of the server, in order.
+    /// The asks of the server, in order.
     pub(crate) fn asks(&self) -> Vec<AskId> {
         self.picked(|event| match event {
             Event::Ask(ask) => Some(ask.ask),
@@ -489,7 +490,7 @@ impl World {
     }
 }
 
-/// A failed script shows how it came to that.
+/// Prints the last 60 lines of the transcript if the test fails.
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -516,7 +517,7 @@ fn number(command: &Command) -> u64 {
     }
 }
 
-/// An outcome with its content, which its `Debug` keeps to itself.
+/// Formats an outcome with its content, which its `Debug` leaves out.
 fn told(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Error(error) => format!("error {error}"),

@@ -1,41 +1,42 @@
-//! The scripted server: what it does when it is opened, spoken to, and asked to end. Knows no link and no clock.
+//! The scripted server: how it reacts to being opened, to messages, and to commands to end. Depends on no link and no
+//! clock.
 
 use core::time::Duration;
 
 use everlink::{ExitStatus, Fault};
 use serde_json::{Value, json};
 
-/// One thing that a server, or the system around it, does.
+/// One act of a server, or of the operating system around it.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// The system says how long its process has run, and whether it is stopped.
+    /// The system reports the CPU time of the process, and whether it is stopped.
     Activity(Duration, bool),
-    /// Several things between two looks of the driver: all of them are fed before any output is polled.
+    /// Several acts that are all fed before any output is polled.
     AtOnce(Vec<Act>),
     /// The stream ends, with these faults.
     End(Vec<Fault>),
     /// The process is reaped.
     Exit(ExitStatus),
-    /// The same, so much later.
+    /// The same act, later by this duration.
     Later(Duration, Box<Act>),
     /// The transport is open.
     Opened,
     /// The transport cannot be opened.
     OpenFailed(Vec<Fault>),
-    /// Bytes on stdout, whatever they are.
+    /// Any bytes on stdout.
     Raw(Vec<u8>),
     /// One message on stdout.
     Say(Value),
-    /// The system took so many bytes of what was written to the server.
+    /// The system accepted this many of the bytes that were written to the server.
     Sent(usize),
     /// Bytes on stderr.
     Stderr(Vec<u8>),
-    /// Nothing can be written to it any more, with these faults.
+    /// Writing to the server fails from now on, with these faults.
     WriteFailed(Vec<Fault>),
 }
 
 impl Act {
-    /// The same, so much later.
+    /// Returns the same act, later by `span`.
     pub(crate) fn after(self, span: Duration) -> Act {
         Act::Later(span, Box::new(self))
     }
@@ -46,12 +47,12 @@ pub(crate) fn reply(request: &Value, result: Value) -> Act {
     Act::Say(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
 }
 
-/// The error in the place of a reply.
+/// An error reply to a request.
 pub(crate) fn error(request: &Value, code: i64, message: &str) -> Act {
     error_with(request, code, message, Value::Null)
 }
 
-/// The error in the place of a reply, with data.
+/// An error reply to a request, with data.
 pub(crate) fn error_with(request: &Value, code: i64, message: &str, data: Value) -> Act {
     let mut error = json!({"code": code, "message": message});
     if !data.is_null() {
@@ -60,7 +61,7 @@ pub(crate) fn error_with(request: &Value, code: i64, message: &str, data: Value)
     Act::Say(json!({"jsonrpc": "2.0", "id": request["id"], "error": error}))
 }
 
-/// A request of the server.
+/// A request of the server to the client (an ask).
 pub(crate) fn ask(id: impl Into<Value>, method: &str, params: Value) -> Act {
     Act::Say(json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params}))
 }
@@ -70,7 +71,7 @@ pub(crate) fn notify(method: &str, params: Value) -> Act {
     Act::Say(json!({"jsonrpc": "2.0", "method": method, "params": params}))
 }
 
-/// Progress of a call that asked for it.
+/// A progress notification for a call that asked for progress.
 pub(crate) fn progress(request: &Value, progress: f64) -> Act {
     let token = request["params"]["_meta"]["progressToken"].clone();
     notify(
@@ -84,34 +85,35 @@ pub(crate) fn stderr(line: &str) -> Act {
     Act::Stderr(format!("{line}\n").into_bytes())
 }
 
-/// The end of the output, then of the process.
+/// The output ends, then the process exits.
 pub(crate) fn dies(status: ExitStatus) -> Vec<Act> {
     vec![Act::End(Vec::new()), Act::Exit(status)]
 }
 
-/// The end of the process, then of its output.
+/// The process exits, then its output ends.
 pub(crate) fn dies_exit_first(status: ExitStatus) -> Vec<Act> {
     vec![Act::Exit(status), Act::End(Vec::new())]
 }
 
 type Habit = Box<dyn FnMut(&Value) -> Vec<Act>>;
 
-/// A server, as a list of habits. Begin with one that exists in the world and say how yours differs.
+/// A server as a list of reactions to methods. Start from one of the servers below and change what differs.
 pub(crate) struct Peer {
     pub(super) on_open: Vec<Act>,
     pub(super) on_eof: Vec<Act>,
     pub(super) on_terminate: Vec<Act>,
     pub(super) on_kill: Vec<Act>,
-    /// Whether it reads what is written to it.
+    /// Whether the server reads the bytes that are written to it.
     pub(super) reads: bool,
-    /// What the system says of its process, by the time since the beginning of the world. Nothing: it does not tell.
+    /// Maps the time since the start of the world to the CPU time of the process and whether it is stopped. `None`:
+    /// the system does not report either.
     pub(super) activity: Option<fn(Duration) -> (Duration, bool)>,
     habits: Vec<(String, Habit)>,
 }
 
-/// # Servers that exist
+/// # Ready-made servers
 impl Peer {
-    /// It opens, reads, never says anything, and ends when it is told to.
+    /// A server that opens, reads, never writes, and ends when it is told to.
     pub(crate) fn silent() -> Peer {
         Peer {
             on_open: vec![Act::Opened],
@@ -125,7 +127,7 @@ impl Peer {
     }
 
     /// A server of the legacy era that agrees on `version`, offers everything, and answers every tool call with the
-    /// name of the tool. It answers the modern probe with -32601.
+    /// name of the tool. It refuses the modern probe with -32601.
     pub(crate) fn legacy(version: &'static str) -> Peer {
         Peer::silent()
             .refuses("server/discover", -32601)
@@ -135,7 +137,7 @@ impl Peer {
     }
 
     /// A server of the modern era that offers everything and answers every tool call with the name of the tool. It
-    /// answers `initialize` with -32601.
+    /// refuses `initialize` with -32601.
     pub(crate) fn modern() -> Peer {
         Peer::silent()
             .refuses("initialize", -32601)
@@ -152,7 +154,7 @@ impl Peer {
             .with_tools()
     }
 
-    /// Servers of one Python library (1.1 to 1.8): silent to the modern probe, and dead of the line after it.
+    /// Behaves like servers of one Python library (1.1 to 1.8): ignores the modern probe, and exits on the next line.
     pub(crate) fn dies_on_probe() -> Peer {
         let mut probed = false;
         Peer::legacy("2024-11-05")
@@ -176,7 +178,7 @@ impl Peer {
     }
 }
 
-/// What a legacy server says to `initialize`.
+/// The result of a legacy server for `initialize`.
 pub(crate) fn agreed(version: &str, capabilities: Value) -> Value {
     json!({
         "protocolVersion": version,
@@ -185,7 +187,7 @@ pub(crate) fn agreed(version: &str, capabilities: Value) -> Value {
     })
 }
 
-/// What a modern server says to `server/discover`.
+/// The result of a modern server for `server/discover`.
 pub(crate) fn discovered(capabilities: Value) -> Value {
     json!({
         "resultType": "complete",
@@ -208,9 +210,9 @@ pub(crate) fn everything() -> Value {
     })
 }
 
-/// # How a server differs
+/// # Changes to a server
 impl Peer {
-    /// What it does when it is sent this method. The newest habit for a method counts.
+    /// Sets the reaction to `method`, in place of any earlier one.
     pub(crate) fn on(
         mut self,
         method: &str,
@@ -221,12 +223,12 @@ impl Peer {
         self
     }
 
-    /// What it does when one of its own questions is answered.
+    /// Sets the reaction to the reply to one of the server's own requests.
     pub(crate) fn on_answer(self, habit: impl FnMut(&Value) -> Vec<Act> + 'static) -> Peer {
         self.on("", habit)
     }
 
-    /// It replies to this method with this result.
+    /// Makes the server reply to `method` with this result.
     pub(crate) fn replies(
         self,
         method: &str,
@@ -238,22 +240,22 @@ impl Peer {
         })
     }
 
-    /// It replies to this method with an error.
+    /// Makes the server reply to `method` with an error.
     pub(crate) fn refuses(self, method: &str, code: i64) -> Peer {
         self.on(method, move |request| vec![error(request, code, "no")])
     }
 
-    /// It does not react to this method.
+    /// Makes the server ignore `method`.
     pub(crate) fn ignores(self, method: &str) -> Peer {
         self.on(method, |_| Vec::new())
     }
 
-    /// This method kills it.
+    /// Makes the server exit with `status` when it receives `method`.
     pub(crate) fn dies_of(self, method: &str, status: ExitStatus) -> Peer {
         self.on(method, move |_| dies(status))
     }
 
-    /// Sees every message and may change what is done about it.
+    /// Shows every message to `habit`, which may change the reaction.
     pub(crate) fn on_any(mut self, mut habit: impl FnMut(&Value, &mut Vec<Act>) + 'static) -> Peer {
         let mut before = core::mem::take(&mut self.habits);
         self.habits.push((
@@ -267,58 +269,58 @@ impl Peer {
         self
     }
 
-    /// What it does, or the system for it, when it is opened. The rest happens as soon as it is open.
+    /// Replaces the acts that follow the opening, including the system's own `Opened`.
     pub(crate) fn opens_with(mut self, acts: Vec<Act>) -> Peer {
         self.on_open = acts;
         self
     }
 
-    /// It says this as soon as it is open, before it is spoken to.
+    /// Adds acts that the server performs as soon as it is open, before it receives anything.
     pub(crate) fn greets_with(mut self, acts: Vec<Act>) -> Peer {
         self.on_open.extend(acts);
         self
     }
 
-    /// It does this when its input ends.
+    /// Sets the acts that follow the end of the server's input.
     pub(crate) fn on_eof(mut self, acts: Vec<Act>) -> Peer {
         self.on_eof = acts;
         self
     }
 
-    /// It does this when it is asked to end.
+    /// Sets the acts that follow `Terminate`.
     pub(crate) fn on_terminate(mut self, acts: Vec<Act>) -> Peer {
         self.on_terminate = acts;
         self
     }
 
-    /// This is what is seen when it is killed.
+    /// Sets the acts that follow `Kill`.
     pub(crate) fn on_kill(mut self, acts: Vec<Act>) -> Peer {
         self.on_kill = acts;
         self
     }
 
-    /// What the system says of its process, by the time since the beginning of the world.
+    /// Sets the reported CPU time and stopped state of the process, by the time since the start of the world.
     pub(crate) fn seen_as(mut self, activity: fn(Duration) -> (Duration, bool)) -> Peer {
         self.activity = Some(activity);
         self
     }
 
-    /// It goes on although its input ended.
+    /// Makes the server keep running after its input ends.
     pub(crate) fn ignores_eof(self) -> Peer {
         self.on_eof(Vec::new())
     }
 
-    /// It goes on although it was asked to end, too.
+    /// Makes the server keep running after its input ends and after `Terminate`.
     pub(crate) fn ignores_terminate(self) -> Peer {
         self.ignores_eof().on_terminate(Vec::new())
     }
 
-    /// Nothing is ever heard of its end.
+    /// Makes the server never report its end, not even after `Kill`.
     pub(crate) fn immortal(self) -> Peer {
         self.ignores_terminate().on_kill(Vec::new())
     }
 
-    /// What it does about a message.
+    /// Returns the acts with which the server reacts to a message.
     pub(super) fn hear(&mut self, message: &Value) -> Vec<Act> {
         react(&mut self.habits, message)
     }

@@ -1,4 +1,4 @@
-//! The rules that hold at every step of every script. Sees all that passes between the link and its driver.
+//! The rules that hold at every step of every script. They see every input, output and event of the link.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use everlink::client::{Client, Event, Failure, Outcome, State};
 use everlink::{CallId, Epoch, Instant, Output};
 
-/// What was seen so far, as far as the rules must know.
+/// The state that the rules need to judge the next step.
 pub(super) struct Rules {
     floor: Duration,
-    /// The state as the events tell it.
+    /// The state of the link according to its events.
     told: State,
     present: Option<Present>,
     last_open: Option<Instant>,
     last_epoch: Option<Epoch>,
-    /// Every call that was accepted, and whether it has its outcome.
+    /// Every accepted call, and whether it has its outcome.
     calls: BTreeMap<CallId, bool>,
 }
 
-/// The transport between its Open and its Release.
+/// The transport from its `Open` to its `Release`.
 struct Present {
     epoch: Epoch,
     is_open: bool,
@@ -38,32 +38,32 @@ impl Rules {
         }
     }
 
-    /// The link accepted a call.
+    /// Records that the link accepted a call.
     pub(super) fn accepted(&mut self, call: CallId) {
         let known = self.calls.insert(call, false);
         assert!(known.is_none(), "{call} was given out twice");
     }
 
-    /// Every call that was accepted, in order.
+    /// All accepted calls, in order.
     pub(super) fn calls(&self) -> Vec<CallId> {
         self.calls.keys().copied().collect()
     }
 
-    /// The driver says that the transport is open.
+    /// Records that the driver reported the transport as open.
     pub(super) fn opened(&mut self, epoch: Epoch) {
         if let Some(present) = self.present.as_mut().filter(|p| p.epoch == epoch) {
             present.is_open = true;
         }
     }
 
-    /// The driver says that nothing can be written any more.
+    /// Records that the driver reported a failed write.
     pub(super) fn write_failed(&mut self, epoch: Epoch) {
         if let Some(present) = self.present.as_mut().filter(|p| p.epoch == epoch) {
             present.is_closing = true;
         }
     }
 
-    /// The link wants this done.
+    /// Checks an output of the link.
     pub(super) fn output(&mut self, now: Instant, output: &Output<Event>) {
         assert_ne!(
             self.told,
@@ -94,7 +94,7 @@ impl Rules {
         }
     }
 
-    /// Every output was carried out.
+    /// Checks the link after every output was carried out.
     pub(super) fn at_rest(&self, link: &Client) {
         assert_eq!(link.state(), self.told, "the state is not what was told");
         let deadline = link.poll_timeout();
@@ -181,7 +181,7 @@ impl Rules {
     }
 }
 
-/// Whether the second state can follow the first, as the lifecycle is drawn.
+/// Whether `to` may follow `from` in the lifecycle.
 fn follows(from: State, to: State) -> bool {
     match to {
         State::Opening => matches!(from, State::Idle | State::Waiting | State::Parked),
@@ -201,7 +201,7 @@ fn follows(from: State, to: State) -> bool {
     }
 }
 
-/// A failure names its call in words.
+/// Checks that the text of a failure names its method, its call and its target.
 fn speaks(failure: &Failure) {
     let text = failure.to_string();
     for said in [failure.method.to_string(), failure.call.to_string()] {

@@ -1,4 +1,4 @@
-//! What handles ask of a machine, as values: who is to be told of it can be anybody. Decides nothing.
+//! Commands of handles to a state machine, as plain values, so that a recorder can store them. Makes no decisions.
 
 use std::borrow::Cow;
 
@@ -7,59 +7,59 @@ use everlink::{AskId, CallId, Epoch, ErrorObject, Instant, List, Payload, Relay,
 
 use crate::events::Subject;
 
-/// What a program asked of a client machine.
+/// A command of the application to a client machine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Asked {
-    /// [`Client::answer`]
+    /// Calls [`Client::answer`].
     Answer {
-        /// Which question.
+        /// The ask to answer.
         ask: AskId,
-        /// With what.
+        /// The result, or the error that refuses the ask.
         answer: Result<Payload, ErrorObject>,
     },
-    /// [`Client::call`]
+    /// Calls [`Client::call`].
     Call {
-        /// Which method.
+        /// The method to call.
         method: Cow<'static, str>,
-        /// With which parameters.
+        /// Its parameters.
         params: Option<Payload>,
-        /// How.
+        /// The options of the call.
         options: CallOptions,
     },
-    /// [`Client::cancel`]
+    /// Calls [`Client::cancel`].
     Cancel {
-        /// Which call.
+        /// The call to cancel.
         call: CallId,
-        /// What the server is told.
+        /// The reason that is sent to the server.
         reason: Option<Box<str>>,
     },
-    /// [`Client::list`]
+    /// Calls [`Client::list`].
     List {
-        /// Which list.
+        /// The list to read.
         list: List,
-        /// How.
+        /// The options of the call.
         options: CallOptions,
     },
-    /// [`Client::notify`]
+    /// Calls [`Client::notify`].
     Notify {
-        /// Which method.
+        /// The method of the notification.
         method: Cow<'static, str>,
-        /// With which parameters.
+        /// Its parameters.
         params: Option<Payload>,
     },
-    /// What is asked of the link as such.
+    /// A command to the link itself, independent of any call.
     Upkeep(Upkeep),
-    /// [`Client::watch`]
+    /// Calls [`Client::watch`].
     Watch(Watch),
 }
 
 impl Asked {
-    /// Asks it of the machine. Says which call it has become, if it is one.
+    /// Calls the machine's method for this command. Returns the id of the call that it starts, if it starts one.
     ///
     /// # Errors
     ///
-    /// As the verb of the machine says.
+    /// The [`Misuse`] that the machine's method returns.
     pub fn of(self, client: &mut Client, now: Instant) -> Result<Option<CallId>, Misuse> {
         match self {
             Asked::Answer { ask, answer } => client.answer(now, ask, answer)?,
@@ -77,7 +77,7 @@ impl Asked {
         Ok(None)
     }
 
-    /// Which obligation of the program this meets.
+    /// Returns the obligation of the application that this command meets.
     pub(crate) const fn settles(&self) -> Option<Subject> {
         match self {
             Asked::Answer { ask, .. } => Some(Subject::Ask(*ask)),
@@ -91,34 +91,34 @@ impl Asked {
     }
 }
 
-/// What a program asked of a link as such, whatever is carried through it.
+/// A command of the application to a link itself, independent of any call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Upkeep {
-    /// [`Client::authorized`]
+    /// Calls [`Client::authorized`].
     Authorized,
-    /// [`Client::connect`]
+    /// Calls [`Client::connect`].
     Connect,
-    /// [`Client::denied`]
+    /// Calls [`Client::denied`].
     Denied {
-        /// Why.
+        /// The reason.
         why: Box<str>,
     },
-    /// [`Client::reconnect`]
+    /// Calls [`Client::reconnect`].
     Reconnect {
-        /// Which transport it is about.
+        /// The epoch to replace.
         seen: Epoch,
-        /// Why.
+        /// The reason.
         why: Box<str>,
     },
-    /// [`Client::shutdown`]
+    /// Calls [`Client::shutdown`].
     Shutdown,
-    /// [`Client::wake`]
+    /// Calls [`Client::wake`].
     Wake,
 }
 
 impl Upkeep {
-    /// Asks it of the machine.
+    /// Calls the client's method for this command.
     pub fn of(self, client: &mut Client, now: Instant) {
         match self {
             Upkeep::Authorized => client.authorized(now),
@@ -130,7 +130,7 @@ impl Upkeep {
         }
     }
 
-    /// Which obligation of the program this meets.
+    /// Returns the obligation of the application that this command meets.
     pub(crate) const fn settles(&self) -> Option<Subject> {
         match self {
             Upkeep::Authorized | Upkeep::Denied { .. } => Some(Subject::Credentials),
@@ -138,7 +138,7 @@ impl Upkeep {
         }
     }
 
-    /// Asks it of the link behind a relay.
+    /// Calls the relay's method for this command, which concerns the link behind the relay.
     pub fn of_relay(self, relay: &mut Relay, now: Instant) {
         match self {
             Upkeep::Authorized => relay.authorized(now),

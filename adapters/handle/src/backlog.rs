@@ -1,26 +1,27 @@
-//! Bytes that wait to be written, for drivers. Knows not to what.
+//! A buffer of bytes that a driver has yet to write. Does not know the destination.
 
 use std::cell::Cell;
 use std::mem;
 
-/// As much room is kept for who has something to write next.
+/// The largest buffer, in bytes, that a thread keeps for its next backlog.
 const KEPT: usize = 16 << 10;
 
 thread_local! {
-    /// What was needed last on this thread, by whomever: most of what waits does so for a moment.
+    /// An empty buffer that this thread reuses for its next backlog. Most backlogs exist only for a moment.
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// What could not be written yet. However slowly it is taken, each byte is moved a bounded number of times; while nothing waits, it holds no memory.
+/// A queue of bytes that could not be written yet. The total cost of copying is linear in the bytes pushed, however small the writes are. An empty
+/// queue holds no memory.
 #[derive(Debug, Default)]
 pub struct Backlog {
     bytes: Vec<u8>,
-    /// So many of them were taken.
+    /// The number of bytes at the front of `bytes` that are already written.
     taken: usize,
 }
 
 impl Backlog {
-    /// Nothing.
+    /// Creates an empty queue.
     #[must_use]
     pub const fn new() -> Backlog {
         Backlog {
@@ -29,28 +30,28 @@ impl Backlog {
         }
     }
 
-    /// These, too.
+    /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.bytes.capacity() == 0 && !bytes.is_empty() {
-            // A thread that ends has none.
+            // The thread-local buffer is gone while a thread ends.
             self.bytes = ROOM.try_with(Cell::take).unwrap_or_default();
         }
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// All that waits, in order.
+    /// Returns all unwritten bytes, in order.
     #[must_use]
     pub fn waiting(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
 
-    /// Whether nothing waits.
+    /// Whether no bytes are queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting().is_empty()
     }
 
-    /// So many were written.
+    /// Removes the first `len` bytes, after they were written.
     pub fn took(&mut self, len: usize) {
         self.taken += len;
         if self.is_empty() {

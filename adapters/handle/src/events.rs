@@ -1,4 +1,4 @@
-//! Delivers a machine's events to its listeners. Each listener has a bounded queue; what a program must react to is never dropped from it.
+//! Delivers a machine's events to its listeners. Each listener has a bounded queue, from which events that need a reaction are never dropped.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,29 +11,29 @@ use everlink::{AskId, Instant, client, relay, server};
 use crate::promise::{lock, remember, wait};
 use crate::wakers::wake;
 
-/// How many events wait for one listener before the oldest droppable one is dropped.
+/// The number of queued events per listener above which the oldest droppable one is dropped.
 const KEPT: usize = 1024;
 
-/// The events of a machine from the moment on at which this was asked for, until its end.
+/// The events of a machine, from the subscription until the machine's end.
 ///
-/// A thread iterates over it; a task awaits [`recv`](Events::recv). It keeps no link alive.
+/// A thread iterates over it; a task awaits [`recv`](Events::recv). It does not keep the link alive.
 ///
-/// A listener that falls more than 1024 events behind misses the oldest ones; [`missed`](Events::missed) counts them. These are never
-/// missed, however far it falls behind:
+/// A listener that falls more than 1024 events behind misses the oldest ones; [`missed`](Events::missed) counts them. These events are never dropped,
+/// however far the listener falls behind:
 ///
-/// - a question of the server ([`Ask`](client::Event::Ask)) while it is open, and that a question which was delivered was withdrawn;
-/// - a demand for credentials ([`AuthRequired`](client::Event::AuthRequired)) while it is not answered;
-/// - the newest change of the machine's state, and with it the end;
-/// - the newest [`Watching`](client::Event::Watching), which says how it differs from the one before: that one may be among those missed.
+/// - an ask of the server ([`Ask`](client::Event::Ask)) while it is open, and the withdrawal of an ask that was delivered;
+/// - a demand for credentials ([`AuthRequired`](client::Event::AuthRequired)) until it is answered;
+/// - the newest change of the machine's state, which includes the end;
+/// - the newest [`Watching`](client::Event::Watching). It holds the difference from the previous one, which may be among those missed.
 ///
-/// Nothing else is kept for certain. A program that reads changes of lists and resources looks at all of them again when `missed` has grown.
+/// Every other event may be dropped. An application that tracks changes of lists and resources reads all of them again when `missed` grows.
 pub struct Events<E> {
     queue: Arc<Queue<E>>,
     at: Instant,
 }
 
 impl<E> Events<E> {
-    /// The next event; `None` after the last.
+    /// Waits for the next event. Returns `None` after the last one.
     pub async fn recv(&mut self) -> Option<Arc<E>> {
         poll_fn(|cx| {
             let mut inside = lock(&self.queue.0);
@@ -54,27 +54,27 @@ impl<E> Events<E> {
         .await
     }
 
-    /// The next one if it is there.
+    /// Returns the next event if one is queued.
     pub fn try_recv(&mut self) -> Option<Arc<E>> {
         let (at, event) = lock(&self.queue.0).pop()?;
         self.at = at;
         Some(event)
     }
 
-    /// When the last one that was given out happened, on the clock of the driver, which began with the link.
+    /// Returns the time of the last event that was returned, on the driver's clock, which starts with the link.
     #[must_use]
     pub const fn at(&self) -> Instant {
         self.at
     }
 
-    /// How many events were dropped before they were delivered.
+    /// Returns the number of events that were dropped before they were delivered.
     #[must_use]
     pub fn missed(&self) -> u64 {
         lock(&self.queue.0).missed
     }
 }
 
-/// Blocks until there is one, or the end.
+/// Blocks until the next event or the end.
 impl<E> Iterator for Events<E> {
     type Item = Arc<E>;
 
@@ -89,7 +89,7 @@ impl<E> fmt::Debug for Events<E> {
     }
 }
 
-/// What one listener has not heard yet.
+/// The undelivered events of one listener.
 struct Queue<E>(Mutex<Inside<E>>);
 
 struct Inside<E> {
@@ -103,7 +103,7 @@ struct Inside<E> {
 struct Undelivered<E> {
     at: Instant,
     event: Arc<E>,
-    /// What it is about, if it must be delivered. It may be dropped otherwise.
+    /// The subject of the event if it must be delivered. `None` if it may be dropped.
     due: Option<Subject>,
 }
 
@@ -111,12 +111,12 @@ impl<E: Obliges> Inside<E> {
     fn push(&mut self, at: Instant, event: Arc<E>) {
         let due = match event.obliges() {
             Obligation::Begins(subject) => {
-                // The newest one counts.
+                // Only the newest event of a subject must be delivered.
                 self.settle(subject);
                 Some(subject)
             }
-            // A listener that knows what has ended must hear of the end. One to which it was never delivered need not. So the ends
-            // that must be delivered are at most as many as there were open questions when the listener stopped reading.
+            // The end must be delivered only if the beginning was. So at most as many ends must be delivered as asks were open when the listener
+            // stopped reading.
             Obligation::Ends(subject) => (!self.settle(subject)).then_some(subject),
             Obligation::None => None,
         };
@@ -138,7 +138,7 @@ impl<E> Inside<E> {
         Some((at, event))
     }
 
-    /// What is said about it, if anything, need not be delivered any more. Returns whether something was due.
+    /// Makes the queued event of this subject droppable, if there is one. Returns whether there was one.
     fn settle(&mut self, subject: Subject) -> bool {
         let mut events = self.events.iter_mut();
         let due = events.find(|event| event.due == Some(subject));
@@ -146,22 +146,22 @@ impl<E> Inside<E> {
     }
 }
 
-/// What an event obliges a listener to.
+/// Classifies an event by whether it must be delivered.
 pub(crate) trait Obliges {
     fn obliges(&self) -> Obligation;
 }
 
-/// Whether a listener must hear of an event, however far behind it is.
+/// Whether an event must be delivered, however far behind the listener is.
 pub(crate) enum Obligation {
-    /// It must, until what the event is about is settled.
+    /// The event must be delivered until its subject is settled.
     Begins(Subject),
-    /// It must if it heard of the beginning: this is the end.
+    /// The event ends its subject. It must be delivered if the beginning was delivered.
     Ends(Subject),
-    /// It need not.
+    /// The event may be dropped.
     None,
 }
 
-/// What an event that must be delivered is about. There is at most one such event about each in a queue, and the machine bounds how many asks are open.
+/// The subject of an event that must be delivered. A queue holds at most one such event per subject, and the machine bounds the number of open asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Ask(AskId),
@@ -207,7 +207,7 @@ impl Obliges for relay::Event {
     }
 }
 
-/// Everybody who listens to one machine; nobody any more after its end.
+/// The listeners of one machine. `None` after the machine's end.
 pub(crate) struct Listeners<E>(Mutex<Option<Vec<Weak<Queue<E>>>>>);
 
 impl<E> Listeners<E> {
@@ -224,7 +224,7 @@ impl<E> Listeners<E> {
             waker: None,
         })));
         if let Some(listeners) = &mut *listeners {
-            // Where nothing happens, nobody else forgets those who left.
+            // Remove dropped listeners before the vector grows. Without this, they would add up while no event is sent.
             if listeners.len() == listeners.capacity() {
                 listeners.retain(|listener| listener.strong_count() > 0);
             }
@@ -250,14 +250,14 @@ impl<E> Listeners<E> {
         }
     }
 
-    /// Somebody did what was asked for: a listener that has not heard of it yet may miss it.
+    /// Makes the queued events of this subject droppable for all listeners, because the application has reacted to it.
     pub(crate) fn settle(&self, subject: Subject) {
         for queue in self.queues() {
             lock(&queue.0).settle(subject);
         }
     }
 
-    /// There will be no more of them.
+    /// Ends all event streams.
     pub(crate) fn end(&self) {
         let listeners = lock(&self.0).take().into_iter().flatten();
         for queue in listeners.filter_map(|listener| listener.upgrade()) {
@@ -265,7 +265,7 @@ impl<E> Listeners<E> {
         }
     }
 
-    /// Those who are there. Who is woken may come back here, so nobody is while this is locked.
+    /// Returns the queues of the live listeners. Wakers run after this lock is released, because a woken listener may call back into `Listeners`.
     fn queues(&self) -> Vec<Arc<Queue<E>>> {
         let mut listeners = lock(&self.0);
         let Some(listeners) = &mut *listeners else {

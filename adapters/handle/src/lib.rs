@@ -1,12 +1,12 @@
-//! What programs hold of an everlink connection, and what its driver owns: the part that adapters of all runtimes have in common.
+//! The handles of an everlink connection that applications hold, and the owners that drivers run. All adapters share this crate.
 //!
-//! A machine of the core is a value with one owner. Programs want something else: handles that can be cloned, calls that can be waited for.
-//! [`Link`] and [`Service`] are those; [`LinkOwner`] and [`ServiceOwner`] are the other side, a machine with a box for letters that one
-//! thread or task drives. There is no I/O in here, no thread and no runtime: what a verb returns is a future that any runtime can
-//! await, and that a plain thread can `wait` for.
+//! A state machine of the core is a value with one owner. Applications need handles that can be cloned and calls that can be awaited. [`Link`] and
+//! [`Service`] are these handles. [`LinkOwner`] and [`ServiceOwner`] are the other side: a machine with a command queue, driven by one thread or
+//! task. This crate does no I/O and has no thread and no runtime. A method of a handle returns a future that any runtime can await, or that a plain
+//! thread can `wait` for.
 //!
-//! Programs use it through an adapter: `everlink-stdio`, `everlink-http`, `everlink-tokio`. Who writes another one does what this does, with
-//! sleeping and moving bytes in the place of the comments:
+//! Applications use it through an adapter: `everlink-stdio`, `everlink-http` or `everlink-tokio`. Another adapter follows this example, with code
+//! that sleeps and moves bytes in place of the comments:
 //!
 //! ```
 //! use everlink::{Config, Instant};
@@ -26,9 +26,9 @@
 //! }
 //! ```
 //!
-//! `promise` is how a value that comes later is waited for, `mailbox` how the owner is asked and `asked` for what, `events` how it is listened to, `record` how all
-//! of it is written down, `backlog` what drivers could not write yet, `numbers` what is found by the number that a machine gave it, `wakers` how
-//! programs are woken, `proxy` what the environment says about proxies.
+//! The modules: `promise` is a value that arrives later. `mailbox` is the owner's command queue and `asked` are its commands. `events` delivers
+//! events, `record` is the interface of recorders, and `backlog` holds bytes that a driver has yet to write. `numbers` is a hash map with internal
+//! ids as keys, `wakers` postpones wake-ups, and `proxy` reads the proxy settings of the environment.
 
 mod asked;
 mod backlog;
@@ -55,7 +55,7 @@ pub use relay::{Guard, GuardOwner, Status};
 pub use server::{Answer, AskError, Context, Response, Service, ServiceOwner, Task};
 pub use wakers::PostponedWakes;
 
-/// Random bytes from the system, for the configuration of a server: what they seal must not be guessed.
+/// Returns random bytes from the system, for the configuration of a server. The server seals state with them, so they must be unpredictable.
 ///
 /// # Panics
 ///
@@ -67,19 +67,19 @@ pub fn secret() -> [u8; 16] {
     secret
 }
 
-/// A number that no other link has, so that many links do not come back in step. It is no secret: a system without a random source has links
-/// that do.
+/// Returns a random number for a link's seed, so that many links do not reconnect at the same time. It needs no secrecy: without a random source it
+/// is zero for every link.
 fn chance() -> u64 {
     let mut chance = [0; 8];
     fill(&mut chance);
     u64::from_ne_bytes(chance)
 }
 
-/// Fills all of it with random bytes from the system, and says whether it could.
+/// Fills the slice with random bytes from the system. Returns whether that succeeded.
 #[cfg(target_os = "linux")]
 fn fill(bytes: &mut [u8]) -> bool {
     use rustix::rand::{GetRandomFlags, getrandom};
-    // The kernel gives up to 256 bytes at once or none, and can be interrupted only before the first.
+    // `getrandom` returns up to 256 bytes at once or none, and a signal can interrupt it only before the first byte.
     let len = bytes.len();
     let read = rustix::io::retry_on_intr(|| getrandom(&mut *bytes, GetRandomFlags::empty()));
     read == Ok(len)

@@ -1,4 +1,4 @@
-//! What anybody may ask of the one owner of a machine: a box that many fill and one empties. Knows no machine.
+//! The command queue between many handles and the one owner of a machine. Does not know the machine.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -9,9 +9,9 @@ use everlink::Instant;
 
 use crate::promise::{Pending, Promise, lock, promise, remember};
 
-/// The box, as those have it who ask something of a machine `M`. An errand `E` is what its owner does beside the machine's own verbs.
+/// The handles' side of the command queue for a machine `M`. `E` is the type of commands that the owner runs itself.
 ///
-/// It has no bound: the owner empties all of it at each step, and the machine has bounds for what it takes.
+/// The queue is unbounded: the owner drains it completely at each step, and the machine bounds what it accepts.
 pub(crate) struct Mail<M, E>(Mutex<Inside<M, E>>);
 
 struct Inside<M, E> {
@@ -20,23 +20,23 @@ struct Inside<M, E> {
     is_closed: bool,
 }
 
-/// Letters in their order. Most of the time there is one at a time, which needs no room on the heap.
+/// A FIFO queue of commands. Most of the time it holds at most one, which needs no allocation.
 struct Letters<M, E> {
     first: Option<Letter<M, E>>,
     others: VecDeque<Letter<M, E>>,
 }
 
 enum Letter<M, E> {
-    /// To be told of the end.
+    /// A request to be notified of the end.
     Closed(Promise<()>),
     Duty(Duty<M, E>),
 }
 
-/// Something to be done.
+/// A command to run.
 pub(crate) enum Duty<M, E> {
-    /// By the owner.
+    /// A command that the owner runs.
     Errand(E),
-    /// By the machine.
+    /// A closure that is called with the machine.
     Verb(Verb<M>),
 }
 
@@ -54,7 +54,7 @@ impl<M, E> Letters<M, E> {
         self.first.is_none() && self.others.is_empty()
     }
 
-    /// Puts one behind all others. Returns whether there were none.
+    /// Appends a command. Returns whether the queue was empty.
     fn push(&mut self, letter: Letter<M, E>) -> bool {
         let is_first = self.is_empty();
         if is_first {
@@ -71,7 +71,7 @@ impl<M, E> Letters<M, E> {
 }
 
 impl<M: 'static, E> Mail<M, E> {
-    /// A box, and the owner's side of it.
+    /// Creates a queue and the owner's side of it.
     pub(crate) fn new() -> (Arc<Mail<M, E>>, Inbox<M, E>) {
         let mail = Arc::new(Mail(Mutex::new(Inside {
             letters: Letters::none(),
@@ -86,17 +86,17 @@ impl<M: 'static, E> Mail<M, E> {
         (mail, inbox)
     }
 
-    /// Has the owner do something. Where there is no owner any more, the errand is dropped.
+    /// Queues a command for the owner. Drops the command if the owner is gone.
     pub(crate) fn send(&self, errand: E) {
         let _ = self.post(Letter::Duty(Duty::Errand(errand)));
     }
 
-    /// Has the machine do something.
+    /// Queues a closure that runs on the machine.
     pub(crate) fn verb(&self, verb: impl FnOnce(&mut M, Instant) + Send + 'static) {
         let _ = self.post(Letter::Duty(Duty::Verb(Box::new(verb))));
     }
 
-    /// Has the machine do something, and waits for what it says.
+    /// Queues a closure that runs on the machine. Returns a future of its return value.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         verb: impl FnOnce(&mut M, Instant) -> T + Send + 'static,
@@ -106,7 +106,7 @@ impl<M: 'static, E> Mail<M, E> {
         pending
     }
 
-    /// Waits until there is no owner any more.
+    /// Returns a future that completes when the owner is gone.
     pub(crate) fn closed(&self) -> Pending<()> {
         let (promise, pending) = promise();
         if let Err(Letter::Closed(promise)) = self.post(Letter::Closed(promise)) {
@@ -115,7 +115,7 @@ impl<M: 'static, E> Mail<M, E> {
         pending
     }
 
-    /// Puts a letter in, and wakes the owner if it is the first one. Gives it back where there is no owner any more.
+    /// Appends a command and wakes the owner if the queue was empty. Returns the command if the owner is gone.
     fn post(&self, letter: Letter<M, E>) -> Result<(), Letter<M, E>> {
         let waker = {
             let mut inside = lock(&self.0);
@@ -130,21 +130,21 @@ impl<M: 'static, E> Mail<M, E> {
     }
 }
 
-/// The box, as its owner has it. Dropped last of all that the owner has, it tells everybody who waits for the end.
+/// The owner's side of the queue. The owner drops it last; the drop notifies everybody who waits for the end.
 pub(crate) struct Inbox<M, E> {
     mail: Arc<Mail<M, E>>,
-    /// What was taken out and not read yet.
+    /// Commands that were taken from the shared queue and not run yet.
     letters: Letters<M, E>,
     closers: Vec<Promise<()>>,
 }
 
 impl<M, E> Inbox<M, E> {
-    /// The box, for who asks something in turn.
+    /// Returns the shared queue, so that the owner can give it to others.
     pub(crate) const fn mail(&self) -> &Arc<Mail<M, E>> {
         &self.mail
     }
 
-    /// Who is to be woken from now on. Returns whether letters are there already, of which it is not told.
+    /// Registers the owner's waker. Returns true if commands are already queued, because those do not wake it.
     pub(crate) fn belongs_to(&self, owner: &Waker) -> bool {
         let mut inside = lock(&self.mail.0);
         let replaced = remember(&mut inside.owner, owner);
@@ -154,7 +154,7 @@ impl<M, E> Inbox<M, E> {
         has_letters
     }
 
-    /// Takes out all that is there by now, to be read. No room is kept for more: most are empty most of the time.
+    /// Takes all queued commands, to be returned by `read`. The shared queue keeps no capacity, because most queues are empty most of the time.
     pub(crate) fn fetch(&mut self) {
         let mut inside = lock(&self.mail.0);
         if !inside.letters.is_empty() {
@@ -162,7 +162,7 @@ impl<M, E> Inbox<M, E> {
         }
     }
 
-    /// Reads the next of what was taken out, which must be read to its end.
+    /// Returns the next command that was taken. The caller must read until `None` before it fetches again.
     pub(crate) fn read(&mut self) -> Option<Duty<M, E>> {
         loop {
             match self.letters.pop() {
@@ -176,7 +176,7 @@ impl<M, E> Inbox<M, E> {
         }
     }
 
-    /// Nobody will read any more.
+    /// Closes the queue: drops all commands and refuses new ones.
     pub(crate) fn close(&mut self) {
         let mut inside = lock(&self.mail.0);
         inside.is_closed = true;
@@ -184,7 +184,7 @@ impl<M, E> Inbox<M, E> {
         let letters = mem::replace(&mut inside.letters, Letters::none());
         drop(inside);
         drop(owner);
-        // What else was asked for is dropped, and says so itself.
+        // Dropping a command tells its sender that it was not run.
         while self.read().is_some() {}
         self.letters = letters;
         while self.read().is_some() {}

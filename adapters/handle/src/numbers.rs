@@ -1,12 +1,12 @@
-//! Tables whose keys are numbers that a machine counts up. Knows not what they name.
+//! Hash maps whose keys are ids that a machine counts up. Does not know what the ids name.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A table by such a number: nobody outside chooses them, so that they need no secret to be spread well.
+/// A `HashMap` with a fast hasher that is not safe against chosen keys. The keys are internal ids, which no peer chooses.
 pub type ByNumber<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// How such numbers are spread over a table.
+/// The hasher of [`ByNumber`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spread(u64);
 
@@ -20,7 +20,7 @@ impl Hasher for Spread {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // The golden ratio: neighbours end up far from each other, in the upper bits and in the lower ones.
+        // Fibonacci hashing with 2^64 divided by the golden ratio: consecutive ids differ in the upper bits and in the lower ones.
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

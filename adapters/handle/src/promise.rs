@@ -1,4 +1,4 @@
-//! A value that comes later, waited for by a thread or a task alike. Knows neither what it is nor who makes it.
+//! A value that arrives later, for which a thread or a task can wait. Knows neither the value nor its producer.
 
 use std::fmt;
 use std::future::Future;
@@ -10,22 +10,22 @@ use std::thread::{self, Thread};
 
 use crate::wakers::wake;
 
-/// What the owner of a machine will say.
+/// A reply from the driver.
 ///
-/// A task awaits it, a thread calls [`wait`](Pending::wait). To drop it is to forget about it: what was asked for is done all the same.
+/// A task awaits it, a thread calls [`wait`](Pending::wait). Dropping it does not cancel the command.
 pub struct Pending<T>(Arc<Cell<T>>);
 
-/// The owner ended before it could say anything: the link was closed, its runtime was stopped under it, or it panicked.
+/// The error when the driver ended before it replied: the link was closed, its runtime was stopped, or it panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gone;
 
 impl<T> Pending<T> {
-    /// Blocks this thread until it is there.
+    /// Blocks this thread until the value arrives.
     ///
     /// # Errors
     ///
-    /// When the owner ended before.
+    /// When the driver ended before it replied.
     pub fn wait(self) -> Result<T, Gone> {
         wait(self)
     }
@@ -53,7 +53,7 @@ impl fmt::Display for Gone {
 
 impl std::error::Error for Gone {}
 
-/// The other side of a [`Pending`]: kept, or broken when it is dropped.
+/// The sending side of a [`Pending`]. Dropping it without a value makes the receiver return [`Gone`].
 pub(crate) struct Promise<T>(Arc<Cell<T>>);
 
 pub(crate) fn promise<T>() -> (Promise<T>, Pending<T>) {
@@ -73,7 +73,7 @@ impl<T> Drop for Promise<T> {
     }
 }
 
-/// Where the value is put, with what else its two sides share until then.
+/// The slot for the value, with the state `S` that both sides share until the value arrives.
 pub(crate) struct Cell<T, S = ()>(Mutex<Inside<T, S>>);
 
 struct Inside<T, S> {
@@ -93,12 +93,12 @@ impl<T, S> Cell<T, S> {
         }))
     }
 
-    /// The first word counts. `None`: there will be no value.
+    /// Sets the value and wakes the waiter. Only the first call has an effect. `None` means that there will be no value.
     pub(crate) fn settle(&self, value: Option<T>) {
         self.settle_quietly(value).into_iter().for_each(wake);
     }
 
-    /// The same, but that whoever waits is left to be woken.
+    /// Sets the value like [`settle`](Cell::settle), but returns the waiter's waker instead of waking it.
     pub(crate) fn settle_quietly(&self, value: Option<T>) -> Option<Waker> {
         let mut inside = lock(&self.0);
         if inside.is_settled {
@@ -117,7 +117,7 @@ impl<T, S> Cell<T, S> {
         self.poll_and_look(cx, |_| ()).0
     }
 
-    /// Looks at what is shared, too: whoever waits is woken for whatever comes after what is seen.
+    /// Polls for the value and reads the shared state under the same lock, so that every later change wakes the waiter.
     pub(crate) fn poll_and_look<R>(
         &self,
         cx: &mut Context<'_>,
@@ -134,12 +134,12 @@ impl<T, S> Cell<T, S> {
         (Poll::Pending, seen)
     }
 
-    /// Looks at what is shared.
+    /// Reads or changes the shared state without waking the waiter.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut S) -> R) -> R {
         look(&mut lock(&self.0).shared)
     }
 
-    /// Changes what is shared, and wakes who waits, to look at it.
+    /// Changes the shared state and wakes the waiter, so that it looks at the change.
     pub(crate) fn change(&self, change: impl FnOnce(&mut S)) {
         let waker = {
             let mut inside = lock(&self.0);
@@ -150,7 +150,7 @@ impl<T, S> Cell<T, S> {
     }
 }
 
-/// Notes who is to be woken, and returns who was: to be dropped outside of every lock, for a waker may own a task that owns a handle.
+/// Stores a waker and returns the replaced one. The caller drops that outside of every lock, because a waker may own a task that owns a handle.
 #[must_use = "what is dropped here is dropped under the lock"]
 pub(crate) fn remember(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
@@ -159,14 +159,14 @@ pub(crate) fn remember(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker>
     }
 }
 
-/// What is behind these locks is whole whenever a lock is let go, also by a panic.
+/// Locks a mutex and ignores poisoning: the data behind these locks is consistent whenever a lock is released, even by a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks this thread until the future is there: several calls joined into one, or steps that are written once for threads and tasks.
+/// Blocks this thread until the future completes. The future may join several calls, or be code that is written once for threads and tasks.
 ///
-/// It runs no runtime: whatever needs one must have its own.
+/// This function starts no runtime: a future that needs one must bring its own.
 pub fn wait<F: Future>(future: F) -> F::Output {
     let sleeper = Arc::new(Sleeper {
         thread: thread::current(),
@@ -183,8 +183,8 @@ pub fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// A thread that waits. That it was woken is remembered here: others may wait on the same thread, inside, and use up what the system
-/// remembers.
+/// A thread that waits. `is_woken` remembers the wake-up, because a nested `wait` on the same thread may consume the token of `unpark`. The Release
+/// store in `wake` pairs with the Acquire swap in `sleep`, so the woken thread sees all writes before the wake-up.
 struct Sleeper {
     thread: Thread,
     is_woken: AtomicBool,

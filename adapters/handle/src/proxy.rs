@@ -1,8 +1,8 @@
-//! Which proxy the environment names for a server, for all adapters that speak HTTP. Reads nothing itself and opens no connection.
+//! Picks the proxy for a server from the environment, for all adapters that use HTTP. Reads no variable itself and opens no connection.
 
 use std::net::IpAddr;
 
-/// The proxies that the environment names, and the hosts that are reached without one.
+/// The proxies that the environment names, and the hosts that are reached directly.
 #[derive(Clone, Default)]
 pub struct Proxies {
     http: Option<String>,
@@ -11,11 +11,11 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals or not, with this function: [`std::env::var`], for a start. An
-    /// empty variable is as good as none.
+    /// Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case, with this function, for example [`std::env::var`]. An
+    /// empty variable counts as unset.
     ///
-    /// A program that runs as a CGI script has `REQUEST_METHOD` set, and its `HTTP_PROXY` may be the `Proxy` field of a stranger's request: it is
-    /// not used then.
+    /// In a CGI script (`REQUEST_METHOD` is set), `HTTP_PROXY` is ignored: it may come from the `Proxy` header field of a request that anyone can
+    /// send.
     #[must_use]
     pub fn new(variable: impl Fn(&str) -> Option<String>) -> Proxies {
         let first_of = |names: [&str; 2]| {
@@ -34,10 +34,10 @@ impl Proxies {
         }
     }
 
-    /// The address of the proxy for a server, if there is one. There is none for this machine itself.
+    /// Returns the address of the proxy for a server, if there is one. The local host has none.
     ///
-    /// `NO_PROXY` lists hosts, domains with all that is in them, addresses and networks such as `10.0.0.0/8`; each may have a port, and `*` is
-    /// everything. Names are compared without regard to case, to a leading dot and to a trailing one.
+    /// `NO_PROXY` lists hosts, domains with their subdomains, addresses, and networks such as `10.0.0.0/8`. Each entry may have a port, and `*`
+    /// matches every host. Names are compared without case and without a leading or trailing dot.
     #[must_use]
     pub fn proxy_for(&self, is_https: bool, host: &str, port: Option<u16>) -> Option<&str> {
         let proxy = if is_https { &self.https } else { &self.http };
@@ -47,8 +47,8 @@ impl Proxies {
     }
 }
 
-/// Whether a host is this machine itself: `localhost` and names in it, and the addresses that lead back. What is sent there, credentials
-/// included, must not pass through another machine.
+/// Whether a host is the local host: `localhost` and names below it, loopback addresses and unspecified ones. Requests to it may carry credentials
+/// and must not pass through another computer.
 #[must_use]
 pub fn is_this_machine(host: &str) -> bool {
     let host = bare(host);
@@ -78,14 +78,14 @@ fn is_listed(except: &str, host: &str, port: u16) -> bool {
     })
 }
 
-/// A name without what makes no difference: case, the dot at the end, the brackets of an address.
+/// Normalizes a host: lower case, without a trailing dot and without the brackets of an IPv6 address.
 fn bare(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host);
     let inside = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     inside.unwrap_or(host).to_ascii_lowercase()
 }
 
-/// The address that a host is, if it is one. One of IPv4 that is written as one of IPv6 is the same.
+/// Parses a host as an IP address, if it is one. An IPv4-mapped IPv6 address becomes the IPv4 address.
 fn address(host: &str) -> Option<IpAddr> {
     host.parse().ok().map(|it: IpAddr| it.to_canonical())
 }
@@ -95,7 +95,7 @@ fn is_within(host: &str, domain: &str) -> bool {
     before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-/// `example.com:8080` and `[::1]:8080` have a port; `::1` has none.
+/// Splits off the port: `example.com:8080` and `[::1]:8080` have one, `::1` has none.
 fn split_port(pattern: &str) -> (&str, Option<u16>) {
     let has_port = |host: &str| !host.contains(':') || host.ends_with(']');
     match pattern.rsplit_once(':') {

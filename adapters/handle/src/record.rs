@@ -1,26 +1,25 @@
-//! For whoever writes down what happens to a machine, so that it can be told again: the same steps, put to a machine of the same config, have the
-//! same effects. Writes nothing itself.
+//! The interface of recorders, which store the steps of a machine. Replaying the steps on a machine with the same config has the same effects. Stores
+//! nothing itself.
 
 use everlink::relay::Side;
 use everlink::{Epoch, Input, Instant, Output};
 
-/// Is told every step of a machine in its order: what goes in before it does, what comes out when it has. `A` is what can be asked of the machine,
-/// `E` what it tells.
+/// Called before each input and command, and after each output, in order. `A` is the type of commands, `E` the type of events.
 ///
-/// It is the driver who calls, between two inputs: to take long is to hold up the link.
+/// The driver calls it between two inputs, so a slow recorder delays the link.
 pub trait Recorder<A, E>: Send {
-    /// A handle asked for this.
+    /// Called before the machine runs a command of a handle.
     fn asked(&mut self, now: Instant, asked: &A);
 
-    /// This happened to a transport. A link has no side but [`Side::Upstream`].
+    /// Called before the machine handles an input of a transport. For a link, the side is always [`Side::Upstream`].
     fn heard(&mut self, now: Instant, side: Side, epoch: Epoch, input: &Input<'_>);
 
-    /// The machine was polled once, and this came out, with these bytes to write.
+    /// Called after each poll of the machine, with its output and the bytes to write.
     fn polled(&mut self, output: Option<(Side, &Output<E>)>, bytes: &[u8]);
 
-    /// The machine was told the time.
+    /// Called before the machine handles the time.
     fn timed(&mut self, now: Instant);
 }
 
-/// A place for a recorder, where there may be none.
+/// An optional recorder.
 pub(crate) type Recording<A, E> = Option<Box<dyn Recorder<A, E>>>;

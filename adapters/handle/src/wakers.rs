@@ -1,11 +1,11 @@
-//! Wakes the program's tasks and threads, never while a driver holds the lock of its machine.
+//! Wakes the application's tasks and threads, but never while a driver holds the lock of its machine.
 
 use std::cell::RefCell;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// How many wakers a thread keeps room for between two turns.
+/// The number of wakers for which a thread keeps capacity between two turns.
 const KEPT: usize = 64;
 
 thread_local! {
@@ -19,23 +19,23 @@ struct Postponed {
 
 /// Postpones the wake-ups of this thread until it is dropped.
 ///
-/// A waker runs code of the program: it may come back to the same link, wait for it, or panic. A driver that runs its machine under a lock
-/// makes one of these before it locks and drops it after it has unlocked.
+/// A waker runs code of the application, which may call the same link, wait for it, or panic. A driver that runs its machine under a lock creates one
+/// of these before it locks, and drops it after it unlocks.
 #[must_use = "wake-ups are postponed until it is dropped"]
 #[derive(Debug)]
 pub struct PostponedWakes {
-    /// Where this thread postpones them already, whoever began wakes.
+    /// Whether this guard started the postponement. Only the outermost guard of a thread wakes.
     is_outermost: bool,
 }
 
 impl PostponedWakes {
-    /// From now on.
+    /// Starts postponing.
     pub fn begin() -> PostponedWakes {
         let was_on = POSTPONED.try_with(|postponed| {
             let postponed = &mut *postponed.borrow_mut();
             mem::replace(&mut postponed.is_on, true)
         });
-        // A thread that is ending has no place for them: it wakes at once.
+        // The thread-local list is gone while a thread ends; wake-ups are immediate then.
         let is_outermost = was_on.is_ok_and(|was_on| !was_on);
         PostponedWakes { is_outermost }
     }
@@ -64,7 +64,7 @@ impl Drop for PostponedWakes {
     }
 }
 
-/// Wakes it, now or when the present turn of a driver is over.
+/// Wakes a waker at once, or at the end of the driver's present turn.
 pub(crate) fn wake(waker: Waker) {
     let mut waker = Some(waker);
     let _ = POSTPONED.try_with(|postponed| {
@@ -76,7 +76,7 @@ pub(crate) fn wake(waker: Waker) {
     waker.into_iter().for_each(wake_now);
 }
 
-/// A waker that panics harms neither the driver nor whoever is woken next. The panic hook has reported it.
+/// Wakes a waker and catches its panic, so that the driver and later wakers are not affected. The panic hook has already reported it.
 fn wake_now(waker: Waker) {
     let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }

@@ -1,4 +1,4 @@
-//! Handles and owners of both ends, with a wire in memory and time that is counted by hand.
+//! Tests the handles and owners of both ends, connected in memory, with a manual clock.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use everlink_handle::{
 };
 use serde_json::json;
 
-/// Both ends, and what is between them.
+/// Both ends, and the in-memory connection between them.
 struct World {
     now: Instant,
     link: Option<Link>,
@@ -26,9 +26,9 @@ struct World {
     service: Service,
     host: ServiceOwner,
     epoch: Epoch,
-    /// What the server was asked and has not answered.
+    /// The requests that the server has not answered yet.
     tasks: Vec<Task>,
-    /// The client's end cannot be opened.
+    /// Whether every attempt to open a transport fails.
     refuses: bool,
 }
 
@@ -56,7 +56,7 @@ impl World {
         self.link.as_ref().expect("it was not dropped")
     }
 
-    /// Carries until nothing is to be carried.
+    /// Runs both drivers until there is no more output.
     fn carry(&mut self) {
         let mut buf = Vec::new();
         loop {
@@ -118,7 +118,7 @@ impl World {
         self.carry();
     }
 
-    /// The server's process dies.
+    /// Ends the server's process: standard error, end of output, then `SIGKILL` as its exit status.
     fn die(&mut self) {
         let owner = self.owner.as_mut().expect("it was not dropped");
         owner.handle(self.now, self.epoch, Input::stderr(&b"out of cheese"[..]));
@@ -139,7 +139,7 @@ fn text(text: &str) -> Payload {
     Payload::of(&json!({"content": [{"type": "text", "text": text}]})).expect("it is JSON")
 }
 
-/// Polls once, without a runtime.
+/// Polls a future once, without a runtime.
 fn look<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -158,7 +158,7 @@ fn a_call_is_answered_to_whoever_made_it() {
     let two = world.link().call_tool("say", json!({"n": 2}));
     world.carry();
     assert_eq!(world.tasks.len(), 2, "both are under way at once");
-    // The second first.
+    // Answer the second call first.
     world.tasks.swap(0, 1);
     world.answer(Ok(text("two")));
     world.answer(Ok(text("one")));
@@ -262,7 +262,7 @@ fn somebody_else_can_cancel_a_call_and_say_why() {
     assert!(matches!(failure.kind, FailureKind::Cancelled { .. }));
     assert!(error.to_string().contains("changed my mind"), "{error}");
     assert!(error.may_have_run());
-    // Again, and too late: nothing happens.
+    // A second cancellation, after the call has ended, has no effect.
     canceller.cancel("twice");
     world.carry();
 }
@@ -296,7 +296,7 @@ fn progress_is_told_by_whoever_waits() {
     now(call).expect("a reply");
 }
 
-/// A driver that runs a task itself answers without a letter.
+/// A driver that runs a task itself answers without the command queue.
 #[test]
 fn what_was_asked_for_on_the_way_to_an_answer_comes_before_it() {
     let mut world = World::new();
@@ -355,7 +355,7 @@ fn progress_that_nobody_looks_at_is_bounded() {
     assert_eq!(heard.last(), Some(&1000.0), "the newest is kept");
 }
 
-/// Notes the state that a link says to have whenever somebody is woken.
+/// A waker that notes the link's state at each wake-up.
 struct Witness(Link, Mutex<Vec<State>>);
 
 impl Wake for Witness {
@@ -365,7 +365,7 @@ impl Wake for Witness {
     }
 }
 
-/// The error of a call under way when this happens to the link, and what its state was said to be at that moment.
+/// Returns the error of a call in flight after `happens`, and the states that its waker saw.
 fn witnessed(happens: fn(&mut World)) -> (String, Vec<State>) {
     let mut world = World::new();
     let mut call = world.link().call_tool("say", json!({}));
@@ -394,7 +394,7 @@ fn whoever_hears_of_a_death_finds_that_the_state_says_so() {
     assert!(error.contains("out of cheese"), "{error}");
 }
 
-/// What handles ask for is carried out between what happens and what is told.
+/// Commands of handles run after inputs and before events are delivered.
 #[test]
 fn whoever_hears_of_a_shutdown_finds_that_the_state_says_so() {
     let (_, seen) = witnessed(|world| drop(world.link().shutdown()));
@@ -555,7 +555,7 @@ fn who_waits_for_a_link_that_parks_is_told_why() {
     let text = not_ready.to_string();
     assert!(text.contains("could not be reached"), "{text}");
 
-    // Who asks a parked link makes it look again, and hears what comes of that.
+    // `ready` makes a parked link try again, and its caller gets the result of that attempt.
     world.refuses = false;
     let mut ready = world.link().ready();
     world.carry();
@@ -597,7 +597,7 @@ fn a_listener_that_does_not_listen_misses_the_oldest() {
     for _ in 0..3000 {
         drop(world.service.publish(Change::List(List::Tools)));
         world.carry();
-        // The change makes the link read the list again, in vain.
+        // Each change makes the link read the list again; the server refuses that.
         for task in world.tasks.drain(..) {
             task.answer
                 .give(Err(ErrorObject::new(code::INTERNAL_ERROR, "not now")));
@@ -612,7 +612,7 @@ fn a_listener_that_does_not_listen_misses_the_oldest() {
     assert!(events.missed() > 0);
 }
 
-/// A link to a server that may ask for its roots, with one call under way.
+/// Returns a link whose server may ask for roots, with one call in flight.
 fn askable() -> (World, Events<Event>, Call<ToolResult>) {
     let mut config = Config::child("handles", "1.0");
     config.capabilities = config.capabilities.with_roots(false);
@@ -628,7 +628,7 @@ fn askable() -> (World, Events<Event>, Call<ToolResult>) {
     (world, events, call)
 }
 
-/// The server says more than any queue of events holds.
+/// Sends more notifications than a queue of events holds.
 fn flood(world: &mut World) {
     let line = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/other\"}\n";
     for _ in 0..3000 {
@@ -679,7 +679,7 @@ fn asks_that_are_over_do_not_pile_up_before_a_listener_that_never_reads() {
             drop(world.link().answer(ask.expect("the question"), Err(error)));
             world.carry();
         } else {
-            // It is given up.
+            // Let the ask time out.
             world.pass(Duration::from_secs(601));
         }
         now(asked)

@@ -1,4 +1,4 @@
-//! What programs do to handles that nobody meant them to do: wakers with a will of their own, closures that block, listeners that leave.
+//! Misuse of handles by applications: wakers that call back, closures that block, listeners that are dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use everlink::{Config, Epoch, ExitStatus, Input, Instant, Output, Payload};
 use everlink_handle::{CallError, Link, LinkOwner, Service, ServiceOwner, Task};
 use serde_json::json;
 
-/// Far longer than anything here takes, so that a hang is a failure and not a hang.
+/// Longer than any step here takes, so that a hang fails the test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Both ends, and what is between them.
+/// Both ends, and the in-memory connection between them.
 struct World {
     link: Option<Link>,
     owner: LinkOwner,
@@ -42,12 +42,12 @@ impl World {
         self.link.as_ref().expect("it was not dropped")
     }
 
-    /// Carries until nothing is to be carried.
+    /// Runs both drivers until there is no more output.
     fn carry(&mut self) {
         while self.turn() {}
     }
 
-    /// One turn of both drivers; whether anything was carried.
+    /// Runs one turn of both drivers. Returns whether there was any output.
     fn turn(&mut self) -> bool {
         self.owner.serve(Instant::ZERO);
         let carried = self.carry_client();
@@ -80,7 +80,7 @@ impl World {
         carried
     }
 
-    /// What the server says is heard by the client; its outputs are not polled.
+    /// Delivers the server's output to the client without polling the client's outputs.
     fn carry_server(&mut self) -> bool {
         let (mut buf, mut carried) = (Vec::new(), false);
         self.host.serve(Instant::ZERO);
@@ -122,7 +122,7 @@ fn look<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
-/// A waker that does this when it is woken.
+/// Returns a waker that calls this function.
 fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
     struct Does<F>(F);
     impl<F: Fn() + Send + Sync> Wake for Does<F> {
@@ -133,7 +133,7 @@ fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(Does(wake)))
 }
 
-/// Fails if it is not done in time, instead of hanging.
+/// Runs `work` on another thread and fails if it is not done within [`PATIENCE`].
 fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(work()));
@@ -153,7 +153,7 @@ fn what_on_progress_waits_for_does_not_eat_the_wake_up() {
         .on_progress(move |_| {
             entered.send(()).expect("somebody listens");
             may_go_on.recv().expect("somebody says so");
-            // As any wait in here does, that of a channel included.
+            // Consumes the token of `unpark`, as any blocking call in here may do.
             thread::park_timeout(Duration::ZERO);
         });
     world.carry();
@@ -199,7 +199,7 @@ fn a_panic_in_on_progress_cancels_the_call_and_harms_nobody_else() {
 fn who_is_told_that_the_link_is_ready_finds_it_so() {
     let mut world = World::new();
     let first = world.link().ready();
-    // A driver hears what makes the link ready, and then carries out letters before it polls outputs.
+    // A driver feeds the input that makes the link ready, and then runs queued commands before it polls outputs.
     for _ in 0..10 {
         world.owner.serve(Instant::ZERO);
         world.carry_client();
@@ -262,7 +262,7 @@ fn a_waker_may_ask_for_events() {
     });
 }
 
-/// A waker that owns what it wakes, as those of many executors do.
+/// A waker that owns the task that it wakes, as in many executors.
 struct Owns<T>(Mutex<Option<T>>);
 
 impl<T: Send> Wake for Owns<T> {
@@ -276,7 +276,7 @@ fn a_waker_that_owns_the_last_link_may_be_replaced() {
         let task = Arc::new(Owns(Mutex::new(Some(link))));
         let is_asked = owner.belongs_to(&Waker::from(task));
         assert!(!is_asked);
-        // The old task is over: its waker, here, is all that is left of it.
+        // The old task has ended; its registered waker is the last reference to it.
         let _ = owner.belongs_to(Waker::noop());
         assert!(
             owner.belongs_to(Waker::noop()),
@@ -298,7 +298,7 @@ fn a_waker_that_owns_its_call_may_be_dropped_anywhere() {
         world.carry();
         world.tasks.remove(0).answer.give(Ok(text("the last word")));
         world.carry();
-        // The reply woke the task, which went, and its link with it.
+        // The reply woke the task. Its waker was the last reference to it, so the task and its link were dropped.
         world.carry();
         assert!(world.owner.is_closed(), "the last link went with the task");
     });
@@ -454,7 +454,7 @@ fn a_link_that_dies_under_a_call_says_so_once() {
     let canceller = call.canceller();
     world.carry();
     world.die();
-    // The letter crosses the outcome.
+    // The cancellation is queued before the outcome is delivered.
     canceller.cancel("too late");
     world.carry();
     assert!(matches!(

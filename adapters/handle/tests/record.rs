@@ -1,4 +1,4 @@
-//! Whoever records an owner is told every step of its machine, in its order.
+//! Tests that a recorder is called for every step of its machine, in order.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use everlink::{Config, Epoch, Input, Instant, Output};
 use everlink_handle::{Guard, Link, Recorder};
 use serde_json::json;
 
-/// What was told, a word for each step.
+/// A recorder that keeps one line per step.
 #[derive(Clone, Default)]
 struct Diary(Arc<Mutex<Vec<String>>>);
 
@@ -18,13 +18,13 @@ impl Diary {
         self.0.lock().expect("no panic").push(words);
     }
 
-    /// All since the last time.
+    /// Returns all lines since the last call.
     fn read(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().expect("no panic"))
     }
 }
 
-/// The first word of what it is.
+/// Returns the leading alphanumeric part of the debug text.
 fn kind(it: &impl Debug) -> String {
     let text = format!("{it:?}");
     let end = text.find(|letter: char| !letter.is_alphanumeric());
@@ -105,7 +105,7 @@ fn the_recorder_of_a_link_is_told_every_step_in_its_order() {
     while owner.poll_output(&mut buf).is_some() {}
     assert_eq!(diary.read(), ["told Upstream Done", "polled"]);
 
-    // To look at the machine is no step of it.
+    // Reading the counters is not a recorded step.
     drop(link.stats());
     drop(link.shutdown());
     owner.serve(at(4));

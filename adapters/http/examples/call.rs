@@ -1,6 +1,6 @@
 //! Lists the tools of a server, and calls one: `call URL [TOOL [JSON]]`.
 //!
-//! A token for it is taken from `MCP_TOKEN`, if there is one.
+//! If the environment variable `MCP_TOKEN` is set, it is sent as the token.
 
 use std::env;
 use std::error::Error;

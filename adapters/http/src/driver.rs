@@ -1,4 +1,4 @@
-//! The loop that drives a link, on its one thread: carries out what the machine says, and sleeps. Knows no socket.
+//! The driver of a link: one thread that carries out the machine's outputs and sleeps. Knows no sockets.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,16 +15,16 @@ use crate::Setup;
 use crate::exchange::Exchange;
 use crate::line::Line;
 
-/// As many lines are kept for the next exchanges.
+/// The maximum number of idle lines that are kept for the next exchanges.
 const IDLE_LINES: usize = 8;
 
-/// Something that the driver is woken for.
+/// A message that wakes the driver.
 pub(crate) enum News {
-    /// A piece of the body of a response. Its exchange reads on when it has the buffer back.
+    /// A chunk of a response's body. The exchange reads on when it gets the buffer back.
     Chunk(StreamId, Vec<u8>),
-    /// Something else happened to an exchange.
+    /// Another input of an exchange.
     Input(StreamId, Input<'static>),
-    /// A handle asked for something.
+    /// A handle has queued a command.
     Mail,
 }
 
@@ -37,13 +37,13 @@ pub(crate) struct Driver {
     life: Option<Life>,
 }
 
-/// What belongs to the epoch that is open. To drop it is to cut all of it.
+/// The state of the open epoch. Dropping it cuts all its exchanges.
 struct Life {
     epoch: Epoch,
     exchanges: HashMap<StreamId, Exchange>,
-    /// Lines of exchanges that have ended, the last one last.
+    /// The lines of ended exchanges, the most recent one last.
     idle: Vec<Line>,
-    /// Chunks that the machine did not want yet.
+    /// Chunks that arrived while the machine wants no input.
     held: Vec<(StreamId, Vec<u8>)>,
 }
 
@@ -70,7 +70,7 @@ impl Driver {
     /// Drives the link until it is closed.
     pub(crate) fn run(mut self) {
         let bell = Waker::from(Arc::new(Bell(self.post.clone())));
-        // What is in the mailbox already is seen in the first turn.
+        // Commands that are already queued run in the first turn.
         let _ = self.owner.belongs_to(&bell);
         let mut buf = Vec::new();
         loop {
@@ -85,7 +85,7 @@ impl Driver {
                 self.sleep();
             }
         }
-        // Before the owner, whose end tells whoever waits for it that nothing is left.
+        // Drop the epoch before the owner, whose drop tells callers that nothing is left.
         drop(self.life.take());
     }
 
@@ -117,7 +117,7 @@ impl Driver {
                 let body = buf.split_off(buf.len() - len);
                 self.begin(stream, head, body);
             }
-            // The rest is about processes, byte streams and servers.
+            // All other outputs are about processes, byte streams and servers.
             _ => {}
         }
     }
@@ -162,7 +162,7 @@ impl Driver {
         let Some(life) = &mut self.life else {
             return;
         };
-        // Of an exchange that was cut nothing more is said.
+        // Inputs of an exchange that was cut are ignored.
         if !life.exchanges.contains_key(&stream) {
             return;
         }
@@ -174,7 +174,7 @@ impl Driver {
         self.owner.handle(now, life.epoch, input);
     }
 
-    /// Feeds one of the chunks that are held, if one is wanted by now.
+    /// Feeds one of the held chunks, if the machine wants it by now. Returns whether it did.
     fn feed(&mut self) -> bool {
         let (now, owner) = (self.now(), &mut self.owner);
         let Some(life) = &mut self.life else {
@@ -194,7 +194,7 @@ impl Driver {
     }
 }
 
-/// Wakes the driver out of its sleep.
+/// Wakes the driver from its sleep.
 struct Bell(Sender<News>);
 
 impl Wake for Bell {
@@ -203,7 +203,7 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // A driver that is gone need not be woken.
+        // The send fails if the driver is gone.
         let _ = self.0.send(News::Mail);
     }
 }

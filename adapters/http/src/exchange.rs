@@ -1,4 +1,4 @@
-//! One exchange: a request and its response, on a thread of its own. Knows not what they are about, nor what else is under way.
+//! One exchange, a request and its response, on its own thread. Knows neither its content nor other exchanges.
 
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,17 +16,17 @@ use crate::fault::fault;
 use crate::line::Line;
 use crate::{Setup, THREAD_NAME};
 
-/// The most that is read at once.
+/// The maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
 
-/// An exchange as the driver holds it.
+/// The driver's side of an exchange.
 pub(crate) struct Exchange {
     line: Line,
     buffers: Sender<Vec<u8>>,
 }
 
 impl Exchange {
-    /// Begins one over this line, which tells what happens to it to `post`, its end last.
+    /// Begins an exchange on this line. Its thread sends all inputs to `post`, the end last.
     pub(crate) fn begin(
         stream: StreamId,
         head: Box<RequestHead<'static>>,
@@ -54,24 +54,24 @@ impl Exchange {
         Ok(Exchange { line, buffers })
     }
 
-    /// The last chunk was taken; the next one may be read, into its buffer.
+    /// Returns the buffer of the last chunk, so that the next one is read into it.
     pub(crate) fn read_on(&self, buffer: Vec<u8>) {
-        // One that has ended reads no more.
+        // The send fails if the exchange has ended.
         let _ = self.buffers.send(buffer);
     }
 
-    /// Ends it at once, whatever it is at.
+    /// Aborts the exchange at once, whatever its thread waits for.
     pub(crate) fn cut(self) {
         self.line.cut();
     }
 
-    /// It has ended; its line can be used again.
+    /// Takes the line of an ended exchange, to be used again.
     pub(crate) fn into_line(self) -> Line {
         self.line
     }
 }
 
-/// An exchange as its thread has it.
+/// The thread's side of an exchange.
 struct Carrier {
     stream: StreamId,
     head: Box<RequestHead<'static>>,
@@ -79,13 +79,13 @@ struct Carrier {
     agent: Agent,
     setup: Arc<Setup>,
     post: Sender<News>,
-    /// The buffers of chunks that were taken. There are no more when the exchange was cut.
+    /// The buffers of chunks that were handled. The channel is closed when the exchange is cut.
     returned: Receiver<Vec<u8>>,
 }
 
 impl Carrier {
     fn run(self) {
-        // Whoever gives out credentials may panic, and the machine waits for an end.
+        // The application's function for credentials may panic, but the machine needs an end in any case.
         let result = catch_unwind(AssertUnwindSafe(|| self.carry()));
         let panicked = || Fault::with_detail(FaultKind::Other, "the exchange panicked");
         let fault = result.unwrap_or_else(|_| Err(panicked())).err();
@@ -125,7 +125,7 @@ impl Carrier {
         Ok(request)
     }
 
-    /// Tells of the body as it arrives, a chunk at a time.
+    /// Reports the body as it arrives, one chunk at a time.
     fn read(&self, body: Body) -> Result<(), Fault> {
         let mut body = body.into_reader();
         let mut chunk = vec![0; CHUNK];
@@ -144,7 +144,7 @@ impl Carrier {
         }
     }
 
-    /// A driver that is gone need not know.
+    /// Sends an input to the driver, unless that is gone.
     fn tell(&self, input: Input<'static>) {
         let _ = self.post.send(News::Input(self.stream, input));
     }
@@ -156,7 +156,7 @@ fn head_of(response: &Response<Body>) -> ResponseHead<'static> {
     ResponseHead::new(response.status().as_u16()).with_fields(Fields::from_iter(fields))
 }
 
-/// What was to be sent is no HTTP. The words of these errors quote no value.
+/// Converts the error of a request that HTTP cannot carry to a fault. The texts of these errors quote no value.
 fn unfit(error: impl ToString) -> Fault {
     Fault::with_detail(FaultKind::Other, error.to_string())
 }

@@ -1,11 +1,11 @@
-//! What went wrong with an exchange, in the core's words: typed by what it is and by where it was seen, never by its text.
+//! Classifies the errors of an exchange, by type and by where they were seen, never by text.
 
 use std::fmt;
 
 use everlink::{Fault, FaultKind};
 use ureq::Error;
 
-/// A fault that was typed where it was seen, on its way through the HTTP library.
+/// A fault that was classified where it was seen, wrapped as an error of the HTTP library.
 #[derive(Debug)]
 pub(crate) struct Seen(Fault);
 
@@ -23,7 +23,7 @@ impl fmt::Display for Seen {
 
 impl std::error::Error for Seen {}
 
-/// What an error of the library says.
+/// Converts an error of the library to a fault.
 pub(crate) fn fault(error: Error) -> Fault {
     let error = match error {
         Error::Io(error) => return Fault::from(error),
@@ -37,9 +37,9 @@ pub(crate) fn fault(error: Error) -> Fault {
         Error::HostNotFound => FaultKind::NameNotFound,
         Error::Timeout(_) => FaultKind::TimedOut,
         Error::Pem(_) | Error::Rustls(_) | Error::Tls(_) | Error::TlsRequired => FaultKind::Tls,
-        // What the server said is no HTTP.
+        // The server's response is not HTTP.
         Error::BodyStalled | Error::LargeResponseHeader(..) | Error::Protocol(_) => FaultKind::Read,
-        // The proxy is there and does not let us through.
+        // The proxy responds and refuses the connection.
         Error::ConnectProxyFailed(_) => FaultKind::Unreachable,
         _ => FaultKind::Other,
     };

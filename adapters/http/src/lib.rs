@@ -11,16 +11,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! One thread drives the link, and each exchange has a thread of its own while it lasts. When the link is closed, by
-//! [`Link::shutdown`] or because the last handle was dropped, they all end. Nothing is decided here: which requests are made and what
-//! follows from their fate is up to the core. TLS is by `rustls` with the roots of Mozilla; proxies are those of the environment.
+//! One thread drives the link, and each exchange has its own thread while it lasts. All threads end when the link is closed, by [`Link::shutdown`] or
+//! because the last handle is dropped. This crate makes no decisions: the core decides which requests are sent and what follows from their results.
+//! TLS uses `rustls` with Mozilla's root certificates; proxies are those of the environment.
 //!
-//! An exchange that is given up is cut at once: its connection is shut down, whatever its thread waits for. One thing cannot be
-//! interrupted, the system's own lookup of a name or setting up of a connection. The link goes on without it, and the
-//! thread ends when the system lets go of it.
+//! An exchange that is given up is aborted at once: its connection is shut down, whatever its thread waits for. Only the system's own name lookup and
+//! connection setup cannot be interrupted. The link goes on without that thread, which ends when the system call returns.
 //!
-//! `driver` is the loop, `exchange` one request and its response, `line` the connection under it, `proxy` who stands in
-//! between, `fault` what went wrong, in the core's words.
+//! The modules: `driver` is the driver's loop, `exchange` one request and its response, and `line` the connection under it. `proxy` picks the proxy,
+//! and `fault` classifies errors.
 
 mod driver;
 mod exchange;
@@ -39,22 +38,22 @@ use ureq::{Agent, Proxy};
 pub use everlink_handle::{
     Call, CallError, Canceller, Events, Gone, Link, NotReady, Pending, Progress, ToolResult, wait,
 };
-/// How secure channels are set up: which roots are trusted, which certificate is shown.
+/// The TLS settings: trusted root certificates and the client's certificate.
 pub use ureq::tls;
 
 use driver::Driver;
 use line::Line;
 
-/// Starts a link to the server at the address in `config`, which [`Config::http`] makes.
+/// Creates a link to the server at the URL in `config`, which [`Config::http`] creates.
 ///
 /// # Errors
 ///
-/// As [`Connector::connect`].
+/// Like [`Connector::connect`].
 pub fn connect(config: Config) -> io::Result<Link> {
     Connector::new(config).connect()
 }
 
-/// A link that is to be started, with more than its address.
+/// A link to be started, with more settings than its URL.
 #[must_use = "nothing is started before `connect`"]
 pub struct Connector {
     config: Config,
@@ -67,7 +66,7 @@ pub struct Connector {
 type Credentials = dyn Fn() -> Option<String> + Send + Sync;
 
 impl Connector {
-    /// A link to the server at the address in `config`, which [`Config::http`] makes.
+    /// Prepares a link to the server at the URL in `config`, which [`Config::http`] creates.
     pub fn new(config: Config) -> Connector {
         Connector {
             config,
@@ -78,11 +77,11 @@ impl Connector {
         }
     }
 
-    /// With these credentials: the value of the `Authorization` field, such as `Bearer ...`, or none.
+    /// Sets a function that returns the credentials: the value of the `Authorization` field, such as `Bearer ...`, or none.
     ///
-    /// Asked for each request as it begins, on the thread of its exchange, so that it may take its time and must not hold a lock that a
-    /// caller holds. This crate shows the value to nobody but the server. The HTTP library under it dumps all bytes
-    /// that it writes, these too, to a program's log at the level `trace`: have that off for `ureq_proto`.
+    /// The function is called for each request, on the thread of its exchange. So it may block, but it must not take a lock that a caller holds. This
+    /// crate sends the value to the server only. The HTTP library below logs all bytes that it writes, these included, at the level `trace`: disable
+    /// that level for `ureq_proto`.
     pub fn with_credentials(
         mut self,
         credentials: impl Fn() -> Option<String> + Send + Sync + 'static,
@@ -91,11 +90,11 @@ impl Connector {
         self
     }
 
-    /// With this field in each request.
+    /// Adds a header field to each request.
     ///
     /// # Errors
     ///
-    /// When there can be no such field, or it is one that the link or HTTP itself writes.
+    /// When the name or the value is not valid, or the link or HTTP itself writes this field.
     pub fn with_field(mut self, name: &str, value: &str) -> Result<Connector, SetupError> {
         let name = HeaderName::try_from(name).map_err(|_| SetupError::FieldName)?;
         let mut value = HeaderValue::try_from(value).map_err(|_| SetupError::FieldValue)?;
@@ -107,35 +106,34 @@ impl Connector {
         Ok(self)
     }
 
-    /// With secure channels set up so.
+    /// Sets the TLS settings.
     pub fn with_tls(mut self, tls: TlsConfig) -> Connector {
         self.tls = tls;
         self
     }
 
-    /// By way of this proxy, whatever the environment says: `http://`, `https://`, `socks4://` or `socks5://`, with a user and a password
-    /// if need be.
+    /// Sets the proxy and ignores the environment: `http://`, `https://`, `socks4://` or `socks5://`, with a user and a password if necessary.
     ///
     /// # Errors
     ///
-    /// When that is no address of a proxy.
+    /// When the URL is not the address of a proxy.
     pub fn with_proxy(mut self, url: &str) -> Result<Connector, SetupError> {
         self.proxy = Some(Some(proxy::at(url)?));
         Ok(self)
     }
 
-    /// By way of no proxy, whatever the environment says.
+    /// Uses no proxy and ignores the environment.
     pub fn without_proxy(mut self) -> Connector {
         self.proxy = Some(None);
         self
     }
 
-    /// Starts the link. It connects when it is first used, or told to be [`ready`](Link::ready).
+    /// Starts the link. It connects at its first use, or when [`ready`](Link::ready) is called.
     ///
     /// # Errors
     ///
-    /// When the configuration is not one for HTTP or the environment names a proxy that is none, which is a [`SetupError`] inside; when
-    /// the system has no thread left.
+    /// When the config is not for HTTP, or the environment names an invalid proxy; the error then contains a [`SetupError`]. Also when the system has
+    /// no thread left.
     pub fn connect(self) -> io::Result<Link> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let http = self.config.http.as_ref();
@@ -159,7 +157,7 @@ impl Connector {
     }
 }
 
-/// Values may be secrets.
+/// Omits values, which may be secrets.
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connector")
@@ -168,19 +166,19 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// Why a [`Connector`] cannot be as it was asked to be.
+/// The reason why a [`Connector`] setting is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// There can be no field of this name.
+    /// The name is not a valid field name.
     FieldName,
-    /// The field is written by the link or by HTTP itself.
+    /// The link or HTTP itself writes this field.
     FieldReserved,
-    /// No field can have this value.
+    /// The value is not a valid field value.
     FieldValue,
-    /// The configuration is not one for HTTP.
+    /// The config is not for HTTP.
     NotHttp,
-    /// This is no address of a proxy.
+    /// The URL is not the address of a proxy.
     Proxy,
 }
 
@@ -198,7 +196,7 @@ impl fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-/// Whether the value of this field follows from what is sent.
+/// Whether the link or HTTP itself sets this field.
 fn is_reserved(name: &str) -> bool {
     const OF_HTTP: &str = "connection content-length expect host te transfer-encoding upgrade";
     const OF_MCP: &str = "accept content-type last-event-id";
@@ -208,14 +206,14 @@ fn is_reserved(name: &str) -> bool {
 
 const THREAD_NAME: &str = "everlink-http";
 
-/// What all exchanges of a link have in common.
+/// The settings that all exchanges of a link share.
 struct Setup {
     new_line: Box<dyn Fn() -> Line + Send + Sync>,
     fields: Vec<(HeaderName, HeaderValue)>,
     credentials: Option<Box<Credentials>>,
 }
 
-/// HTTP as it is wanted here: what the server says is told as it is, and nothing is done about it. There is no timeout among this.
+/// Builds the library's config: it reports every response unchanged, follows no redirect and has no timeout.
 fn http_as_wanted(tls: TlsConfig, proxy: Option<Proxy>) -> ureq::config::Config {
     Agent::config_builder()
         .http_status_as_error(false)
@@ -229,13 +227,13 @@ fn http_as_wanted(tls: TlsConfig, proxy: Option<Proxy>) -> ureq::config::Config 
             env!("CARGO_PKG_VERSION")
         ))
         .accept("")
-        // Another crate may have the library built with gzip, which would hold back what is streamed.
+        // If another crate enables the library's gzip feature, decompression would delay event streams.
         .accept_encoding("")
-        // What an exchange costs in memory.
+        // The memory per exchange.
         .input_buffer_size(64 << 10)
         .output_buffer_size(16 << 10)
         .max_response_header_size(32 << 10)
-        // Common servers close what was idle for 5 s: what is younger is not closed under a request.
+        // Common servers close a connection after 5 s without use. A younger one is not closed during a request.
         .max_idle_age(Duration::from_secs(4))
         .max_idle_connections(1)
         .build()

@@ -1,5 +1,4 @@
-//! Ways to the server: each a connection for one exchange after the other, and what goes wrong on it, typed where it is seen.
-//! Knows no request.
+//! The connections to the server, each for one exchange after another. Classifies errors where they are seen. Knows no requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
@@ -16,9 +15,9 @@ use ureq::{Agent, Error};
 
 use crate::fault::Seen;
 
-/// A way to the server, for one exchange at a time. Its connection is kept for the next one.
+/// A connection to the server, for one exchange at a time. It is kept for the next exchange.
 ///
-/// The library cuts what an agent has under way, all of it: so each line is an agent of its own.
+/// The library can only cut all exchanges of an agent at once, so each line has its own agent.
 #[derive(Clone)]
 pub(crate) struct Line {
     pub(crate) agent: Agent,
@@ -26,18 +25,18 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// What to do when the next request was handed to the system, all of it.
+    /// Sets a function to call when the next request was completely handed to the system.
     pub(crate) fn when_sent(&self, tell: impl FnOnce() + Send + 'static) {
         self.signal.set(Some(Box::new(tell)));
     }
 
-    /// Closes the connection, whatever waits for it. If there is none yet, there will be none.
+    /// Closes the connection, whatever waits for it. If there is none yet, none is opened.
     pub(crate) fn cut(self) {
         self.agent.shutdown();
     }
 }
 
-/// Makes lines that are like this.
+/// Returns a function that creates lines with this config.
 pub(crate) fn lines(config: Config) -> impl Fn() -> Line + Send + Sync {
     let chain =
         ().chain(SocksConnector::default())
@@ -53,7 +52,7 @@ pub(crate) fn lines(config: Config) -> impl Fn() -> Line + Send + Sync {
     }
 }
 
-/// What is done when a request was sent.
+/// The function to call when a request was sent.
 struct Signal(Mutex<Option<Tell>>);
 
 type Tell = Box<dyn FnOnce() + Send>;
@@ -71,7 +70,7 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// Makes the connections of a line, with connectors that all lines share.
+/// Opens the connections of a line, with connectors that all lines share.
 #[derive(Debug)]
 struct Wires<C>(Arc<C>, Arc<Signal>);
 
@@ -83,7 +82,7 @@ impl<C: Connector> Connector for Wires<C> {
         details: &ConnectionDetails<'_>,
         chained: Option<()>,
     ) -> Result<Option<Self::Out>, Error> {
-        // What is said to a proxy on the way is not the request.
+        // Bytes that are sent to a proxy while connecting are not the request.
         let tell = self.1.set(None);
         let transport = self.0.connect(details, chained)?;
         self.1.set(tell);
@@ -105,14 +104,14 @@ impl<T: Transport> Transport for Wire<T> {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        // The response is waited for when the whole request was written.
+        // The library waits for the response only after the whole request was written.
         self.1.set(None).into_iter().for_each(|tell| tell());
         self.0.await_input(timeout).map_err(|error| match error {
-            // The library would take it for the end of a body.
+            // The library would treat a reset as the end of the body.
             Error::Io(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                 Seen::error(FaultKind::Reset, &error)
             }
-            // The system says no such thing: it is about what was encrypted.
+            // The system never returns this kind, so it comes from TLS.
             Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
                 Seen::error(FaultKind::Tls, &error)
             }
@@ -129,7 +128,7 @@ impl<T: Transport> Transport for Wire<T> {
     }
 }
 
-/// Sets up TLS, and says of what goes wrong that it was then.
+/// Sets up TLS, and classifies the errors of that step.
 #[derive(Debug)]
 struct Securing(RustlsConnector);
 
@@ -146,7 +145,7 @@ impl<In: Transport> Connector<In> for Securing {
     }
 }
 
-/// Looks up names, and says of what goes wrong that it was then.
+/// Resolves names, and classifies the errors of that step.
 #[derive(Debug, Default)]
 struct Names(DefaultResolver);
 
@@ -162,7 +161,7 @@ impl Resolver for Names {
     }
 }
 
-/// An error is of this kind where it was seen, unless it is one that can be seen everywhere.
+/// Gives an error the kind of the step in which it was seen, unless it is an error of the system.
 fn unless_of_the_system(error: Error, kind: FaultKind) -> Error {
     match error {
         Error::Io(error) if error.raw_os_error().is_some() => Error::Io(error),

@@ -1,4 +1,4 @@
-//! Makes the proxy that the environment names, or the program. Knows no connection.
+//! Creates the proxy that the environment or the application names. Knows no connections.
 
 use std::env;
 
@@ -8,7 +8,7 @@ use ureq::Proxy;
 
 use crate::SetupError;
 
-/// The proxy that the environment names for this server, if it does; see [`Proxies`].
+/// Returns the proxy that the environment names for this server, if there is one; see [`Proxies`].
 pub(crate) fn from_environment(server: &Url) -> Result<Option<Proxy>, SetupError> {
     let proxies = Proxies::new(|name| env::var(name).ok());
     let origin = server.origin();
@@ -18,7 +18,7 @@ pub(crate) fn from_environment(server: &Url) -> Result<Option<Proxy>, SetupError
     proxy.map(at).transpose()
 }
 
-/// The proxy at this address.
+/// Creates the proxy at this address.
 pub(crate) fn at(url: &str) -> Result<Proxy, SetupError> {
     Proxy::new(url).map_err(|_| SetupError::Proxy)
 }

@@ -1,6 +1,6 @@
-//! Calls a tool of a server that is started for it: `cargo run -p everlink-stdio --example call -- TOOL JSON COMMAND [ARGUMENT]...`
+//! Calls a tool of a server that it starts: `cargo run -p everlink-stdio --example call -- TOOL JSON COMMAND [ARGUMENT]...`
 //!
-//! Kill the server while the tool runs, and see what is said.
+//! Kill the server while the tool runs, and see which error is printed.
 
 use std::error::Error;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The driver of a client link: the one thread that starts, reads and ends its children. Who asks something of the link meanwhile may write it.
+//! The driver of a client link: one thread that spawns, reads and ends its child processes. While it sleeps, a caller may write to the child itself.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,31 +15,30 @@ use crate::pen::Pen;
 use crate::system::Children;
 use crate::vigil::{Needs, Sleep, Vigil};
 
-/// Starts a link to the server that this command starts.
+/// Creates a link to a server that this command starts as a child process.
 ///
-/// The command is started when the link is first wanted (by [`Link::ready`] or a call), and again whenever the machine of the link says
-/// so. Its standard streams are the link's; what it says on standard error is kept for the text of failures. One thread drives the link,
-/// and ends with it.
+/// The child is spawned when the link is first used (by [`Link::ready`] or a call), and again whenever the link's state machine decides so. The link
+/// owns the child's standard streams; its standard error is kept for error texts. One thread drives the link and ends with it.
 ///
 /// # Errors
 ///
-/// When the system has no thread or descriptor left for it. That the command cannot be started is told by the link.
+/// When the system has no thread or descriptor left. A command that cannot be started is reported by the link instead.
 pub fn connect(command: Command, config: Config) -> io::Result<Link> {
     connect_by::<Children>(command, config)
 }
 
-/// Hands for one child after another.
+/// The transport of a client link, which runs one child process after another.
 pub(crate) trait Hands: Send + Sized + 'static {
-    /// What is written to a child with. The hands give it a new stream with each child.
+    /// The writer to a child's standard input. The transport gives it a new stream with each child.
     type Pen: Pen;
 
-    /// What there is to be heard after a sleep.
+    /// The readiness that a sleep returns.
     type News;
 
-    /// Children of this command. The waker ends a sleep.
+    /// Creates the transport for this command. The waker ends a sleep.
     fn new(command: Command) -> io::Result<(Self, Self::Pen, Waker)>;
 
-    /// Carries out one output that is not to write, and says what came of it at once.
+    /// Carries out one output other than a write. Returns its immediate result, if it has one.
     fn perform(
         &mut self,
         output: Output<Infallible>,
@@ -49,7 +48,7 @@ pub(crate) trait Hands: Send + Sized + 'static {
     /// Sleeps until something happens.
     fn sleep(&mut self, sleep: Sleep<<Self::Pen as Pen>::Room>) -> io::Result<Self::News>;
 
-    /// Tells what happened. The output of the child is read if `reads`.
+    /// Reports what happened. Reads the child's output only if `reads` is true.
     fn hear(
         &mut self,
         news: Self::News,
@@ -76,11 +75,11 @@ pub(crate) fn connect_by<H: Hands>(command: Command, config: Config) -> io::Resu
     Ok(link)
 }
 
-/// The children are dropped first: who waits for the end finds nothing left.
+/// Runs the driver's loop. The children are dropped before the owner, so a caller that waits for the end finds every process gone.
 fn drive<H: Hands>(helm: &Arc<Helm<Voyage<H::Pen>>>, mut children: H) {
     let waker = Waker::from(Arc::clone(helm));
     helm.steer(|voyage| {
-        // Whatever waits already is seen at the first turn.
+        // Commands that are already queued run in the first turn.
         let _ = voyage.owner.belongs_to(&waker);
         Some(())
     });
@@ -91,19 +90,19 @@ fn drive<H: Hands>(helm: &Arc<Helm<Voyage<H::Pen>>>, mut children: H) {
     }
 }
 
-/// A link under way.
+/// The state of a client link's driver. Callers may run steps on it, too.
 struct Voyage<P> {
     owner: LinkOwner,
     pen: P,
     clock: Clock,
     buf: Vec<u8>,
-    /// What comes next and is the driver's.
+    /// The next output, polled by a caller's step and left for the driver.
     left: Option<Output<Infallible>>,
     vigil: Vigil,
 }
 
 impl<P: Pen> Voyage<P> {
-    /// A whole turn. Returns how to sleep after it, or nothing when the link is closed.
+    /// Runs one whole turn of the driver. Returns how to sleep after it, or `None` when the link is closed.
     fn steer<H: Hands<Pen = P>>(
         &mut self,
         children: &mut H,
@@ -125,7 +124,7 @@ impl<P: Pen> Voyage<P> {
         (!self.owner.is_closed()).then(|| self.vigil.begin(now, self.needs()))
     }
 
-    /// Writes all that is to be written, at once. Returns the first output that is something else.
+    /// Writes all pending messages together. Returns the first output that is not a write.
     fn carry(&mut self, now: Instant) -> Option<Output<Infallible>> {
         let mut epoch = Epoch::NONE;
         loop {
@@ -158,7 +157,7 @@ impl<P: Pen> Voyage<P> {
 impl<P: Pen> Craft for Voyage<P> {
     fn turn(&mut self) -> bool {
         if self.left.is_some() {
-            // The driver is on its way.
+            // The driver is already woken to carry out that output.
             return false;
         }
         let now = self.clock.now();
@@ -169,7 +168,7 @@ impl<P: Pen> Craft for Voyage<P> {
     }
 }
 
-/// The time, as a machine counts it.
+/// The driver's clock; its origin is the start of the driver.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock(std::time::Instant);
 

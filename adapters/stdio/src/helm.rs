@@ -1,7 +1,7 @@
-//! One machine and many threads: whoever asks something of it takes the helm for a turn, while the driver sleeps. Knows not which machine.
+//! Lets a caller run the driver's step on its own thread while the driver sleeps. Does not know the machine.
 //!
-//! To wake a thread costs more than a turn. So the driver is woken only for what is its own: to sleep otherwise than it does, or what a turn
-//! leaves to it. Nobody waits for the helm but the driver: who finds it taken leaves word, and whoever has it looks before it goes.
+//! Waking a thread costs more than a step. So the driver is woken only if it must sleep differently, or if a step leaves it an output. Only the
+//! driver waits for the lock. A caller that finds the lock taken sets a flag, and the holder reads the flag again after it unlocks.
 
 use std::cell::Cell;
 use std::mem;
@@ -11,24 +11,24 @@ use std::task::{Wake, Waker};
 
 use everlink_handle::PostponedWakes;
 
-/// So many turns are taken by one who asked for something, if others ask meanwhile. It has its own work to do: the driver goes on.
+/// The maximum number of steps that one caller runs while others queue commands. After that it wakes the driver and returns to its own work.
 const TURNS: usize = 4;
 
-/// A machine, with all that can be done to it by any thread at any time.
+/// A machine with the step that any thread may run.
 pub(crate) trait Craft: Send + 'static {
-    /// Does what was asked for, as far as anybody may. Returns whether the driver is to be woken.
+    /// Runs the queued commands, as far as any thread may. Returns whether the driver must be woken.
     fn turn(&mut self) -> bool;
 }
 
-/// Where it is steered from. As a waker, it has whoever wakes it take a turn.
+/// The lock around a machine. As a waker, it runs a step on the thread that wakes it.
 pub(crate) struct Helm<C> {
-    /// Nothing when all is over.
+    /// The machine; `None` after the end.
     craft: Mutex<Option<C>>,
-    /// Something was asked for since the last turn began.
+    /// Whether a command was queued since the last step began.
     is_asked: AtomicBool,
-    /// What wakes the driver.
+    /// The driver's waker.
     bell: Waker,
-    /// What is done after each turn, when it keeps nobody from the next.
+    /// Runs after each step, when the lock is released.
     then: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -36,14 +36,14 @@ thread_local! {
     static HOLDS_BACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What is asked for meanwhile by this thread is left to whoever takes the next turn: the caller sees to it that there is one.
+/// Runs `ask` without steps: commands that this thread queues meanwhile are left for the next step. The caller makes sure that there is one.
 pub(crate) fn hold_back(ask: impl FnOnce()) {
     let _hold = Hold;
     HOLDS_BACK.set(true);
     ask();
 }
 
-/// Lets go when it is dropped, also by a panic: the thread may ask for other things later.
+/// Clears the flag on drop, also during a panic, because the thread may queue other commands later.
 struct Hold;
 
 impl Drop for Hold {
@@ -74,8 +74,8 @@ impl<C: Craft> Helm<C> {
         }
     }
 
-    /// The driver's turn, and another as long as somebody asks for something meanwhile. Returns how to sleep until the next, as the last of
-    /// them said, or nothing when all is over.
+    /// Runs the driver's turn, and repeats it while callers queue commands meanwhile. Returns how to sleep, as the last turn said, or `None` after
+    /// the end.
     pub(crate) fn steer<S>(&self, mut turn: impl FnMut(&mut C) -> Option<S>) -> Option<S> {
         loop {
             let wakes = PostponedWakes::begin();
@@ -91,7 +91,7 @@ impl<C: Craft> Helm<C> {
         }
     }
 
-    /// A turn of whoever asks for something, if the helm is free.
+    /// Runs a step for a caller that queued a command, if the lock is free.
     pub(crate) fn help(&self) {
         self.is_asked.store(true, Ordering::Relaxed);
         for _ in 0..TURNS {
@@ -99,7 +99,7 @@ impl<C: Craft> Helm<C> {
                 return;
             }
             let wakes = PostponedWakes::begin();
-            // Where it is taken, whoever has it looks again. Where a turn panicked, the driver was woken to see it.
+            // If the lock is taken, its holder reads `is_asked` after it unlocks. If it is poisoned, the step that panicked has woken the driver.
             let Ok(mut craft) = self.craft.try_lock() else {
                 return;
             };
@@ -107,7 +107,7 @@ impl<C: Craft> Helm<C> {
             let alarm = Alarm(&self.bell);
             let wakes_driver = craft.as_mut().is_some_and(Craft::turn);
             drop(craft);
-            // The driver is on its way before anybody else is woken: they may wait for it.
+            // Wake the driver before the postponed wakers run, because their tasks may wait for it.
             if wakes_driver {
                 drop(alarm);
             } else {
@@ -121,13 +121,14 @@ impl<C: Craft> Helm<C> {
         }
     }
 
-    /// Who asks for something says so and then looks for the helm, who has it leaves it and then looks here: one of them sees the other.
+    /// Whether a command was queued. A caller stores `true`, passes this fence and then tries the lock. The holder unlocks, passes this fence and
+    /// then loads the flag. The two `SeqCst` fences guarantee that either the caller's `try_lock` succeeds or the holder's load returns `true`.
     fn is_asked(&self) -> bool {
         fence(Ordering::SeqCst);
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Has the driver do all that it does. Nothing is left of the craft when this is over, also by a panic.
+    /// Runs the driver. Drops the machine afterwards, also after a panic.
     pub(crate) fn attend(&self, drive: impl FnOnce()) {
         let _end = End(self);
         drive();
@@ -144,7 +145,7 @@ impl<C> Drop for End<'_, C> {
     }
 }
 
-/// Wakes the driver when it is dropped, also by a panic.
+/// Wakes the driver on drop, also during a panic.
 struct Alarm<'a>(&'a Waker);
 
 impl Drop for Alarm<'_> {

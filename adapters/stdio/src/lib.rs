@@ -1,8 +1,8 @@
 //! everlink over the standard streams of processes, with plain threads: no async runtime.
 //!
-//! [`connect`] is a link to a server that a command starts, which outlives every process that the command becomes. [`serve`] is a server on the
-//! standard streams of its own process. Each has a machine of the core, which decides what is tried again, how long is waited and when a
-//! process is killed. One thread drives it, and only carries bytes; while that sleeps, whoever asks for something carries it out itself.
+//! [`connect`] creates a link to a server that a command starts. The link outlives every process that the command starts. [`serve`] runs a server on
+//! the standard streams of its own process. Each has a state machine of the core, which decides about retries, timeouts and kills. One thread drives
+//! the machine and only moves bytes. While that thread sleeps, a caller runs the driver's step on its own thread.
 //!
 //! ```no_run
 //! use std::collections::BTreeMap;
@@ -22,16 +22,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A server process leads a process group of its own, and all of the group is ended with it; on Linux it leads a session, and all of that is. On
-//! Linux it also dies with this process, whatever happens to that. What it started does, too, if the program has a [`cleaner`].
+//! A server process leads its own process group, and the whole group is ended with it. On Linux it leads a session, and the whole session is ended.
+//! On Linux it also dies with this process, even if this process is killed. The processes that the server started also die then, if the application
+//! has a [`cleaner`].
 //!
-//! On Windows it is in a job of its own, and all of the job is ended with it, or with this process; its creation flags are set here, and
-//! nobody asks it to end there before it is ended, save by the end of its input. A name such as `npx` means `npx.exe` there: what is a
-//! script must be called by its whole name, `npx.cmd`.
+//! On Windows the server is in its own job object, and the whole job is ended with it, or with this process. This crate sets the creation flags. A
+//! server there is asked to end only by the end of its input; then it is killed. A name such as `npx` means `npx.exe` there, so a script needs its
+//! full name, such as `npx.cmd`.
 //!
-//! `drive` and `serve` are the threads, `helm` is how others take a turn, `vigil` whether the thread may sleep on then, and `pen` what all of
-//! them write with. `workers` runs the functions of a server, and the rest is what the system has for processes and pipes: `unix`, or
-//! `windows` with `threads`.
+//! The modules: `drive` and `serve` are the driver threads. `helm` lets callers run a driver's step, `vigil` decides whether such a step must wake
+//! the driver, and `pen` is the interface for writing. `workers` runs the functions of a server. The others are the operating system's processes and
+//! pipes: `unix`, or `windows` with `threads`.
 
 mod drive;
 mod helm;
@@ -64,7 +65,7 @@ pub use serve::serve;
 pub use system::cleaner;
 pub use system::{own, tree};
 
-/// Runs the examples of the README, and of the project's own, which shows this crate.
+/// Runs the examples of this crate's README and of the project's README, which uses this crate.
 #[cfg(doctest)]
 mod readme {
     #[doc = include_str!("../README.md")]

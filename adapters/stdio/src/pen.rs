@@ -1,14 +1,14 @@
-//! What is written with at either end, by whoever is at the helm. Knows not what is written.
+//! The interface for writing to the peer, used by the driver and by callers that run its step. Does not know the content.
 
 use everlink::Input;
 
 pub(crate) trait Pen: Send + 'static {
-    /// What the driver watches to see that there is room again.
+    /// The stream that the driver polls for writability.
     type Room;
 
-    /// Writes these after all that came before, as far as there is room, and says what came of it. The rest is written when there is.
+    /// Appends these bytes to the output and writes as much as possible without blocking. Returns the result to report. The rest is written later.
     fn write(&mut self, bytes: &mut Vec<u8>) -> Option<Input<'static>>;
 
-    /// What is to be watched, if something waits for room.
+    /// Returns the stream to poll for writability, if bytes wait to be written.
     fn room(&self) -> Option<Self::Room>;
 }

@@ -1,16 +1,16 @@
-//! The standard streams of a process, from its parent's side. Knows not who carries them.
+//! The pipes to a child process's standard streams. Does not know who reads and writes them.
 
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-/// The standard streams of a process, from its parent's side.
+/// The parent's ends of a child process's standard streams.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Pipes {
-    /// What it reads.
+    /// The child's standard input.
     pub stdin: ChildStdin,
-    /// What it says.
+    /// The child's standard output.
     pub stdout: ChildStdout,
-    /// What it says beside.
+    /// The child's standard error.
     pub stderr: ChildStderr,
 }
 

@@ -1,4 +1,4 @@
-//! A server on the standard streams of its own process: the one thread that owns the machine, and does nothing but carry.
+//! A server on the standard streams of its own process: one thread owns the machine and only moves bytes.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -18,18 +18,19 @@ use crate::workers::Workers;
 
 /// Serves the client at the standard streams of this process, with a function for its requests.
 ///
-/// It returns a result ([`Payload`](everlink::Payload)), what it needs first ([`InputRequired`](everlink::server::InputRequired)), or a
-/// [`Response`] where it is now one and now the other.
+/// The function returns a result ([`Payload`](everlink::Payload)), the input that it needs first
+/// ([`InputRequired`](everlink::server::InputRequired)), or a [`Response`] if it may return either.
 ///
-/// The function is called on a thread for each request that runs at the same time; a panic in it is answered with an error. From here on the
-/// standard streams are the server's own: what else reads standard input finds it empty, what else prints to standard output prints to
-/// standard error, and processes that are started inherit neither.
+/// The function runs on one thread per concurrent request. A panic in it becomes an error reply.
+///
+/// From here on the server owns the standard streams. Other code that reads standard input finds it empty. Other code that prints to standard output
+/// prints to standard error. Child processes inherit neither.
 ///
 /// The server ends with its input; [`Service::closed`] waits for that.
 ///
 /// # Errors
 ///
-/// When the system has no thread or descriptor left for it, or there are no standard streams.
+/// When the system has no thread or descriptor left, or there are no standard streams.
 pub fn serve<F, R>(config: Config, function: F) -> io::Result<Service>
 where
     F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
@@ -38,21 +39,21 @@ where
     serve_by::<Streams, _>(config, function)
 }
 
-/// Hands for the standard streams of this process.
+/// The transport of a server, which is the standard streams of this process.
 pub(crate) trait Hands: Send + Sized + 'static {
-    /// What is written to the client with.
+    /// The writer to the client.
     type Pen: Pen;
 
-    /// What there is to be heard after a sleep.
+    /// The readiness that a sleep returns.
     type News;
 
-    /// Takes them over. The waker ends a sleep.
+    /// Takes the streams over. The waker ends a sleep.
     fn take() -> io::Result<(Self, Self::Pen, Waker)>;
 
     /// Sleeps until something happens.
     fn sleep(&mut self, sleep: Sleep<<Self::Pen as Pen>::Room>) -> io::Result<Self::News>;
 
-    /// Tells what happened. Input is read if `reads`.
+    /// Reports what happened. Reads input only if `reads` is true.
     fn hear(
         &mut self,
         news: Self::News,
@@ -89,11 +90,11 @@ pub(crate) fn serve_by<H: Hands, R: Into<Response>>(
     Ok(service)
 }
 
-/// The streams are dropped first: who waits for the end finds nothing left.
+/// Runs the driver's loop. The streams are dropped before the owner, so a caller that waits for the end finds them closed.
 fn drive<H: Hands>(helm: &Arc<Helm<Counter<H::Pen>>>, mut streams: H) {
     let waker = Waker::from(Arc::clone(helm));
     helm.steer(|counter| {
-        // Whatever waits already is seen at the first turn.
+        // Commands that are already queued run in the first turn.
         let _ = counter.owner.belongs_to(&waker);
         Some(())
     });
@@ -104,7 +105,7 @@ fn drive<H: Hands>(helm: &Arc<Helm<Counter<H::Pen>>>, mut streams: H) {
     }
 }
 
-/// A server at work.
+/// The state of a server's driver. Callers and workers may run steps on it, too.
 struct Counter<P> {
     owner: ServiceOwner,
     pen: P,
@@ -115,7 +116,7 @@ struct Counter<P> {
 }
 
 impl<P: Pen> Counter<P> {
-    /// A whole turn. Returns how to sleep after it, or nothing when the server is closed.
+    /// Runs one whole turn of the driver. Returns how to sleep after it, or `None` when the server is closed.
     fn steer<H: Hands<Pen = P>>(
         &mut self,
         streams: &mut H,
@@ -132,7 +133,7 @@ impl<P: Pen> Counter<P> {
         (!self.owner.is_closed()).then(|| self.vigil.begin(now, self.needs()))
     }
 
-    /// Does what was asked for, gives tasks out, and writes all that is to be written at once.
+    /// Runs the queued commands, hands tasks to the workers, and writes all pending messages together.
     fn carry(&mut self, now: Instant) {
         self.owner.serve(now);
         loop {
@@ -166,7 +167,7 @@ impl<P: Pen> Craft for Counter<P> {
     }
 }
 
-/// When the server is over, so are those who worked for it.
+/// Stops the workers when the server ends.
 impl<P> Drop for Counter<P> {
     fn drop(&mut self) {
         self.workers.close();

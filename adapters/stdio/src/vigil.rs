@@ -1,26 +1,26 @@
-//! How the driver sleeps, and whether it may sleep on when somebody else was at the helm. Knows not what it waits for.
+//! Plans the driver's sleep, and decides whether a caller's step must wake it. Does not know what the driver waits for.
 
 use std::time::Duration;
 
 use everlink::Instant;
 
-/// What there is to wait for.
+/// The conditions to wait for.
 pub(crate) struct Needs<R> {
-    /// When to come back.
+    /// The next deadline.
     pub(crate) due: Option<Instant>,
-    /// Whether input is wanted.
+    /// Whether to wait for input.
     pub(crate) reads: bool,
-    /// Where something waits for room.
+    /// The stream to poll for writability, if bytes wait to be written.
     pub(crate) room: Option<R>,
 }
 
-/// A sleep until something happens.
+/// A planned sleep.
 pub(crate) struct Sleep<R> {
-    /// For so long at most.
+    /// The maximum duration.
     pub(crate) at_most: Option<Duration>,
-    /// Or until there is input.
+    /// Whether input ends it.
     pub(crate) reads: bool,
-    /// Or until there is room here.
+    /// The stream whose writability ends it.
     #[cfg_attr(windows, allow(dead_code, reason = "a thread waits for that there"))]
     pub(crate) room: Option<R>,
 }
@@ -28,19 +28,19 @@ pub(crate) struct Sleep<R> {
 /// The present sleep of the driver.
 #[derive(Default)]
 pub(crate) struct Vigil {
-    /// Until then, unless something happens before.
+    /// The end of the sleep, unless something ends it earlier.
     until: Option<Instant>,
     reads: bool,
     watches_room: bool,
-    /// It was not woken since by anybody at the helm.
+    /// Whether no caller's step has woken the driver since the sleep began.
     is_asleep: bool,
 }
 
 impl Vigil {
-    /// The driver goes to sleep.
+    /// Plans the driver's next sleep.
     ///
-    /// It wakes no later than it would have before, though nothing may be due by then: what is due comes and goes with each call, always a little
-    /// later, and so none of them needs to wake it.
+    /// An earlier wake-up time is kept while it lies ahead, even if nothing is due by then. Each call brings a deadline that is a little later than
+    /// that of the call before. So the earliest one is kept, and later calls need not wake the driver.
     pub(crate) fn begin<R>(&mut self, now: Instant, needs: Needs<R>) -> Sleep<R> {
         let is_early = |until: &Instant| *until > now && needs.due.is_none_or(|due| *until <= due);
         self.until = self.until.filter(is_early).or(needs.due);
@@ -54,14 +54,14 @@ impl Vigil {
         }
     }
 
-    /// Whether the driver is to be woken, for something of its own or because it would miss something.
+    /// Whether to wake the driver: for work that only it can do, or because its sleep is too long or misses a new condition.
     pub(crate) fn ends<R>(&mut self, for_its_own: bool, needs: &Needs<R>) -> bool {
         let is_late = |due| self.until.is_none_or(|until| due < until);
         let wakes = for_its_own
             || needs.due.is_some_and(is_late)
             || (needs.reads && !self.reads)
             || (needs.room.is_some() && !self.watches_room);
-        // Once is enough.
+        // Wake it once per sleep.
         let was_asleep = self.is_asleep;
         self.is_asleep &= !wakes;
         was_asleep && wakes
@@ -108,7 +108,7 @@ mod tests {
             }
         }
         assert_eq!(rings, 1);
-        // Once that time has come, nothing is due.
+        // At that time, nothing is due.
         let sleep = vigil.begin(at(1_000), due(None));
         assert_eq!(sleep.at_most, None);
     }

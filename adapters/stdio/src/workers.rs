@@ -1,8 +1,8 @@
-//! Threads that run the program's function, one for each request that runs at the same time. Knows not what a request is about.
+//! Threads that run the application's function, one per concurrent request. Does not know what a request is about.
 //!
-//! To wake a thread costs more than many a task. So one at a time is called, and calls the next when it is there and tasks are left: where tasks
-//! are quick, few threads do them all; where they block, each soon has its own. While one is on its way, answers may wait to be
-//! written together: it sees to that as soon as it is there, whatever becomes of the thread that held them back.
+//! Waking a thread costs more than many a task. So one thread is woken at a time, and it wakes the next one if tasks are left. If tasks are quick,
+//! few threads run all of them; if they block, each task soon has its own thread. While a woken thread is on its way, answers may be held back, to be
+//! written together. That thread writes them as soon as it runs, whatever the thread that held them back does meanwhile.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -17,17 +17,17 @@ use everlink_handle::{Context, Response, Task};
 
 use crate::helm::hold_back;
 
-/// So long a thread is kept that has nothing to do.
+/// How long an idle thread is kept.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who runs tasks.
+/// A pool of threads that run tasks.
 #[derive(Clone)]
 pub(crate) struct Workers(Arc<Shop>);
 
 struct Shop {
     most: usize,
     function: Box<dyn Fn(Request, Context) -> Result<Response, ErrorObject> + Send + Sync>,
-    /// Has all answers written that wait for it.
+    /// Writes all answers that are held back.
     write: Box<dyn Fn() + Send + Sync>,
     floor: Mutex<Floor>,
 }
@@ -36,18 +36,17 @@ struct Shop {
 struct Floor {
     tasks: VecDeque<Task>,
     threads: usize,
-    /// Those of them that wait for a task. The last one comes first, so that the others are not needed for long.
+    /// The threads that wait for a task. The last one is woken first, so that the others can time out.
     idle: Vec<Thread>,
-    /// One of them is on its way.
+    /// Whether a thread was woken or spawned and does not run yet.
     is_called: bool,
-    /// There are answers that wait for it to be written.
+    /// Whether that thread has answers to write.
     is_holding: bool,
     is_closed: bool,
 }
 
 impl Workers {
-    /// As many threads as this run the function at once; more tasks wait. Answers are given under [`hold_back`], and `write` has
-    /// them written.
+    /// Creates a pool of at most `most` threads; further tasks wait. Workers answer under [`hold_back`], and `write` writes the answers.
     pub(crate) fn new<R: Into<Response>>(
         most: usize,
         function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
@@ -61,15 +60,15 @@ impl Workers {
         }))
     }
 
-    /// Takes a task in, to be run beside the others once somebody is called.
+    /// Queues a task. It runs once [`call`](Workers::call) has woken a thread.
     pub(crate) fn take(&self, task: Task) {
         let mut floor = self.0.enter();
         floor.tasks.push_back(task);
         if floor.tasks.len() <= self.0.most {
             return;
         }
-        // The machine limits those that are wanted; the others must not pile up. A task that is dropped asks something of the server, which must
-        // not happen under this lock.
+        // The machine limits the wanted tasks; cancelled ones must not pile up. Dropping a task queues a command for the server, which must not
+        // happen under this lock.
         let tasks = mem::take(&mut floor.tasks).into_iter();
         let (cancelled, wanted): (VecDeque<Task>, _) =
             tasks.partition(|task| task.context.is_cancelled());
@@ -78,12 +77,12 @@ impl Workers {
         drop(cancelled);
     }
 
-    /// Calls somebody for the tasks that were taken in.
+    /// Wakes a thread for the queued tasks.
     pub(crate) fn call(&self) {
         self.0.call(self.0.enter());
     }
 
-    /// Lets the threads end when they are done with what they run.
+    /// Drops the queued tasks, and ends each thread after its present task.
     pub(crate) fn close(&self) {
         let mut floor = self.0.enter();
         floor.is_closed = true;
@@ -95,7 +94,7 @@ impl Workers {
 }
 
 impl Shop {
-    /// Calls somebody, if there is a task and nobody is on the way.
+    /// Wakes or spawns a thread, if a task is queued and no thread is on its way.
     fn call(self: &Arc<Shop>, mut floor: MutexGuard<'_, Floor>) {
         if floor.is_called || floor.tasks.is_empty() {
             return;
@@ -116,14 +115,14 @@ impl Shop {
         }
     }
 
-    /// The system has no thread left: tasks are left to those that there are.
+    /// Handles a failed spawn: the existing threads run the tasks. Without any thread, the tasks are dropped.
     fn do_without(&self) {
         let mut floor = self.enter();
         floor.is_called = false;
         floor.threads -= 1;
         let is_holding = mem::take(&mut floor.is_holding);
         let is_alone = floor.threads == 0;
-        // To drop a task tells its client that it failed.
+        // Dropping a task sends an error reply to its client.
         let tasks = is_alone.then(|| mem::take(&mut floor.tasks));
         drop(floor);
         drop(tasks);
@@ -132,7 +131,7 @@ impl Shop {
         }
     }
 
-    /// A thread, from when it is called first until it was not called for long.
+    /// Runs a thread until it has been idle for [`PATIENCE`] or the pool is closed.
     fn work(self: &Arc<Shop>) {
         let mut floor = self.enter();
         loop {
@@ -150,13 +149,13 @@ impl Shop {
         }
     }
 
-    /// Runs tasks until there are none.
+    /// Runs tasks until none is queued.
     fn run_all<'a>(self: &'a Arc<Shop>, mut floor: MutexGuard<'a, Floor>) -> MutexGuard<'a, Floor> {
         while let Some(task) = floor.tasks.pop_front() {
             self.call(floor);
             self.run(task);
             floor = self.enter();
-            // The answer was given before this look: whoever is still on the way finds it.
+            // The answer was queued before this lock was taken, so a thread that is still on its way writes it.
             floor.is_holding = floor.is_called && !floor.tasks.is_empty();
             if !floor.is_holding {
                 drop(floor);
@@ -173,19 +172,19 @@ impl Shop {
             context,
             answer,
         } = task;
-        // What nobody wants any more by the time it is its turn is not begun.
+        // A task that was cancelled before its turn is not run.
         if context.is_cancelled() {
             return hold_back(|| drop(answer));
         }
         let run = AssertUnwindSafe(|| (self.function)(request, context));
         match catch_unwind(run) {
             Ok(response) => hold_back(|| answer.respond(response)),
-            // It tells the client that the server failed.
+            // Dropping the answer sends an error reply to the client.
             Err(_) => hold_back(|| drop(answer)),
         }
     }
 
-    /// Waits to be called. Nothing when that took too long, or there will be no more tasks.
+    /// Waits to be woken. Returns `None` after [`PATIENCE`], or when the pool is closed.
     fn sleep<'a>(&'a self, mut floor: MutexGuard<'a, Floor>) -> Option<MutexGuard<'a, Floor>> {
         let (this, since) = (thread::current(), Instant::now());
         if !floor.is_closed {
@@ -211,7 +210,7 @@ impl Shop {
         None
     }
 
-    /// No panic leaves the floor in disorder: the function runs outside of it.
+    /// Locks the floor and ignores poisoning: the function runs outside of the lock, so no panic leaves the state inconsistent.
     fn enter(&self) -> MutexGuard<'_, Floor> {
         self.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Children, clients and programs that do what nobody meant them to do.
+//! Child processes, clients and applications that misbehave.
 #![cfg(target_os = "linux")]
 
 use std::collections::HashSet;
@@ -25,13 +25,13 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpgrp, kill_process, setpgid};
 use serde_json::{Value, json};
 
-/// Far longer than anything here takes, so that a hang is a failure and not a hang.
+/// Longer than any step here takes, so that a hang fails the test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Says what this process is to be, when a test starts it.
+/// The environment variable that names the role of this program when a test starts it.
 const ROLE: &str = "EVERLINK_HOSTILE_ROLE";
 
-/// A link that takes its child down in no time.
+/// Returns the config of a link that waits only 50 ms at each step of closing its child.
 fn hasty() -> Config {
     let mut config = Config::child("hostile", "1.0");
     let moment = Duration::from_millis(50);
@@ -47,7 +47,7 @@ fn sh(script: &str) -> Command {
     command
 }
 
-/// Fails if it is not done in time, instead of hanging.
+/// Runs `work` on another thread and fails if it is not done within [`PATIENCE`].
 fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(work()));
@@ -67,7 +67,7 @@ fn comes_true(condition: impl Fn() -> bool) -> bool {
     false
 }
 
-/// A file of a test's own, gone with the test.
+/// A temporary file of one test, removed with it.
 struct Note(PathBuf);
 
 impl Note {
@@ -114,7 +114,7 @@ fn a_child_that_left_its_group_is_killed_all_the_same() {
     assert!(is_gone, "the link is closed, and its child lives on");
 }
 
-/// A child that hangs before its program is there, as on a file system that does not answer, and what lets it go on.
+/// Returns a command whose child hangs before `exec`, as on a file system that does not respond, and the socket that lets it go on.
 #[allow(unsafe_code, reason = "only a child can hang before its program")]
 fn hanging() -> (Command, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("descriptors");
@@ -149,7 +149,7 @@ fn a_start_that_hangs_keeps_nobody_else_from_starting() {
         let _ = done.send(is_open);
     });
     let opened = is_done.recv_timeout(PATIENCE);
-    // So that nothing is left hanging, whatever came of it.
+    // Let the child go on whatever the result, so that nothing is left hanging.
     gate.write_all(&[1]).expect("it waits for that");
     assert_eq!(opened, Ok(true), "another link starts its child");
 }
@@ -166,7 +166,7 @@ fn a_link_whose_start_hangs_can_be_shut_down() {
     assert_eq!(closed, Ok(Ok(())));
 }
 
-/// The descriptors of a process, by what they are.
+/// Returns the targets of a process's descriptors.
 fn descriptors(of: &Path) -> HashSet<String> {
     let entries = fs::read_dir(of.join("fd")).expect("Linux has it").flatten();
     entries
@@ -178,13 +178,13 @@ fn descriptors(of: &Path) -> HashSet<String> {
 
 #[test]
 fn no_descriptor_of_ours_is_inherited() {
-    // What this process was itself given carelessly is not ours to answer for.
+    // Descriptors that this process itself inherited do not count.
     let given = descriptors(Path::new("/proc/self"));
     let first = connect(sh("read line; read line; read line"), hasty()).expect("a thread");
     let mut events = first.events();
     drop(first.ready());
     assert!(events.any(|event| matches!(*event, Event::Handshaking { .. })));
-    // Those of the other link and of this one are open while it starts.
+    // The descriptors of both links are open while the second child is spawned.
     let second = connect(sh("exec ls -l /proc/self/fd >&2"), hasty()).expect("a thread");
     let mut events = second.events();
     drop(second.ready());
@@ -198,7 +198,7 @@ fn no_descriptor_of_ours_is_inherited() {
         .map(|(_, target)| target)
         .filter(|target| !given.contains(*target) && !target.contains("/proc/"))
         .collect();
-    // Its standard input, and its standard error twice.
+    // Expected: its standard input, and one target for standard output and standard error.
     assert_eq!(surplus.len(), 2, "{listed}");
     for link in [first, second] {
         in_time("the end of a link", move || link.shutdown().wait()).expect("it is driven");
@@ -234,7 +234,7 @@ fn ignores_children() {
     link.shutdown().wait().expect("it is driven");
 }
 
-/// This very program, as another one.
+/// Returns a command that starts this program again, in this role.
 fn role(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("it has a name"));
     command.args(["--exact", name, "--quiet", "--nocapture"]);
@@ -242,7 +242,7 @@ fn role(name: &str) -> Command {
     command
 }
 
-/// A server of ours in a process of its own, and the client's end of it.
+/// A server of this crate in its own process, and the client's ends of its streams.
 struct Served {
     process: Child,
     says: BufReader<UnixStream>,
@@ -281,7 +281,7 @@ impl Served {
         self.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
     }
 
-    /// The next message with this id.
+    /// Returns the next message with this id.
     fn hear(&mut self, id: u64) -> Value {
         loop {
             let message = self.next();
@@ -291,7 +291,7 @@ impl Served {
         }
     }
 
-    /// The next message; what the test's own harness says before is none.
+    /// Returns the next message, and skips the output of the test harness.
     fn next(&mut self) -> Value {
         loop {
             let mut line = String::new();
@@ -317,7 +317,7 @@ impl Drop for Served {
     }
 }
 
-/// How many requests the server takes at once.
+/// The number of concurrent requests that the server accepts.
 const REQUESTS: usize = 8;
 
 #[test]
@@ -356,7 +356,7 @@ fn cancelled_requests_do_not_make_threads_without_bound() {
         served
             .say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
     }
-    // Whoever answers this has taken up all that came before it.
+    // The reply to this request shows that all messages before it were handled.
     served.say(&json!({"jsonrpc": "2.0", "id": 1000, "method": "ping"}));
     served.hear(1000);
     let more = served.threads() - before;
@@ -388,7 +388,7 @@ fn whether_the_streams_block_is_left_as_it_was() {
 
 #[test]
 fn an_answer_does_not_wait_for_the_handler_of_another_request() {
-    // Who takes up what is up to the system: now and then it is as bad as can be.
+    // The scheduler decides which thread takes which task; 20 rounds include bad cases.
     for _ in 0..20 {
         let (hears, stdin) = UnixStream::pair().expect("descriptors");
         let mut served = Served::start(stdin.into(), hears);
@@ -397,7 +397,7 @@ fn an_answer_does_not_wait_for_the_handler_of_another_request() {
             let params = json!({"name": tool, "arguments": {}});
             json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
         });
-        // All at once, so that one thread may take up several of them.
+        // Written at once, so that one thread may take several of them.
         let calls: Vec<_> = calls.map(|call| format!("{call}\n")).collect();
         let said = served.hears.write_all(calls.concat().as_bytes());
         said.expect("it listens");
@@ -406,7 +406,7 @@ fn an_answer_does_not_wait_for_the_handler_of_another_request() {
     }
 }
 
-/// All that a client says to a server of which it wants one answer.
+/// Returns all messages of a client that wants one reply.
 fn visit() -> Vec<u8> {
     let client = json!({"name": "hostile", "version": "1.0"});
     let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
@@ -418,7 +418,7 @@ fn visit() -> Vec<u8> {
     said.map(|message| format!("{message}\n")).concat().into()
 }
 
-/// Has a server read this, and says what it answers until it ends by itself.
+/// Starts a server with this standard input, and returns its output after it has ended by itself.
 fn served(stdin: OwnedFd) -> String {
     let mut command = role("serves");
     command.stdin(stdin).stderr(Stdio::null());
@@ -445,7 +445,7 @@ fn standard_input_may_be_anything_and_is_read_to_its_end() {
     let note = Note::new("named");
     let made = Command::new("mkfifo").arg(&note.0).status();
     assert!(made.is_ok_and(|made| made.success()));
-    // Both ends are open before it is read, and the other one is closed by then.
+    // Both ends are opened before the server reads, and the write end is closed by then.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let named = rustix::fs::open(&note.0, flags, rustix::fs::Mode::empty()).expect("it is there");
     fs::write(&note.0, visit()).expect("there is room");
@@ -476,7 +476,7 @@ fn whether_a_pipe_blocks_is_left_as_it_was() {
     let _ = process.wait();
 }
 
-/// What the program does when it is woken.
+/// A waker that calls this function.
 struct Woken<F>(F);
 
 impl<F: Fn() + Send + Sync> Wake for Woken<F> {
@@ -485,7 +485,7 @@ impl<F: Fn() + Send + Sync> Wake for Woken<F> {
     }
 }
 
-/// Has this done, once, when the link tells its next event.
+/// Calls `then` once, when the link sends its next event.
 fn when_something_happens(link: &Link, then: impl Fn() + Send + Sync + 'static) -> impl Sized {
     let mut events = link.events();
     let mut next = Box::pin(async move { events.recv().await });
@@ -495,7 +495,7 @@ fn when_something_happens(link: &Link, then: impl Fn() + Send + Sync + 'static) 
     next
 }
 
-/// Under a lock of the link's, it would wait for itself.
+/// If the waker ran under the link's lock, this would deadlock.
 #[test]
 fn whoever_is_woken_may_wait_for_the_link_there_and_then() {
     in_time("a waker", || {

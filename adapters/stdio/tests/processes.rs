@@ -1,6 +1,6 @@
-//! Both ends with real processes: the hands that the system has, and the threads that some systems must have.
+//! Tests both ends with real processes, with the system's own transports and with those that use threads.
 //!
-//! The server is this very program, started again to run the test `server` alone. What the test harness prints before is noise to the client.
+//! The server is this program, started again to run only the test `server`. The client ignores what the test harness prints before.
 
 use std::collections::BTreeMap;
 use std::env::{self, current_exe};
@@ -19,13 +19,13 @@ use everlink::{Config, ErrorObject, ExitStatus, Payload};
 use everlink_stdio::{CallError, Context, Link, secret, threads};
 use serde_json::{Value, json};
 
-/// Says with which hands the started program serves.
+/// Names the transport with which the started program serves.
 const HANDS: &str = "EVERLINK_TEST_HANDS";
-/// Says that it stays when it is done.
+/// If set, the server process stays after its service has ended.
 const STAYS: &str = "EVERLINK_TEST_STAYS";
-/// Says that it is the one that says one reply and is gone.
+/// If set, the started program sends one reply to a call and exits.
 const TESTAMENT: &str = "EVERLINK_TEST_TESTAMENT";
-/// Says where the one that it starts tells that it is there.
+/// The address to which the grandchild connects when it runs.
 const HERALD: &str = "EVERLINK_TEST_HERALD";
 
 #[test]
@@ -49,7 +49,7 @@ fn everybody_who_asks_at_once_is_answered() {
                 let link = &link;
                 scope.spawn(move || {
                     for round in 0..50 {
-                        // Now one by one, now many together.
+                        // Alternate between single calls and batches.
                         let texts = (0..=round % 20).map(|n| format!("{asker} {round} {n}"));
                         let say = |text| link.call_tool("echo", BTreeMap::from([("text", text)]));
                         let calls: Vec<_> = texts.clone().map(say).collect();
@@ -92,7 +92,7 @@ fn a_reply_right_before_the_death_is_heard() {
     });
 }
 
-/// It prints to what the server's own process has for standard output by now, and does not end by itself.
+/// The grandchild prints to the standard output that the server's process has by then, and does not end by itself.
 #[test]
 fn what_a_server_starts_ends_with_it_and_does_not_speak_to_the_client() {
     with_all_hands(|hands| {
@@ -104,7 +104,7 @@ fn what_a_server_starts_ends_with_it_and_does_not_speak_to_the_client() {
         let failure = call(&link, "die", "").expect_err("it dies").to_string();
         assert!(failure.contains("the started one speaks"), "{failure}");
         assert_eq!(call(&link, "echo", "again").expect("it is back"), "again");
-        // Whoever held the other end is no more.
+        // The connection ends when the grandchild is dead.
         started
             .set_read_timeout(Some(LONG))
             .expect("it is not zero");
@@ -140,7 +140,7 @@ fn a_program_that_is_not_there_is_told_by_its_name() {
     });
 }
 
-/// The other end of all this, and no test of its own.
+/// The server of these tests; not a test itself.
 #[test]
 fn server() {
     let Ok(hands) = env::var(HANDS) else { return };
@@ -156,11 +156,11 @@ fn server() {
     while env::var_os(STAYS).is_some() {
         park();
     }
-    // The harness has nobody any more to tell how it went.
+    // The test harness has no output left to report to.
     exit(0);
 }
 
-/// A server without everlink, which says one reply and is gone. No test of its own.
+/// A server without everlink, which sends one reply to a call and exits. Not a test itself.
 #[test]
 fn testament() {
     if env::var_os(TESTAMENT).is_none() {
@@ -192,7 +192,7 @@ fn testament() {
     }
 }
 
-/// What the server starts, and no test of its own either.
+/// The grandchild, which the server starts. Not a test itself.
 #[test]
 fn started() {
     if let (Err(_), Ok(address)) = (env::var(HANDS), env::var(HERALD)) {
@@ -223,7 +223,7 @@ fn answer(request: Request, _: Context) -> Result<Payload, ErrorObject> {
     Ok(Payload::of(&result).expect("it is JSON"))
 }
 
-/// One pair of hands.
+/// One of the two transports.
 struct Hands {
     name: &'static str,
     connect: fn(Command, Config) -> io::Result<Link>,
@@ -238,7 +238,7 @@ impl Hands {
     }
 }
 
-/// Runs it with each, one after another. Afterwards nothing is left.
+/// Runs the test with each transport, one after another. Checks that no thread and no descriptor is left afterwards.
 fn with_all_hands(run: impl Fn(&Hands)) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -258,13 +258,13 @@ fn with_all_hands(run: impl Fn(&Hands)) {
     }
 }
 
-/// The threads of everlink and the number of descriptors that this process has, where that can be seen.
+/// Returns the names of everlink's threads and the number of descriptors of this process, on Linux.
 fn held() -> (Vec<String>, usize) {
     let is_seen = cfg!(target_os = "linux");
     let listed = |what| fs::read_dir(what).into_iter().flatten().flatten();
     let names = listed("/proc/self/task").filter_map(|task| {
         let name = fs::read_to_string(task.path().join("comm")).ok()?;
-        // The one that starts processes lives as long as this one.
+        // The threads that spawn processes run as long as this process.
         let is_counted = name.starts_with("everlink") && name != "everlink-spawn\n";
         is_counted.then_some(name)
     });
@@ -274,7 +274,7 @@ fn held() -> (Vec<String>, usize) {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Patient, but for children that do not end.
+/// A config with long timeouts, but short ones for children that do not end.
 fn config() -> Config {
     let mut config = Config::child("processes", "1.0");
     let policy = &mut config.policy;
@@ -288,10 +288,10 @@ fn config() -> Config {
     config
 }
 
-/// This program again, to run one test alone.
+/// Returns a command that starts this program again, to run only one test.
 fn again(test: &str) -> Command {
     let mut command = Command::new(current_exe().expect("a test knows where it lies"));
-    // Quiet, because it would begin a line otherwise and not end it.
+    // Without `--quiet`, the harness would begin a line and not end it.
     command.args([test, "--exact", "--nocapture", "--quiet"]);
     command
 }

@@ -1,4 +1,4 @@
-//! A server inside an application of axum, for those who bring the right token:
+//! A server inside an axum application, for clients that send the right token:
 //!
 //! ```sh
 //! cargo run --features axum --example axum_server

@@ -1,4 +1,4 @@
-//! Calls a tool of a server that is started for it: `cargo run -p everlink-tokio --example child -- TOOL JSON COMMAND [ARGUMENT]...`
+//! Calls a tool of a server that it starts: `cargo run -p everlink-tokio --example child -- TOOL JSON COMMAND [ARGUMENT]...`
 
 use std::error::Error;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! A relay between its own standard streams and a server that it starts: `cargo run -p everlink-tokio --example guard -- COMMAND [ARGUMENT]...`
 //!
-//! Put it before the command of a server in the configuration of a host: the server may crash, and the host keeps its connection.
+//! Put it before the command of a server in the configuration of a host: if the server crashes, the host keeps its connection.
 
 use std::error::Error;
 use std::process::Command;

@@ -4,7 +4,7 @@
 //! cargo run --example http_client -- http://127.0.0.1:8080/mcp greet '{"name": "Ada"}'
 //! ```
 //!
-//! Where the environment has a `TOKEN`, it goes with every request.
+//! If the environment variable `TOKEN` is set, it is sent with every request.
 
 use std::env;
 use std::error::Error;

@@ -47,7 +47,7 @@ async fn answer(request: Request, context: Context) -> Result<Payload, ErrorObje
     Ok(Payload::of(&result).expect("JSON"))
 }
 
-/// Comes when the process is to end.
+/// Waits until the process is interrupted or terminated.
 async fn stop() -> io::Result<()> {
     #[cfg(unix)]
     {

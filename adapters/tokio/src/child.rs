@@ -1,4 +1,4 @@
-//! Hands for a client link to a child process. Decides nothing.
+//! The transport of a client link to a child process. Makes no decisions.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,33 +20,34 @@ use crate::drive::{Hands, Linked, start};
 use crate::ends::{Source, Writer};
 use crate::helm::Steersman;
 
-/// How much of what a child left behind in its pipes is read before its exit is told.
+/// The maximum number of bytes that are read from a dead child's pipes before its exit is reported.
 const LEFT_BEHIND: usize = 1 << 20;
 
-/// Starts a link to the server that this command starts, driven by a task on the present runtime, which must have I/O and time enabled.
+/// Creates a link to a server that this command starts as a child process. A task on the present runtime drives it; the runtime must have I/O and
+/// time enabled.
 ///
-/// The command is started when the link is first wanted (by [`Link::ready`] or a call), and again whenever the machine of the link says
-/// so. Its standard streams are the link's; what it says on standard error is kept for the text of failures.
+/// The child is spawned when the link is first used (by [`Link::ready`] or a call), and again whenever the link's state machine decides so. The link
+/// owns the child's standard streams; its standard error is kept for error texts.
 ///
 /// # Errors
 ///
-/// Outside a runtime. That the command cannot be started is told by the link.
+/// Outside a runtime. A command that cannot be started is reported by the link instead.
 pub fn connect(command: Command, config: Config) -> io::Result<Link> {
     let (link, owner) = Link::new(config);
     start(Steersman::new(Linked::new(owner, Children::new(command))))?;
     Ok(link)
 }
 
-/// Hands for one child after another.
+/// The transport of a client link: one child process after another.
 #[derive(Debug)]
 pub struct Children {
     seed: Seed,
-    /// One that is being started.
+    /// A child that is being spawned.
     opening: Option<Box<Opening>>,
     life: Option<Life>,
 }
 
-/// A child that is being started, and what is to be done to it as soon as it is there.
+/// A child that is being spawned, and the outputs to carry out once it is there.
 #[derive(Debug)]
 struct Opening {
     epoch: Epoch,
@@ -55,25 +56,25 @@ struct Opening {
     is_condemned: bool,
 }
 
-/// One child.
+/// One child process.
 #[derive(Debug)]
 struct Life {
     epoch: Epoch,
-    /// Readable when it has exited.
+    /// Readable when the child has exited.
     tree: Source<Tree>,
-    /// How much was read since it was seen to have exited.
+    /// The number of bytes read since its exit was noticed.
     last_words: Option<usize>,
-    /// That it has exited was told.
+    /// Whether its exit was reported.
     is_mourned: bool,
     stdin: Writer,
-    /// Nothing after its end, as the other.
+    /// `None` after its end, as is `stderr`.
     stdout: Option<Source<OwnStream>>,
     stderr: Option<Source<OwnStream>>,
-    /// Of the two, whoever shouts without a pause does not keep the other from being heard.
+    /// Whether standard error is read before standard output. It alternates, so that a busy stream cannot starve the other.
     is_turn_of_stderr: bool,
-    /// Its output has ended.
+    /// The end of its output, until it is reported.
     end: Option<Box<End>>,
-    /// What it was seen to do, to be told.
+    /// Its activity, to be reported.
     activity: Option<Input<'static>>,
 }
 
@@ -81,12 +82,12 @@ struct Life {
 #[derive(Debug)]
 struct End {
     faults: Vec<Fault>,
-    /// So long its exit is waited for.
+    /// How long to wait for the exit before the end is reported.
     patience: Pin<Box<Sleep>>,
 }
 
 impl Children {
-    /// Children of this command.
+    /// Creates the transport for this command.
     #[must_use]
     pub fn new(command: Command) -> Children {
         Children {
@@ -104,11 +105,11 @@ impl Children {
             closes: false,
             is_condemned: false,
         }));
-        // What nobody waits for any more is killed.
+        // A tree that nobody receives is dropped, which kills it.
         self.seed.grow(move |grown| drop(born.send(grown)));
     }
 
-    /// Takes in what was started.
+    /// Attaches the child that was spawned.
     fn poll_birth(&mut self, cx: &mut Context<'_>) -> Poll<(Epoch, Input<'static>)> {
         let Some(mut opening) = self.opening.take() else {
             return Poll::Pending;
@@ -210,7 +211,7 @@ impl Life {
         if let Poll::Ready(input) = self.stdin.poll_write(cx) {
             return Poll::Ready(input);
         }
-        // Before anything is read: what it left behind is all there then.
+        // Check for the exit before reading, so that everything the child wrote is in the pipes by then.
         if self.last_words.is_none() && self.tree.poll(cx, |_| Ok(((), false))).is_ready() {
             self.last_words = Some(0);
         }
@@ -235,7 +236,7 @@ impl Life {
                 }
             }
         }
-        // Nothing came: nothing is there any more, unless this task has only had its turn.
+        // Nothing was read: the pipes are empty, unless this task has used up its budget.
         if is_dying && has_budget_remaining() {
             return Poll::Ready(self.mourn());
         }
@@ -255,7 +256,7 @@ impl Life {
         Input::exited(status.unwrap_or(everlink::ExitStatus::Unknown))
     }
 
-    /// Reads what is there, and says how much; or that there is no more to come, and why: the pipe is gone then.
+    /// Reads the bytes that are available and returns their number. At the end of the pipe, closes it and returns the faults.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The loops that drive a machine: do what it says, sleep until it is due, tell it what happened. Knows no transport: that is for hands.
+//! The loops that drive a machine: carry out its outputs, sleep until its deadline, feed its inputs. Knows no transport: that is behind [`Hands`].
 
 use std::cell::{Cell, LazyCell};
 use std::convert::Infallible;
@@ -16,36 +16,36 @@ use everlink_handle::{Answer, LinkOwner, Response, ServiceOwner, Task};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::{Instant as Moment, Sleep, sleep_until};
 
-/// As much is read at once. Others have their turn before more is: what they make of it is on its way while the rest is read, and so both
-/// ends of a link are at work at the same time.
+/// The number of bytes after which the driver yields. The peer can process them while the rest is read, so that both ends of a link work at the same
+/// time.
 const ROOM: usize = 4 << 10;
-/// As much of the buffer for bytes that are written is kept from one turn to the next.
+/// The capacity of the write buffer that is kept from one turn to the next.
 const BUFFER: usize = 64 << 10;
-/// So much is heard before the machine has its turn again, however much there is.
+/// The maximum number of inputs between two turns of the machine.
 const BATCH: usize = 32;
 
-/// So long requests are answered in one turn of their server, on a runtime of one thread.
+/// How long a server's turn may keep running handlers itself, on a runtime with one thread. Further handlers run as tasks.
 const PATIENCE: Duration = Duration::from_micros(200);
 
-/// What carries the transports of one machine, at either end.
+/// The transport of one machine, at either end.
 ///
-/// Hands do what they are told and report what they see. They know no machine, so that whoever drives one of another kind, such as a
-/// [`Relay`](everlink::Relay) with its two sides, can use them too. To drop them is to cut all that they hold.
+/// A transport carries out outputs and reports inputs. It knows no machine, so that the driver of another kind of machine, such as a
+/// [`Relay`](everlink::Relay) with its two sides, can use it too. Dropping it closes everything that it holds.
 pub trait Hands: Send {
-    /// Carries out one output, without waiting: what comes of it is heard later. `bytes` are those that belong to it.
+    /// Carries out one output without waiting; its results are reported later. `bytes` are the bytes that belong to it.
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]);
 
-    /// Whether what is to be written is written by [`write`](Hands::write).
+    /// Whether [`write`](Hands::write) writes the queued bytes.
     const WRITES: bool = false;
 
-    /// Writes all that is to be written, as far as there is room for it now, and says what came of that. The rest is written when there is room.
+    /// Writes the queued bytes as far as possible without blocking. Returns the result to report. The rest is written later.
     fn write(&mut self) -> Option<(Epoch, Input<'static>)> {
         None
     }
 
-    /// What happened next, and to which transport; at a server's end there is only [`Epoch::FIRST`]. While `reads` is false, nothing is
-    /// read from the other side, and only what comes of earlier outputs is reported. What is read from a stream is put into `room`, so
-    /// that hands which hear nothing hold no memory for it.
+    /// Returns the next input and the epoch of its transport; at a server's end that is always [`Epoch::FIRST`]. While `reads` is false, nothing is
+    /// read from the peer, and only results of earlier outputs are reported. Bytes that are read from a stream go into `room`, so that an idle
+    /// transport holds no memory for them.
     fn poll_heard<'r>(
         &mut self,
         cx: &mut Context<'_>,
@@ -53,20 +53,20 @@ pub trait Hands: Send {
         room: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)>;
 
-    /// Whether who wakes the driver of these hands may take its turn at once. Not where somebody does so while they hold a lock that hands need, too.
+    /// Whether a thread that wakes the driver may run the driver's turn at once. False if that thread may hold a lock that the transport needs, too.
     fn lets_others_drive(&self) -> bool {
         true
     }
 }
 
-/// The time as a machine is told it, and the sleep until the machine is due.
+/// The clock of a machine, and the timer for its deadline.
 pub struct Clock {
     origin: Moment,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl Clock {
-    /// One that starts now. Only inside a runtime.
+    /// Starts a clock. Only inside a runtime.
     #[must_use]
     pub fn start() -> Clock {
         let origin = Moment::now();
@@ -76,13 +76,13 @@ impl Clock {
         }
     }
 
-    /// What time it is.
+    /// Returns the time since the start.
     #[must_use]
     pub fn now(&self) -> Instant {
         since(self.origin)
     }
 
-    /// Waits for something, but no longer than until `due`; `None` says that this time has come.
+    /// Waits for something until `due` at the latest. Returns `None` when that time has come.
     pub async fn wait<T>(
         &mut self,
         due: Option<Deadline>,
@@ -107,27 +107,26 @@ impl Clock {
     }
 }
 
-/// What time it is, once it was looked at.
+/// The time of a turn, read from the clock at its first use.
 pub(crate) type Now<'a> = LazyCell<Instant, &'a dyn Fn() -> Instant>;
 
 fn since(origin: Moment) -> Instant {
     Instant::from_origin(origin.elapsed())
 }
 
-/// Lets the present runtime drive something.
+/// Spawns a driver on the present runtime.
 pub(crate) fn start(driver: impl Future<Output: Send> + Send + 'static) -> io::Result<()> {
     let runtime = Handle::try_current().map_err(io::Error::other)?;
     drop(runtime.spawn(driver));
     Ok(())
 }
 
-/// Drives a link to its end, for who has set up its owner.
+/// Drives a link to its end, for applications that create its owner themselves.
 pub fn drive(owner: LinkOwner, hands: impl Hands) -> impl Future<Output = ()> + Send {
     Driver::new(Linked::new(owner, hands))
 }
 
-/// Drives a server until it is closed, with a task of its own for each request. The owner is given back, to be dropped when nothing is left of
-/// the transport.
+/// Drives a server until it is closed, with a task per request. Returns the owner, which the caller drops when the transport is closed.
 pub(crate) fn serve(
     owner: ServiceOwner,
     hands: impl Hands,
@@ -145,42 +144,42 @@ pub(crate) fn serve(
     })
 }
 
-/// A machine with its hands.
+/// A machine with its transport.
 pub(crate) trait Driven {
-    /// What there is when all is over and the hands are gone.
+    /// The value that is left after the end, when the transport is dropped.
     type Left;
 
-    /// Who is to be woken when a handle asks for something. Returns whether one did already.
+    /// Registers the driver's waker. Returns true if commands are already queued.
     fn belongs_to(&self, driver: &Waker) -> bool;
 
-    /// Whether there is so little to do that anybody may do it.
+    /// Whether there is so little to do that any thread may run a turn.
     #[cfg(any(unix, feature = "http-client"))]
     fn is_light(&self) -> bool {
         false
     }
 
-    /// Does what handles ask for, says the time, and carries out all that the machine says to that. Returns whether hands may have something
-    /// to tell of it, for which they are to be polled.
+    /// Runs the queued commands, sets the time, and carries out all outputs. Returns whether the transport must be polled, because it may have
+    /// results to report.
     fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool;
 
     fn is_closed(&self) -> bool;
 
-    /// Tells the machine what its hands hear next. Returns how many bytes that were.
+    /// Feeds the machine the next input of its transport. Returns the number of bytes in it.
     fn poll_heard(&mut self, cx: &mut Context<'_>, now: &Now<'_>, room: &mut [u8]) -> Poll<usize>;
 
     fn poll_timeout(&self) -> Option<Deadline>;
 
-    /// Lets go of the transport.
+    /// Drops the transport.
     fn end(self) -> Self::Left;
 }
 
-/// The one loop: all that is to be heard, a turn, and again, as what was done may be heard of at once; or sleep.
+/// The driver's loop: feed all inputs, run a turn, and repeat, because outputs may have immediate results. Otherwise sleep.
 ///
-/// A future made by hand: one that is written with `async` holds what it was made of twice.
+/// This future is written by hand, because an `async` block would hold its arguments twice.
 pub(crate) struct Driver<D> {
-    /// Nothing after its end.
+    /// `None` after the end.
     driven: Option<D>,
-    /// From the first turn on: before, there need be no runtime.
+    /// Set at the first turn, because no runtime is needed before.
     clock: Option<Clock>,
 }
 
@@ -193,7 +192,7 @@ impl<D> Driver<D> {
     }
 }
 
-/// Nothing in it is ever pinned where it is.
+/// No field is pinned in place.
 impl<D> Unpin for Driver<D> {}
 
 impl<D: Driven> Future for Driver<D> {
@@ -216,14 +215,14 @@ impl<D: Driven> Driver<D> {
         self.driven.as_ref()
     }
 
-    /// Gives up what is driven, to be ended. Nobody is to be woken for it any more.
+    /// Takes the machine, to be ended, and drops the timer, so that it wakes nobody any more.
     pub(crate) fn take(&mut self) -> Option<D> {
         self.clock = None;
         self.driven.take()
     }
 
-    /// Drives as far as it goes. It is ready when the machine is closed, or gone. Hands wake `cx`, and where it `is_news` they may have something to
-    /// tell; whoever asks for something wakes the `owner`.
+    /// Drives the machine until there is nothing to do. Returns `Ready` when the machine is closed or taken. The transport wakes `cx`, and is polled
+    /// first if `is_news` is true. A handle that queues a command wakes `owner`.
     pub(crate) fn go_on(
         &mut self,
         cx: &mut Context<'_>,
@@ -272,7 +271,7 @@ impl<D: Driven> Driver<D> {
     }
 }
 
-/// Tells what hands hear next. Returns how many bytes of a stream that were, of whichever: who shouts leaves others their turns, too.
+/// Feeds the next input of a transport. Returns its number of stream bytes: the caller caps them, so that one busy peer cannot starve the others.
 pub(crate) fn hear<'r>(
     hands: &mut impl Hands,
     cx: &mut Context<'_>,
@@ -290,11 +289,11 @@ pub(crate) fn hear<'r>(
     })
 }
 
-/// What hands do in a turn, and whether they may have something to tell of it, for which they are to be polled.
+/// Tracks what the transport does in a turn, and whether it must be polled for results.
 #[derive(Default)]
 pub(crate) struct Deeds {
     is_news: bool,
-    /// So much was to be written and is not.
+    /// The number of bytes that are queued and not written.
     unsent: usize,
 }
 
@@ -326,11 +325,11 @@ impl Deeds {
     }
 }
 
-/// What is needed for a turn, and between two by nobody: each thread has one, however many links it drives.
+/// Buffers that are needed only during a turn. Each thread has one, however many links it drives.
 struct Scratch {
-    /// For what is read.
+    /// For bytes that are read.
     room: Box<[u8]>,
-    /// For what is written.
+    /// For bytes to write.
     buf: Vec<u8>,
 }
 
@@ -354,7 +353,7 @@ impl Scratch {
 pub(crate) struct Linked<H> {
     owner: LinkOwner,
     hands: H,
-    /// Input was wanted when hands were polled.
+    /// Whether input was wanted at the last poll of the transport.
     reads: bool,
 }
 
@@ -411,7 +410,7 @@ impl<H: Hands> Driven for Linked<H> {
     }
 
     fn end(self) {
-        // What is left of the transport goes before whoever waits for the end hears of it.
+        // Drop the transport before the owner, so that a caller that waits for the end finds it closed.
         drop(self.hands);
         drop(self.owner);
     }
@@ -421,30 +420,30 @@ struct Served<H, A> {
     owner: ServiceOwner,
     hands: H,
     desk: Desk<A>,
-    /// Input was wanted when hands were polled.
+    /// Whether input was wanted at the last poll of the transport.
     reads: bool,
 }
 
-/// Where requests are answered.
+/// Runs the handlers of requests.
 struct Desk<A> {
     handler: Arc<A>,
-    /// Whether the runtime has one thread. Known from the first task on.
+    /// Whether the runtime has one thread. Set at the first task.
     is_alone: Option<bool>,
-    /// How many began here in this turn, and since when there was more than one.
+    /// The number of handlers started in this turn, and the time at which the second one started.
     here: (usize, Option<Moment>),
 }
 
 impl<A: Handler> Desk<A> {
-    /// Answers a request. Where the runtime has but this thread, nobody else could do anything until the handler waits for something: so it begins
-    /// here, and most of them end here, too.
+    /// Starts the handler of a request. On a runtime with one thread, nothing else can run until the handler waits. So it starts here, and most
+    /// handlers also end here.
     fn begin(&mut self, now: Instant, task: Task, owner: &mut ServiceOwner) {
         let is_alone = *self.is_alone.get_or_insert_with(|| {
             Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
         });
-        // In a box: on its way to where it runs, a task is moved half a dozen times.
+        // Boxed, because the future is moved about six times before it runs.
         let mut running = Box::pin(run(task, Arc::clone(&self.handler)));
         if is_alone && self.is_quick() {
-            // Where it waits, it is polled again as a task, by whom it can be woken.
+            // If it is pending, it is polled again as a task, whose waker can wake it.
             let mut nobody = Context::from_waker(Waker::noop());
             let begin = AssertUnwindSafe(|| running.as_mut().poll(&mut nobody));
             match catch_unwind(begin) {
@@ -453,7 +452,7 @@ impl<A: Handler> Desk<A> {
                 Ok(Poll::Ready(Some((answer, outcome)))) => {
                     return owner.respond(now, answer, outcome);
                 }
-                // What is dropped tells the client that the server failed.
+                // Dropping the future sends an error reply to the client.
                 Err(_) => return,
             }
         }
@@ -464,7 +463,7 @@ impl<A: Handler> Desk<A> {
         });
     }
 
-    /// Whether all that began here in this turn did not take so long that others should have their turn.
+    /// Whether the handlers started in this turn have taken less than [`PATIENCE`], so that other tasks need not wait.
     fn is_quick(&mut self) -> bool {
         let (begun, since) = &mut self.here;
         *begun += 1;
@@ -521,12 +520,11 @@ impl<H: Hands, A: Handler> Driven for Served<H, A> {
     }
 }
 
-/// What answers the requests of a server: an `async` function of the request and its context. It returns a result
-/// ([`Payload`](everlink::Payload)), what it needs first ([`InputRequired`](everlink::server::InputRequired)), or a [`Response`] where it is now
-/// one and now the other.
+/// Answers the requests of a server: an `async` function of the request and its context. It returns a result ([`Payload`](everlink::Payload)), the
+/// input that it needs first ([`InputRequired`](everlink::server::InputRequired)), or a [`Response`] if it may return either.
 ///
-/// It runs as a task of its own for each request, on a runtime with one thread from where it first waits for something, and is dropped where it waits
-/// when the answer is not wanted any more. Where it panics, the client is told that the server failed.
+/// Each request runs as a task; on a runtime with one thread, only from its first wait on. The task is dropped at a wait when the answer is no longer
+/// wanted. If it panics, the client gets an error reply.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
     fn answer(
@@ -551,7 +549,7 @@ where
     }
 }
 
-/// Runs a task to its answer, or until that is not wanted any more.
+/// Runs a task until it is answered, or until the answer is no longer wanted.
 async fn run(
     task: Task,
     handler: Arc<impl Handler>,

@@ -1,6 +1,6 @@
-//! Ends of pipes and whatever else can be a standard stream, read and written without waiting. Knows not what goes through them.
+//! Non-blocking reads and writes on pipes and other standard streams. Does not know their content.
 //!
-//! What is written to is not watched before it is full: most of what is written finds room at once.
+//! A stream is registered for writability only after it was full, because most writes succeed at once.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use everlink_stdio::own::OwnStream;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Something that has more to tell when it is readable.
+/// A descriptor that is registered for readability.
 #[derive(Debug)]
 pub(crate) struct Source<T: AsRawFd>(AsyncFd<T>);
 
@@ -27,14 +27,14 @@ impl<T: AsRawFd + AsFd> Source<T> {
         self.0.get_ref()
     }
 
-    /// Takes what there is once it is readable. `take` says whether it left nothing behind.
+    /// Calls `take` when the descriptor is readable. `take` also returns whether it emptied the descriptor.
     pub(crate) fn poll<R>(
         &self,
         cx: &mut Context<'_>,
         mut take: impl FnMut(&T) -> io::Result<(R, bool)>,
     ) -> Poll<io::Result<R>> {
         loop {
-            // Also where nothing has changed: whether the waker is still known cannot be seen from here.
+            // Polled even if nothing has changed, because this code cannot tell whether the waker is still registered.
             let mut ready = ready!(self.0.poll_read_ready(cx))?;
             match take(self.0.get_ref()) {
                 Ok((taken, is_empty)) => {
@@ -51,13 +51,13 @@ impl<T: AsRawFd + AsFd> Source<T> {
 }
 
 impl Source<OwnStream> {
-    /// Our end of a pipe to another process.
+    /// Wraps our end of a pipe to another process.
     pub(crate) fn of_pipe(end: OwnedFd) -> io::Result<Source<OwnStream>> {
         Source::new(OwnStream::of_pipe(end)?).map_err(|(_, error)| error)
     }
 
-    /// Reads what is there, and says how much; nothing at its end. Where it `gives_all`, a read that brings less than there is room for has
-    /// emptied it.
+    /// Reads the bytes that are available and returns their number; 0 at the end. If `gives_all` is true, a read that does not fill the buffer has
+    /// emptied the stream.
     pub(crate) fn poll_read(
         &self,
         cx: &mut Context<'_>,
@@ -71,14 +71,14 @@ impl Source<OwnStream> {
     }
 }
 
-/// A stream of any kind that is read.
+/// A readable stream of any kind.
 #[derive(Debug)]
 pub(crate) enum Reader {
-    /// A file, which the system does not watch: it is always ready.
+    /// A regular file, which cannot be registered with the runtime: it is always ready.
     File(OwnStream),
     Watched {
         source: Source<OwnStream>,
-        /// A terminal does not: it gives one line at a time.
+        /// Whether a short read means that the stream is empty. False for a terminal, which returns one line at a time.
         gives_all: bool,
     },
 }
@@ -95,7 +95,7 @@ impl Reader {
         }
     }
 
-    /// Reads what is there, and says how much; nothing at its end.
+    /// Reads the bytes that are available and returns their number; 0 at the end.
     pub(crate) fn poll_read(
         &self,
         cx: &mut Context<'_>,
@@ -108,7 +108,7 @@ impl Reader {
     }
 }
 
-/// Whether it is a pipe or a socket.
+/// Whether the stream is a pipe or a socket.
 fn is_pipe(stream: &OwnStream) -> io::Result<bool> {
     let kind = File::from(stream.as_fd().try_clone_to_owned()?)
         .metadata()?
@@ -116,19 +116,19 @@ fn is_pipe(stream: &OwnStream) -> io::Result<bool> {
     Ok(kind.is_fifo() || kind.is_socket())
 }
 
-/// A stream that is written to, and what it did not take yet.
+/// A writable stream, and the bytes that it did not take yet.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// Nothing once it was closed, or nobody reads it any more.
+    /// `None` once it is closed or writing has failed.
     stream: Option<Sink>,
     unwritten: Backlog,
-    /// No more will be written than that.
+    /// Whether to close the stream once the queued bytes are written.
     closes: bool,
 }
 
 #[derive(Debug)]
 enum Sink {
-    /// It was never full.
+    /// The stream was never full, so it is not registered with the runtime.
     Unwatched(OwnStream),
     Watched(AsyncFd<OwnStream>),
 }
@@ -148,14 +148,14 @@ impl Writer {
         }
     }
 
-    /// These are to be written, after all that came before.
+    /// Queues bytes to write.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.stream.is_some() {
             self.unwritten.push(bytes);
         }
     }
 
-    /// Closes it, after the last of what is to be written.
+    /// Closes the stream after all queued bytes are written.
     pub(crate) fn close(&mut self) {
         self.closes = true;
         self.close_if_done();
@@ -167,7 +167,7 @@ impl Writer {
         }
     }
 
-    /// Writes what there is room for now, as far as nothing has to be waited for.
+    /// Writes queued bytes as far as possible without waiting.
     pub(crate) fn write(&mut self) -> Option<Input<'static>> {
         match &self.stream {
             Some(Sink::Unwatched(stream)) if !self.unwritten.is_empty() => {
@@ -178,7 +178,7 @@ impl Writer {
         }
     }
 
-    /// Writes when there is room.
+    /// Writes queued bytes when the stream is writable.
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Input<'static>> {
         while !self.unwritten.is_empty() {
             let written = match watched(&mut self.stream) {
@@ -218,7 +218,7 @@ impl Writer {
     }
 }
 
-/// The stream, if there is one, with the runtime watching it.
+/// Returns the stream, if there is one, registered with the runtime.
 fn watched(stream: &mut Option<Sink>) -> io::Result<Option<&AsyncFd<OwnStream>>> {
     if let Some(Sink::Unwatched(unwatched)) = stream.take_if(|it| !it.is_watched()) {
         let watched = watch(unwatched, Interest::WRITABLE).map_err(|(_, error)| error)?;
@@ -230,7 +230,7 @@ fn watched(stream: &mut Option<Sink>) -> io::Result<Option<&AsyncFd<OwnStream>>>
     })
 }
 
-/// Has the runtime watch a descriptor, which is closed when nobody watches it any more.
+/// Registers a descriptor with the runtime. Dropping the result closes it.
 #[allow(
     deprecated,
     reason = "unsound only for what closes its descriptor before it is dropped; the way without that is unsafe to write"

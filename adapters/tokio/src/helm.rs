@@ -1,9 +1,8 @@
-//! One link on a runtime of one thread: who makes its only call, or the runtime itself as soon as it hears something, takes the driver's turn at
-//! once. Knows not which link.
+//! Lets a caller, or the runtime when input arrives, run the driver's turn at once. Used for one link on a runtime with one thread. Does not know the
+//! link.
 //!
-//! There, to wake the driver is to have all others wait until it had its turn, and whoever it wakes in turn to look first whether the
-//! system has anything to tell. What there is to do for one call is less than that. With more than one under way it is left to the driver:
-//! it does it for all of them at once.
+//! On such a runtime, waking the driver is costly. All other tasks wait for its turn, and a task that it wakes waits until the runtime has polled the
+//! system. The work for one call costs less than that. With more than one call in flight, the driver runs the turn, once for all of them.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,34 +16,34 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::drive::{Driven, Driver};
 
-/// A driver whose turns others may take. Dropped, it leaves nothing behind.
+/// A driver whose turns others may run. Dropping it drops everything that it drives.
 pub(crate) struct Steersman<D: Craft>(Arc<Helm<D>>);
 
-/// What can be driven by anybody.
+/// A machine that any thread may drive.
 pub(crate) trait Craft: Driven<Left = ()> + Send + 'static {}
 
 impl<D: Driven<Left = ()> + Send + 'static> Craft for D {}
 
-/// As a waker, it has whoever wakes it take a turn if there is little to do. It is what hands wake.
+/// The lock around a driver. As a waker, it runs a turn on the thread that wakes it if there is little to do. The transport wakes this waker.
 struct Helm<D> {
     wheel: Mutex<Wheel<D>>,
-    /// A turn was asked for since the last one began.
+    /// Whether a turn was requested since the last one began.
     is_asked: AtomicBool,
-    /// It was hands that asked: they have something to tell.
+    /// Whether the transport requested it, because it has something to report.
     is_news: AtomicBool,
-    /// Whom to wake for what nobody else does.
+    /// The waker of the driver's task, for turns that nobody else runs.
     steersman: Mutex<Option<Waker>>,
 }
 
 struct Wheel<D> {
     driver: Driver<D>,
-    /// The runtime, if it has but one thread. Known from the first turn on.
+    /// The runtime, if it has one thread. Set at the first turn.
     runtime: Option<Handle>,
-    /// What those wake who ask for something. From the first turn on.
+    /// The waker for handles that queue commands. Set at the first turn.
     bell: Option<Waker>,
 }
 
-/// The same for all but hands: these need not be listened to then.
+/// The same waker for handles: it requests a turn in which the transport need not be polled.
 struct Bell<D>(Arc<Helm<D>>);
 
 impl<D: Craft> Steersman<D> {
@@ -64,7 +63,7 @@ impl<D: Craft> Steersman<D> {
 
 #[cfg(all(test, feature = "http-client", feature = "http-server"))]
 impl<D: Craft> Steersman<D> {
-    /// What there is of it, for who looks whether anything is left.
+    /// Returns a weak reference, for tests that check that nothing is left.
     pub(crate) fn remains(&self) -> std::sync::Weak<impl Sized + use<D>> {
         Arc::downgrade(&self.0)
     }
@@ -124,13 +123,13 @@ impl<D: Craft> Wake for Bell<D> {
 }
 
 impl<D: Craft> Helm<D> {
-    /// Has a turn taken, here or by the driver.
+    /// Runs a turn here, or has the driver run it.
     fn ask(self: &Arc<Self>) {
-        // Not only stored: who sees that this one asked is to see all that those before it said.
+        // A swap and not a store: it joins the release sequence of earlier callers. The turn that sees this flag then also sees what they wrote.
         self.is_asked.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         let wakes = PostponedWakes::begin();
-        // Where it is taken, whoever has it looks again.
+        // If the lock is taken, its holder reads `is_asked` after it unlocks.
         let is_left = match self.wheel.try_lock() {
             Ok(mut wheel) => self.help(&mut wheel).is_none(),
             Err(_) => return,
@@ -141,7 +140,7 @@ impl<D: Craft> Helm<D> {
         }
     }
 
-    /// A turn of whoever wakes the driver, if it may have one. Nothing when something is left for the driver.
+    /// Runs a turn on the thread that wakes the driver, if that is allowed. Returns `None` if something is left for the driver.
     fn help(self: &Arc<Self>, wheel: &mut Wheel<D>) -> Option<()> {
         let Wheel {
             driver,
@@ -149,10 +148,10 @@ impl<D: Craft> Helm<D> {
             bell,
         } = wheel;
         driver.driven().filter(|driven| driven.is_light())?;
-        // Outside of any runtime, somebody may be about to end who has nothing left to help with.
+        // A thread outside of any runtime may be about to end and lack what a turn needs.
         let runtime = runtime.as_ref().filter(|_| Handle::try_current().is_ok())?;
         let _within = runtime.enter();
-        // A turn that panics is the end of what is driven, and of nobody who only wakes it.
+        // A turn that panics ends the link, but not the caller that only woke it.
         let turned = catch_unwind(AssertUnwindSafe(|| self.turn(driver, bell)));
         let Ok(turned) = turned else {
             driver.take().into_iter().for_each(D::end);
@@ -162,7 +161,7 @@ impl<D: Craft> Helm<D> {
     }
 
     fn turn(self: &Arc<Self>, driver: &mut Driver<D>, bell: &mut Option<Waker>) -> Poll<()> {
-        // What was asked for until here is seen from here on; what is asked for later is asked again.
+        // The Acquire side of these swaps sees all writes before the flags were set. A later request sets its flag again.
         self.is_asked.swap(false, Ordering::AcqRel);
         let is_news = self.is_news.swap(false, Ordering::AcqRel);
         let bell = bell.get_or_insert_with(|| Waker::from(Arc::new(Bell(Arc::clone(self)))));
@@ -171,7 +170,8 @@ impl<D: Craft> Helm<D> {
         driver.go_on(&mut cx, bell, is_news)
     }
 
-    /// Who asks for something says so and then looks for the wheel, who has it leaves it and then looks here: one of them sees the other.
+    /// Whether a turn was requested. A caller sets the flag, passes a fence and then tries the lock. The holder unlocks, passes this fence and then
+    /// loads the flag. The two `SeqCst` fences guarantee that either the caller's `try_lock` succeeds or the holder's load returns `true`.
     fn is_asked(&self) -> bool {
         fence(Ordering::SeqCst);
         self.is_asked.load(Ordering::Relaxed)
@@ -198,7 +198,7 @@ impl<D: Craft> Helm<D> {
         steersman.into_iter().for_each(Waker::wake);
     }
 
-    /// Nothing is left of what was driven, nor of who drove it.
+    /// Drops the machine, its transport and all wakers.
     fn end(&self) {
         let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
         let (driven, bell) = (wheel.driver.take(), wheel.bell.take());
@@ -227,11 +227,11 @@ mod tests {
     use super::*;
     use crate::drive::{Hands, Linked, Now};
 
-    /// Something that nothing is to be done for, for an hour; where it `fails`, its second turn does.
+    /// A machine with nothing to do for an hour. If `fails` is set, its second turn panics.
     #[derive(Default)]
     struct Idle {
         turns: usize,
-        /// How often its hands were asked what they heard.
+        /// How often its transport was polled.
         hearings: usize,
         fails: bool,
     }
@@ -288,7 +288,7 @@ mod tests {
         });
     }
 
-    /// Hands of which nothing is ever heard.
+    /// A transport that never reports anything.
     struct Still;
 
     impl Hands for Still {
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// Under a lock of the link's, it would wait for itself.
+    /// If the waker ran under the link's lock, this would deadlock.
     #[test]
     fn whoever_is_woken_may_wait_for_the_link_there_and_then() {
         let (told, heard) = mpsc::channel();

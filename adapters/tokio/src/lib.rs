@@ -1,10 +1,11 @@
 //! everlink on tokio: MCP clients and servers over child processes, standard streams and HTTP.
 //!
-//! A program holds a [`Link`] to a server, which outlives every transport under it, or is itself a server and holds a [`Service`]. What it
-//! calls is awaited, or blocked on by a thread with `wait`. Below, one task drives one machine of the core, which decides everything; this crate
-//! only carries bytes.
+//! An application holds a [`Link`] to a server, which outlives every transport under it, or is itself a server and holds a [`Service`]. A task awaits
+//! the results of its methods, or a thread blocks on them with `wait`. Below, one task drives one state machine of the core, which makes all
+//! decisions; this crate only moves bytes.
 //!
-//! `drive` is that task, `helm` is how others take its turns, [`child`] and [`stdio`] are the hands that it has over pipes, whose ends are in `ends`, and [`http`] those over HTTP.
+//! The modules: `drive` is that task, and `helm` lets callers run its turns. [`child`] and [`stdio`] are the transports over pipes, whose ends are in
+//! `ends`. [`http`] has the transports over HTTP.
 
 #[cfg(unix)]
 pub mod child;

@@ -1,4 +1,4 @@
-//! A relay between the client at one pair of hands and the server at another, whatever they are. Decides nothing.
+//! A relay between a downstream client and an upstream server, over any two transports. Makes no decisions.
 
 use std::future::Future;
 use std::io;
@@ -10,10 +10,10 @@ use everlink_handle::{Guard, GuardOwner};
 
 use crate::drive::{Deeds, Driven, Driver, Hands, Now, hear, start};
 
-/// Starts a relay between a client in front and a server behind, driven by a task on the present runtime.
+/// Starts a relay between a downstream client and an upstream server, driven by a task on the present runtime.
 ///
-/// In front: [`stdio::Streams`](crate::stdio::Streams) or an [`http::Front`](crate::http::Front). Behind: [`child::Children`](crate::child::Children)
-/// or [`http::Exchanges`](crate::http::Exchanges). The config says the same of both.
+/// The `front` transport is [`stdio::Streams`](crate::stdio::Streams) or an [`http::Front`](crate::http::Front). The `back` transport is
+/// [`child::Children`](crate::child::Children) or [`http::Exchanges`](crate::http::Exchanges). The config must match both.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub fn relay(
     Ok(guard)
 }
 
-/// Drives a relay to its end, for who has set up its owner.
+/// Drives a relay to its end, for applications that create its owner themselves.
 pub fn drive_relay(
     owner: GuardOwner,
     front: impl Hands,
@@ -46,7 +46,7 @@ struct Relayed<F, B> {
     owner: GuardOwner,
     front: F,
     back: B,
-    /// Input was wanted of both when they were polled.
+    /// Whether input was wanted from both sides at their last poll.
     reads: bool,
 }
 
@@ -109,7 +109,7 @@ impl<F: Hands, B: Hands> Driven for Relayed<F, B> {
     }
 
     fn end(self) {
-        // What is left of the transports goes before whoever waits for the end hears of it.
+        // Drop the transports before the owner, so that a caller that waits for the end finds them closed.
         drop((self.front, self.back));
         drop(self.owner);
     }

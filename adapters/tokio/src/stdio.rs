@@ -1,4 +1,4 @@
-//! Hands for a server on the standard streams of its own process. Decides nothing.
+//! The transport of a server on the standard streams of its own process. Makes no decisions.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,11 +12,10 @@ use everlink_stdio::own;
 use crate::drive::{self, Handler, Hands};
 use crate::ends::{Reader, Writer};
 
-/// Serves the client at the standard streams of this process. Only inside a runtime with I/O and time.
+/// Serves the client at the standard streams of this process. Only inside a runtime with I/O and time enabled.
 ///
-/// From here on the standard streams are the server's own: what else reads standard input finds it empty, what else prints to standard output
-/// prints to standard error, and processes that are started inherit neither. The server ends with its input; [`Service::closed`]
-/// waits for that.
+/// From here on the server owns the standard streams. Other code that reads standard input finds it empty. Other code that prints to standard output
+/// prints to standard error. Child processes inherit neither. The server ends with its input; [`Service::closed`] waits for that.
 ///
 /// # Errors
 ///
@@ -30,21 +29,21 @@ pub fn serve(config: Config, handler: impl Handler) -> io::Result<Service> {
     Ok(service)
 }
 
-/// Hands for the standard streams of this process.
+/// The transport of a server: the standard streams of this process.
 #[derive(Debug)]
 pub struct Streams {
-    /// Nothing after its end.
+    /// `None` after its end.
     input: Option<Reader>,
-    /// Nothing when it is not needed any more.
+    /// `None` after the release.
     output: Option<Writer>,
 }
 
 impl Streams {
-    /// Takes them over; see [`own::take`].
+    /// Takes the streams over; see [`own::take`].
     ///
     /// # Errors
     ///
-    /// When there are none, or the system has no descriptor left.
+    /// When there are no standard streams, or the system has no descriptor left.
     pub fn take() -> io::Result<Streams> {
         let (input, output) = own::take()?;
         Ok(Streams {

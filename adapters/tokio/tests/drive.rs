@@ -1,4 +1,4 @@
-//! What drives a link, with hands that are not of this world.
+//! Tests the driver of a link with an artificial transport.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use everlink::{Config, Epoch, Input, Output};
 use everlink_tokio::{Hands, Link, drive};
 use tokio::runtime::Builder;
 
-/// Hands in which a child floods its standard error until somebody else has had a turn.
+/// A transport whose child floods its standard error until another task has run.
 struct Flooded {
     others_had_a_turn: Arc<AtomicBool>,
-    /// How much was heard without one.
+    /// The number of bytes reported before that.
     heard: usize,
 }
 
-/// Much more than may be heard in one turn.
+/// More bytes than a driver may read in one turn.
 const FLOOD: usize = 1 << 20;
 
 impl Hands for Flooded {

@@ -10,22 +10,22 @@ use serde_json::value::RawValue;
 use crate::schema::wants_text;
 use crate::{Failure, usage};
 
-/// How arguments are written, for people who wrote something else.
+/// A hint for people whose arguments are not understood.
 const HINT: &str = r#"arguments look like '{"name":"value"}' or name=value"#;
 
-/// Arguments as they were written.
+/// Arguments as the user wrote them.
 #[derive(Debug)]
 pub(super) struct Arguments {
     members: BTreeMap<String, Given>,
-    /// The only one, if it is a JSON object: it is sent as it was written.
+    /// The only argument, if it is a JSON object: it is sent exactly as written.
     sole: Option<Payload>,
 }
 
-/// The value of an argument. JSON is kept as it was written: a number may have more digits than a machine word.
+/// The value of an argument. JSON is kept as text because a number may have more digits than a machine word holds.
 #[derive(Debug)]
 enum Given {
     Json(Box<RawValue>),
-    /// Text, or what it says as JSON.
+    /// Either plain text or JSON; the schema decides.
     Word(String),
 }
 
@@ -83,7 +83,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Whether only the schema of the tool can tell what is meant.
+    /// Whether only the schema of the tool can tell if a value is JSON or text.
     pub(super) fn are_ambiguous(&self) -> bool {
         let is_ambiguous = |given: &Given| match given {
             Given::Json(_) => false,
@@ -92,7 +92,7 @@ impl Arguments {
         self.members.values().any(is_ambiguous)
     }
 
-    /// For a tool whose input has this schema.
+    /// Builds the arguments for a tool with this input schema.
     pub(super) fn for_tool(&self, schema: &Value) -> Result<Payload, Failure> {
         self.written(|key, word| match serde_json::from_str::<Value>(word) {
             Ok(value) if !wants_text(schema, key, &value) => word.trim().to_owned(),
@@ -100,12 +100,12 @@ impl Arguments {
         })
     }
 
-    /// For a prompt, whose arguments are text.
+    /// Builds the arguments for a prompt. All of them are text.
     pub(super) fn for_prompt(&self) -> Result<Payload, Failure> {
         self.written(|_, word| Value::from(word).to_string())
     }
 
-    /// The object, with each word as `write` says.
+    /// Builds the JSON object. `write` turns the name and text of each ambiguous value into JSON.
     fn written(&self, write: impl Fn(&str, &str) -> String) -> Result<Payload, Failure> {
         if let Some(sole) = &self.sole {
             return Ok(sole.clone());
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(said, r#"{"count":3,"id":"007"}"#);
         let said = tool(&["id=7", "count=3"], &schema);
         assert_eq!(said, r#"{"count":3,"id":"7"}"#);
-        // Who says that it is JSON is believed.
+        // `:=` marks JSON, whatever the schema says.
         assert_eq!(tool(&["id:=7"], &schema), r#"{"id":7}"#);
     }
 

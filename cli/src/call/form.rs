@@ -1,4 +1,4 @@
-//! A form that a server wants to be filled in, put to the person at the terminal, line by line. Knows no link.
+//! Shows the form of an elicitation to the person at the terminal, and reads the answers line by line. Knows no link.
 
 use std::io::{self, BufRead, Write, stderr, stdin};
 
@@ -8,18 +8,18 @@ use serde_json::{Map, Value, json};
 
 use crate::shown::in_line;
 
-/// Asks the person for each field, and whether it may be sent.
+/// Asks the person for each field, and whether the answers may be sent.
 pub(super) fn put(ask: &Ask) -> Result<Payload, ErrorObject> {
     let params = ask.params.as_ref();
     let params = params.and_then(|params| params.parse::<Value>().ok());
     let params = params.unwrap_or_default();
     let answer = Form(&params).fill(&mut stdin().lock(), &mut stderr());
-    // Where nobody can be asked any more, nobody has answered.
+    // If the terminal fails, the form counts as cancelled.
     let answer = answer.unwrap_or_else(|_| json!({"action": "cancel"}));
     Payload::of(&answer).map_err(|error| ErrorObject::new(-32603, error.to_string()))
 }
 
-/// What the server wants to know.
+/// The parameters of the ask: a message and the schema of the answer.
 struct Form<'a>(&'a Value);
 
 impl Form<'_> {
@@ -67,7 +67,7 @@ enum Filled {
 }
 
 impl Field<'_> {
-    /// Asks until the answer is one that the server can take.
+    /// Asks until the answer fits the schema.
     fn fill(&self, person: &mut dyn BufRead, screen: &mut dyn Write) -> io::Result<Filled> {
         let about = self.schema["description"].as_str();
         let about = about.or(self.schema["title"].as_str());
@@ -97,7 +97,7 @@ impl Field<'_> {
         }
     }
 
-    /// What it takes, in words.
+    /// Describes the accepted values in words.
     fn kind(&self) -> String {
         match (self.choices(), self.schema["type"].as_str()) {
             (Some(choices), Some("array")) => format!("any of {}, with commas", choices.join(", ")),
@@ -108,7 +108,7 @@ impl Field<'_> {
         }
     }
 
-    /// What can be chosen from, if it is a choice: `enum`, or titled ones; of an array, those of its items.
+    /// Returns the choices of an `enum`, or of titled alternatives. For an array, returns the choices of its items.
     fn choices(&self) -> Option<Vec<&str>> {
         let schema = match self.schema.get("items") {
             Some(items) => items,
@@ -127,7 +127,7 @@ impl Field<'_> {
         Some(choices)
     }
 
-    /// What the person means, if it can be meant.
+    /// Converts a line to the type of the field. Returns `None` if it does not fit.
     fn read(&self, line: &str) -> Option<Value> {
         let word = line.trim();
         match (self.choices(), self.schema["type"].as_str()) {
@@ -153,7 +153,7 @@ impl Field<'_> {
     }
 }
 
-/// What the person writes; nothing at the end of input.
+/// Reads one line. Returns `None` at the end of input.
 fn line(person: &mut dyn BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     let len = person.read_line(&mut line)?;
@@ -195,7 +195,7 @@ mod tests {
         assert!(screen.contains("colour (one of red, blue): "), "{screen}");
         assert!(screen.contains("name (text) [\"Ada\"]: "), "{screen}");
         assert_eq!(screen.matches("Not understood").count(), 4, "{screen}");
-        // A server writes only in its line.
+        // The message of the server cannot emit control characters.
         assert!(!screen.contains('\x1b'), "{screen}");
     }
 

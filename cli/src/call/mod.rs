@@ -1,5 +1,5 @@
-//! `everlink call`, `everlink prompt` and `everlink read`: one request, once. `arguments` is how its arguments are written, `result` how what comes
-//! back is shown, `form` how a person answers what the server asks meanwhile.
+//! Implements `everlink call`, `everlink prompt` and `everlink read`: each sends one request. `arguments` parses its arguments, `result` formats the
+//! result, and `form` lets a person answer what the server asks meanwhile.
 
 mod arguments;
 mod form;
@@ -23,7 +23,7 @@ use crate::shown::{in_line, print, print_bytes, warn};
 use crate::tape::Role;
 use crate::{Endings, Failure};
 
-/// How wide the bar of progress is.
+/// The width of the progress bar, in characters.
 const BAR: usize = 30;
 
 /// Calls a tool.
@@ -46,7 +46,7 @@ pub(crate) async fn read(args: Read) -> Result<ExitCode, Failure> {
     once(args.target, args.json, &Wanted::Resource { uri }).await
 }
 
-/// What is wanted of the server.
+/// The request that the command sends.
 enum Wanted {
     Prompt { name: String, arguments: Arguments },
     Resource { uri: String },
@@ -60,7 +60,7 @@ struct Named<'a> {
 }
 
 impl Wanted {
-    /// The method and its parameters. Asks for the schema of a tool where only that can tell what an argument means.
+    /// Returns the method and its parameters. Fetches the schema of a tool if only the schema can tell what an argument means.
     async fn request(&self, link: &Link) -> Result<(&'static str, Payload), Failure> {
         let (method, params) = match self {
             Wanted::Prompt { name, arguments } => {
@@ -80,7 +80,7 @@ impl Wanted {
         Ok((method, params?))
     }
 
-    /// How a result is shown, and the exit status for it.
+    /// Returns the exit status for a result, and the text to show. The text is `None` if JSON shows the result better.
     fn shown(&self, result: &Payload) -> (u8, Option<Vec<u8>>) {
         let result = result.parse::<Value>().unwrap_or_default();
         match self {
@@ -94,7 +94,7 @@ impl Wanted {
     }
 }
 
-/// The schema of a tool's input. Nothing where the server has no list of tools, or the tool is not in it.
+/// Returns the schema of a tool's input. Returns null if the server has no list of tools, or the tool is not in it.
 async fn input_schema(link: &Link, tool: &str) -> Result<Value, CallError> {
     let listing = match link.list_tools().await {
         Ok(listing) => listing,
@@ -113,7 +113,7 @@ async fn input_schema(link: &Link, tool: &str) -> Result<Value, CallError> {
         .unwrap_or_default())
 }
 
-/// Sends one request, shows what comes back, and ends the server.
+/// Sends one request, shows the outcome, and ends the server.
 async fn once(mut target: Target, is_json: bool, wanted: &Wanted) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
     let is_person = stdin().is_terminal() && stderr().is_terminal();
@@ -138,19 +138,19 @@ async fn once(mut target: Target, is_json: bool, wanted: &Wanted) -> Result<Exit
     let told = outcome.map(|outcome| tell(is_json, wanted, &outcome));
     tokio::select! {
         ended = link.shutdown() => ended?,
-        // Whoever asks twice does not want to wait.
+        // A second signal ends the program without waiting for the server.
         () = endings.next() => {}
     }
     let (code, told) = told?;
     if let Err(error) = told {
         warn(&error);
-        // What came of it was not heard.
+        // The outcome could not be shown.
         return Ok(ExitCode::from(5));
     }
     Ok(ExitCode::from(code))
 }
 
-/// Waits for the reply, shows how far the server is, and cancels the request where the program is interrupted.
+/// Waits for the reply and shows progress. Cancels the request if the program is interrupted.
 async fn ask(
     link: &Link,
     method: &'static str,
@@ -171,7 +171,7 @@ async fn ask(
     }
 }
 
-/// Says what came of it, and returns the exit status for that.
+/// Prints the outcome and returns the exit status for it.
 fn tell(
     is_json: bool,
     wanted: &Wanted,
@@ -182,7 +182,7 @@ fn tell(
             let (code, shown) = wanted.shown(result);
             let told = match shown.filter(|_| !is_json) {
                 Some(shown) => print_bytes(&shown),
-                // In one line, however the server has laid it out: only between its tokens can JSON be broken.
+                // One line, even if the server sent several. In JSON, a raw line break can only stand between tokens.
                 None => print(&result.as_str().replace(['\r', '\n'], " ")),
             };
             (code, told)
@@ -211,7 +211,7 @@ fn tell(
     }
 }
 
-/// How far the tool is, for a person who looks: one line, which ends when it is dropped.
+/// The progress bar, shown if standard error is a terminal. It is one line, which ends when this is dropped.
 struct Bar {
     is_seen: bool,
     is_begun: bool,
@@ -240,7 +240,7 @@ impl Bar {
             None => report.progress.to_string(),
         };
         self.is_begun = true;
-        // Where nobody looks any more, nothing is shown.
+        // Nothing is shown if standard error is closed.
         let _ = write!(stderr(), "\r\x1b[K{far} {message}");
     }
 }
@@ -253,7 +253,7 @@ impl Drop for Bar {
     }
 }
 
-/// Lets the person at the terminal answer what the server asks.
+/// Lets the person at the terminal answer the asks of the server.
 async fn answer(mut events: Events<Event>, link: Link) {
     while let Some(event) = events.recv().await {
         if let Event::Ask(_) = &*event {
@@ -263,7 +263,7 @@ async fn answer(mut events: Events<Event>, link: Link) {
                 _ => None,
             });
             if let Ok(Some((ask, answer))) = answer.await {
-                // It may be too late for it.
+                // The ask may have ended meanwhile.
                 let _ = link.answer(ask, answer).await;
             }
         }

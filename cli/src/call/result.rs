@@ -1,4 +1,4 @@
-//! Shows results of tools, prompts and resources to a person. Each function returns nothing where JSON says it better.
+//! Formats results of tools, prompts and resources for a person. Each function returns `None` if JSON shows the result better.
 
 use std::io::{IsTerminal, stdout};
 
@@ -32,7 +32,7 @@ pub(super) fn prompt(result: &Value) -> Option<Vec<u8>> {
     Some(page.into_bytes())
 }
 
-/// The contents of a resource: its text or its bytes as they are. A terminal gets a description in the place of bytes, and a newline at the end.
+/// The contents of a resource: its text or bytes, unchanged. A terminal gets a description instead of bytes, and a newline at the end.
 pub(super) fn resource(result: &Value) -> Option<Vec<u8>> {
     let is_terminal = stdout().is_terminal();
     let contents = result["contents"].as_array()?;
@@ -62,7 +62,7 @@ pub(super) fn resource(result: &Value) -> Option<Vec<u8>> {
     Some(page)
 }
 
-/// The bytes that a text of Base64 stands for (RFC 4648, section 4). Line breaks in it are passed over.
+/// Decodes Base64 (RFC 4648, section 4). Skips line breaks.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
     let (mut bytes, mut bits, mut len) = (Vec::new(), 0_u32, 0);

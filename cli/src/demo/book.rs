@@ -1,4 +1,4 @@
-//! What the demo writes down while it runs: what came of each call, and what happened to the servers. Judges nothing.
+//! Stores what happens during the demo: the outcome of each call, and the deaths of the servers. Judges nothing.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,32 +9,32 @@ use everlink::client::{Delivery, FailureKind};
 
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    /// Every call, by its number.
+    /// Every call, indexed by its number.
     pub(super) calls: Vec<Entry>,
-    /// Servers that ended without having been asked to.
+    /// The number of servers that ended without being asked to.
     pub(super) deaths: u32,
-    /// Times that the link was ready again.
+    /// How many times the link became ready again.
     pub(super) reconnects: u32,
-    /// How long it took from each death until the link was ready.
+    /// The time from each death until the link was ready again.
     pub(super) comebacks: Vec<Duration>,
-    /// What was seen that must not be.
+    /// Violations of the rules that were noticed during the demo.
     pub(super) broken: Vec<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) wish: Wish,
-    /// Nothing while it is open, and for good if it hung.
+    /// `None` while the call is open. It stays `None` if the call hangs.
     pub(super) outcome: Option<Outcome>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// A list, which the servers do not write down.
+    /// A list request. Servers do not write it to the diary.
     List,
-    /// A tool that may be run twice.
+    /// A tool call that may run twice.
     Repeatable,
-    /// A tool that may not.
+    /// A tool call that must not run twice.
     Once,
 }
 
@@ -44,15 +44,15 @@ pub(super) enum Outcome {
         kind: FailureKind,
         delivery: Delivery,
     },
-    /// Whoever drove the link ended before it said a word.
+    /// The driver of the link ended before the call had an outcome.
     Lost,
-    /// It was never accepted.
+    /// The link did not accept the call.
     Refused,
     Reply,
 }
 
 impl Book {
-    /// A call is made; this is its number.
+    /// Adds a call and returns its number.
     pub(super) fn begin(&mut self, wish: Wish) -> usize {
         self.calls.push(Entry {
             wish,
@@ -66,7 +66,7 @@ impl Book {
     }
 }
 
-/// The file in which the servers write down what they run. Gone with this.
+/// The file in which the servers note the calls that they run. Dropping this removes the file.
 pub(super) struct Diary(PathBuf);
 
 impl Diary {
@@ -84,7 +84,7 @@ impl Diary {
         &self.0
     }
 
-    /// How often each of so many calls ran.
+    /// Returns how many times each of these calls ran.
     pub(super) fn read(&self, calls: usize) -> io::Result<Vec<u32>> {
         let mut runs = vec![0; calls];
         for line in fs::read_to_string(&self.0)?.lines() {

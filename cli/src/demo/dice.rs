@@ -1,6 +1,6 @@
-//! Chance that can be repeated: the same seed, the same throws.
+//! A random number generator with a seed: equal seeds give equal numbers.
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -16,7 +16,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// One of `0..sides`.
+    /// Returns a number in `0..sides`.
     pub(super) fn below(&mut self, sides: u64) -> u64 {
         self.throw() % sides
     }

@@ -1,7 +1,7 @@
-//! `everlink demo`: a link, calls through it, and servers that die under it, in real processes.
+//! Implements `everlink demo`: makes calls through a link while the server processes behind it are killed.
 //!
-//! `server` is what is killed, `stage` who calls and who kills, `book` what they write down, `verdict` what is to be said of it, `dice` the chance
-//! in it.
+//! `server` is the process that is killed, and `stage` makes the calls and kills the servers. `book` holds what happened, `verdict` evaluates it, and
+//! `dice` is a random number generator.
 
 mod book;
 mod dice;
@@ -30,12 +30,12 @@ use crate::tape::Role;
 use crate::target::link;
 use crate::{Endings, Failure};
 
-/// How many call at once.
+/// The number of concurrent callers.
 const CALLERS: u64 = 8;
 
 pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
-    // Short, so that it is easily given again.
+    // A short seed is easy to type again.
     let [low, high, ..] = secret();
     let any = u16::from_le_bytes([low, high]);
     let seed = args.seed.unwrap_or(any.into());
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     }
     tokio::select! {
         left = leave(actors, &stage, &link) => left?,
-        // Whoever asks twice does not want to wait.
+        // A second signal ends the program at once.
         () = endings.next() => return Err("interrupted before each call had its outcome".into()),
     }
     told.await?;
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!verdict.is_good())))
 }
 
-/// Lets all of them act.
+/// Starts the callers, the saboteur and the counter.
 fn enter(stage: &Arc<Stage>, seed: u64) -> JoinSet<()> {
     let mut actors = JoinSet::new();
     for caller in 1..=CALLERS {
@@ -82,7 +82,7 @@ fn enter(stage: &Arc<Stage>, seed: u64) -> JoinSet<()> {
     actors
 }
 
-/// Waits until the last call has its outcome, and ends the link.
+/// Waits until the last call has its outcome, and shuts down the link.
 async fn leave(mut actors: JoinSet<()>, stage: &Stage, link: &Link) -> Result<(), Failure> {
     stage.end();
     while let Some(ended) = actors.join_next().await {
@@ -91,9 +91,9 @@ async fn leave(mut actors: JoinSet<()>, stage: &Stage, link: &Link) -> Result<()
     take_down(stage, link).await
 }
 
-/// Compares the book with what the link itself has counted, and ends the link.
+/// Compares the book with the link's own counters, and shuts down the link.
 async fn take_down(stage: &Stage, link: &Link) -> Result<(), Failure> {
-    // The last death has a comeback, too.
+    // Waits until the link has recovered from the last death, too.
     stage.come_back().await;
     let stats = link.stats().await?;
     if stats.calls != stats.settled {
@@ -107,7 +107,7 @@ async fn take_down(stage: &Stage, link: &Link) -> Result<(), Failure> {
     }
 }
 
-/// Makes a link notice quickly and come back quickly, for people who watch.
+/// Shortens the timeouts and pauses of a link for people who watch.
 pub(crate) fn hasten(config: &mut Config) {
     let policy = &mut config.policy;
     policy.call_idle = Limit::After(Duration::from_millis(800));
@@ -119,7 +119,7 @@ pub(crate) fn hasten(config: &mut Config) {
     keepalive.timeout = Duration::from_millis(300);
     policy.keepalive = Some(keepalive);
     policy.hang = Some(Hang::after(Duration::from_millis(900)));
-    // Here they die all the time, and that is no reason to give up.
+    // Servers end all the time in the demo, so the link must not give up.
     policy.retry.budget = 100;
     policy.retry.first = Duration::from_millis(20);
     policy.retry.cap = Duration::from_millis(200);

@@ -1,4 +1,5 @@
-//! The server that the demo kills: plain tools on the standard streams, a diary of what it ran, and a tool to die of. Knows not who calls it.
+//! The server that the demo kills: simple tools over standard streams, a diary of the calls that ran, and a tool that ends the process. Does not know
+//! its caller.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +21,7 @@ use tokio::time::sleep;
 use crate::Failure;
 use crate::args::DemoServer;
 
-/// How much is shouted on standard error before the end: many full pipes.
+/// The number of lines written to standard error before the exit. They fill a pipe many times.
 const FLOOD_LINES: u32 = 20_000;
 
 pub(crate) async fn run(args: DemoServer) -> Result<ExitCode, Failure> {
@@ -30,7 +31,7 @@ pub(crate) async fn run(args: DemoServer) -> Result<ExitCode, Failure> {
     };
     let desk = Arc::new(Desk {
         diary: diary.map(Mutex::new),
-        // Before the standard streams are taken over: what is written here is said in the middle of the protocol.
+        // Duplicated before `serve` takes over the standard streams, so that garbage can be written between the messages.
         stdout: File::from(io::stdout().as_fd().try_clone_to_owned()?),
     });
     let tools = ServerCapabilities::default().with_tools(false);
@@ -41,7 +42,7 @@ pub(crate) async fn run(args: DemoServer) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What all calls have in common.
+/// State that all calls share.
 struct Desk {
     diary: Option<Mutex<File>>,
     stdout: File,
@@ -54,21 +55,21 @@ struct Params {
     arguments: Arguments,
 }
 
-/// The arguments of all tools.
+/// The arguments of all tools, in one type.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Arguments {
-    /// What the call is called in the diary.
+    /// The number of the call in the diary.
     number: Option<u64>,
     message: String,
     ms: u64,
     steps: u32,
     how: Option<Death>,
-    /// It is done after the reply.
+    /// Whether the tool blocks only after its reply was sent.
     later: bool,
 }
 
-/// The ways in which servers die.
+/// The ways in which the server can end.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Death {
@@ -126,7 +127,7 @@ async fn run_tool(desk: &Desk, params: Params, context: &Context) -> Result<Stri
             let uses_processor = params.name == "spin";
             if arguments.later {
                 tokio::spawn(async move {
-                    // The reply goes out first.
+                    // Gives the reply time to be sent first.
                     sleep(Duration::from_millis(50)).await;
                     stand_still(span, uses_processor);
                 });
@@ -152,7 +153,7 @@ async fn run_tool(desk: &Desk, params: Params, context: &Context) -> Result<Stri
     }
 }
 
-/// Keeps the only thread of this server busy for so long, so that it answers nothing: with work, or with nothing at all.
+/// Blocks the only thread of this server for this time, so that it answers nothing. Either uses CPU time or sleeps.
 fn stand_still(span: Duration, uses_processor: bool) {
     if !uses_processor {
         return thread::sleep(span);
@@ -164,19 +165,19 @@ fn stand_still(span: Duration, uses_processor: bool) {
 }
 
 impl Desk {
-    /// Writes down that this call runs, before it does anything.
+    /// Writes the number of a call to the diary before the call does anything.
     fn note(&self, number: Option<u64>) -> io::Result<()> {
         match (&self.diary, number) {
             (Some(diary), Some(number)) => {
                 let mut diary = diary.lock().unwrap_or_else(PoisonError::into_inner);
-                // In one piece: the server may die of the next call.
+                // A single write, because the next call may kill the server.
                 diary.write_all(format!("{number}\n").as_bytes())
             }
             _ => Ok(()),
         }
     }
 
-    /// Comes back only from being stopped and continued.
+    /// Ends this process. Returns only for [`Death::Hang`], after the process was stopped and continued.
     fn die(&self, how: Death) -> io::Result<()> {
         match how {
             Death::Exit => process::exit(70),

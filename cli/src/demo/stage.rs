@@ -1,4 +1,4 @@
-//! Those who act in the demo: callers, one who makes servers die, one who listens. They write down what they see.
+//! The tasks of the demo: callers, a saboteur that makes servers die, and a listener. They write what they see into the book.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,10 @@ use super::book::{Book, Outcome, Wish};
 use super::dice::Dice;
 use crate::shown::{Mood, Timeline, mood};
 
-/// Whatever takes so long has hung. Several times as long as the link allows a call.
+/// Anything that takes this long has hung. The time is several times as long as the link allows a call.
 pub(super) const HUNG: Duration = Duration::from_secs(60);
-/// So long the life after a server that was told to die is waited for. One that was not reached in time lives on, and that is as well.
+/// How long the saboteur waits for the next epoch after it told a server to die. A server that did not get the call in time stays alive, which is
+/// fine.
 const DYING: Duration = Duration::from_secs(5);
 
 pub(super) struct Stage {
@@ -28,7 +29,7 @@ pub(super) struct Stage {
     is_over: AtomicBool,
 }
 
-/// What can happen to a server, in words, and how it is asked for.
+/// The ways in which a server can end: a description, and the request that causes it.
 const FATES: [(&str, Fate); 7] = [
     ("a planned reconnect", Fate::Reconnect),
     ("exit", Fate::Die("exit")),
@@ -60,12 +61,12 @@ impl Stage {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No new calls, no more deaths.
+    /// Stops new calls and new deaths.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Tells what the demo itself does. Its clock began with that of the link.
+    /// Writes a line about what the demo itself does. The clock started together with the clock of the link.
     fn tell(&self, line: &dyn Display) {
         let now = everlink::Instant::from_origin(self.start.elapsed());
         self.timeline.tell(now, Mood::Plain, line);
@@ -75,7 +76,7 @@ impl Stage {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Calls one thing after the other.
+    /// Makes one call after another.
     pub(super) async fn call(self: Arc<Self>, mut dice: Dice) {
         while !self.is_over() {
             let ms = 1 + dice.below(40);
@@ -98,7 +99,7 @@ impl Stage {
         }
     }
 
-    /// Lets one server die after the other, in every way before one comes again.
+    /// Makes one server after another die. Uses every way once, in random order, before it starts again.
     pub(super) async fn sabotage(self: Arc<Self>, mut dice: Dice) {
         let mut fates = FATES;
         loop {
@@ -115,14 +116,14 @@ impl Stage {
                     Fate::Die(how) => self.tool("die", json!({"how": how}), Wish::Once).await,
                     Fate::Reconnect => self.link.reconnect("the demo wants a new server"),
                 }
-                // Only listened to: to ask the link to be ready would make it hurry.
+                // Only listens to events: `Link::ready` would make the link reconnect earlier.
                 let _ = timeout(DYING, life_after(epoch, events)).await;
                 self.come_back().await;
             }
         }
     }
 
-    /// Waits until the link is ready, which it must be in time.
+    /// Waits until the link is ready. Notes a broken rule if that takes too long.
     pub(super) async fn come_back(&self) {
         let why = match timeout(HUNG, self.link.ready()).await {
             Ok(Ok(Ok(_))) => return,
@@ -135,7 +136,7 @@ impl Stage {
             .push(format!("the link did not come back: {why}"));
     }
 
-    /// Says now and then how many calls there are.
+    /// Writes the number of calls once a second.
     pub(super) async fn count(self: Arc<Self>) {
         while !self.is_over() {
             sleep(Duration::from_secs(1)).await;
@@ -155,7 +156,7 @@ impl Stage {
         }
     }
 
-    /// Tells what happens to the link until its end.
+    /// Writes the events of the link until it closes.
     pub(super) async fn listen(self: Arc<Self>, mut events: Events<Event>) {
         let (mut died, mut was_ready) = (None, false);
         while let Some(event) = events.recv().await {
@@ -169,7 +170,7 @@ impl Stage {
                         self.book().deaths += 1;
                         died.get_or_insert_with(Instant::now);
                     }
-                    // Without its last words, which are long.
+                    // Leaves out the server's last lines of standard error, which are long.
                     let mut brief = Ended::clone(ended);
                     brief.stderr = Box::default();
                     self.timeline.tell(events.at(), mood(&event), &brief);
@@ -212,7 +213,7 @@ impl Stage {
         }
     }
 
-    /// Waits for a call, and writes down what came of it. One that hangs is left open in the book.
+    /// Waits for a call and notes its outcome. A call that hangs stays open in the book.
     async fn follow<T>(&self, number: usize, call: Call<T>) -> Option<T> {
         let (outcome, result) = match timeout(HUNG, call).await.ok()? {
             Ok(result) => (Outcome::Reply, Some(result)),
@@ -224,7 +225,7 @@ impl Stage {
 
     fn fathom(&self, number: usize, error: CallError) -> Outcome {
         let broken = match error {
-            // An error of the server is an answer.
+            // An error from the server is a reply.
             CallError::Error(_) => return Outcome::Reply,
             CallError::Failed(failure) => {
                 if let Some(ended) = &failure.ended {
@@ -244,7 +245,7 @@ impl Stage {
         Outcome::Refused
     }
 
-    /// From the moment on at which anybody hears of an end, the link does not say that this life is ready.
+    /// Checks that the link no longer calls this epoch ready. That must hold as soon as anyone can learn of its end.
     fn look_at(&self, ended: &Ended) {
         if self.link.state() == State::Ready && self.link.epoch() == ended.epoch {
             let text = format!("the link says that it is ready, but {ended}");
@@ -253,7 +254,7 @@ impl Stage {
     }
 }
 
-/// Waits until a later life is ready.
+/// Waits until a later epoch is ready.
 async fn life_after(epoch: Epoch, mut events: Events<Event>) {
     while let Some(event) = events.recv().await {
         if matches!(&*event, Event::Ready(session) if session.epoch > epoch) {
@@ -269,7 +270,7 @@ fn is_death(cause: &Cause) -> bool {
     )
 }
 
-/// A failure says what happened, and if that is the end of a server, how it ended.
+/// Whether a failure says what happened and, if a server ended, how it ended.
 fn has_reason(failure: &Failure) -> bool {
     let needs_end = matches!(failure.kind, FailureKind::Down | FailureKind::Lost);
     let (text, kind) = (failure.to_string(), failure.kind.to_string());

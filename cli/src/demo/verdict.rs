@@ -1,4 +1,4 @@
-//! What is to be said of a demo that is over: the numbers, and which rules of the design were broken. A function of what was written down.
+//! Evaluates a demo that has ended: the numbers, and which rules of the design were broken. A pure function of the book and the diary.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,21 +13,21 @@ use super::book::{Book, Outcome, Wish};
 pub(super) struct Verdict {
     accepted: u64,
     replies: u64,
-    /// Without a reply, and it is known that nothing was done.
+    /// Calls without a reply that certainly did not run, counted by the kind of failure.
     failed: BTreeMap<&'static str, u64>,
-    /// Without a reply, and it may have run.
+    /// Calls without a reply that may have run, counted by the kind of failure.
     unknown: BTreeMap<&'static str, u64>,
     hung: u64,
     lost: u64,
     deaths: u32,
     reconnects: u32,
-    /// From the shortest to the longest.
+    /// Sorted, shortest first.
     comebacks: Vec<Duration>,
     broken: Vec<String>,
 }
 
 impl Verdict {
-    /// What is to be said of these calls, each of which ran so often.
+    /// Evaluates these calls. `runs` says how many times each of them ran.
     pub(super) fn of(book: Book, runs: &[u32]) -> Verdict {
         let mut verdict = Verdict {
             deaths: book.deaths,
@@ -67,7 +67,7 @@ impl Verdict {
         }
     }
 
-    /// Holds what is said of a call against what the servers wrote down.
+    /// Compares the outcome of a call with the diary of the servers.
     fn judge(&mut self, number: usize, wish: Wish, outcome: Option<&Outcome>, runs: u32) {
         let broken = match (wish, outcome) {
             (Wish::List, _) => return,
@@ -94,7 +94,7 @@ impl Verdict {
         self.broken.is_empty()
     }
 
-    /// So many of a hundred comebacks took no longer than this, in milliseconds.
+    /// Returns the given percentile of the comebacks, in milliseconds.
     fn ready_ms(&self, percent: usize) -> Option<f64> {
         let rank = (self.comebacks.len() * percent).div_ceil(100);
         let comeback = self.comebacks.get(rank.checked_sub(1)?)?;
@@ -120,7 +120,7 @@ impl Verdict {
     }
 }
 
-/// The table.
+/// Formats the verdict as a table.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         row(f, "calls accepted", self.accepted)?;
@@ -150,7 +150,7 @@ impl fmt::Display for Verdict {
 }
 
 fn row(f: &mut fmt::Formatter<'_>, words: &str, count: impl fmt::Display) -> fmt::Result {
-    // Padded as a text: what is written in pieces has no width.
+    // `format_args!` ignores the width, so the value is converted to a string first.
     writeln!(f, "{words:26}{:>10}", count.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! Where hosts come in over HTTP: the address to listen at, and for which hosts requests may be meant. Knows no server behind.
+//! Listens for hosts over HTTP: the address, and the accepted values of `Host`. Knows nothing of the server behind the guard.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::net::TcpListener;
 use crate::tape::Front as Served;
 use crate::{Failure, usage};
 
-/// How long those who are inside have to leave when all is over.
+/// How long open connections may take to end after the guard has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What this machine calls itself.
+/// The names of this machine that are always accepted as `Host`.
 const OURSELVES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// A listener for hosts.
@@ -24,17 +24,17 @@ pub(super) struct Door {
     listener: TcpListener,
     url: String,
     path: String,
-    /// For which hosts requests may be meant beside this machine itself, if not for that alone.
+    /// The values of `Host` that are accepted in addition to the names of this machine. `None`: only the names of this machine are accepted.
     hosts: Option<Vec<String>>,
-    /// Where hosts connect that speak only the transport of 2024-11-05, if anywhere.
+    /// The URL for hosts that speak only the transport of 2024-11-05, if it is served.
     sse: Option<String>,
-    /// Web pages of which origins may connect.
+    /// The origins whose web pages may connect.
     cors: Vec<String>,
     caution: Option<String>,
 }
 
 impl Door {
-    /// Listens at this address.
+    /// Starts to listen at this URL.
     pub(super) async fn open(
         url: &str,
         allowed: &[String],
@@ -73,7 +73,7 @@ impl Door {
             .collect();
         let caution = (!cautions.is_empty()).then(|| cautions.join("; "));
         let paths = SsePaths::default();
-        // Where one of its paths is taken by the endpoint, the old transport is not served.
+        // The old transport is not served if the endpoint has one of its paths.
         let is_free = [&paths.stream, &paths.messages]
             .into_iter()
             .all(|path| **path != *uri.path());
@@ -93,22 +93,22 @@ impl Door {
         Ok((door, front))
     }
 
-    /// Where it is.
+    /// The URL of the endpoint.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where hosts connect that speak only the transport of 2024-11-05, if anywhere.
+    /// The URL for hosts that speak only the transport of 2024-11-05, if it is served.
     pub(super) fn sse(&self) -> Option<&str> {
         self.sse.as_deref()
     }
 
-    /// What to take care of, if anything.
+    /// A warning about who can reach the endpoint, if there is one.
     pub(super) fn caution(&self) -> Option<&str> {
         self.caution.as_deref()
     }
 
-    /// What is served there.
+    /// The settings of the HTTP server, for the configuration of the relay.
     pub(super) fn front(&self) -> Served {
         Served {
             path: self.path.clone(),
@@ -118,7 +118,7 @@ impl Door {
         }
     }
 
-    /// Lets hosts in until the guard has ended.
+    /// Accepts connections until the guard has ended.
     pub(super) async fn listen(self, guard: Guard) {
         let _ = self
             .gate
@@ -127,14 +127,14 @@ impl Door {
     }
 }
 
-/// These hosts and this machine itself, if not that alone.
+/// Adds the names of this machine to these hosts. Returns `None` if only the names of this machine are accepted.
 pub(super) fn with_ourselves(hosts: Option<&[String]>) -> Option<Vec<String>> {
     let ourselves = OURSELVES.map(str::to_owned);
     hosts.map(|hosts| hosts.iter().cloned().chain(ourselves).collect())
 }
 
-/// For which hosts requests may be meant at this address, if not for this machine itself alone: a name of a stranger that leads here is not
-/// one of them, or any web page could ask.
+/// Returns the additional values of `Host` that are accepted at this address. `None`: only the names of this machine are accepted. A stranger's
+/// domain that resolves to this address is not accepted, because then any web page could send requests.
 pub(super) fn hosts(
     host: &str,
     ip: IpAddr,

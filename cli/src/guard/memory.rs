@@ -1,4 +1,4 @@
-//! Keeps on disk what a server offered, so that a later host need not wait while the server starts. A failure here never hurts: it only means waiting.
+//! Stores on disk what a server offered, so that a later host need not wait while the server starts. Errors are harmless: the host then waits.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -12,12 +12,12 @@ use everlink::server::Offer;
 use crate::args::Target;
 use crate::tape::Remembered;
 
-/// The file with the offer of one server.
+/// The file that holds the offer of one server.
 #[derive(Clone, Debug)]
 pub(super) struct Memory(PathBuf);
 
 impl Memory {
-    /// The memory of this server: in `place`, or where the user's caches are. Nothing if `place` is `off`, or there is no place.
+    /// Returns the file for this server, in `place` or in the user's cache directory. `None` if `place` is `off`, or there is no cache directory.
     pub(super) fn of(place: Option<&Path>, target: &Target) -> Option<Memory> {
         let directory = match place {
             Some(off) if off == "off" => return None,
@@ -29,12 +29,12 @@ impl Memory {
         ))
     }
 
-    /// What the server offered last, if that is known.
+    /// Returns the last offer of the server, if it is known.
     pub(super) fn read(&self) -> Option<Remembered> {
         serde_json::from_slice(&fs::read(&self.0).ok()?).ok()
     }
 
-    /// Keeps what the server offers now. Readers find the old file or the new one, whole.
+    /// Stores the present offer of the server. Readers see either the whole old file or the whole new file.
     pub(super) fn keep(&self, offer: &Offer) -> io::Result<()> {
         let text = serde_json::to_vec(&Remembered::from(offer))?;
         if fs::read(&self.0).is_ok_and(|kept| kept == text) {
@@ -60,7 +60,7 @@ impl Memory {
     }
 }
 
-/// Where the user's caches are, by the rules of the XDG Base Directory Specification.
+/// Returns the user's cache directory, according to the XDG Base Directory Specification.
 fn caches() -> Option<PathBuf> {
     let absolute = |path: Option<std::ffi::OsString>| {
         let path = path.map(PathBuf::from);
@@ -70,7 +70,7 @@ fn caches() -> Option<PathBuf> {
     caches.or_else(|| Some(absolute(std::env::var_os("HOME"))?.join(".cache")))
 }
 
-/// A number for how the server is reached. Values of variables and fields of requests are secrets, and stay out.
+/// Returns a hash of how the server is reached. Leaves out header fields and the values of environment variables, because they are secrets.
 fn digest(target: &Target) -> u64 {
     let mut hasher = DefaultHasher::new();
     target.url.hash(&mut hasher);

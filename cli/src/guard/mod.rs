@@ -1,7 +1,7 @@
-//! `everlink guard`: a relay between a host and a server.
+//! Implements `everlink guard`: a relay between a host and a server.
 //!
-//! `front` is where the host is if not at the standard streams, `memory` what is known of the server from an earlier time, `status` what is shown to
-//! whoever looks after it, `telling` how it is told what happens, `stderr` how the server's standard error is shown.
+//! `front` listens for hosts over HTTP, `memory` stores what the server offered, and `status` serves the state of the guard. `telling` logs events,
+//! and `stderr` shows the server's standard error.
 
 mod front;
 mod memory;
@@ -32,7 +32,7 @@ use status::Window;
 use stderr::{Screen, Style};
 use telling::{Notice, Told};
 
-/// For a person who tries it out, and wonders why nothing happens.
+/// A hint for a person who starts the guard at a terminal, where nothing happens.
 const HINT: &str = "this waits for messages of an MCP host, and standard input is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; ctrl-C ends it";
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
@@ -101,7 +101,7 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         (Some(ServerStderr::File(_) | ServerStderr::Off), _) => None,
         (Some(ServerStderr::Inherit), _) | (None, Log::Off | Log::Text) => Some(Style::Raw),
         (Some(ServerStderr::Prefix), _) => Some(Style::Prefixed(program(&args))),
-        // Each line of the log is to be an object.
+        // Every line of the log must be a JSON object.
         (None, Log::Json) => Some(Style::Json),
     };
     let screen = style.map(|style| (Screen::new(style), backlog));
@@ -118,7 +118,7 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         _ = guard.closed() => {}
         () = endings.next() => tokio::select! {
             ended = guard.shutdown() => ended?,
-            // Whoever asks twice does not want to wait for what is in flight.
+            // A second signal ends the program without waiting for calls in flight.
             () = endings.next() => return Ok(ExitCode::from(4)),
         },
     }
@@ -135,19 +135,19 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the server is called until it says so itself: the name of its program.
+/// The name for the server until it reports its own: the file name of its program.
 fn program(args: &Guard) -> String {
     let program = args.target.command_line.first().map(Path::new);
     let name = program.and_then(Path::file_name);
     in_line(&name.unwrap_or_default().to_string_lossy())
 }
 
-/// Keeps what the server offers, whenever it says so. On another thread: the disk may be slow.
+/// Stores every offer of the server. Uses another thread because the disk may be slow.
 async fn keep(memory: Memory, mut events: Events<Event>) {
     while let Some(event) = events.recv().await {
         if let Some(offer) = event.offer() {
             let memory = memory.clone();
-            // What cannot be kept is not remembered, and that is all.
+            // Errors are ignored: an offer that cannot be stored is not remembered.
             tokio::task::spawn_blocking(move || drop(memory.keep(&offer)));
         }
     }

@@ -1,4 +1,4 @@
-//! What a relay shows of itself over HTTP: JSON at `/`, the metrics of Prometheus at `/metrics`. It is only looked at.
+//! Serves the state of a relay over HTTP: JSON at `/`, Prometheus metrics at `/metrics`. Read-only.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -21,14 +21,14 @@ use tokio::task::JoinSet;
 use super::front;
 use crate::{Failure, usage};
 
-/// As many look at once. 16: a few pages and scrapers.
+/// The maximum number of connections. 16 is enough for a few web pages and scrapers.
 const CONNECTIONS: usize = 16;
 
-/// A listener for those who look.
+/// A listener for readers of the status.
 pub(super) struct Window {
     listener: TcpListener,
     url: String,
-    /// For which hosts requests may be meant: a web page that makes a name of its own lead here is turned away.
+    /// The accepted values of `Host`. A web page whose own domain resolves to this address is refused.
     hosts: Allowed,
 }
 
@@ -56,7 +56,7 @@ impl Window {
         &self.url
     }
 
-    /// Shows the guard to all who ask. Dropped, it cuts them off.
+    /// Serves the status of the guard. Dropping the future closes all connections.
     pub(super) async fn show(self, guard: Guard) {
         let (connections, mut tasks) = (Connections::new(CONNECTIONS), JoinSet::new());
         let hosts = Arc::new(self.hosts);
@@ -85,7 +85,7 @@ impl Window {
     }
 }
 
-/// The same check as where hosts come in: neither a page of a stranger, nor one whose name was made to lead here, reads the status.
+/// The same check as for hosts. It refuses web pages of other origins, and web pages whose domain was made to resolve to this address.
 fn is_allowed(hosts: &Allowed, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().ok());
     let is_for_us = hosts.allows_host(text(HOST).flatten());
@@ -148,8 +148,8 @@ fn as_json(status: &Status) -> Value {
     })
 }
 
-/// How a life ended, in our own words alone. What the server or the system said may hold secrets and paths: it is for who reads standard error,
-/// not for who reaches a port.
+/// Describes how an epoch ended, in our own words only. Texts from the server or the system may hold secrets and paths. They belong on standard
+/// error, not on a port that others can reach.
 fn told(ended: &Ended) -> String {
     let cause = match &ended.cause {
         Cause::AskedTo { .. } => "a reconnect was asked for".to_owned(),
@@ -228,7 +228,7 @@ fn as_metrics(status: &Status) -> String {
     page.text
 }
 
-/// The text format of Prometheus.
+/// A page in the text format of Prometheus.
 #[derive(Default)]
 struct Page {
     text: String,
@@ -243,7 +243,7 @@ impl Page {
         self.add(name, "counter", help, &format!("{name} {value}"));
     }
 
-    /// A one with labels that say something.
+    /// Adds a sample with the value 1, whose labels carry the information.
     fn info(&mut self, name: &str, help: &str, labels: &[(&str, &str)]) {
         let labels = labels.iter();
         let labels: Vec<_> = labels
@@ -254,7 +254,7 @@ impl Page {
     }
 
     fn add(&mut self, name: &str, kind: &str, help: &str, sample: &str) {
-        // A text can always be written to.
+        // Writing to a `String` does not fail.
         let _ = write!(
             self.text,
             "# HELP {name} {help}\n# TYPE {name} {kind}\n{sample}\n"
@@ -262,7 +262,7 @@ impl Page {
     }
 }
 
-/// A value of a label: a server may be called anything.
+/// Escapes the value of a label, because a server may have any name.
 fn escaped(value: &str) -> String {
     value
         .replace('\\', r"\\")
@@ -270,7 +270,7 @@ fn escaped(value: &str) -> String {
         .replace('\n', r"\n")
 }
 
-/// A name, what is counted, and how much of it there was.
+/// The name of a counter, its help text, and its value.
 type Counter = (&'static str, &'static str, u64);
 
 fn upstream(stats: &Stats) -> [Counter; 23] {

@@ -1,4 +1,4 @@
-//! Shows what the server writes to standard error: on the guard's own, or in a file. Knows no events.
+//! Shows the server's standard error, either on the guard's own or in a file. Knows no events.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write, stderr};
@@ -15,25 +15,25 @@ use crate::Failure;
 use crate::shown::{Timeline, in_line, warn};
 use crate::tap::{Backlog, Taken, block_on};
 
-/// The longest part of a line that is held until the line ends. 64 KiB: beyond any line that a person reads.
+/// The maximum number of bytes that are held until their line ends. 64 KiB is longer than any line that a person reads.
 const LINE_LIMIT: usize = 64 << 10;
 
-/// How the server's standard error appears on the guard's.
+/// How the server's standard error appears on the guard's own.
 pub(super) enum Style {
-    /// An object for each line.
+    /// A JSON object for each line.
     Json,
-    /// As it comes.
+    /// Unchanged.
     Raw,
     /// With this name before each line.
     Prefixed(String),
 }
 
-/// The guard's own standard error, for the server's.
+/// Writes the server's standard error to the guard's own.
 pub(super) struct Screen {
     style: Style,
-    /// The beginning of a line whose end has not come. Always empty for [`Style::Raw`].
+    /// The beginning of a line that has not ended yet. Always empty for [`Style::Raw`].
     partial: Vec<u8>,
-    /// What was written last did not end its line.
+    /// Whether the last write did not end its line.
     is_mid_line: bool,
 }
 
@@ -46,7 +46,7 @@ impl Screen {
         }
     }
 
-    /// The server has said what it is called.
+    /// Sets the name of the server, after the server has reported it.
     pub(super) fn rename(&mut self, name: &str) {
         if let Style::Prefixed(shown) = &mut self.style {
             *shown = in_line(name);
@@ -76,7 +76,7 @@ impl Screen {
         }
     }
 
-    /// Shows what was held of a line, and begins a new one: something else is written next, or the server has ended.
+    /// Shows the held part of a line and starts a new line. Called before other output, and when the server has ended.
     pub(super) fn end_line(&mut self, at: everlink::Instant, timeline: &Timeline) {
         if !self.partial.is_empty() {
             self.add(at, timeline, b"\n");
@@ -84,14 +84,14 @@ impl Screen {
         self.make_way();
     }
 
-    /// Begins a new line before one of ours, if the server is in the middle of one of its own.
+    /// Starts a new line for the guard's own output if the server is in the middle of a line.
     pub(super) fn make_way(&mut self) {
         if std::mem::take(&mut self.is_mid_line) {
             write_all(b"\n");
         }
     }
 
-    /// Shows all lines that are whole now.
+    /// Shows all lines that are complete now.
     fn add(&mut self, at: everlink::Instant, timeline: &Timeline, bytes: &[u8]) {
         let mut shown = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -118,7 +118,7 @@ impl Screen {
     }
 }
 
-/// Writes to standard error, which the host may have set not to block. Where nobody reads it any more, nothing is shown.
+/// Writes to standard error, which the host may have made non-blocking. Errors are ignored because there is no other place to report them.
 fn write_all(mut bytes: &[u8]) {
     let mut stderr = stderr().lock();
     while !bytes.is_empty() {
@@ -136,10 +136,10 @@ fn write_all(mut bytes: &[u8]) {
     }
 }
 
-/// Appends to this file, on a thread of its own: the file may be a pipe that nobody reads. The receiver hears when all is written.
+/// Appends to this file on a thread of its own, because the file may be a pipe that nobody reads. The receiver resolves when everything is written.
 pub(super) fn append(path: &Path, backlog: Arc<Backlog>) -> Result<oneshot::Receiver<()>, Failure> {
     let name = path.display().to_string();
-    // Only for the user: a server may write secrets.
+    // Readable only by the user, because a server may write secrets.
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
     let mut file = options
@@ -156,7 +156,7 @@ pub(super) fn append(path: &Path, backlog: Arc<Backlog>) -> Result<oneshot::Rece
                 });
             }
             if let Err(error) = written {
-                // The rest is dropped and counted by the backlog, in bounded memory.
+                // The backlog drops and counts the rest, in bounded memory.
                 warn(&format_args!(
                     "--server-stderr {name}: cannot be written any more: {error}; the guard goes on"
                 ));

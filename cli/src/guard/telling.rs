@@ -1,4 +1,4 @@
-//! Logs what happens to both sides on standard error, between the lines of the server's own standard error. Knows nothing of how they are reached.
+//! Logs the events of both sides on standard error, between the lines of the server's own standard error. Does not know how the sides are reached.
 
 use std::sync::Arc;
 use std::thread;
@@ -19,25 +19,26 @@ use crate::args::Log;
 use crate::shown::{Mood, Timeline, relayed_as_json, relayed_mood};
 use crate::tap::{Backlog, Taken, block_on};
 
-/// How long the last lines may take to be written. Nobody may read them.
+/// How long the last lines may take to be written. The reader may have stopped reading.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// What to do about a message that is too long.
+/// Advice for a message that is too long.
 const LARGER: &str = "--max-message lets longer messages pass";
 
-/// What to do about text on a server's standard output.
+/// Advice for text on a server's standard output.
 const STDOUT_HINT: &str = "it is ignored: stdout is for MCP messages, and the server should write such text to stderr; more of it is counted, and not shown";
 
-/// The machine shows each of so many pieces of noise of a connection, and then ever fewer: above this, a count is the least that it can be.
+/// The client reports each of the first 8 pieces of noise of a connection, and then only those whose number is a power of two. Above 8, the last
+/// reported count is a lower bound.
 const COUNTED_ONE_BY_ONE: u64 = 8;
 
-/// Where something can be found.
+/// A log line that says where something is served.
 pub(super) struct Notice {
     what: &'static str,
     url: String,
-    /// Where hosts connect instead that speak only the transport of 2024-11-05.
+    /// The URL for hosts that speak only the transport of 2024-11-05.
     sse: Option<String>,
-    /// What to take care of there, if anything.
+    /// A warning about this URL, if there is one.
     caution: Option<String>,
 }
 
@@ -62,7 +63,7 @@ impl Notice {
     }
 }
 
-/// What is told until the end.
+/// A thread that writes until the guard has ended.
 pub(super) struct Told(oneshot::Receiver<()>);
 
 impl Told {
@@ -70,15 +71,15 @@ impl Told {
         Told(done)
     }
 
-    /// Waits until all is told, but not for ever.
+    /// Waits up to [`LAST_LINES`] until everything is written.
     pub(super) async fn end(self) {
         let _ = timeout(LAST_LINES, self.0).await;
     }
 }
 
-/// Tells first the notices, then the events. On a thread of its own: whoever does not read our standard error stops that, and nothing else.
+/// Logs the notices, then the events, on a thread of its own. A reader who stops reading our standard error blocks only this thread.
 ///
-/// The server's standard error is shown on `screen`, if there is one; where it is not, the end of a server quotes its last lines. Only a server that
+/// The server's standard error is shown on `screen`. Without a screen, the log quotes its last lines when the server ends. Only a server that
 /// `is_process` has standard streams.
 pub(super) fn start(
     log: Log,
@@ -101,28 +102,28 @@ pub(super) fn start(
     Ok(Told(told))
 }
 
-/// Tells events, be it while they happen or from a recording.
+/// Logs events, live or from a recording.
 pub(crate) struct Teller {
     log: Log,
     is_process: bool,
     timeline: Timeline,
-    /// The clock of the events began at about the same time.
+    /// When this was created, which is about when the clock of the events started.
     started: std::time::Instant,
     screen: Option<(Screen, Arc<Backlog>)>,
     noise: NoiseCount,
 }
 
-/// The text that is no message on the server's standard output.
+/// Counts the text on the server's standard output that is no message.
 #[derive(Default)]
 struct NoiseCount {
-    /// One of them was shown.
+    /// Whether one piece of it was shown.
     is_shown: bool,
-    /// How many there were on this connection, one after the other.
+    /// The epoch of the last piece that was not shown, and how many pieces there were in that epoch.
     of: Option<(Epoch, u64)>,
 }
 
 impl Teller {
-    /// For a guard whose server's standard error is not shown.
+    /// Creates a teller for a guard that does not show the server's standard error.
     pub(crate) fn new(log: Log, timeline: Timeline, is_process: bool) -> Teller {
         Teller {
             log,
@@ -180,7 +181,7 @@ impl Teller {
                 },
                 None => events.recv().await,
             };
-            // The server wrote this before the event happened.
+            // The server wrote these bytes before the event happened.
             while let Some(taken) = backlog.as_ref().and_then(|backlog| backlog.try_next()) {
                 self.show(taken);
             }
@@ -245,7 +246,7 @@ impl Teller {
         }
     }
 
-    /// Says which request it was, and what to do about it. The machine tells the first for each reason, and then ever fewer.
+    /// Logs a refused request, with its method and path and a hint. The server reports the first refusal for each reason, and then ever fewer.
     fn tell_refused(&mut self, at: Instant, event: &Event, refused: &Refused) {
         let hint = match refused.cause {
             RefusalCause::Host => Some("--allow-host lets in requests for another name"),
@@ -281,13 +282,13 @@ impl Teller {
         }
     }
 
-    /// Shows the first one, and counts the others.
+    /// Shows the first piece of text on standard output, and counts the others.
     fn tell_noise(&mut self, at: Instant, event: &Event, noise: &Noise) {
         self.noise.of = Some((noise.epoch, noise.count));
         if std::mem::replace(&mut self.noise.is_shown, true) {
             return;
         }
-        // It is told here.
+        // This piece is shown, so it needs no count.
         self.noise.of = None;
         let sample = &noise.sample;
         match self.log {
@@ -307,7 +308,7 @@ impl Teller {
         }
     }
 
-    /// A connection has ended: how many there were on it.
+    /// Logs the number of ignored lines when their connection has ended.
     fn tell_noise_count(&mut self, at: Instant, epoch: Epoch) {
         let Some((_, count)) = self.noise.of.take_if(|(of, _)| *of == epoch) else {
             return;
@@ -343,14 +344,14 @@ impl Teller {
     }
 }
 
-/// Whether it is text, such as a log line, and not a message with something wrong in it.
+/// Whether this is plain text, such as a log line, and not a malformed message.
 fn is_text(noise: &Noise) -> bool {
     let sample = noise.sample.trim_start();
     !sample.is_empty() && !sample.starts_with(['{', '['])
 }
 
-/// The same event without what the server wrote to standard error, which was shown already. Where it was not, only the end of the connection quotes
-/// it, and not each call that failed with it.
+/// Returns the event without the server's standard error, or `None` if the event stays as it is. With a screen, those lines were shown already.
+/// Without one, only the end of the connection quotes them, not each call that failed with it.
 fn without_stderr(event: &Event, quotes_at_end: bool) -> Option<Event> {
     let brief = |ended: &Ended| {
         let mut brief = ended.clone();
@@ -378,7 +379,7 @@ fn without_stderr(event: &Event, quotes_at_end: bool) -> Option<Event> {
     }
 }
 
-/// What the operator can do about it.
+/// Returns advice for the operator, if there is any.
 fn advice(event: &Event) -> Option<&'static str> {
     match event {
         Event::Upstream(client::Event::Closing {

@@ -1,4 +1,4 @@
-//! The lines of a recording, as JSON. Knows how they are written and read, not what comes of them.
+//! Defines the lines of a recording as JSON. Knows how they are written and read, not what they cause.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use everlink::{ErrorObject, ExitStatus, Fault, FaultKind, Limit, List, Payload, 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// One line: one of these, and when it was, in nanoseconds of the machine's time, if it has a time.
+/// One line: one kind of step, and the time of the step in nanoseconds of the machine's clock, if it has one.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) at: Option<u64>,
-    /// A handle asked for this.
+    /// A command from a handle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<Asked>,
-    /// This happened to a transport.
+    /// An input from a transport.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) heard: Option<Heard>,
-    /// What sealed something for the host in front, written when that opens nothing any more.
+    /// The key of the relay. It is written at the end, when nothing that it signed is accepted any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<[u8; 16]>,
-    /// The machine was polled so many times.
+    /// How many times the machine was polled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) polled: Option<u64>,
-    /// The machine was told the time.
+    /// Whether the machine handled a timeout.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) timed: bool,
-    /// What came out: what the machine told. Here to be compared with.
+    /// An event of the machine. The replay compares its own events with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) told: Option<String>,
 }
@@ -45,7 +45,7 @@ fn is_zero(number: &u64) -> bool {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Heard {
-    /// Of the host in front, and not of the server behind.
+    /// Whether this comes from the host side, and not from the server side.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) in_front: bool,
     pub(super) epoch: u64,
@@ -54,7 +54,7 @@ pub(super) struct Heard {
     pub(super) what: What,
 }
 
-/// As the inputs of the machine.
+/// Mirrors the inputs of the machine.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum What {
@@ -74,12 +74,12 @@ pub(super) enum What {
     },
     Sent(usize),
     Stderr(Bytes),
-    /// The processor time of a child in nanoseconds, and whether it is stopped.
+    /// The CPU time of a child process in nanoseconds, and whether the process is stopped.
     Activity(u64, bool),
     WriteFailed(Vec<FaultLine>),
 }
 
-/// Bytes as text where they are some.
+/// Bytes, written as text if they are valid UTF-8.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Bytes {
@@ -140,7 +140,7 @@ pub(super) struct FaultLine {
     detail: Option<String>,
 }
 
-/// All of them, to be found by their names.
+/// All kinds of faults, to find them by name.
 const FAULTS: [FaultKind; 16] = [
     FaultKind::Aborted,
     FaultKind::BrokenPipe,
@@ -190,7 +190,7 @@ pub(super) fn response(status: u16, fields: Fields<'static>) -> ResponseHead<'st
     ResponseHead::new(status).with_fields(fields)
 }
 
-/// As the verbs of the machine.
+/// Mirrors the commands of the machine.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Asked {
@@ -259,7 +259,7 @@ impl ErrorLine {
     }
 }
 
-/// Limits are in nanoseconds; none at all is said with `null`.
+/// The options of a call. An option without a value is left out.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Options {
@@ -318,7 +318,7 @@ pub(super) fn list(name: &str) -> Option<List> {
         .find(|list| format!("{list:?}") == name)
 }
 
-/// The wish that a line of the kind `watch` says.
+/// Builds the watch that a line of the kind `watch` describes.
 pub(super) fn wish(lists: [bool; 3], uris: Vec<String>, logs: Option<&str>) -> Watch {
     let mut wish = Watch::none();
     [wish.tools, wish.prompts, wish.resources] = lists;

@@ -1,8 +1,7 @@
-//! Recordings: every step of a machine in a line of JSON, to be told again.
+//! Records every step of a machine as a line of JSON, and replays recordings.
 //!
-//! The machine is a value without a clock or chance of its own: the same steps, put to a machine that is set up in the same way, have the same
-//! effects. `recipe` is how it is set up, `line` what the lines look like, `scribe` who writes them, `veil` what they do not say, `player` who puts
-//! them to a machine again.
+//! The machine has no clock and no randomness of its own. The same inputs, given to a machine with the same configuration, produce the same outputs.
+//! `recipe` is the configuration, `line` the format of the lines, `scribe` the recorder, `veil` the redaction, and `player` the replay.
 
 mod line;
 mod player;
@@ -15,22 +14,22 @@ use std::fmt::{self, Debug, Write};
 pub(crate) use player::{Played, Player};
 pub(crate) use recipe::{Front, Remembered, Role};
 
-/// What stands before the number of a session that the machine itself has given out.
+/// The prefix of a recorded session id that the machine itself issued. The number of the session follows.
 const OURS: &str = "session-";
 
-/// What stands for the path that is served in front, which may be a secret.
+/// The path that is recorded instead of the served path, which may be a secret.
 const SERVED: &str = "/mcp";
 
-/// The id of the session in the first event of a stream of the transport of 2024-11-05.
+/// Returns the session id from the first event of a stream of the 2024-11-05 transport.
 fn session_of_endpoint(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes.strip_prefix(b"event: endpoint\n")?).ok()?;
     let (_, id) = text.lines().next()?.split_once("?session=")?;
     Some(id)
 }
 
-/// What kind of event it is, without anything that anybody said.
+/// Returns the kind of an event, without any text from a peer.
 fn brief(event: &impl Debug) -> String {
-    /// Takes no more than two names.
+    /// Accepts the first two names of the debug output, then fails.
     struct Names(String);
 
     impl Write for Names {
@@ -47,7 +46,7 @@ fn brief(event: &impl Debug) -> String {
     }
 
     let mut names = Names(String::new());
-    // An error says that there was more.
+    // An error means that there was more output.
     let _ = write!(names, "{event:?}");
     names.0
 }

@@ -1,4 +1,4 @@
-//! Puts the lines of a recording to a machine that is set up in the same way, and gives what it tells. Writes nothing.
+//! Feeds the lines of a recording to a machine with the same configuration, and returns its events. Writes nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::iter;
@@ -16,16 +16,16 @@ use super::veil::Seal;
 use super::{OURS, brief, session_of_endpoint};
 use crate::Failure;
 
-/// A machine that lives again.
+/// Replays one recording.
 pub(crate) struct Player {
     lines: Lines,
-    /// How many lines were read.
+    /// The number of lines that were read.
     line: usize,
     machine: Machine,
     named: Named,
     is_redacted: bool,
     now: Instant,
-    /// What was told when it was recorded, in which line, and was not told again yet.
+    /// The recorded events that the machine has not produced yet, with their line numbers.
     expected: VecDeque<(usize, String)>,
     verdict: Verdict,
 }
@@ -35,29 +35,29 @@ enum Machine {
     Relay(Box<Relay>),
 }
 
-/// What the machine calls things: a recording has only their numbers.
+/// The ids that the machine uses in this run. A recording has only their numbers.
 #[derive(Default)]
 struct Named {
     asks: HashMap<u64, AskId>,
     calls: HashMap<u64, CallId>,
     epochs: HashMap<u64, Epoch>,
-    /// The sessions that were given to hosts in front.
+    /// The sessions that the machine issued to hosts.
     sessions: Vec<String>,
-    /// The states that were given to hosts in front, where they are others than then.
+    /// The signed states that the machine gave to hosts, if their proofs differ from the recording.
     seals: Option<Seals>,
 }
 
-/// States that are sealed in another way than when it was recorded.
+/// Signed states whose proofs differ between the recording and this run.
 #[derive(Default)]
 struct Seals {
-    /// The proof of each, by how it begins.
+    /// The proof of each state, by the text before the proof.
     proofs: HashMap<Vec<u8>, Vec<u8>>,
     given: HashMap<StreamId, Seal>,
     heard: HashMap<StreamId, Seal>,
 }
 
 impl Seals {
-    /// Looks for states in what is given to a host.
+    /// Finds the states in bytes that the machine sends to a host.
     fn give(&mut self, stream: StreamId, bytes: &[u8]) {
         let seal = self.given.entry(stream).or_default();
         for byte in bytes {
@@ -73,7 +73,7 @@ impl Seals {
         }
     }
 
-    /// Puts the proofs of now into what was heard of a host then.
+    /// Replaces recorded proofs in bytes from a host by the proofs of this run.
     fn hear(&mut self, stream: StreamId, bytes: &mut [u8]) {
         let seal = self.heard.entry(stream).or_default();
         for byte in bytes {
@@ -84,32 +84,32 @@ impl Seals {
     }
 }
 
-/// Something that was told again.
+/// An event of the replay.
 pub(crate) enum Played {
     Link(client::Event),
     Relay(relay::Event),
 }
 
-/// What is to be said of a recording when all of it was played.
+/// The result of a replay.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// How much was told.
+    /// The number of events.
     pub(crate) events: usize,
-    /// Where it first went another way than when it was recorded, if it did.
+    /// The first difference between the recording and the replay, if there is one.
     pub(crate) difference: Option<String>,
-    /// The last line is not whole.
+    /// Whether the recording is incomplete.
     pub(crate) breaks_off: bool,
 }
 
 impl Player {
-    /// The machine of this recording, as it was in the beginning.
+    /// Opens a recording and creates its machine.
     pub(crate) fn open(path: &Path) -> Result<(Recipe, Player), Failure> {
         let (recipe, lines) = Recipe::read(path)?;
         let link = recipe.link()?;
         let mut has_key = false;
         let machine = match &recipe.role {
             Role::Guard { .. } => {
-                // It stands at the end, if the recording has one.
+                // The key is in the last line, if the recording is complete.
                 let (_, mut lines) = Recipe::read(path)?;
                 let lines = iter::from_fn(|| lines.next().ok().flatten());
                 let keys = lines.filter(|line| line.starts_with(br#"{"key":"#));
@@ -128,7 +128,7 @@ impl Player {
             line: 1,
             machine,
             named: Named {
-                // Without payloads, what was sealed is about something else, too.
+                // In a redacted recording, the content of a request differs, and so does the proof of its state.
                 seals: (recipe.redacted || !has_key).then(Seals::default),
                 ..Named::default()
             },
@@ -140,7 +140,7 @@ impl Player {
         Ok((recipe, player))
     }
 
-    /// Plays all of it.
+    /// Replays all lines.
     pub(crate) fn play(
         mut self,
         mut tell: impl FnMut(Instant, &Played),
@@ -161,7 +161,7 @@ impl Player {
                 return Ok(self.verdict);
             }
         }
-        // What is told is written down before the poll that told it.
+        // An event is recorded before the poll that produced it, so an event without its poll means that the recording is incomplete.
         self.verdict.breaks_off |= !self.expected.is_empty();
         Ok(self.verdict)
     }
@@ -198,7 +198,7 @@ impl Player {
             self.expected.push_back((self.line, text));
         }
         if let Some(polls) = line.polled {
-            // A recording may say any number: where nothing comes out any more, nothing will.
+            // The recording may say any number. The loop ends at the first poll without output, because no more will come.
             for _ in 0..polls {
                 let Some(output) = self.poll() else {
                     break;
@@ -232,18 +232,18 @@ impl Player {
     fn ask(&mut self, asked: Asked) {
         match (&mut self.machine, asked) {
             (Machine::Link(client), asked) => {
-                // What the machine refuses now, it refused then.
+                // A command that the machine refuses now was refused in the recording, too.
                 if let Ok(Some(call)) = asked.of(client, self.now) {
                     self.named.calls.insert(call.number(), call);
                 }
             }
             (Machine::Relay(relay), Asked::Upkeep(upkeep)) => upkeep.of_relay(relay, self.now),
-            // Of a relay, nothing else can be asked.
+            // A relay accepts no other commands.
             (Machine::Relay(_), _) => {}
         }
     }
 
-    /// What comes out, if anything does, and whether that is something told.
+    /// Polls the machine. Returns `None` if there is no output, and `Some(None)` if the output is no event.
     fn poll(&mut self) -> Option<Option<Played>> {
         let mut buf = Vec::new();
         Some(match &mut self.machine {
@@ -363,7 +363,7 @@ impl Named {
         }
     }
 
-    /// The target of a request, with the id that the session in it has now.
+    /// Returns the target of a request, with the session id of this run.
     fn target(&self, path: String) -> String {
         let named = path.split_once("?session=");
         let ours = named.and_then(|(place, name)| Some((place, self.ours(name)?)));
@@ -373,13 +373,13 @@ impl Named {
         }
     }
 
-    /// The id that a session of ours has now, which has this name in the recording.
+    /// Returns the id in this run of a session that the machine issued, by its name in the recording.
     fn ours(&self, name: &str) -> Option<&String> {
         let number = name.strip_prefix(OURS)?;
         self.sessions.get(number.parse::<usize>().ok()?)
     }
 
-    /// A session that was ours then is the one that has its number now.
+    /// Replaces the recorded name of an issued session by its id in this run.
     fn fields(&self, lines: Vec<(String, Bytes)>) -> Fields<'static> {
         let mut fields = Fields::new();
         for (name, value) in lines {
@@ -478,7 +478,7 @@ mod tests {
     use super::*;
     use crate::args::{Era, Manner, Recording};
 
-    /// Lines that are of no use, or of little.
+    /// Lines that a client ignores, or that have little effect.
     const NOISE: &[&[u8]] = &[
         b"open sesame",
         b"",
@@ -502,14 +502,14 @@ mod tests {
         br#"[{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"open sesame"}}]"#,
     ];
 
-    /// A link that is recorded, and a server of few words.
+    /// A recorded link, and a scripted server.
     struct World {
         link: Link,
         events: Events<Event>,
         owner: LinkOwner,
         path: PathBuf,
         now: Instant,
-        /// In pieces of this size what the server says arrives.
+        /// The size of the pieces in which the server's output arrives.
         piece: usize,
         epoch: Epoch,
         buf: Vec<u8>,
@@ -547,7 +547,7 @@ mod tests {
             }
         }
 
-        /// Goes on until nothing is to be done.
+        /// Runs the driver until nothing is left to do.
         fn carry(&mut self) {
             loop {
                 self.now = self.now + Duration::from_millis(1);
@@ -700,7 +700,7 @@ mod tests {
             self.say(answer.to_string().as_bytes());
         }
 
-        /// Lives all of it, and gives the recording.
+        /// Plays the whole script and returns the recording.
         fn live(mut self) -> Vec<u8> {
             let again = self.link.with(CallOptions::new().idempotent());
             drop(self.link.ready());
@@ -793,7 +793,7 @@ mod tests {
             assert!(verdict.breaks_off || tape[end - 1] == b'\n', "{end}");
             assert!(told.starts_with(&part), "{end}: {part:#?}");
         }
-        // In the middle of a letter, too.
+        // Also in the middle of a character.
         let letter = tape
             .iter()
             .position(|byte| *byte == 0xc3)
@@ -829,7 +829,7 @@ mod tests {
                 Err(error) => assert!(error.contains("line "), "{error}"),
             }
         }
-        // Any number of polls is over in no time.
+        // A huge number of polls ends at once.
         let (_, verdict) = change(r#"{"polled":1}"#, r#"{"polled":18446744073709551615}"#)
             .expect("it can be played");
         assert_eq!(verdict.difference, None);

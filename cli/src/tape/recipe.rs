@@ -1,4 +1,4 @@
-//! How the machine of each command is set up: once when it runs, and once more when its recording is told again. Knows no transport.
+//! Builds the configuration of the machine for each command, when it runs and when its recording is replayed. Knows no transport.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -17,32 +17,32 @@ use super::scribe::{Scribe, origin};
 use crate::args::{Manner, Recording};
 use crate::{Failure, demo, usage};
 
-/// The form of recordings that this program writes and reads.
+/// The version of the recording format that this program writes and reads.
 const FORMAT: u32 = 1;
 
-/// The first line of a recording: all that the machine depends on.
+/// The first line of a recording: everything that the machine depends on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Recipe {
     /// The version of the program.
     everlink: String,
     format: u32,
     pub(crate) role: Role,
-    /// The address of the server without its path, which may be a secret; nothing for a child.
+    /// The URL of the server without its path, which may be a secret. `None` for a child process.
     pub(super) url: Option<String>,
     manner: Manner,
     seed: u64,
-    /// Payloads were left out.
+    /// Whether the content of messages was left out.
     pub(crate) redacted: bool,
 }
 
-/// What the first line says in every form.
+/// The members that the first line has in every format.
 #[derive(Deserialize)]
 struct Form {
     everlink: String,
     format: u32,
 }
 
-/// The lines of a recording, each with its end, as bytes: where it breaks off, that can be in the middle of a letter.
+/// The lines of a recording as bytes, each with its newline. A recording that breaks off may end in the middle of a character.
 pub(super) struct Lines(BufReader<File>);
 
 impl Lines {
@@ -53,31 +53,31 @@ impl Lines {
     }
 }
 
-/// Which command it is, and what its machine depends on beside its options.
+/// The command, and the settings of its machine that are not in its options.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
     Call {
-        /// There is somebody to answer questions.
+        /// Whether a person can answer asks of the server.
         is_person: bool,
     },
     Demo,
     Guard {
-        /// Where hosts come in, if not at the standard streams.
+        /// The HTTP endpoint for hosts. `None` if the host is at the standard streams.
         front: Option<Box<Front>>,
-        /// How long calls in flight may take at the end, if that was said.
+        /// How long calls in flight may take at the end, if `--drain` was given.
         #[serde(default)]
         drain: Option<Duration>,
         /// Whether the server sees the guard as its client, and not the host.
         #[serde(default)]
         hides_host: bool,
-        /// Whether `server/discover` is answered for a server that has none.
+        /// Whether the guard answers `server/discover` for a server that does not support it.
         #[serde(default)]
         answers_discover: bool,
-        /// The longest message, if not the one of the machine.
+        /// The maximum length of a message, if it is not the machine's default.
         #[serde(default)]
         max_message: Option<usize>,
-        /// What is known of the server from an earlier time.
+        /// The offer of the server from an earlier run.
         #[serde(default)]
         remembered: Option<Remembered>,
     },
@@ -85,20 +85,20 @@ pub(crate) enum Role {
     Watch,
 }
 
-/// What a server offered at an earlier time.
+/// The offer of a server from an earlier run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Remembered {
     server: Implementation,
     capabilities: ServerCapabilities,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instructions: Option<Box<str>>,
-    /// It was spoken to in the era of `initialize`.
+    /// Whether the server was reached in the legacy era, with `initialize`.
     #[serde(default)]
     is_legacy: bool,
 }
 
 impl Remembered {
-    /// The same without what the server said, and as long as that.
+    /// Replaces the texts of the server by texts of the same length.
     fn redacted(self) -> Remembered {
         let hide = |text: &str| "x".repeat(text.len());
         let (name, version) = (hide(self.server.name()), hide(self.server.version()));
@@ -132,16 +132,16 @@ impl From<Remembered> for Offer {
     }
 }
 
-/// What is served over HTTP, in front of a guard.
+/// The HTTP endpoint in front of a guard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Front {
     pub(crate) path: String,
-    /// For which hosts requests may be meant, if not for this machine itself alone.
+    /// The accepted values of `Host`. `None`: only the names of this machine are accepted.
     pub(crate) hosts: Option<Vec<String>>,
     /// Whether the transport of 2024-11-05 is served, at its usual paths.
     #[serde(default)]
     pub(crate) sse: bool,
-    /// Web pages of which origins may connect and read the responses; `*` is any.
+    /// The origins whose web pages may connect and read the responses. `*` stands for any origin.
     #[serde(default)]
     pub(crate) cors: Vec<String>,
 }
@@ -165,7 +165,7 @@ impl Front {
 }
 
 impl Role {
-    /// The link of this command, to the server at `url` or to a child.
+    /// Returns the configuration of this command's link, to the server at `url` or to a child process.
     pub(crate) fn link(&self, url: Option<&str>, manner: &Manner) -> Result<Config, Failure> {
         let (name, version) = ("everlink", env!("CARGO_PKG_VERSION"));
         let mut config = match url {
@@ -180,17 +180,17 @@ impl Role {
                     config.capabilities =
                         ClientCapabilities::default().with(ClientFeature::ElicitationForm);
                 }
-                // A person waits for one thing to be done: when the attempts are used up, it has failed.
+                // A person waits for one result, so the call fails when the retries are exhausted.
                 config.policy.retry.call_patience = Duration::ZERO;
             }
             Role::Demo => demo::hasten(&mut config),
-            // Somebody waits for the server: one that lives for so long is started again at once. One that does not is given its pauses.
+            // A host waits for the server. A server that was ready for 5 seconds is restarted at once; otherwise the retry pauses apply.
             Role::Guard { .. } => config.policy.retry.stable_after = Duration::from_secs(5),
             Role::Watch => config.watch = Watch::lists().and_logs(LogLevel::Debug),
             Role::Inspect => config.policy.retry.call_patience = Duration::ZERO,
         }
         if let (Role::Call { .. } | Role::Inspect, Some(limit)) = (self, manner.timeout) {
-            // A person waits, and says for how long: for the handshake, too.
+            // A person waits, and `--timeout` also limits the handshake.
             config.policy.handshake_timeout = limit;
             config.policy.open_timeout = limit;
         }
@@ -198,7 +198,7 @@ impl Role {
         Ok(config)
     }
 
-    /// The relay of this command, which reaches the server with this link.
+    /// Returns the configuration of this command's relay, which reaches the server with this link.
     pub(crate) fn relay(&self, link: Config, manner: &Manner, key: [u8; 16]) -> relay::Config {
         let mut config = relay::Config::new(link, key);
         if let Some(limit) = manner.timeout {
@@ -230,7 +230,7 @@ impl Role {
         config
     }
 
-    /// Where the transport of 2024-11-05 is served in front, if it is.
+    /// The paths of the 2024-11-05 transport, if it is served.
     pub(super) fn sse(&self) -> Option<SsePaths> {
         match self {
             Role::Guard {
@@ -240,7 +240,7 @@ impl Role {
         }
     }
 
-    /// Begins a recording, if one is wanted, of a link that was set up with this seed.
+    /// Starts a recording, if one is wanted, of a link with this seed.
     pub(crate) fn record(
         mut self,
         url: Option<&str>,
@@ -280,14 +280,14 @@ impl Role {
 }
 
 impl Recipe {
-    /// Reads the first line of a recording, and gives the rest.
+    /// Reads the first line of a recording. Returns the remaining lines, too.
     pub(super) fn read(path: &Path) -> Result<(Recipe, Lines), Failure> {
         let name = path.display();
         let unread = |error: io::Error| format!("{name}: cannot be read: {error}");
         let mut lines = Lines(BufReader::new(File::open(path).map_err(unread)?));
         let first = lines.next().map_err(unread)?.unwrap_or_default();
         let unknown = || format!("{name}: this is no recording of everlink");
-        // One in another form may say other things of how the machine was set up.
+        // Another format may describe the configuration differently, so the format is checked first.
         let form: Form = serde_json::from_slice(&first).map_err(|_| unknown())?;
         if form.format != FORMAT {
             let (format, version) = (form.format, &form.everlink);
@@ -301,22 +301,22 @@ impl Recipe {
         Ok((recipe, lines))
     }
 
-    /// Another version of the program, if it is one, that made the recording.
+    /// Returns the version of the program that made the recording, if it is another version.
     pub(crate) fn other_version(&self) -> Option<&str> {
         (self.everlink != env!("CARGO_PKG_VERSION")).then_some(self.everlink.as_str())
     }
 
-    /// Whether the server was a process, and not reached over HTTP.
+    /// Whether the server was a child process, and not reached over HTTP.
     pub(crate) const fn is_process(&self) -> bool {
         self.url.is_none()
     }
 
-    /// The relay that was recorded, if it was one, with what it sealed with.
+    /// Returns the configuration of the recorded relay, with the key that it used.
     pub(super) fn relay(&self, link: Config, key: [u8; 16]) -> relay::Config {
         self.role.relay(link, &self.manner, key)
     }
 
-    /// The link that was recorded.
+    /// Returns the configuration of the recorded link.
     pub(super) fn link(&self) -> Result<Config, Failure> {
         let mut config = self.role.link(self.url.as_deref(), &self.manner)?;
         config.seed = self.seed;

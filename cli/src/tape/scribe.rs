@@ -1,4 +1,4 @@
-//! Writes down every step of a machine, without the secrets. Decides nothing about what the machine does.
+//! Records every step of a machine, without secrets. Does not influence the machine.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions, Permissions};
@@ -22,7 +22,7 @@ use super::recipe::Recipe;
 use super::veil::{Cipher, EventMask, Mask};
 use super::{OURS, SERVED, brief, session_of_endpoint};
 
-/// Fields that a machine reads, with values that are nobody's secret.
+/// Header fields that the machine reads and whose values are not secret.
 const PLAIN: [&str; 9] = [
     names::ACCEPT,
     names::CONTENT_TYPE,
@@ -35,10 +35,10 @@ const PLAIN: [&str; 9] = [
     names::RETRY_AFTER,
 ];
 
-/// What stands in the paths at which clients look for an authorization server.
+/// A part of the paths at which clients look for an authorization server.
 const WELL_KNOWN: &str = "/.well-known/";
 
-/// As many bytes are held for what is not known yet: a name of which the rest does not come is taken for unknown then.
+/// The maximum number of bytes in held lines. Above it, an unfinished name or text is treated as unknown.
 const MOST_HELD: usize = 1 << 20;
 
 fn is_param(name: &str) -> bool {
@@ -46,7 +46,7 @@ fn is_param(name: &str) -> bool {
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(names::MCP_PARAM))
 }
 
-/// What is written of the bytes of a stream.
+/// Builds the line for bytes of a stream.
 fn bytes_line(at: Instant, (in_front, epoch, stream): StreamKey, bytes: Vec<u8>) -> Line {
     let heard = Heard {
         in_front,
@@ -61,32 +61,32 @@ fn bytes_line(at: Instant, (in_front, epoch, stream): StreamKey, bytes: Vec<u8>)
     }
 }
 
-/// A recording that is being made.
+/// Writes a recording.
 pub(crate) struct Scribe {
     path: PathBuf,
-    /// Nothing once it could not be written.
+    /// `None` after a write error.
     file: Option<BufWriter<File>>,
     hides_payloads: bool,
-    /// What seals something for the host in front, if there is one.
+    /// The key of the relay, if the machine is a relay.
     key: Option<[u8; 16]>,
     cipher: Cipher,
-    /// Where the server is, without its path.
+    /// The URL of the server, without its path.
     origin: Arc<str>,
-    /// What is served in front.
+    /// The path that is served to hosts.
     served: Option<String>,
-    /// Where the transport of 2024-11-05 is served in front.
+    /// The paths of the 2024-11-05 transport, if it is served to hosts.
     sse: Option<SsePaths>,
     streams: HashMap<StreamKey, Stream>,
-    /// The lines that wait for what is not known yet, in order.
+    /// Lines that wait because the first of them is not completely redacted yet, in order.
     held: VecDeque<Held>,
-    /// How many bytes they have.
+    /// The total number of bytes in `held`.
     held_bytes: usize,
     issued: Issued,
     polls: u64,
 }
 
-/// The sessions that the machine gave to hosts in front, by number. Only the newest [`Issued::KEPT`] are known: of an older one that is still
-/// in use, a recording says no more that it is one of ours.
+/// The sessions that the machine issued to hosts, by number. Only the newest [`Issued::KEPT`] are kept. An older session that is still in use is no
+/// longer recorded as one of ours.
 #[derive(Default)]
 struct Issued {
     numbers: HashMap<String, u64>,
@@ -113,10 +113,10 @@ impl Issued {
     }
 }
 
-/// How what arrives on one stream is changed.
+/// The redaction of one stream.
 struct Stream {
     mask: StreamMask,
-    /// What is changed already, and in no line yet.
+    /// Redacted bytes that are in no line yet.
     out: Vec<u8>,
 }
 
@@ -124,11 +124,11 @@ enum StreamMask {
     Body(Mask),
     Events(EventMask),
     Lines(Mask),
-    /// As it is.
+    /// Recorded unchanged.
     Plain,
 }
 
-/// Of which side, transport and exchange.
+/// Whether the stream is on the host side, its epoch, and its id.
 type StreamKey = (bool, Epoch, StreamId);
 
 impl Stream {
@@ -155,7 +155,7 @@ impl Stream {
         }
     }
 
-    /// What is waited for will not come.
+    /// Finishes an incomplete name or text, because no more bytes will come.
     fn break_off(&mut self) {
         match &mut self.mask {
             StreamMask::Body(mask) | StreamMask::Lines(mask) => mask.break_off(&mut self.out),
@@ -168,7 +168,7 @@ impl Stream {
 /// A line that waits to be written.
 enum Held {
     Ready(Vec<u8>),
-    /// So many bytes of a stream, of which some may not be known yet.
+    /// Bytes of a stream, some of which may not be redacted yet.
     Bytes {
         at: Instant,
         stream: StreamKey,
@@ -177,9 +177,9 @@ enum Held {
 }
 
 impl Scribe {
-    /// Begins a recording in this file. One that is there already is replaced.
+    /// Starts a recording in this file. Replaces an existing file.
     ///
-    /// What seals something for the host in front is `key`, and what is served there `served`, if there is one.
+    /// `key` is the key of the relay, and `served` the path that is served to hosts, if there is one.
     pub(super) fn begin(
         path: &Path,
         recipe: &Recipe,
@@ -226,7 +226,7 @@ impl Scribe {
         self.go_on(done);
     }
 
-    /// Writes what was held and is known by now.
+    /// Writes the held lines, up to the first one that is still incomplete.
     fn let_go(&mut self) {
         while let Some(held) = self.held.pop_front() {
             match held {
@@ -254,23 +254,23 @@ impl Scribe {
         }
     }
 
-    /// The next bytes of a stream, as they are told, if all of them are known.
+    /// Returns the next bytes of a stream, redacted. `None` if some of them are not redacted yet.
     fn known(&mut self, stream: StreamKey, len: usize) -> Option<Vec<u8>> {
         match self.streams.get_mut(&stream) {
             Some(stream) if stream.out.len() < len => None,
             Some(stream) => Some(stream.out.drain(..len).collect()),
-            // The exchange is over. No machine reads this.
+            // The exchange is over, and the machine ignores these bytes.
             None => Some(vec![b' '; len]),
         }
     }
 
-    /// No machine reads any more of this stream.
+    /// Ends a stream: the machine reads no more of it.
     fn end_stream(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get_mut(&key) else {
             return;
         };
         stream.break_off();
-        // What was heard of it may wait behind another.
+        // Its lines may wait behind a line of another stream.
         for place in &mut self.held {
             let Held::Bytes { at, len, .. } = *place else {
                 continue;
@@ -312,7 +312,7 @@ impl Scribe {
         self.go_on(done);
     }
 
-    /// Whoever cannot write does not hold up the link.
+    /// Stops the recording after a write error. The link continues.
     fn go_on(&mut self, done: io::Result<()>) {
         if let Err(error) = done {
             self.file = None;
@@ -324,7 +324,7 @@ impl Scribe {
         }
     }
 
-    /// The polls until now come before what follows.
+    /// Writes the number of polls before the next step.
     fn write_polls(&mut self) {
         let polls = std::mem::take(&mut self.polls);
         if polls > 0 {
@@ -397,7 +397,7 @@ impl Scribe {
                 let id = head.fields.get(names::MCP_SESSION_ID);
                 let id = id.or_else(|| session_of_endpoint(bytes));
                 id.into_iter().for_each(|id| self.issued.add(id));
-                // Whoever is refused may never end its request.
+                // A client whose request is refused may never finish the request.
                 if *is_whole {
                     self.end_stream((true, Epoch::FIRST, *stream));
                 }
@@ -460,12 +460,12 @@ impl Scribe {
                 self.end_stream((in_front, epoch, *stream));
                 What::WriteFailed(self.faults(faults))
             }
-            // Of a kind that is newer than this program.
+            // An input that is newer than this program.
             _ => return None,
         })
     }
 
-    /// What stands for the target of a request: an address can be anything.
+    /// Replaces the target of a request, because a path or query may hold a secret.
     fn target(&self, target: &str) -> String {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         if Some(path) == self.served.as_deref() {
@@ -479,7 +479,7 @@ impl Scribe {
                 format!("{path}?session={}", self.session(true, id))
             }
             (Some(paths), None) if path == &*paths.messages => path.to_owned(),
-            // The machine does not tell of these.
+            // The machine reports no events for these paths.
             _ if path.contains(WELL_KNOWN) => WELL_KNOWN.to_owned(),
             _ => "/".to_owned(),
         }
@@ -518,7 +518,7 @@ impl Scribe {
         }
     }
 
-    /// Only what a machine reads, and of that no secret.
+    /// Returns only the fields that the machine reads, without secrets.
     fn fields(&self, in_front: bool, fields: &Fields<'_>) -> Vec<(String, Bytes)> {
         let hides = self.hides_payloads;
         let told = fields.iter().filter_map(|(name, value)| {
@@ -530,7 +530,7 @@ impl Scribe {
                 names::MCP_NAME if hides => Bytes::Text(self.cipher.linked(&text)),
                 names::MCP_NAME => Bytes::new(value.to_vec()),
                 param if is_param(param) && hides => {
-                    // Which argument it is, the server says, whose words these are.
+                    // The rest of the name comes from the server's schema, so it is redacted, too.
                     let (prefix, of) = param.split_at(names::MCP_PARAM.len());
                     let of = self.cipher.linked(of);
                     name = format!("{prefix}{of}");
@@ -552,7 +552,7 @@ impl Scribe {
         told.collect()
     }
 
-    /// What stands for the name of a session: one of ours is found again by its number.
+    /// Replaces a session id. An id that the machine issued is recorded as its number, so that the replay can find it.
     fn session(&self, in_front: bool, id: &str) -> String {
         let ours = self.issued.number(id);
         match ours.filter(|_| in_front) {
@@ -589,7 +589,7 @@ impl Scribe {
         }
     }
 
-    /// One of the protocol is shown.
+    /// Keeps a method of the protocol, and redacts any other.
     fn method(&self, method: &str) -> String {
         if self.hides_payloads && method::find(method).is_none() {
             self.cipher.linked(method)
@@ -692,19 +692,19 @@ impl Scribe {
     }
 }
 
-/// A new file that nobody else can read: what a server said is for nobody else.
+/// Creates a file that only the user can read, because it holds what a server said.
 fn private(path: &Path) -> io::Result<File> {
     let mut how = OpenOptions::new();
     let how = how.write(true).create(true).truncate(true).mode(0o600);
     let file = how.open(path)?;
-    // One that was there may be open to others. Something else than a file, such as a pipe, is left as it is.
+    // An existing file may be readable by others. Other kinds of files, such as pipes, keep their permissions.
     if file.metadata()?.is_file() {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
 }
 
-/// An address as its origin, which is empty where it has none, and all that follows.
+/// Splits an address into its origin, which may be empty, and the rest.
 fn parts(address: &str) -> (&str, &str) {
     let host = address.find("://").map(|at| at + 3);
     let path = host.map_or(0, |host| {
@@ -714,7 +714,7 @@ fn parts(address: &str) -> (&str, &str) {
     address.split_at(path)
 }
 
-/// The origin of an address, without the name and password of anybody.
+/// Returns the origin of an address, without user name and password.
 pub(super) fn origin(address: &str) -> String {
     let (origin, _) = parts(address);
     match (origin.split_once("://"), origin.rsplit_once('@')) {
@@ -761,7 +761,7 @@ impl Recorder<Upkeep, relay::Event> for Scribe {
     }
 }
 
-/// The machine is gone: what it sealed opens nothing any more.
+/// Writes the key at the end. The machine is gone, so nothing that it signed is accepted any more.
 impl Drop for Scribe {
     fn drop(&mut self) {
         self.streams.values_mut().for_each(Stream::break_off);
@@ -810,7 +810,7 @@ mod tests {
         (scribe.ok().flatten().expect("it is wanted"), path)
     }
 
-    /// A host asks for something, and is turned away before it has said all of it.
+    /// A host starts a request, and is refused before the request has ended.
     fn refuse(scribe: &mut Scribe, number: u64, session: Option<&str>) {
         let (stream, now) = (StreamId::new(number + 1), Instant::ZERO);
         let head = Box::new(RequestHead::new(Verb::Post, "/mcp"));

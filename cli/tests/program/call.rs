@@ -1,4 +1,4 @@
-//! `everlink call`: what its exit status says, what a person sees and answers, which options reach whom.
+//! Tests `everlink call`: its exit status, its output at a terminal, the answers of a person, and its options.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -77,7 +77,7 @@ fn a_person_sees_how_far_it_is_and_can_answer() {
     assert!(screen.ends_with("\r\n"), "the bar ends: {screen:?}");
 }
 
-/// The call is not tried again, and what the server wrote last is printed once.
+/// The call is not retried, and the last lines of the server are printed once.
 #[test]
 fn the_end_of_a_server_under_a_call_is_told_once() {
     for arguments in [&["how=flood"][..], &["how=flood", "number=1"]] {
@@ -102,7 +102,7 @@ fn arguments_can_be_key_value_pairs() {
     assert_eq!(text(&output.stdout), "slept for 2 ms\n");
 }
 
-/// An ISBN looks like a number, and the tool says that it is text.
+/// An ISBN looks like a number, but the schema of the tool says that it is text.
 #[test]
 fn key_value_arguments_have_the_type_of_the_input_schema() {
     let arguments = ["call", "order", "isbn=9780142437247", "count=3", "other=4"];
@@ -126,7 +126,7 @@ fn read_prints_text_and_bytes_of_a_resource_as_they_are() {
     let output = everlink(&["read", "book:lost"], &LIBRARY);
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("no such book"));
-    // A server without resources is not waited for.
+    // A server without resources fails the request at once.
     let output = everlink(&["read", "book:text"], &SERVER);
     assert_eq!(output.status.code(), Some(4));
     assert!(text(&output.stderr).contains("does not offer"));
@@ -151,7 +151,7 @@ fn nobody_sees_a_bar_where_there_is_no_terminal() {
     assert_eq!(text(&output.stderr), "");
 }
 
-/// At a terminal, too: whoever is asked something then need not answer.
+/// At a terminal, too: a person who is being asked need not answer first.
 #[test]
 fn an_interrupted_call_is_cancelled_and_says_that_it_may_have_run() {
     let note = Note::new("call-interrupted.pid");

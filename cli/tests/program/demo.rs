@@ -1,4 +1,4 @@
-//! `everlink demo`: it keeps what it promises, and leaves nothing behind.
+//! Tests `everlink demo`: it keeps its promises, and leaves no files or processes behind.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn every_call_has_one_outcome_whatever_the_servers_die_of() {
     assert_eq!(outcomes, count("settled"), "{facts}");
     assert_eq!((count("hung"), count("lost")), (0, 0), "{said}");
     assert!(count("replies") > 0 && count("deaths") > 0, "{said}");
-    // Each death was followed by a life that was ready, or the demo would say that the link did not come back.
+    // The demo waits after each death until the link is ready again, and reports a broken rule otherwise.
     assert!(count("reconnects") > 0, "{said}");
     assert!(facts["ready_ms_p50"].is_number() && facts["ready_ms_p99"].is_number());
     room.is_left_empty();
@@ -63,14 +63,14 @@ fn a_server_that_nobody_is_to_find_is_not_in_the_help() {
     assert!(!help.contains("demo-server"), "{help}");
 }
 
-/// What the last line says.
+/// Parses the last line of the output.
 fn facts(stdout: &[u8]) -> Value {
     let text = String::from_utf8_lossy(stdout);
     let last = text.lines().last().expect("there is a line");
     serde_json::from_str(last).expect("it is JSON")
 }
 
-/// A directory for the files of one demo, whose name is in the command line of its servers.
+/// A directory for the files of one demo. Its name is in the command line of the demo's servers.
 struct Room(PathBuf);
 
 impl Room {
@@ -87,7 +87,7 @@ impl Room {
         command
     }
 
-    /// No file, no process.
+    /// Checks that no file and no process is left.
     fn is_left_empty(&self) {
         let files = fs::read_dir(&self.0).expect("it is there");
         assert_eq!(files.count(), 0, "the diary is left");
@@ -98,7 +98,7 @@ impl Room {
         }
     }
 
-    /// A process that was started with a file in here, where the system lays open what runs.
+    /// Returns the command line of a process that was started with a file in this directory. Finds none on systems without `/proc`.
     fn server(&self) -> Option<String> {
         let marker = self.0.to_str().expect("it is text");
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

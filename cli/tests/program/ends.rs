@@ -1,4 +1,4 @@
-//! How a guard ends, and what is left of its server then: nothing.
+//! Tests how a guard ends, and that no process of its server is left.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use serde_json::json;
 use crate::guard::Host;
 use crate::props::{EVERLINK, Note, is_alive, is_there, until};
 
-/// How long the end of a guard and of its server may take. It takes less than two seconds; the rest is for a busy machine.
+/// The limit for the end of a guard and its server. Usually it takes less than two seconds; the rest is for a busy machine.
 const BOUND: Duration = Duration::from_millis(4_500);
 
-/// The processes that a server has started.
+/// The processes that a server started.
 struct Descendants {
-    /// In the process group of the server, which waits for it as `npx` and `sh -c` do.
+    /// In the process group of the server. The server waits for it, as `npx` and `sh -c` do.
     serves: Pid,
-    /// In the process group of the server, and does not look at its input.
+    /// In the process group of the server. It ignores its standard input.
     loiters: Pid,
     /// In a process group of its own.
     strays: Pid,
@@ -30,7 +30,7 @@ impl Descendants {
     }
 }
 
-/// Starts a guard of these options before a server with descendants, and has a call in flight.
+/// Starts a guard with these options and a server with descendants, and puts a call in flight.
 fn start(name: &str, options: &[&str]) -> (Host, Descendants) {
     let notes = ["serves", "loiters", "strays"].map(|what| Note::new(&format!("{name}-{what}")));
     let [serves, loiters, strays] = notes.each_ref().map(Note::path);
@@ -99,12 +99,12 @@ fn descendants_of_the_server_end_when_the_guard_is_killed() {
     all_end(since, &descendants);
 }
 
-/// A host that is killed closes its pipes, and nobody else holds them.
+/// A killed host closes its pipes, and no other process holds them.
 #[test]
 fn descendants_of_the_server_end_when_the_host_is_killed() {
     let (process, loiters) = (Note::new("ends-host"), Note::new("ends-host-loiters"));
     let server = format!("sleep 1000 & echo $! > '{}'; wait", loiters.path());
-    // This shell is the host: it holds the input of the guard, and says nothing that makes sense.
+    // This shell is the host: it holds the guard's standard input open and sends nothing after `initialize`.
     let script = format!(
         r#"{{ echo '{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{{}},"clientInfo":{{"name":"host","version":"1"}}}}}}'
         echo $BASHPID > '{}'; exec sleep 1000; }} | "$0" guard --log off -- sh -c "$1""#,
@@ -122,12 +122,12 @@ fn descendants_of_the_server_end_when_the_host_is_killed() {
     assert!(since.elapsed() < BOUND, "after {:?}", since.elapsed());
 }
 
-/// The process that would end the servers of a killed guard ends with the guard, and so quietly that nobody need know of it.
+/// The cleaner ends together with the guard.
 #[test]
 fn nothing_is_left_of_a_guard_that_ends_in_order() {
     let mut host = Host::start(Stdio::null(), &[], &[EVERLINK, "demo-server"]);
     host.meets_and_calls();
-    // The threads that start processes are others than the first.
+    // Processes are started by other threads than the first, so the children of all threads are read.
     let children = || -> Vec<Pid> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", host.process.id()));
         let tasks = tasks.expect("it lives").flatten();

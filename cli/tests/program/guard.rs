@@ -1,4 +1,4 @@
-//! `everlink guard` between a host, which is a link of ours, and a server that is killed.
+//! Tests `everlink guard` between a host, which is a link of this library, and a server that is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -86,7 +86,7 @@ async fn hosts_over_http_keep_theirs_and_the_status_tells() {
     assert_eq!(ended.code(), Some(0));
     until("the server is gone", || !is_there(server)).await;
 
-    // It was told what happened to both sides, and to the call.
+    // The log has the events of both sides, and the lost call.
     let told: Vec<Value> = guard.rest();
     let has = |side: &str, words: &str| {
         told.iter().any(|fact| {
@@ -103,7 +103,7 @@ async fn hosts_over_http_keep_theirs_and_the_status_tells() {
     );
 }
 
-/// The server is killed in the middle of a call: that call fails, the link of the host does not, and the next call works.
+/// The server is killed in the middle of a call. That call fails, the link of the host stays up, and the next call succeeds.
 async fn outlive_the_server(host: &Link, diary: &Diary) {
     let tools = host.list_tools().await.expect("a list");
     assert!(!tools.items.is_empty());
@@ -125,7 +125,7 @@ async fn outlive_the_server(host: &Link, diary: &Diary) {
     assert_eq!(host.epoch(), Epoch::FIRST);
 }
 
-/// A host that is a link of ours sees its handshake refused, and says why to whoever calls.
+/// A host that is a link of this library sees its handshake refused, and its calls fail with the reason.
 #[tokio::test]
 async fn a_server_that_cannot_be_started_is_told_to_a_link() {
     let mut guard = program();
@@ -138,7 +138,7 @@ async fn a_server_that_cannot_be_started_is_told_to_a_link() {
     host.shutdown().await.expect("it is driven");
 }
 
-/// Only a call that is in flight when the server dies may fail, however often it dies.
+/// Only a call that is in flight when the server dies may fail, no matter how many times it dies.
 #[tokio::test]
 async fn eight_kills_in_a_row_fail_no_call_of_a_host_that_goes_on_calling() {
     let mut guard = Command::new(EVERLINK);
@@ -157,8 +157,8 @@ async fn eight_kills_in_a_row_fail_no_call_of_a_host_that_goes_on_calling() {
     host.shutdown().await.expect("it is driven");
 }
 
-/// A call to a server that is away fails before its host gives up, and says when the next attempt is. One that comes when the server is back finds
-/// it.
+/// A call fails before its host gives up while the server is down, and says when the next attempt is. The first call after the server is back
+/// succeeds.
 #[tokio::test]
 async fn calls_look_for_a_server_that_is_away() {
     let flag = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guard-away.flag");
@@ -194,7 +194,7 @@ async fn calls_look_for_a_server_that_is_away() {
     fs::remove_file(&flag).expect("it is there");
 }
 
-/// A host of a server that is replaced after a second of silence where it hangs, and after four where it may be at work.
+/// A host whose guard replaces a hung server after 1 s of silence, or after 4 s if the server may be working on a call.
 fn host_of_a_stern_guard(server: &[&str]) -> Link {
     let mut guard = Command::new(EVERLINK);
     guard.args(["guard", "--log", "off", "--keepalive", "0.3"]);
@@ -230,19 +230,19 @@ async fn a_stopped_server_of_which_nothing_is_wanted_is_left_alone() {
     host.shutdown().await.expect("it is driven");
 }
 
-/// It answers nothing for longer than a server may be silent, and uses the processor.
+/// The server answers nothing for longer than it may be silent, but uses CPU time.
 #[tokio::test]
 async fn a_busy_server_is_not_killed() {
     let host = host_of_a_stern_guard(&SERVER);
     let server = pid(&host).await;
     let said = host.call_tool("spin", json!({"ms": 6_000})).await;
     assert_eq!(said.expect("a reply").text(), "done");
-    // After its reply.
+    // The server is busy after its reply.
     let said = host.call_tool("spin", json!({"ms": 4_000, "later": true}));
     assert_eq!(said.await.expect("a reply").text(), "done");
     sleep(Duration::from_millis(200)).await;
     assert_eq!(pid(&host).await, server);
-    // With a call that nobody waits for any more.
+    // The server is busy with a call that was cancelled.
     let call = host.call_tool("spin", json!({"ms": 4_000}));
     sleep(Duration::from_millis(200)).await;
     call.canceller().cancel("it takes too long");
@@ -251,12 +251,12 @@ async fn a_busy_server_is_not_killed() {
     host.shutdown().await.expect("it is driven");
 }
 
-/// It answers nothing for longer than a server may be silent, since it blocks its only thread for the call that is waited for.
+/// The server answers nothing for longer than it may be silent, because the waiting call blocks its only thread.
 #[tokio::test]
 async fn a_server_that_blocks_on_a_call_is_not_killed() {
     let host = host_of_a_stern_guard(&SERVER);
     let server = pid(&host).await;
-    // It answers probes, and is known to.
+    // Lets the server answer a probe first, so that the guard knows that it does.
     sleep(Duration::from_secs(1)).await;
     let said = host.call_tool("block", json!({"ms": 3_000})).await;
     assert_eq!(said.expect("a reply").text(), "done");
@@ -289,7 +289,7 @@ async fn a_server_that_ignores_ping_is_not_killed() {
     host.shutdown().await.expect("it is driven");
 }
 
-/// A server that lost what is behind it, as a bridge to a remote one does: it answers the first call, no other, and each probe with an error.
+/// A server that lost its own upstream, like a bridge to a remote server. It answers only the first call, and each probe with an error.
 const LOST: &str = r#"
 calls=0
 while read -r line; do
@@ -319,8 +319,8 @@ async fn a_server_that_answers_probes_with_a_lost_session_is_replaced_while_a_ca
     host.shutdown().await.expect("it is driven");
 }
 
-/// Whoever goes on calling while a server over HTTP is redeployed is told each time what is wrong, in time, and finds the server soon after it is
-/// back.
+/// A host keeps calling while an HTTP server is redeployed. Each call fails in time with the reason, and a call soon after the server is back
+/// succeeds.
 #[tokio::test]
 async fn calls_find_a_server_over_http_after_a_redeploy_of_twelve_seconds() {
     let held = TcpListener::bind("127.0.0.1:0").expect("there is a port");
@@ -333,7 +333,7 @@ async fn calls_find_a_server_over_http_after_a_redeploy_of_twelve_seconds() {
     };
     let server = deploy();
     let mut guard = program();
-    // Its own attempts are soon over: from then on it looks once a minute, and when it is called.
+    // The guard's own retries end soon. After that, it probes once a minute, and when it is called.
     guard.args([
         "guard",
         "--log",
@@ -428,7 +428,7 @@ fn a_person_who_tries_it_out_is_told_what_it_is_for() {
     assert_eq!(output.status.code(), Some(0), "{screen}");
 }
 
-/// Who runs the guard says how long a call may take, whatever the patience of the host.
+/// The options of the guard limit the time of a call, whatever the timeout of the host.
 #[tokio::test]
 async fn calls_through_a_guard_have_the_time_that_is_said() {
     let cases = [
@@ -448,7 +448,7 @@ async fn calls_through_a_guard_have_the_time_that_is_said() {
     }
 }
 
-/// A server learns in its handshake what can be asked of the host, so that comes after the host.
+/// The server learns in its handshake which asks the host supports, so the server is started after the host connects.
 #[tokio::test]
 async fn a_server_is_started_for_the_first_host_that_comes() {
     let mut guard = Running::start(
@@ -500,7 +500,7 @@ async fn hosts_share_the_server_and_have_sessions_of_their_own() {
     assert_eq!(guard.terminate().code(), Some(0));
 }
 
-/// A server that asks for one host after it replied to it, while another host has the only call in flight.
+/// A server that asks one host a question after its reply to that host, while another host has the only call in flight.
 const LATE_SERVER: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -518,7 +518,7 @@ while read -r line; do
   esac
 done"#;
 
-/// Rule 17: the user of one host is not asked to confirm what another one ordered; whoever runs the guard learns of it.
+/// Rule 17: the user of one host is not asked to confirm an order of another host. The log of the guard reports the ask.
 #[test]
 fn question_for_one_host_is_not_put_to_another() {
     let ports = ["--listen", "http://127.0.0.1:0/mcp", "--era", "legacy"];
@@ -572,8 +572,8 @@ fn question_for_one_host_is_not_put_to_another() {
     assert_eq!(told.iter().filter(is_told).count(), 1, "{told:?}");
 }
 
-/// A web page of a stranger reads the status neither by its own name for this machine nor from its own origin, and nobody reads there what the
-/// server or the system said.
+/// A stranger's web page cannot read the status, neither through its own domain for this machine nor from its own origin. The status shows no text of
+/// the server or the system.
 #[test]
 fn status_is_for_this_machine_and_shows_no_text_of_the_server() {
     let script = r#"read -r line; echo "secret of the server" >&2; printf '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"cannot read /home/ann/secret.key"}}\n{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"cannot read /home/ann/secret.key"}}\n'; exit 3"#;
@@ -633,7 +633,7 @@ fn status_is_for_this_machine_and_shows_no_text_of_the_server() {
     }
 }
 
-/// As text: it must be told to nobody's harm.
+/// With the text log, which writes to standard error.
 #[test]
 fn a_standard_error_that_nobody_reads_stops_nothing() {
     let (full, unread) = UnixStream::pair().expect("a pair");
@@ -686,7 +686,7 @@ fn a_host_that_does_not_listen_any_more_has_gone() {
     assert_eq!(host.ended().code(), Some(0));
 }
 
-/// The call is answered although it was asked to end meanwhile.
+/// The call is answered although the guard was asked to end meanwhile.
 #[test]
 fn what_is_in_flight_has_a_while() {
     let diary = Diary::new("drained");
@@ -716,7 +716,7 @@ fn nobody_behind_waits_for_credentials_that_will_not_come() {
     assert_eq!(host.leaves().code(), Some(0));
 }
 
-/// A host of few words at the standard streams of a guard, which is killed where it is left.
+/// A simple host at the standard streams of a guard. Dropping this kills the guard.
 pub(crate) struct Host {
     pub(crate) process: Child,
     pub(crate) says: Option<ChildStdin>,
@@ -753,7 +753,7 @@ impl Host {
         writeln!(stdin, "{line}").expect("it is heard");
     }
 
-    /// The answer to this request; whatever else is said is of no interest.
+    /// Waits for the reply to this request. Skips all other messages.
     pub(crate) fn hears(&mut self, id: u64) -> Value {
         let stdout = self.hears.as_mut().expect("it listens");
         loop {
@@ -772,7 +772,7 @@ impl Host {
         self.says(&call.to_string());
     }
 
-    /// Introduces itself, and hears what comes of it.
+    /// Sends `initialize` and returns the reply.
     pub(crate) fn introduces_itself(&mut self) -> Value {
         let params = json!({
             "protocolVersion": "2025-11-25",
@@ -784,7 +784,7 @@ impl Host {
         self.hears(1)
     }
 
-    /// Introduces itself, and is told why there is no server.
+    /// Sends `initialize` and returns the message of the error.
     pub(crate) fn is_refused(&mut self) -> String {
         let reply = self.introduces_itself();
         let why = reply["error"]["message"].as_str();
@@ -832,7 +832,7 @@ fn ended(process: &mut Child) -> ExitStatus {
     }
 }
 
-/// A guard that tells in JSON what happens. Killed where it is left.
+/// A guard with a JSON log. Dropping this kills it.
 pub(crate) struct Running {
     process: Child,
     told: Receiver<Value>,
@@ -860,12 +860,12 @@ impl Running {
         Running { process, told }
     }
 
-    /// The next thing that is told.
+    /// Returns the next line of the log.
     pub(crate) fn fact(&self) -> Value {
         self.told.recv_timeout(PATIENCE).expect("it is told")
     }
 
-    /// The next thing that is told must be this.
+    /// Returns the value of this member in the next line of the log.
     pub(crate) fn told(&self, what: &str) -> String {
         self.fact()[what].as_str().expect("an address").to_owned()
     }
@@ -880,7 +880,7 @@ impl Running {
         ended(&mut self.process)
     }
 
-    /// All else that it told until its end.
+    /// Returns all remaining lines of the log.
     pub(crate) fn rest(&self) -> Vec<Value> {
         self.told.iter().collect()
     }
@@ -893,7 +893,7 @@ impl Drop for Running {
     }
 }
 
-/// What the server has run.
+/// The file in which the server notes the calls that it runs.
 pub(crate) struct Diary(pub(crate) PathBuf);
 
 impl Diary {
@@ -903,7 +903,7 @@ impl Diary {
         Diary(path)
     }
 
-    /// The command of a server that writes it.
+    /// The command of a server that writes this file.
     fn server(&self) -> [PathBuf; 4] {
         let diary = self.0.clone();
         [
@@ -926,7 +926,7 @@ impl Drop for Diary {
     }
 }
 
-/// Which process the server behind is.
+/// Returns the process id of the server.
 async fn pid(host: &Link) -> Pid {
     let pid = host.call_tool("pid", json!({})).await.expect("a reply");
     let pid = pid.text().parse().expect("a number");
@@ -941,7 +941,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// What is at this address, head and all.
+/// Sends a GET request. Returns the response with its head.
 pub(crate) fn get(url: &str) -> String {
     let (host, path) = url
         .strip_prefix("http://")

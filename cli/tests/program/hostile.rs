@@ -1,5 +1,5 @@
-//! A hostile host beside a good one, before one real guard: the good one's calls all succeed, and memory stays within its bound. How fast they
-//! are is for `cargo xtask hostile`.
+//! Runs a hostile host beside a good one against one real guard: all calls of the good host succeed, and memory stays within its bound. `cargo xtask
+//! hostile` measures how fast the calls are.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ fn survive(attack: &str) {
     let memory = felt.peak_memory;
     assert!(memory < MEMORY_BOUND, "{} MiB", memory >> 20);
     let sockets = felt.most_sockets;
-    // A connection that gave way may take a moment to be closed. Without a limit there are some thousands.
+    // A connection that gave way may take a moment to close. Without a limit, there would be thousands.
     assert!(sockets < 2 * CONNECTIONS, "{sockets} sockets");
 }
 
@@ -46,16 +46,16 @@ attacks! {
     good_host_does_not_feel_unknown_cancels: "unknown-cancels",
 }
 
-/// What is held of a connection stays small: one that says more before its request is refused, and not waited for.
+/// The memory for one connection stays small: a longer head is refused at once.
 #[test]
 fn head_of_a_request_that_is_longer_than_64_kib_is_refused() {
     let guard = Guard::start(Path::new(EVERLINK)).expect("a guard");
     let mut stream = TcpStream::connect(guard.address()).expect("it listens");
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx-pad: ";
     let head = format!("{head}{}", "x".repeat(200 << 10));
-    // It may be refused before all of it was sent.
+    // The guard may refuse the request before all of it is sent.
     let _ = stream.write_all(head.as_bytes());
-    // A head that is not refused is waited for, for 30 s.
+    // The guard waits 30 s for the rest of a head that it does not refuse.
     let patience = Some(Duration::from_secs(15));
     stream.set_read_timeout(patience).expect("a socket");
     let mut answer = [0; 64];

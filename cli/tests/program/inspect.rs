@@ -1,4 +1,4 @@
-//! `everlink inspect`: what it says of a server, and of one that cannot be reached.
+//! Tests `everlink inspect`: its output for a server, and its error for a server that cannot be reached.
 
 use std::time::{Duration, Instant};
 
@@ -64,12 +64,12 @@ fn a_list_that_cannot_be_read_makes_inspect_fail() {
                 && said.contains("the catalogue is out of order"),
             "{said}"
         );
-        // The rest is shown all the same.
+        // The other lists are still shown.
         assert!(text(&output.stdout).contains("Orders a book"));
     }
 }
 
-/// It reads what it is told, and says nothing. The bound is far below the two minutes that a handshake may take by default.
+/// The server reads its input and writes nothing. The limit is far below the default of two minutes for a handshake.
 #[test]
 fn timeout_bounds_the_handshake_and_it_is_not_tried_again() {
     let silent = [
@@ -168,7 +168,7 @@ fn nobody_waits_for_credentials_that_will_not_come() {
     assert!(said.contains("--bearer-env"), "{said}");
 }
 
-/// One that says nothing, for as long as it is let.
+/// The server never answers.
 #[test]
 fn interrupted_it_leaves_nobody_behind() {
     let note = Note::new("inspect-interrupted.pid");

@@ -1,4 +1,4 @@
-//! `everlink guard --listen` as hosts meet it on the wire: the transport of 2024-11-05, web pages, requests that are refused, and limits.
+//! Tests `everlink guard --listen` on the wire: the transport of 2024-11-05, web pages, refused requests, and limits.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use crate::props::{Note, PATIENCE, SERVER, everlink, lines_of, text};
 
 const ANY_PORT: [&str; 2] = ["--listen", "http://127.0.0.1:0/mcp"];
 
-/// A guard over HTTP with these options, and where it listens: `127.0.0.1:PORT`.
+/// Starts a guard over HTTP with these options. Returns its address, too: `127.0.0.1:PORT`.
 fn listening(options: &[&str], server: &[&str]) -> (Running, String) {
     let options: Vec<&str> = ANY_PORT.iter().chain(options).copied().collect();
     let server: Vec<PathBuf> = server.iter().map(PathBuf::from).collect();
@@ -25,7 +25,7 @@ fn listening(options: &[&str], server: &[&str]) -> (Running, String) {
     (guard, place)
 }
 
-/// Sends one request and reads the whole response. `Host` is added where `fields` have none.
+/// Sends one request and reads the whole response. Adds `Host` if `fields` has none.
 pub(crate) fn ask(place: &str, line: &str, fields: &[&str], body: &str) -> String {
     let mut stream = TcpStream::connect(place).expect("it listens");
     stream
@@ -38,7 +38,7 @@ pub(crate) fn ask(place: &str, line: &str, fields: &[&str], body: &str) -> Strin
     for field in fields {
         head += &format!("{field}\r\n");
     }
-    // A request that is refused by its head alone may be answered before its body is read.
+    // The guard may answer a refused request before it reads the body.
     let _ = stream.write_all(format!("{head}\r\n{body}").as_bytes());
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
@@ -64,7 +64,7 @@ fn call(id: u64, tool: &str, arguments: &Value) -> String {
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// The values of a field in the head of a response.
+/// Returns the values of a field in the head of a response.
 fn field<'a>(response: &'a str, name: &str) -> Vec<&'a str> {
     let (head, _) = response.split_once("\r\n\r\n").expect("a head");
     let fields = head.lines().filter_map(|line| line.split_once(": "));
@@ -72,7 +72,7 @@ fn field<'a>(response: &'a str, name: &str) -> Vec<&'a str> {
     named.map(|(_, value)| value).collect()
 }
 
-/// A host of the transport of 2024-11-05: one stream, and a place to post to.
+/// A host of the 2024-11-05 transport, with one stream and a URL to post to.
 pub(crate) struct OldHost {
     address: String,
     stream: BufReader<TcpStream>,
@@ -115,7 +115,7 @@ impl OldHost {
         assert!(response.contains(" 202 "), "{response}");
     }
 
-    /// The answer to this request.
+    /// Waits for the reply to this request.
     fn hear(&mut self, id: u64) -> Value {
         loop {
             let line = self.line();
@@ -161,7 +161,7 @@ fn host_of_http_sse_keeps_its_stream_when_the_server_is_killed() {
     let first = host.call(1, "pid", &json!({}));
     let pid = Pid::from_raw(first.parse().expect("a number")).expect("a process");
     kill_process(pid, Signal::KILL).expect("it is there");
-    // A call may reach the old process in the moment of its death; then it is answered, on the same stream, with what happened.
+    // A call may reach the old process at the moment of its death. The guard then answers it on the same stream, with the reason.
     let mut echoed = host.call(2, "echo", &json!({"message": "still here"}));
     if echoed.contains("SIGKILL") {
         echoed = host.call(3, "echo", &json!({"message": "still here"}));
@@ -171,7 +171,7 @@ fn host_of_http_sse_keeps_its_stream_when_the_server_is_killed() {
     assert_eq!(guard.terminate().code(), Some(0));
 }
 
-/// Where the endpoint itself is at `/sse`, it stays what it was: the host posts there.
+/// An endpoint at `/sse` is served as a usual endpoint: the host posts there.
 #[test]
 fn endpoint_at_the_path_of_http_sse_is_served_as_before() {
     let options = ["--listen", "http://127.0.0.1:0/sse"];
@@ -273,10 +273,10 @@ fn page_of_another_origin_is_refused_and_reads_nothing() {
             assert!(!refused.contains("access-control-"), "{refused}");
         }
     }
-    // The name of the machine is checked for these pages, too.
+    // The `Host` of these requests is checked, too.
     let strange = [PAGE, "Host: evil.example"];
     assert!(ask(&place, "OPTIONS /mcp", &strange, "").contains(" 403 "));
-    // Hosts without a page are served as before, and told nothing of it.
+    // Hosts that are no web pages are served as before, without CORS fields.
     let met = ask(&place, "POST /mcp", &[JSON, BOTH], &hello);
     assert!(met.contains(" 200 ") && !met.contains("access-control-"));
 }
@@ -315,7 +315,7 @@ fn cors_without_pages_is_a_mistake_that_is_said() {
     }
 }
 
-/// The facts that a guard told of refused requests until its end.
+/// Ends the guard, and returns the lines of its log about refused requests.
 fn refusals(guard: &mut Running) -> Vec<Value> {
     assert_eq!(guard.terminate().code(), Some(0));
     let mut told = guard.rest();
@@ -323,7 +323,7 @@ fn refusals(guard: &mut Running) -> Vec<Value> {
     told
 }
 
-/// The line, fields and body of a request, the status with which it is refused, and words of the reason and of the hint.
+/// The request line, fields and body of a request, the status of its refusal, and words of the reason and of the hint.
 type Refusal<'a> = (&'a str, &'a [&'a str], &'a str, u64, &'a str, &'a str);
 
 #[test]
@@ -399,7 +399,7 @@ fn refused_requests_are_logged_with_what_to_do() {
         let refused = ask(place, line, fields, body);
         assert!(refused.contains(&format!(" {code} ")), "{line}: {refused}");
     }
-    // A host that looks for an authorization server finds none, and that is no mistake.
+    // A host that looks for an authorization server finds none. That is normal and not logged.
     let looked = "GET /.well-known/oauth-authorization-server/mcp";
     assert!(ask(place, looked, &[], "").contains(" 404 "));
     let page = crate::guard::get(&format!("{status}metrics"));
@@ -439,7 +439,7 @@ fn same_refusal_again_and_again_does_not_flood_the_log() {
     assert_eq!(counts, [1, 2, 4, 8, 16, 32, 64, 128, 256]);
 }
 
-/// As people read it.
+/// Checks the text log.
 #[test]
 fn refused_request_is_one_line_of_text() {
     let mut guard = crate::props::program();
@@ -473,7 +473,7 @@ fn refused_request_is_one_line_of_text() {
     let _ = guard.wait();
 }
 
-/// A legacy server whose tool answers with as many bytes as it is asked for, after as many log messages of 1,000 bytes.
+/// A legacy server whose tool sends `logs` log messages of 1,000 bytes each, and then a result of `bytes` bytes.
 const TALKER: [&str; 3] = ["sh", "-c", TALKER_SCRIPT];
 
 const TALKER_SCRIPT: &str = r#"
@@ -494,7 +494,7 @@ while read -r line; do
 done
 "#;
 
-/// A host at the standard streams of a guard with these options, and the lines of its log.
+/// A host at the standard streams of a guard with these options, and the lines of the guard's log.
 fn host(options: &[&str]) -> (Host, std::sync::mpsc::Receiver<String>) {
     let mut host = Host::start(Stdio::piped(), options, &TALKER);
     let stderr = host.process.stderr.take().expect("it is piped");
@@ -515,7 +515,7 @@ fn line_with(log: &std::sync::mpsc::Receiver<String>, words: &str) -> String {
 #[test]
 fn message_over_the_limit_is_refused_and_the_log_names_the_option() {
     let (mut host, log) = host(&["--max-message", "8K"]);
-    // Of the host.
+    // From the host.
     let long = "x".repeat(9_000);
     host.calls(2, "talk", &json!({"bytes": 1, "logs": 0, "more": long}));
     let refused = host.hears(2);
@@ -523,7 +523,7 @@ fn message_over_the_limit_is_refused_and_the_log_names_the_option() {
     assert!(why.contains("8192"), "{why}");
     let line = line_with(&log, "--max-message");
     assert!(line.contains("host:") && line.contains("8192"), "{line}");
-    // Of the server.
+    // From the server.
     host.calls(3, "talk", &json!({"bytes": 10_000, "logs": 0}));
     let lost = host.hears(3);
     assert_eq!(lost["result"]["isError"], true, "{lost}");
@@ -533,7 +533,7 @@ fn message_over_the_limit_is_refused_and_the_log_names_the_option() {
     assert!(line.contains("server:") && line.contains("8192"), "{line}");
     let line = line_with(&log, "no reply");
     assert!(line.contains("--max-message"), "{line}");
-    // What is shorter passes, before and after.
+    // A shorter message passes.
     host.calls(4, "talk", &json!({"bytes": 7_000, "logs": 0}));
     let reply = host.hears(4);
     let said = reply["result"]["content"][0]["text"].as_str();
@@ -557,7 +557,7 @@ fn message_of_the_length_that_is_allowed_passes() {
     assert_eq!(host.leaves().code(), Some(0));
 }
 
-/// Which client a server is told of.
+/// Returns the `clientInfo` that the server receives.
 fn client_of(options: &[&str], note: &Note) -> Value {
     let path = note.path();
     let script = format!("tee -a '{path}' | '{}' demo-server", SERVER[0]);
@@ -599,7 +599,7 @@ fn log_messages_dropped_for_a_host_that_does_not_read_are_told() {
     let session = field(&met, "mcp-session-id").join("");
     let session = format!("Mcp-Session-Id: {session}");
     ask(place, "POST /mcp", &[JSON, BOTH, &session], INITIALIZED);
-    // The stream of its session is not read while the server writes 40 MB.
+    // The stream of the session is not read while the server writes 40 MB.
     let mut unread = TcpStream::connect(place).expect("it listens");
     let head = format!("Host: localhost\r\n{JSON}\r\n{BOTH}\r\n{session}\r\n");
     write!(unread, "GET /mcp HTTP/1.1\r\n{head}\r\n").expect("it is read");

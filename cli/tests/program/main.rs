@@ -1,5 +1,5 @@
-//! The program as people run it, a file for each command. `props` is what they need: processes that are not left behind, a terminal, a server
-//! over HTTP that wants credentials.
+//! Tests the program as a process, with a file for each command. `props` has shared helpers: processes that are killed on drop, a terminal, and an
+//! HTTP server that wants credentials.
 #![cfg(unix)]
 
 mod call;

@@ -1,4 +1,4 @@
-//! The program before servers over HTTP that are old, or break a rule, and work with the SDKs all the same.
+//! Tests the program with HTTP servers that are old or break a rule, but work with the SDKs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,24 +12,24 @@ use serde_json::{Value, json};
 
 use crate::props::{everlink, program, text};
 
-/// What a server does wrong.
+/// The rule that a server breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The probe breaks it: from then on it answers 500 to everything.
+    /// The server breaks at the probe, and answers every later request with 500.
     BrokenByProbe,
-    /// It closes the connection of a request that it does not know.
+    /// The server closes the connection of a request that it does not know.
     Cut,
-    /// It says only that it has a call, and replies on the stream that is listened to.
+    /// The server answers a call with 202, and sends the reply on the stream of the GET request.
     Elsewhere,
-    /// It answers 500 to the end of the handshake.
+    /// The server answers `notifications/initialized` with 500.
     FailsAtInitialized,
-    /// It answers a request that it does not know with this status.
+    /// The server answers a request that it does not know with this status.
     Status(&'static str),
-    /// It answers with the text of each id.
+    /// The server returns each id as a text.
     TextIds,
 }
 
-/// A legacy server over HTTP, and every method that it was asked for.
+/// A legacy server over HTTP, and the methods that it received.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl Server {
-    /// Serves on until the test ends.
+    /// Starts a server that runs until the test ends.
     fn start(fault: Fault) -> Server {
         let socket = TcpListener::bind("127.0.0.1:0").expect("there is a port");
         let url = format!("http://{}/mcp", socket.local_addr().expect("it has one"));
@@ -62,7 +62,7 @@ impl Server {
     }
 }
 
-/// Answers one request.
+/// Handles one request.
 fn serve(fault: Fault, mut stream: TcpStream, state: &Mutex<State>, asked: &Mutex<Vec<String>>) {
     let Some((head, message)) = read(&stream) else {
         return;
@@ -96,7 +96,7 @@ fn serve(fault: Fault, mut stream: TcpStream, state: &Mutex<State>, asked: &Mute
         Fault::Elsewhere if method == "tools/call" => {
             let _ = stream.write_all(error("202 Accepted").as_bytes());
             drop(stream);
-            // The client has read that by now, for certain or almost.
+            // By then, the client has almost certainly read the response.
             thread::sleep(Duration::from_millis(300));
             let event = format!("data: {}\n\n", reply_to(fault, &message));
             let listener = state.listener.as_mut().expect("it listens before it calls");
@@ -114,7 +114,7 @@ fn serve(fault: Fault, mut stream: TcpStream, state: &Mutex<State>, asked: &Mute
     let _ = stream.write_all(reply.as_bytes());
 }
 
-/// The head of a request, and the message in it.
+/// Reads the head of a request, and the message in it.
 fn read(stream: &TcpStream) -> Option<(String, Value)> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut len) = (String::new(), 0);
@@ -154,7 +154,7 @@ fn reply_to(fault: Fault, request: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()
 }
 
-/// What `everlink call` says, and how it ends.
+/// Runs `everlink call`. Returns its exit status and its output.
 fn call(server: &Server, more: &[&str]) -> (Option<i32>, String) {
     let mut arguments = vec!["call", "echo", "{}", "--retries", "0", "--url", &server.url];
     arguments.extend(more);
@@ -165,7 +165,7 @@ fn call(server: &Server, more: &[&str]) -> (Option<i32>, String) {
     )
 }
 
-/// The faults that a call gets over.
+/// The faults that a call survives.
 const HARMLESS: [Fault; 8] = [
     Fault::Cut,
     Fault::Elsewhere,
@@ -192,7 +192,7 @@ fn call_to_a_server_that_fails_at_the_probe_is_answered() {
     }
 }
 
-/// The host is a link of ours, of either era; the guard is a process.
+/// The host is a link of this library; the guard is a process.
 #[tokio::test]
 async fn guard_before_a_server_that_fails_at_the_probe_serves_its_host() {
     for fault in HARMLESS {
@@ -215,7 +215,7 @@ async fn guard_before_a_server_that_fails_at_the_probe_serves_its_host() {
     }
 }
 
-/// Such servers are reached if nothing but `initialize` is sent to them, and the failure says so.
+/// Such servers work if the client sends only `initialize`, and the failure says so.
 #[test]
 fn failure_before_a_server_that_the_probe_broke_says_how_to_reach_it() {
     let server = Server::start(Fault::BrokenByProbe);

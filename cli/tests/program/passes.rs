@@ -1,4 +1,4 @@
-//! What passes a guard between a host and a server at the standard streams: who the host is, and how long messages may be.
+//! Tests what passes a guard at the standard streams: the identity of the host, and the maximum length of messages.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::guard::Host;
 use crate::props::SERVER;
 
-/// A server whose instructions say whom it sees as its client.
+/// A server whose instructions say which client it sees.
 const SEES: &str = r#"
 while read -r line; do
   case "$line" in
@@ -36,7 +36,7 @@ fn server_sees_the_host_and_the_guard_beside_it_unless_the_host_is_hidden() {
     }
 }
 
-/// Two messages of 2 MiB, to the server and back.
+/// Sends a message of 2 MiB to the server, which returns it.
 #[test]
 fn max_message_says_how_long_a_message_may_be() {
     let message = "x".repeat(2 << 20);

@@ -1,4 +1,4 @@
-//! What the tests of several commands need. Knows none of them.
+//! Shared helpers for the tests of several commands. Knows no command.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,20 +15,20 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 pub(crate) const EVERLINK: &str = env!("CARGO_BIN_EXE_everlink");
 
-/// Nothing takes so long, not even on a busy machine.
+/// A limit for every wait. No step takes this long, not even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server with plain tools.
+/// The command of a server with simple tools.
 pub(crate) const SERVER: [&str; 2] = [EVERLINK, "demo-server"];
 
-/// The program, which remembers what it learns where no other test looks.
+/// Returns a command for the program, with a cache directory of its own.
 pub(crate) fn program() -> Command {
     let mut program = Command::new(EVERLINK);
     program.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     program
 }
 
-/// What the program says to these arguments, all of it, and how it ends.
+/// Runs the program with these arguments. Returns its output and exit status.
 pub(crate) fn everlink(arguments: &[&str], server: &[&str]) -> Output {
     let mut command = program();
     command.args(arguments);
@@ -42,7 +42,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -51,7 +51,7 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A legacy server with a tool, a resource of text, one of bytes, and a prompt. Its tool and its prompt say with which arguments they were called.
+/// A legacy server with a tool, a text resource, a binary resource and a prompt. The tool and the prompt return the arguments of the call.
 pub(crate) const LIBRARY: [&str; 3] = ["sh", "-c", LIBRARY_SCRIPT];
 
 const LIBRARY_SCRIPT: &str = r#"
@@ -81,7 +81,7 @@ while read -r line; do
 done
 "#;
 
-/// A file that is not there at first, and not at the end.
+/// A file that does not exist at first. Dropping this removes the file.
 pub(crate) struct Note(pub(crate) PathBuf);
 
 impl Note {
@@ -100,7 +100,7 @@ impl Note {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Which process wrote its number here, once it is whole.
+    /// Waits until the file ends with a newline, and returns the process id in its last line.
     pub(crate) fn pid(&self) -> Pid {
         until("there is a process", || self.read().ends_with('\n'));
         let last = self.read();
@@ -108,7 +108,7 @@ impl Note {
         Pid::from_raw(last.parse().expect("a number")).expect("a process")
     }
 
-    /// The command of a server that writes down here which process it is.
+    /// The command of a server that appends its process id to this file.
     pub(crate) fn server(&self) -> [String; 3] {
         let path = self.path();
         let script = format!("echo $$ >> '{path}'; exec '{EVERLINK}' demo-server");
@@ -126,20 +126,20 @@ pub(crate) fn is_there(pid: Pid) -> bool {
     test_kill_process(pid).is_ok()
 }
 
-/// Whether a process does something still: one that is dead and not reaped does not.
+/// Whether a process still runs. A zombie does not.
 pub(crate) fn is_alive(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// The program at work, line by line. Killed where it is left.
+/// A running program, whose output is read line by line. Dropping this kills it.
 pub(crate) struct Working {
     pub(crate) process: Child,
     lines: Receiver<String>,
 }
 
 impl Working {
-    /// Starts it and listens to its standard output.
+    /// Starts the program and reads its standard output.
     pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(arguments: &[&str], server: &[S]) -> Working {
         let mut process = program()
             .args(arguments)
@@ -155,7 +155,7 @@ impl Working {
         Working { process, lines }
     }
 
-    /// The next line with these words; those before it are of no interest.
+    /// Waits for the next line that contains these words. Skips the lines before it.
     pub(crate) fn line(&self, words: &str) -> String {
         let mut heard = Vec::new();
         loop {
@@ -168,7 +168,7 @@ impl Working {
         }
     }
 
-    /// All other lines until the end.
+    /// Returns all remaining lines.
     pub(crate) fn rest(&self) -> Vec<String> {
         self.lines.iter().collect()
     }
@@ -196,7 +196,7 @@ impl Drop for Working {
     }
 }
 
-/// Lines as they come; what is no text is shown as well as it can be.
+/// Reads lines as they arrive. Bytes that are no UTF-8 are replaced.
 pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
@@ -213,14 +213,14 @@ pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// A terminal with the program at it, and a person in front.
+/// The program at a pseudoterminal, and the person's end of it.
 pub(crate) struct Terminal {
     person: File,
     process: Child,
 }
 
 impl Terminal {
-    /// Its standard input and error are the terminal; what it prints is read by a program.
+    /// Starts the program. Its standard input and error are the terminal; its standard output is a pipe.
     pub(crate) fn start(command: &mut Command) -> Terminal {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).expect("it is ours");
@@ -234,7 +234,7 @@ impl Terminal {
             .stderr(Stdio::from(program))
             .stdout(Stdio::piped())
             .spawn();
-        // The command holds the program's end of the terminal: it must go for the end to be seen.
+        // The command still holds the program's end of the terminal. It must be closed, or the end of the output is not seen.
         command.stdin(Stdio::null()).stderr(Stdio::null());
         Terminal {
             person: person.into(),
@@ -265,12 +265,12 @@ impl Terminal {
         kill_process(Pid::from_child(&self.process), signal).expect("it is there");
     }
 
-    /// What else was on the screen, what was printed, and how it ended.
+    /// Waits for the end. Returns the rest of the screen, and the output and exit status.
     pub(crate) fn end(self) -> (String, Output) {
         let (process, mut person) = (self.process, self.person);
         let screen = thread::spawn(move || {
             let mut screen = Vec::new();
-            // A terminal that nobody holds any more is an error to read.
+            // Reading fails when the program's end is closed.
             let _ = person.read_to_end(&mut screen);
             text(&screen)
         });
@@ -279,7 +279,7 @@ impl Terminal {
     }
 }
 
-/// A server over HTTP that lets nobody in, and remembers how they asked.
+/// An HTTP server that answers every request with 401, and keeps the heads of the requests.
 pub(crate) struct Bouncer {
     pub(crate) url: String,
     heads: Receiver<String>,
@@ -301,7 +301,7 @@ impl Bouncer {
         Bouncer { url, heads }
     }
 
-    /// The head of the first request.
+    /// Returns the head of the first request.
     pub(crate) fn head(&self) -> String {
         self.heads.recv_timeout(PATIENCE).expect("somebody came")
     }

@@ -1,4 +1,4 @@
-//! `--record`, `--redact` and `everlink replay`: what happened is told again, and what is a secret is not.
+//! Tests `--record`, `--redact` and `everlink replay`: the replay shows the same events, and the recording holds no secrets.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,12 +22,12 @@ use crate::props::program;
 
 const EVERLINK: &str = env!("CARGO_BIN_EXE_everlink");
 
-/// Nothing takes so long, not even on a busy machine.
+/// A limit for every wait. No step takes this long, not even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const ERAS: [(&str, Dialect); 2] = [("legacy", Dialect::Legacy), ("modern", Dialect::Modern)];
 
-/// What is said in the scenes below, and is in no recording without payloads. Nothing that chance could make of something else.
+/// Texts of the tests below that no redacted recording may contain. Redaction cannot produce them by chance.
 const SAID: [&str; 9] = [
     "open sesame",
     "Ali Baba",
@@ -93,12 +93,12 @@ async fn what_hosts_over_http_see_is_told_again_of_both_ends() {
         for redact in [false, true] {
             let name = format!("http-{front}-{redact}");
             let (near, far) = (Tape::new(&format!("{name}-near")), Tape::new(&name));
-            // Two hosts share the server, one after the other: only in the modern era does it say for which of them it asks.
+            // Two hosts use the server, one after the other. Only a modern server says for which host it asks.
             let options = ["--listen", "http://127.0.0.1:0/mcp", "--era", "modern"];
             let mut guard = far.guard(&options, redact);
             let mut guard = Running::start(&mut guard);
             let url = far.listening();
-            // The guard near the host is a client over HTTP of the one near the server.
+            // The guard near the host is an HTTP client of the guard near the server.
             let host = host_over(&near, dialect, &url, &["--era", front], redact);
             live(&host).await;
             host.shutdown().await.expect("it is driven");
@@ -132,7 +132,7 @@ fn the_other_commands_can_be_recorded_too() {
         (
             "call-late",
             &["call", "sleep", r#"{"ms":600000}"#, "--timeout", "0.05"],
-            // On a busy machine, it was not even sent by then.
+            // On a busy machine, the call was not even sent by then.
             &[4, 5],
         ),
         ("demo", &["demo", "--seconds", "2", "--seed", "3"], &[0]),
@@ -223,7 +223,7 @@ fn what_is_a_secret_of_hosts_and_processes_is_in_no_recording() {
     assert!(post(&url, &foreign, ping).starts_with("HTTP/1.1 404"));
     let elsewhere = url.replace("/swordfish", "/swordfish/else");
     assert!(post(&elsewhere, "", ping).starts_with("HTTP/1.1 404"));
-    // While it lives, what it has sealed is safe.
+    // The key is not written while the guard runs.
     tape.says_nothing(&["swordfish", session.as_str(), r#"{"key""#]);
     guard.signal(Signal::TERM);
     assert_eq!(guard.ended(), Some(0));
@@ -232,7 +232,7 @@ fn what_is_a_secret_of_hosts_and_processes_is_in_no_recording() {
     tape.is_told_again("text", false);
 }
 
-/// Its session is in the address that it posts to, and that is in no recording.
+/// The session of the host is in the URL that it posts to, and no recording may contain it.
 #[test]
 fn recording_of_a_host_of_http_sse_is_told_again() {
     for redact in [false, true] {
@@ -272,7 +272,7 @@ async fn a_guard_that_is_killed_leaves_what_happened_until_then() {
         live(&host).await;
         guard.signal(Signal::KILL);
         guard.ended();
-        // It may have been killed before it told what it had written down.
+        // The guard may be killed before it logged an event that it had recorded.
         let again = tape.replay(&[]);
         assert!(again.status.success(), "{}", text(&again.stderr));
         let told = fs::read_to_string(tape.log()).expect("it is text");
@@ -284,7 +284,7 @@ async fn a_guard_that_is_killed_leaves_what_happened_until_then() {
         let again: Vec<_> = again.lines().collect();
         assert!(told.len() > 10 && again.len() >= told.len(), "{again:#?}");
         if !redact {
-            // Its last line may not be whole, either.
+            // The last line of the log may be incomplete, too.
             let whole = told.len() - 1;
             assert_eq!(again[..whole], told[..whole]);
         }
@@ -406,20 +406,20 @@ fn a_recording_is_for_nobody_else() {
     }
 }
 
-/// How a server over HTTP behaves, whose secrets all have the same name.
+/// The behaviour of an HTTP server. All of its secrets are the same word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
-    /// Nobody is let in.
+    /// Answers every request with 401.
     Barred,
-    /// It is elsewhere.
+    /// Redirects every request.
     Moved,
-    /// It speaks the transport of 2024-11-05.
+    /// Speaks the transport of 2024-11-05.
     Old,
-    /// It has sessions.
+    /// Has sessions.
     Session,
 }
 
-/// Serves on until the test ends, and says where.
+/// Starts a server that runs until the test ends, and returns its URL.
 fn serve(manner: Manner) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let url = format!("http://{}", listener.local_addr().expect("it has one"));
@@ -460,7 +460,7 @@ fn answer(manner: Manner, origin: &str, mut stream: TcpStream, events: &Mutex<Op
         let place = format!("Location: {origin}/swordfish/swordfish?swordfish\r\n");
         format!("HTTP/1.1 307 Go\r\n{place}{cookie}Content-Length: 0\r\n\r\n")
     } else if is_old && head.starts_with("GET") {
-        // The event is named after its data.
+        // The name of the event comes after its data.
         let endpoint =
             "id: 1\r\ndata: /messages/swordfish?session=swordfish\r\nevent: endpoint\r\n\r\n";
         let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{cookie}\r\n");
@@ -503,7 +503,7 @@ fn reply_to(request: &[u8]) -> Option<String> {
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
 }
 
-/// What comes back, head and all.
+/// Posts a message. Returns the response with its head.
 fn post(url: &str, fields: &str, body: &str) -> String {
     let (host, path) = url
         .strip_prefix("http://")
@@ -523,7 +523,7 @@ fn post(url: &str, fields: &str, body: &str) -> String {
     text
 }
 
-/// What is told until this is, and the watch ended after it.
+/// Runs the watch until its output contains `last`, then ends it. Returns the whole output.
 fn watched(watch: &mut Command, last: &str) -> String {
     let mut watch = Running::start(watch.stdout(Stdio::piped()));
     let stdout = watch.0.stdout.take().expect("it is piped");
@@ -538,7 +538,7 @@ fn watched(watch: &mut Command, last: &str) -> String {
     told
 }
 
-/// All that can happen between a host and a server, with what is in [`SAID`].
+/// Exercises everything that can happen between a host and a server, with the texts in [`SAID`].
 async fn live(host: &Link) {
     let tools = host.list_tools().await.expect("a list");
     assert!(!tools.items.is_empty());
@@ -563,7 +563,7 @@ async fn live(host: &Link) {
     assert_eq!(said.expect("a reply").text(), "again");
 }
 
-/// A host that answers questions.
+/// Configures a host that answers asks.
 fn as_host(mut config: Config, dialect: Dialect) -> Config {
     config.dialect = dialect;
     config.capabilities = ClientCapabilities::default().with(ClientFeature::ElicitationForm);
@@ -584,12 +584,12 @@ fn answering(link: Link) -> Link {
     link
 }
 
-/// A host before a guard at the standard streams that is recorded, before the demo's server.
+/// A host with a recorded guard at the standard streams, in front of the demo's server.
 fn host_of(tape: &Tape, dialect: Dialect, options: &[&str], redact: bool) -> Link {
     host_before(tape.guard(options, redact), tape, dialect)
 }
 
-/// The same before the server at this address.
+/// A host with a recorded guard at the standard streams, in front of the server at this URL.
 fn host_over(tape: &Tape, dialect: Dialect, url: &str, options: &[&str], redact: bool) -> Link {
     host_before(
         tape.guard_of(options, redact, &["--url", url]),
@@ -598,7 +598,7 @@ fn host_over(tape: &Tape, dialect: Dialect, url: &str, options: &[&str], redact:
     )
 }
 
-/// The adapter reads the standard error of its child itself: so it goes to a file before.
+/// The adapter reads the standard error of its child process, so a shell redirects it to a file.
 fn host_before(guard: Command, tape: &Tape, dialect: Dialect) -> Link {
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"exec "$@" 2>"$0""#]);
@@ -611,7 +611,7 @@ fn host_before(guard: Command, tape: &Tape, dialect: Dialect) -> Link {
     answering(child::connect(shell, config).expect("a runtime"))
 }
 
-/// A program. Killed where it is left.
+/// A running program. Dropping this kills it.
 struct Running(Child);
 
 impl Running {
@@ -642,7 +642,7 @@ impl Drop for Running {
     }
 }
 
-/// A recording, and the file with what was told meanwhile.
+/// A recording, and the log of the same run.
 struct Tape(PathBuf);
 
 impl Tape {
@@ -658,7 +658,7 @@ impl Tape {
         self.0.with_extension("log")
     }
 
-    /// Makes a recording that is short and simple.
+    /// Makes a short and simple recording.
     fn record_a_call(&self) {
         let mut call = program();
         call.args(["call", "echo", "{}"]).args(self.record());
@@ -679,7 +679,7 @@ impl Tape {
         guard.arg("guard").args(self.record()).args(options);
         guard.args(["--retries", "100", "--stable-after", "0"]);
         if target[0] == "--" {
-            // The log is to hold events alone.
+            // The log must hold only events.
             guard.args(["--server-stderr", "off"]);
         }
         guard.args(redact.then_some("--redact")).args(target);
@@ -689,7 +689,7 @@ impl Tape {
         guard
     }
 
-    /// Where the guard that is recorded listens.
+    /// Returns the URL at which the recorded guard listens.
     fn listening(&self) -> String {
         let start = Instant::now();
         loop {
@@ -723,7 +723,7 @@ impl Tape {
         }
     }
 
-    /// What is in the log is what is told again; without payloads, as many events of the same kinds.
+    /// Checks that the replay prints the same events as the log. If the recording is redacted, only the number of events is compared.
     fn is_told_again(&self, log: &str, redact: bool) {
         let again = self.replay(if log == "json" { &["--json"] } else { &[] });
         let name = self.0.display();
@@ -742,7 +742,7 @@ impl Tape {
     }
 }
 
-/// A line of a log without the path and the address of a request that was refused: they are in no recording.
+/// Removes the path and the address of a refused request from a line of the log, because no recording contains them.
 fn without_request(line: &str) -> String {
     let parts = line
         .split_once(" [")

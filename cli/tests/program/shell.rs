@@ -1,11 +1,11 @@
-//! The program as shells and readers see it: help, completions, the manual, what it says to those who ask for what cannot be meant.
+//! Tests help, completions, the manual page, and the errors for arguments that make no sense.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::props::{Note, SERVER, Terminal, everlink, program, text};
 
-/// All that people are to find.
+/// All commands that the help shows.
 const COMMANDS: [&str; 10] = [
     "call",
     "completions",
@@ -87,7 +87,7 @@ fn who_asks_for_what_cannot_be_meant_is_told_what_to_do() {
         (&["watch", "--urk", "x"], &[], "'--url'"),
         (&["inspect", "--url", "http://x"], &SERVER, "cannot be used"),
         (&["inspect", "--url", "ftp://x/"], &[], "http://"),
-        // What is for the other kind of server is not silently forgotten.
+        // An option for the other kind of server is an error, and is not ignored.
         (&["watch", "--header", "X-Key: 1"], &SERVER, "'--header"),
         (&["watch", "--bearer-env", "PATH"], &SERVER, "'--bearer-env"),
         (&["watch", "--cwd", "/", "--url", "http://x"], &[], "'--cwd"),

@@ -1,4 +1,4 @@
-//! How soon that happens for which the README gives no number, by the clock: what is told when a server dies, and when there is another.
+//! Measures times for which the README gives no number: how soon a call fails after its server is killed, and how soon another server answers.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -9,13 +9,14 @@ use serde_json::json;
 use crate::guard::{Diary, Host};
 use crate::props::{EVERLINK, until};
 
-/// A call in flight fails so soon after its server was killed. It takes a few milliseconds.
+/// The limit for a call in flight to fail after its server was killed. Usually it takes a few milliseconds.
 const FAILS_WITHIN: Duration = Duration::from_secs(1);
 
-/// A call after that is answered by another server so soon after the first was killed. It takes a quarter of a second at the most, and what the server takes to start.
+/// The limit for another server to answer the next call after the first server was killed. Usually it takes at most a quarter of a second, plus the
+/// time that the server takes to start.
 const SERVED_WITHIN: Duration = Duration::from_secs(2);
 
-/// The third longest of five. A busy machine is slow now and then; a guard that waits for something is slow each time.
+/// Returns the median. A busy machine is slow at times; a guard that waits for something is slow each time.
 fn middle(mut spans: [Duration; 5]) -> Duration {
     spans.sort();
     spans[2]
@@ -57,7 +58,7 @@ fn call_in_flight_fails_and_the_next_is_served_within_seconds_of_the_death_of_th
     kill_five_times("soon", r#"exec "$0" demo-server --diary "$1""#);
 }
 
-/// The output of the server does not end with it: somebody else holds its pipes.
+/// The output of the server does not end with the server, because another process holds its pipes.
 #[test]
 fn death_of_a_server_is_seen_as_soon_while_another_process_holds_its_pipes() {
     let script = r#"sleep 600 & exec "$0" demo-server --diary "$1""#;

@@ -1,4 +1,4 @@
-//! What a host is told by a guard whose server does not start, or not soon.
+//! Tests what a guard tells its host if its server does not start, or starts slowly.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -13,12 +13,12 @@ use serde_json::json;
 use crate::guard::{Host, Running};
 use crate::props::{EVERLINK, Note, SERVER, everlink, text};
 
-/// Nothing here is waited for: it is known at once. Far more than that, for a busy machine, and less than retries would take.
+/// The limit for errors that are known at once. It leaves room for a busy machine, and is less than retries would take.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 const NOBODY: &[&str] = &[];
 
-/// What a guard of these options says to `initialize`. It does so at once, and stays.
+/// Returns the guard's error for `initialize`. Checks that the error comes in time, and that the guard keeps running.
 fn refused(options: &[&str], server: &[&str], bound: Duration) -> String {
     let since = Instant::now();
     let mut host = Host::start(Stdio::null(), options, server);
@@ -84,7 +84,7 @@ fn a_page_that_is_not_there_is_the_error_of_initialize() {
     }
 }
 
-/// Clients over HTTP read the error, too: it comes as an answer, not as a failure of HTTP.
+/// Clients over HTTP can read the error, too: it comes in a JSON-RPC reply, not as an HTTP error.
 #[test]
 fn a_command_that_cannot_be_started_is_told_over_http() {
     let listen = ["--listen", "http://127.0.0.1:0/mcp"];
@@ -119,7 +119,7 @@ fn a_server_that_ends_at_once_is_the_error_of_initialize() {
     }
 }
 
-/// As a package that is downloaded first. Nothing is made up for it, however long that takes.
+/// Like a package that is downloaded first. The guard makes up no offer, however long the start takes.
 #[test]
 fn a_server_that_starts_slowly_is_waited_for() {
     let script = format!("sleep 12; exec '{EVERLINK}' demo-server");
@@ -161,13 +161,13 @@ fn what_a_server_offered_before_is_offered_while_it_starts() {
     let second = host.introduces_itself();
     assert!(since.elapsed() < Duration::from_secs(15));
     let mut offered = first["result"].clone();
-    // Until the server is there, the guard promises to tell what is another.
+    // Until the server is ready, the guard promises to report changes of its lists.
     offered["capabilities"]["tools"] = json!({"listChanged": true});
     assert_eq!(second["result"], offered);
     let _ = fs::remove_dir_all(&memory.0);
 }
 
-/// Where nothing can be kept, nothing is, and that is all.
+/// A guard that cannot store the offer works without it.
 #[test]
 fn a_memory_that_cannot_be_written_hurts_nobody() {
     let mut host = Host::start(Stdio::null(), &["--remember", "/proc/no/such"], &SERVER);
@@ -175,7 +175,7 @@ fn a_memory_that_cannot_be_written_hurts_nobody() {
     assert_eq!(host.leaves().code(), Some(0));
 }
 
-/// Answers that a script waits for, although its requests have ended.
+/// A script has closed its output, and still waits for answers.
 #[test]
 fn a_script_says_how_long_its_answers_may_take() {
     let mut host = Host::start(Stdio::null(), &["--drain", "50"], &SERVER);
@@ -188,7 +188,7 @@ fn a_script_says_how_long_its_answers_may_take() {
     assert_eq!(host.ended().code(), Some(0));
 }
 
-/// Nobody waits at a shell for what cannot succeed.
+/// A person at a shell does not wait for retries that cannot succeed.
 #[test]
 fn commands_that_look_at_a_server_do_not_try_again_what_cannot_succeed() {
     for arguments in [

@@ -1,4 +1,4 @@
-//! What a guard shows of its server's standard error, and of text on the server's standard output.
+//! Tests how a guard shows its server's standard error, and text on the server's standard output.
 
 use std::io::Read;
 use std::process::{ChildStderr, Stdio};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::guard::Host;
 use crate::props::{EVERLINK, Note, PATIENCE, lines_of, text, until};
 
-/// A server that says this on its standard error before it serves.
+/// A server that writes these words to its standard error before it serves.
 fn chatty(words: &str) -> [String; 3] {
     let script = format!("printf '{words}' >&2; exec '{EVERLINK}' demo-server");
     ["sh".into(), "-c".into(), script]
@@ -36,7 +36,7 @@ fn wait_for(lines: &Receiver<String>, wanted: &str) {
     }
 }
 
-/// All that the guard writes until it ends with its host.
+/// Returns everything that the guard writes until it ends with its host.
 fn rest(mut host: Host, mut stderr: ChildStderr) -> String {
     assert_eq!(host.leaves().code(), Some(0));
     let mut said = Vec::new();
@@ -55,7 +55,7 @@ fn server_stderr_is_shown_while_the_server_runs() {
     }
 }
 
-/// 20,000 lines at once, and then its end, while a call waits. Each line is shown, and none twice.
+/// The server writes 20,000 lines and ends, while a call waits. Each line is shown exactly once.
 #[test]
 fn last_lines_of_a_server_that_dies_are_all_shown_and_only_once() {
     let (mut host, stderr) = start(&[], &[EVERLINK, "demo-server"]);
@@ -97,7 +97,7 @@ fn prefix_puts_the_name_of_the_server_before_each_line() {
     assert_eq!(host.leaves().code(), Some(0));
 }
 
-/// A line that was not ended belongs to the server alone, and is not lost with it.
+/// A line that the server did not end stays separate from the guard's lines, and is not lost when the server ends.
 #[test]
 fn log_lines_begin_on_a_line_of_their_own() {
     for (options, wanted) in [
@@ -126,14 +126,14 @@ fn server_stderr_can_go_to_a_file_or_nowhere() {
                 file.read() == "before\nwarming up\n"
             });
         }
-        // The end of a server quotes its last lines, since nobody has seen them; the call that is lost does not quote them again.
+        // The end of a server quotes its last lines, because they were not shown before. The failed call does not quote them again.
         host.calls(3, "die", &json!({"how": "kill"}));
         let reply = host.hears(3);
         assert_eq!(reply["result"]["isError"], true, "{reply}");
         let said = rest(host, stderr);
         let died = said.find("signal 9").expect("it is told");
         let quoted = said.matches("warming up").count();
-        // Once for the server that was killed, and at most once for the next one, which ends with the host.
+        // Once for the killed server, and at most once for the next server, which ends with the host.
         assert!((1..=2).contains(&quoted), "{said}");
         assert!(said.find("warming up") > Some(died), "{said}");
     }
@@ -152,7 +152,7 @@ fn file_for_server_stderr_that_cannot_be_opened_is_named() {
     );
 }
 
-/// 5 MB while nobody reads: the host is served, and what is missing is counted to the byte.
+/// The server writes 5 MB that nobody reads. The host is served, and the count of missing bytes is exact.
 #[test]
 fn guard_serves_while_its_stderr_is_not_read_and_counts_what_is_missing() {
     let script = format!("yes 0123456 | head -c 5000000 >&2; exec '{EVERLINK}' demo-server");
@@ -171,7 +171,7 @@ fn guard_serves_while_its_stderr_is_not_read_and_counts_what_is_missing() {
     }
     assert!(missing > 0, "more than can be held");
     let shown = said.lines().filter(|line| !line.contains(words));
-    // Each line has its end; where a gap begins in a line, one was added.
+    // Each line has its newline. If a gap begins in the middle of a line, the guard adds a newline.
     let shown: usize = shown.map(|line| line.len() + 1).sum();
     assert!((5_000_000..5_000_100).contains(&(shown + missing)));
     assert_eq!(host.ended().code(), Some(0));
@@ -200,7 +200,7 @@ fn text_on_stdout_is_shown_once_with_what_to_do_and_then_counted() {
     );
     let (mut host, stderr) = start(&[], &["sh", "-c", &script]);
     host.meets_and_calls();
-    // The next one says the same again.
+    // The next server writes the same text.
     host.calls(3, "die", &json!({"how": "kill"}));
     host.hears(3);
     host.calls(4, "echo", &json!({"message": "again"}));
@@ -217,7 +217,7 @@ fn text_on_stdout_is_shown_once_with_what_to_do_and_then_counted() {
     }
 }
 
-/// As people read it, and not as this project calls things.
+/// The log uses words that people know, and not the terms of this project.
 #[test]
 fn guard_log_is_in_plain_words() {
     let note = Note::new("stderr-words.pid");

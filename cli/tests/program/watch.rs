@@ -1,4 +1,4 @@
-//! `everlink watch`: what is seen of a link, and how it is ended.
+//! Tests `everlink watch`: the events that it shows, and how it ends.
 
 use std::process::Command;
 
@@ -40,7 +40,7 @@ fn with_json_each_event_is_an_object() {
     until("the server is gone", || !is_there(server));
 }
 
-/// A server that wants to live: it has to be killed.
+/// The server ignores `SIGTERM`, so it must be killed.
 #[test]
 fn whoever_asks_twice_does_not_wait() {
     let note = Note::new("watch-twice.pid");
@@ -58,7 +58,7 @@ fn whoever_asks_twice_does_not_wait() {
     until("the server is gone", || !is_there(server));
 }
 
-/// One that is ready, and gone: no good life, unless that takes no time at all.
+/// The server ends right after its handshake. That counts as a stable connection only if `--stable-after` is 0.
 #[test]
 fn what_a_good_life_is_can_be_said() {
     let script = r#"read -r line
@@ -77,7 +77,7 @@ read -r line"#;
     assert!(told.contains("brief"), "{told}");
 }
 
-/// One that is to be asked soon is asked before one that is to be asked as usual, although that was there first.
+/// A server with a short keepalive is probed before one with the default keepalive, although the other one started first.
 #[test]
 fn a_quiet_server_is_asked_when_it_is_said() {
     let start = |name: &str, options: &[&str]| {
@@ -95,7 +95,7 @@ fn a_quiet_server_is_asked_when_it_is_said() {
     assert!(!is_asked(&usual));
 }
 
-/// Although nothing more is said that they could miss.
+/// The program ends although it has nothing more to write.
 #[test]
 fn it_ends_when_nobody_reads_it_any_more() {
     let script = r#""$0" watch -- "$0" demo-server | sed '/is watched/q'"#;

@@ -1,5 +1,5 @@
-//! One exchange of HTTP: what it is for, how far it is, and what of its response has arrived.
-//! Knows neither calls nor sessions; decides nothing.
+//! One HTTP exchange: its purpose, its progress, and the part of its response that has arrived. It knows neither calls nor sessions, and decides
+//! nothing.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,30 +12,30 @@ use crate::protocol::Version;
 use crate::time::Instant;
 use crate::wire::SseReader;
 
-/// So often in a row the stream of a request may bring nothing new. With the pauses between them, that takes half a minute.
+/// How often in a row the stream of a request may be resumed without a new event. With the pauses in between, that takes half a minute.
 pub(in crate::client) const STUCK: u32 = 5;
 
-/// What an exchange is for.
+/// The purpose of an exchange.
 #[derive(Debug)]
 pub(in crate::client) enum Purpose {
-    /// It ends this session, in which this version was spoken.
+    /// Ends this session, in which this version was agreed on.
     Farewell(Box<str>, Option<Version>),
-    /// The stream of what a legacy server says by itself.
+    /// The stream for messages that a legacy server sends by itself.
     Listen,
-    /// It carries a message that has no reply.
+    /// Carries a message that has no reply.
     Message,
-    /// The one stream of the transport of 2024-11-05.
+    /// The only stream of the 2024-11-05 transport.
     Old,
-    /// It carries the request with this wire id.
+    /// Carries the request with this wire id.
     Request(u64),
-    /// The rest of the response to the request with this wire id; without a cursor, it comes on the stream that is listened to, and nothing
-    /// is asked for.
+    /// Fetches the rest of the response to the request with this wire id. Without a cursor, the reply is expected on the listen stream, and nothing
+    /// is fetched.
     Resume(u64),
-    /// It has served.
+    /// Nothing more is expected of it.
     Spent,
 }
 
-/// What an exchange carries, to be said again where it is turned away unread.
+/// The content of an exchange, which can be sent again if the server turns it away.
 #[derive(Debug)]
 pub(in crate::client) enum Load {
     Call(CallId),
@@ -49,26 +49,26 @@ pub(in crate::client) struct Exchange {
     pub(in crate::client) purpose: Purpose,
     pub(in crate::client) load: Load,
     pub(in crate::client) thread: Thread,
-    /// Where it stands among those whose time has come, if it does.
+    /// Its position in the queue of exchanges that must begin, while it is in the queue.
     pub(in crate::client) due: Option<u64>,
-    /// When the driver was told to begin it; `None`: it has its time still to come.
+    /// When the driver was told to begin it; `None` if it has not begun.
     pub(in crate::client) begun: Option<Instant>,
-    /// Where it went.
+    /// The URL that it was sent to.
     pub(in crate::client) target: Box<str>,
-    /// Bytes of its own body that the server may not have read yet.
+    /// The bytes of its body that may not have been sent yet.
     pub(in crate::client) under_way: usize,
-    /// How often something arrived that was no event: the server says that it is there.
+    /// How often bytes arrived that contain no event. Servers send such bytes as a keepalive.
     pub(in crate::client) beats: u32,
     /// The status of the response, once there is one.
     pub(in crate::client) status: Option<u16>,
     pub(in crate::client) body: Body,
-    /// Whether it was begun in a session.
+    /// Whether its request names a session.
     pub(in crate::client) is_in_session: bool,
-    /// Under which credentials it was begun, by their number.
+    /// The number of the credentials that it was begun with.
     pub(in crate::client) credentials: u64,
-    /// The session that the response opens.
+    /// The id of the session that the response opens.
     pub(in crate::client) opens: Option<Box<str>>,
-    /// How long the server asks to be left alone.
+    /// How long the server asks to wait.
     pub(in crate::client) retry_after: Option<Duration>,
 }
 
@@ -92,7 +92,7 @@ impl Exchange {
         }
     }
 
-    /// One without a message, that goes on with what others began.
+    /// Creates an exchange without a message, which continues an earlier stream.
     pub(in crate::client) fn following(purpose: Purpose, thread: Thread) -> Exchange {
         Exchange {
             thread,
@@ -100,7 +100,7 @@ impl Exchange {
         }
     }
 
-    /// The request whose reply it brings.
+    /// The wire id of the request whose reply it brings.
     pub(in crate::client) const fn wire(&self) -> Option<u64> {
         match self.purpose {
             Purpose::Request(wire) | Purpose::Resume(wire) => Some(wire),
@@ -112,7 +112,7 @@ impl Exchange {
         }
     }
 
-    /// Whether it tells the server that the handshake is over.
+    /// Whether it carries `notifications/initialized`.
     pub(in crate::client) fn ends_handshake(&self) -> bool {
         matches!(self.load, Load::Frame(Frame::Initialized, _))
     }
@@ -121,7 +121,7 @@ impl Exchange {
         self.status.is_some_and(|status| status < 300)
     }
 
-    /// Whether the server is busy and says for how long.
+    /// Whether the server is busy and says how long to wait.
     pub(in crate::client) fn is_put_off(&self) -> bool {
         matches!(self.status, Some(429 | 503)) && self.retry_after.is_some()
     }
@@ -130,7 +130,7 @@ impl Exchange {
         self.status.is_some_and(|status| status >= 300)
     }
 
-    /// Nothing more is expected of it.
+    /// Marks the exchange as spent, so that nothing more is expected of it. Returns what it was.
     pub(in crate::client) fn spend(&mut self) -> Exchange {
         core::mem::replace(
             self,
@@ -143,35 +143,36 @@ impl Exchange {
     }
 }
 
-/// What goes on from one exchange to the next while a stream is resumed (S-RES-06).
+/// The state of a stream that is kept from one exchange to the next when it is resumed (S-RES-06).
 #[derive(Clone, Debug, Default)]
 pub(in crate::client) struct Thread {
-    /// The last event that arrived whole.
+    /// The id of the last complete event.
     pub(in crate::client) cursor: Option<Box<str>>,
-    /// The event after which it was last resumed.
+    /// The id of the event after which it was last resumed.
     pub(in crate::client) resumed_after: Option<Box<str>>,
-    /// How often in a row it was resumed, and ended at the event after which it was resumed.
+    /// How often in a row it was resumed and ended again without a new event.
     pub(in crate::client) stuck: u32,
-    /// The pause that the server wants before it is asked again.
+    /// The pause before a reconnect that the server asks for.
     pub(in crate::client) retry: Option<Duration>,
     /// How often in a row it brought nothing.
     pub(in crate::client) barren: u32,
-    /// It was good for something, be it that it said where it can be resumed or that it lasted: it is asked for ever less often, and
-    /// not given up.
+    /// Whether it brought an event id since its last end, so that it can be resumed. Such a stream is requested with growing pauses, but not given
+    /// up.
     pub(in crate::client) is_worth_it: bool,
-    /// It was there once.
+    /// Whether the server ever opened it.
     pub(in crate::client) was_had: bool,
-    /// How often it was refused for want of credentials.
+    /// How often it was refused for lack of credentials.
     pub(in crate::client) refusals: u32,
 }
 
 impl Thread {
-    /// Something came of it.
+    /// Records that the stream was useful.
     pub(in crate::client) fn bears(&mut self) {
         self.barren = 0;
     }
 
-    /// The stream of a request ended before its reply. Whether it does so again and again at the same event; `is_long`: it lasted.
+    /// Handles the end of a request's stream before its reply. `is_long`: it stayed open for long. Returns whether it has ended at the same event
+    /// `STUCK` times in a row.
     pub(in crate::client) fn is_stuck(&mut self, is_long: bool) -> bool {
         if is_long || self.cursor != self.resumed_after {
             self.resumed_after.clone_from(&self.cursor);
@@ -183,15 +184,14 @@ impl Thread {
         self.stuck >= STUCK
     }
 
-    /// It ended. Whether it is to be given up.
+    /// Handles the end of the stream. Returns whether to give it up.
     pub(in crate::client) fn ended(&mut self, most: u32) -> bool {
         self.barren = self.barren.saturating_add(1);
         let is_worth_it = core::mem::take(&mut self.is_worth_it);
         self.barren > most && !is_worth_it
     }
 
-    /// How long to wait before the stream is asked for again: as the server says, within reason (S-LHTTP-11), and ever longer where
-    /// nothing comes of it.
+    /// The pause before the stream is requested again: as the server says, within bounds (S-LHTTP-11). It doubles while the stream brings nothing.
     pub(in crate::client) fn pause(&self, http: &Http) -> Duration {
         let wanted = self.retry.unwrap_or(http.resume_after);
         let doublings = self.barren.saturating_sub(1).min(16);
@@ -205,11 +205,11 @@ impl Thread {
     }
 }
 
-/// What of a response has arrived.
+/// The body of a response, as far as it has arrived.
 #[derive(Debug)]
 pub(in crate::client) enum Body {
     Events(Box<SseReader>),
-    /// It says nothing that matters.
+    /// The content does not matter.
     Ignored,
     Text(Text),
 }
@@ -224,16 +224,16 @@ impl Body {
     }
 }
 
-/// A body that is one text, in bounded memory.
+/// A body that is a single text, in bounded memory.
 #[derive(Default)]
 pub(in crate::client) struct Text {
     pub(in crate::client) bytes: Vec<u8>,
-    /// How many bytes there were in all.
+    /// The number of bytes that arrived in all.
     pub(in crate::client) len: u64,
 }
 
 impl Text {
-    /// Keeps no more than the limit; what is longer is not kept at all.
+    /// Appends bytes. If the text becomes longer than the limit, nothing of it is kept.
     pub(in crate::client) fn push(&mut self, bytes: &[u8], limit: usize) {
         self.len += bytes.len() as u64;
         if self.len > limit as u64 {
@@ -243,13 +243,13 @@ impl Text {
         }
     }
 
-    /// Whether there was more of it than was kept.
+    /// Whether the text was longer than the limit.
     pub(in crate::client) fn is_too_long(&self) -> bool {
         self.len > self.bytes.len() as u64
     }
 }
 
-/// A body may be secret.
+/// Leaves out the content, which may be secret.
 impl core::fmt::Debug for Text {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Text({} bytes)", self.len)

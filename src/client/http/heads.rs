@@ -1,4 +1,4 @@
-//! How requests begin: where they go and what their fields say. Decides nothing.
+//! Builds the heads of HTTP requests: the URL and the header fields. It decides nothing.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -10,24 +10,24 @@ use super::{Carrier, Web};
 use crate::http::{Fields, RequestHead, Verb, media, names, value};
 use crate::protocol::{Era, Version};
 
-/// The longest id of a session that is kept.
+/// The longest session id that is accepted, in bytes.
 const SESSION_ID_LIMIT: usize = 1_024;
 
-/// What the fields of a request say of the message in its body.
+/// The properties of a message that header fields repeat.
 #[derive(Debug)]
 pub(in crate::client) struct Message {
-    /// The version that it is written in.
+    /// The version that the message is encoded for.
     pub(in crate::client) version: Version,
     pub(in crate::client) method: Option<Cow<'static, str>>,
     pub(in crate::client) name: Option<String>,
-    /// The fields that its tool wants to see.
+    /// The header fields that the tool requires.
     pub(in crate::client) params: Vec<(String, String)>,
-    /// Whether it begins a legacy handshake.
+    /// Whether the message is `initialize`.
     pub(in crate::client) is_introduction: bool,
 }
 
 impl Web {
-    /// A message.
+    /// The head of a request that carries a message.
     pub(in crate::client) fn post(&self, message: &Message) -> RequestHead<'static> {
         let place = match &self.carrier {
             Carrier::Old { posts, .. } => posts.as_ref().unwrap_or(&self.url),
@@ -49,14 +49,14 @@ impl Web {
                     fields.push(name.clone(), value.clone());
                 }
             }
-            // S-SESS-06, S-LHTTP-20: neither belongs to the beginning of a handshake.
+            // S-SESS-06, S-LHTTP-20: `initialize` names neither a session nor a version.
             Era::Legacy if message.is_introduction => {}
             Era::Legacy => self.identify(&mut fields),
         }
         RequestHead::new(Verb::Post, String::from(place.as_str())).with_fields(fields)
     }
 
-    /// An exchange without a message.
+    /// The head of a request without a message.
     pub(in crate::client) fn head(&self, exchange: &Exchange) -> RequestHead<'static> {
         let mut fields = Fields::new();
         let verb = match &exchange.purpose {
@@ -85,7 +85,7 @@ impl Web {
         RequestHead::new(verb, String::from(self.url.as_str())).with_fields(fields)
     }
 
-    /// S-SESS-03, S-LHTTP-20
+    /// Adds the session and the version (S-SESS-03, S-LHTTP-20).
     fn identify(&self, fields: &mut Fields<'static>) {
         if let Some(session) = &self.session {
             fields.push(names::MCP_SESSION_ID, String::from(&**session));
@@ -96,14 +96,14 @@ impl Web {
     }
 }
 
-/// S-LHTTP-23: the first version that has sessions does not know the field.
+/// Adds the version, from 2025-06-18 on. The first version with sessions does not have the field (S-LHTTP-23).
 fn name_version(fields: &mut Fields<'static>, version: Option<Version>) {
     if let Some(version) = version.filter(|version| *version >= Version::V2025_06_18) {
         fields.push(names::MCP_PROTOCOL_VERSION, version.as_str());
     }
 }
 
-/// The id of a session as the server gave it, if it is one (S-SESS-02).
+/// Reads the session id from a response, if it is valid (S-SESS-02).
 pub(in crate::client) fn session_id(fields: &Fields<'_>) -> Option<Box<str>> {
     let id = fields.get(names::MCP_SESSION_ID)?;
     let is_one = !id.is_empty()
@@ -112,7 +112,7 @@ pub(in crate::client) fn session_id(fields: &Fields<'_>) -> Option<Box<str>> {
     is_one.then(|| id.into())
 }
 
-/// Whether an event can be named in a field.
+/// Whether a header field can contain the id of an event.
 pub(in crate::client) fn is_nameable(event: &str) -> bool {
     !event.is_empty() && !event.bytes().any(|byte| byte < 0x20 || byte == 0x7f)
 }

@@ -1,6 +1,5 @@
-//! What a client link knows of a server that is reached over HTTP: where it is, in which session, which exchanges are
-//! under way, and what it waits for. Knows neither calls nor states of the link. `exchange` is one exchange, `table` all of them,
-//! `heads` how requests begin.
+//! The state of a server that is reached over HTTP: its URL, its session, the exchanges under way, and the reasons to wait. It knows neither calls
+//! nor the state of the link. `exchange` is one exchange, `table` holds all of them, and `heads` builds request heads.
 
 mod exchange;
 mod heads;
@@ -25,96 +24,96 @@ use crate::time::Instant;
 use crate::wire::Id;
 use table::Table;
 
-/// As many redirects are followed in one life.
+/// The number of redirects that are followed in a row.
 const REDIRECTS: u32 = 5;
 
-/// As many requests are remembered that were answered: a stream that is resumed brings no more again than that.
+/// How many answered asks are remembered, to recognize those that a resumed stream repeats.
 const ANSWERS_KNOWN: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Web {
-    /// Where the server is at home.
+    /// The configured URL.
     home: Url,
-    /// Where messages go in this life, unless the transport of 2024-11-05 says otherwise.
+    /// The URL for messages in this epoch, unless the 2024-11-05 transport names another one.
     url: Url,
     redirects: u32,
     pub(super) exchanges: Table,
-    /// The session that every request names, once there is one.
+    /// The session id that every request names, once there is one.
     pub(super) session: Option<Box<str>>,
-    /// The server said that the session is over.
+    /// Whether the server said that the session is over.
     pub(super) is_session_over: bool,
     /// The version that every request names, once it is agreed on.
     pub(super) version: Option<Version>,
-    /// A session that contact was lost in: it may go on.
+    /// The session of an earlier epoch that lost contact, and may continue.
     pub(super) kept: Option<Kept>,
-    /// What messages are carried by.
+    /// The transport for messages.
     pub(super) carrier: Carrier,
-    /// The server was last found behind the transport of 2024-11-05.
+    /// Whether the server was last found behind the 2024-11-05 transport.
     pub(super) is_known_old: bool,
-    /// The message that all others wait for: the end of the handshake.
+    /// The exchange that carries `notifications/initialized`, while all other messages wait for it.
     pub(super) gate: Option<StreamId>,
-    /// The server took that message, so that its session is good for more than a handshake.
+    /// Whether the server accepted that notification. Only then is its session worth keeping.
     pub(super) is_introduced: bool,
-    /// How often that message was sent again after the server had refused it.
+    /// How often that notification was sent again after the server had refused it.
     pub(super) reintroductions: u8,
-    /// The stream that all messages wait for then: what the server says by itself is to be heard from the first call on.
+    /// The listen stream, while all messages wait for it. Otherwise the server's own messages could be missed from the first call on.
     pub(super) ear: Option<StreamId>,
-    /// What is being chosen, by the exchanges that carry the choices: another choice of the same waits.
+    /// The settings that are being changed, by the exchanges that change them. Another change of the same setting waits.
     pub(super) choosing: Register<StreamId, Box<str>>,
     pub(super) auth: Auth,
-    /// Until when the server wants to be left alone.
+    /// Until when the server asks to wait.
     pub(super) paused_until: Option<Instant>,
     pub(super) listen: Listen,
-    /// The call that what is being read was said for, where that can be told.
+    /// The call that the message being read belongs to, if that is known.
     pub(super) about: Option<CallId>,
-    /// The last requests of the server that were answered.
+    /// The ids of the last asks that were answered.
     answered: VecDeque<Id>,
-    /// What the tools of the server want to see in the fields of a request.
+    /// The header fields that each tool requires.
     mirrored: BTreeMap<Box<str>, Mirrored>,
 }
 
-/// A session that contact was lost in, and what was agreed on in it.
+/// A session that lost contact, and its agreement.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) id: Box<str>,
     pub(super) terms: Arc<Session>,
 }
 
-/// What messages are carried by.
+/// The transport for messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Carrier {
-    /// The transport of 2024-11-05.
+    /// The 2024-11-05 HTTP+SSE transport: one stream for everything from the server.
     Old {
-        /// Why the server was looked for behind it.
+        /// Why this transport is tried.
         why: Box<str>,
-        /// Nothing speaks against the present transport but silence.
+        /// Whether a missing reply is the only reason to try it.
         is_guess: bool,
-        /// Where messages go, once that is said.
+        /// The URL for messages, once the server has named it.
         posts: Option<Url>,
     },
-    /// An exchange for each message.
+    /// The Streamable HTTP transport: one exchange for each message.
     Streamable,
 }
 
 /// Whether the server wants other credentials.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Auth {
-    /// The application was asked for them.
+    /// Whether the application was asked for credentials.
     pub(super) is_pending: bool,
-    /// It said that there are none: it is not asked again for what nobody called for.
+    /// Whether the application said that there are none. Then it is asked again only for calls.
     pub(super) is_denied: bool,
-    /// How often it gave some.
+    /// How often the application gave credentials.
     pub(super) given: u64,
 }
 
-/// Where the stream of what a legacy server says by itself stands.
+/// The state of the stream for messages that a legacy server sends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listen {
-    /// There is none in this life, or not yet.
+    /// There is none in this epoch, or not yet.
     Off,
-    /// There is one, or will be.
+    /// It is open, or will be.
     On,
-    /// There is none, for want of credentials.
+    /// There is none, for lack of credentials.
     Unauthorized,
 }
 
@@ -145,7 +144,7 @@ impl Web {
         }
     }
 
-    /// The life is over: nothing of it goes on. The exchanges that were under way.
+    /// Ends the epoch and resets its state. Returns the exchanges that were under way.
     pub(super) fn end(&mut self) -> Vec<StreamId> {
         let begun = self.exchanges.clear();
         self.url = self.home.clone();
@@ -168,13 +167,13 @@ impl Web {
         begun
     }
 
-    /// Whether a session is being ended.
+    /// Whether a `DELETE` of a session is under way.
     pub(super) fn has_farewell(&self) -> bool {
         let is_farewell = |exchange: &Exchange| matches!(exchange.purpose, Purpose::Farewell(..));
         self.exchanges.any(is_farewell).is_some()
     }
 
-    /// Whether anything can be sent at all now.
+    /// Whether messages can be sent now.
     pub(super) fn is_open(&self) -> bool {
         let has_place = match &self.carrier {
             Carrier::Old { posts, .. } => posts.is_some(),
@@ -188,7 +187,7 @@ impl Web {
             && self.paused_until.is_none()
     }
 
-    /// Whether this is being chosen by a message under way, which must not be overtaken.
+    /// Whether a message under way changes this setting. Another one must not overtake it.
     pub(super) fn is_chosen(&self, choice: &str) -> bool {
         self.choosing.values().any(|chosen| **chosen == *choice)
     }
@@ -197,20 +196,20 @@ impl Web {
         matches!(self.carrier, Carrier::Streamable)
     }
 
-    /// Whether all that the server says comes on the stream of the transport of 2024-11-05.
+    /// Whether everything from the server comes on the stream of the 2024-11-05 transport.
     pub(super) const fn is_old(&self) -> bool {
         matches!(self.carrier, Carrier::Old { posts: Some(_), .. })
     }
 
-    /// The server says that it is elsewhere, to a request that went to `target`. Whether that can be followed: to the same origin,
-    /// and not for ever.
+    /// Handles a redirect of a request that went to `target`. Returns whether it can be followed: within the same origin, and at most `REDIRECTS`
+    /// times in a row.
     pub(super) fn follow(&mut self, target: &str, location: Option<&str>) -> bool {
         let moved = location.and_then(|location| self.url.resolve(location).ok());
         let moved = moved.filter(|to| to.is_same_origin(&self.url) && !self.is_old());
         let Some(moved) = moved else {
             return false;
         };
-        // Whoever was sent before the move was known is sent the same way.
+        // A request from before the redirect was known is redirected to the same URL. That does not count again.
         let is_known = moved == self.url && target != self.url.as_str();
         if !is_known {
             if self.redirects >= REDIRECTS {
@@ -222,17 +221,17 @@ impl Web {
         true
     }
 
-    /// The server is where it said to be.
+    /// Records that the present URL is that of the server.
     pub(super) fn arrived(&mut self) {
         self.redirects = 0;
     }
 
-    /// What was found elsewhere is not the server: the next request goes to where it is at home.
+    /// Returns to the configured URL, because another server was found at the redirected one.
     pub(super) fn go_home(&mut self) {
         self.url = self.home.clone();
     }
 
-    /// The transport of 2024-11-05 says where messages go (S-SSE-05). Whether that is a place of this server.
+    /// Sets the URL for messages that the 2024-11-05 transport names (S-SSE-05). Returns false if it is not of the same origin.
     pub(super) fn place(&mut self, reference: &str) -> bool {
         let place = self.url.resolve(reference).ok();
         let place = place.filter(|place| place.is_same_origin(&self.url));
@@ -245,7 +244,7 @@ impl Web {
         }
     }
 
-    /// The request of the server with this id has its answer.
+    /// Remembers that the ask with this id was answered.
     pub(super) fn answered(&mut self, id: &Id) {
         if self.answered.len() >= ANSWERS_KNOWN {
             self.answered.pop_front();
@@ -253,12 +252,12 @@ impl Web {
         self.answered.push_back(id.clone());
     }
 
-    /// Whether the request of the server with this id was answered not long ago.
+    /// Whether the ask with this id is among the last that were answered.
     pub(super) fn was_answered(&self, id: &Id) -> bool {
         self.answered.contains(id)
     }
 
-    /// What the tools of a page want to see in the fields; of the first page, that nothing else is wanted.
+    /// Records the header fields that the tools of a page require. The first page replaces all earlier ones.
     pub(super) fn mirror(&mut self, tools: Vec<(Box<str>, Mirrored)>, is_first: bool) {
         if is_first {
             self.mirrored.clear();

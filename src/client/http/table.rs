@@ -1,4 +1,4 @@
-//! The exchanges that are under way or will be, by name and by the request that each brings the reply to. Knows no response.
+//! The table of HTTP exchanges, by stream and by the wire id of the request that each one belongs to. It knows no responses.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,12 +12,12 @@ pub(in crate::client) struct Table {
     next: u64,
     all: Register<StreamId, Exchange>,
     by_wire: BTreeMap<u64, StreamId>,
-    /// Exchanges without a message whose time has come, in the order in which it did.
+    /// Exchanges without a message that must begin, in order.
     due: Register<u64, StreamId>,
     next_due: u64,
-    /// Bytes of responses that have not all arrived.
+    /// Buffered bytes of incomplete responses.
     buffered: usize,
-    /// Bytes of requests that the server may not have read yet.
+    /// Bytes of requests that may not have been sent yet.
     under_way: usize,
 }
 
@@ -34,7 +34,7 @@ impl Table {
         }
     }
 
-    /// None is any more; names go on. Those that had begun.
+    /// Removes all exchanges. Returns those that had begun. Stream numbers are not reused.
     pub(super) fn clear(&mut self) -> Vec<StreamId> {
         let emptied = Table {
             next: self.next,
@@ -45,7 +45,7 @@ impl Table {
         begun.map(|(stream, _)| stream).collect()
     }
 
-    /// A new exchange. It begins when the driver is told so.
+    /// Adds an exchange. It begins when the driver is told so.
     pub(in crate::client) fn add(&mut self, exchange: Exchange) -> StreamId {
         let stream = StreamId::new(self.next);
         self.next += 1;
@@ -57,7 +57,7 @@ impl Table {
         stream
     }
 
-    /// The time of an exchange without a message has come.
+    /// Queues an exchange without a message, so that it begins.
     pub(in crate::client) fn begin_soon(&mut self, stream: StreamId) {
         if let Some(exchange) = self.all.get_mut(stream) {
             if let Some(before) = exchange.due.replace(self.next_due) {
@@ -96,7 +96,7 @@ impl Table {
         self.all.get(stream)
     }
 
-    /// Neither its purpose nor what it weighs must be changed through this.
+    /// The caller must change neither the purpose nor the byte counts, because the table keeps them in its index and its sums.
     pub(in crate::client) fn get_mut(&mut self, stream: StreamId) -> Option<&mut Exchange> {
         self.all.get_mut(stream)
     }
@@ -106,7 +106,7 @@ impl Table {
         self.by_wire.get(&wire).copied()
     }
 
-    /// Those whose replies come on the stream that is listened to.
+    /// The exchanges whose replies are expected on the listen stream.
     pub(in crate::client) fn elsewhere(&self) -> Vec<(StreamId, u64)> {
         let all = self.all.iter();
         let elsewhere = all.filter_map(|(stream, exchange)| {
@@ -131,14 +131,14 @@ impl Table {
         Some(taken)
     }
 
-    /// Nothing more is expected of an exchange. What it was.
+    /// Marks an exchange as spent, so that nothing more is expected of it. Returns what it was.
     pub(in crate::client) fn spend(&mut self, stream: StreamId) -> Option<Exchange> {
         let spent = self.all.get_mut(stream)?.spend();
         self.forget(stream, &spent);
         Some(spent)
     }
 
-    /// The server has read so much of a request.
+    /// Records that this many bytes of a request were sent.
     pub(in crate::client) fn sent(&mut self, stream: StreamId, len: usize) {
         if let Some(exchange) = self.all.get_mut(stream) {
             let read = len.min(exchange.under_way);
@@ -147,7 +147,7 @@ impl Table {
         }
     }
 
-    /// Takes out what has arrived of a response, to go on with it.
+    /// Takes out the buffered body, to continue reading it.
     pub(in crate::client) fn take_body(&mut self, stream: StreamId) -> Option<Body> {
         let exchange = self.all.get_mut(stream)?;
         let body = core::mem::replace(&mut exchange.body, Body::Ignored);
@@ -155,7 +155,7 @@ impl Table {
         Some(body)
     }
 
-    /// Puts it back, if the exchange is still about it.
+    /// Puts the body back, unless the exchange is spent.
     pub(in crate::client) fn put_body(&mut self, stream: StreamId, body: Body) {
         if let Some(exchange) = self.all.get_mut(stream) {
             if !matches!(exchange.purpose, Purpose::Spent) {
@@ -181,7 +181,7 @@ mod tests {
     use super::super::exchange::{Load, Text};
     use super::*;
 
-    /// One that carries the request `wire`, of so many bytes.
+    /// An exchange that carries the request `wire`, with this many bytes.
     fn request(wire: u64, under_way: usize) -> Exchange {
         Exchange {
             under_way,

@@ -1,4 +1,4 @@
-//! The names of all methods, so that they are spelled in one place. Knows nothing about them.
+//! The names of all methods, so that each is spelled in one place.
 
 /// Suggests values for an argument.
 pub const COMPLETION_COMPLETE: &str = "completion/complete";
@@ -6,9 +6,9 @@ pub const COMPLETION_COMPLETE: &str = "completion/complete";
 pub const ELICITATION_CREATE: &str = "elicitation/create";
 /// Opens a legacy connection.
 pub const INITIALIZE: &str = "initialize";
-/// Sets the least severe log message wanted, in the legacy era.
+/// Sets the minimum severity of log messages, in the legacy era.
 pub const LOGGING_SET_LEVEL: &str = "logging/setLevel";
-/// Withdraws a request.
+/// Cancels a request.
 pub const NOTIFICATIONS_CANCELLED: &str = "notifications/cancelled";
 /// Says that the user finished at a URL.
 pub const NOTIFICATIONS_ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
@@ -16,7 +16,7 @@ pub const NOTIFICATIONS_ELICITATION_COMPLETE: &str = "notifications/elicitation/
 pub const NOTIFICATIONS_INITIALIZED: &str = "notifications/initialized";
 /// Carries a log message.
 pub const NOTIFICATIONS_MESSAGE: &str = "notifications/message";
-/// Reports how far a request is.
+/// Reports the progress of a request.
 pub const NOTIFICATIONS_PROGRESS: &str = "notifications/progress";
 /// Says that the prompts changed.
 pub const NOTIFICATIONS_PROMPTS_LIST_CHANGED: &str = "notifications/prompts/list_changed";
@@ -26,7 +26,7 @@ pub const NOTIFICATIONS_RESOURCES_LIST_CHANGED: &str = "notifications/resources/
 pub const NOTIFICATIONS_RESOURCES_UPDATED: &str = "notifications/resources/updated";
 /// Says that the roots changed.
 pub const NOTIFICATIONS_ROOTS_LIST_CHANGED: &str = "notifications/roots/list_changed";
-/// Says what a `subscriptions/listen` will deliver, first on its stream.
+/// Acknowledges a `subscriptions/listen` and says what it will deliver. The first message on its stream.
 pub const NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: &str =
     "notifications/subscriptions/acknowledged";
 /// Says that a task changed, in the tasks extension.
@@ -35,7 +35,7 @@ pub const NOTIFICATIONS_TASKS: &str = "notifications/tasks";
 pub const NOTIFICATIONS_TASKS_STATUS: &str = "notifications/tasks/status";
 /// Says that the tools changed.
 pub const NOTIFICATIONS_TOOLS_LIST_CHANGED: &str = "notifications/tools/list_changed";
-/// Asks for a sign of life.
+/// Checks whether the peer is alive.
 pub const PING: &str = "ping";
 /// Fills in a prompt.
 pub const PROMPTS_GET: &str = "prompts/get";
@@ -45,11 +45,11 @@ pub const PROMPTS_LIST: &str = "prompts/list";
 pub const RESOURCES_LIST: &str = "resources/list";
 /// Reads a resource.
 pub const RESOURCES_READ: &str = "resources/read";
-/// Asks for word of one resource, in the legacy era.
+/// Subscribes to changes of one resource, in the legacy era.
 pub const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
-/// Lists the templates of resources.
+/// Lists the resource templates.
 pub const RESOURCES_TEMPLATES_LIST: &str = "resources/templates/list";
-/// Ends what `resources/subscribe` began.
+/// Ends a subscription of `resources/subscribe`.
 pub const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
 /// Asks the client for its roots.
 pub const ROOTS_LIST: &str = "roots/list";
@@ -57,17 +57,17 @@ pub const ROOTS_LIST: &str = "roots/list";
 pub const SAMPLING_CREATE_MESSAGE: &str = "sampling/createMessage";
 /// Asks a modern server for its versions and capabilities.
 pub const SERVER_DISCOVER: &str = "server/discover";
-/// Asks a modern server for word of changes, for as long as the request lives.
+/// Subscribes to changes at a modern server, as long as the request is open.
 pub const SUBSCRIPTIONS_LISTEN: &str = "subscriptions/listen";
 /// Cancels a task.
 pub const TASKS_CANCEL: &str = "tasks/cancel";
-/// Asks how a task is.
+/// Asks for the state of a task.
 pub const TASKS_GET: &str = "tasks/get";
 /// Lists the tasks.
 pub const TASKS_LIST: &str = "tasks/list";
-/// Waits for what a task gave.
+/// Waits for the result of a task.
 pub const TASKS_RESULT: &str = "tasks/result";
-/// Answers what a task asks.
+/// Answers the asks of a task.
 pub const TASKS_UPDATE: &str = "tasks/update";
 /// Calls a tool.
 pub const TOOLS_CALL: &str = "tools/call";

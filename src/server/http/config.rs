@@ -1,5 +1,4 @@
-//! Everything that can be chosen about the HTTP of a server end, with the reason beside each default.
-//! Owns the numbers; knows nothing of how they are used.
+//! The HTTP settings of a server, with the reason for each default. Holds the numbers; does not know how they are used.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,76 +6,75 @@ use core::time::Duration;
 
 use super::ladder;
 
-/// How a server end speaks HTTP.
+/// The HTTP settings of a server.
 ///
-/// Whether clients of the legacy era are served follows from the versions that are spoken; how many sessions and exchanges there can
-/// be, from the limits.
+/// Legacy clients are served if the configured versions include a legacy one. The numbers of sessions and exchanges are in the limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Http {
-    /// Which hosts a request may be meant for: its `Host`, which the driver must pass on. The machine itself: a web page that makes
-    /// a name of its own mean this machine (DNS rebinding) is turned away.
+    /// The hosts that a request may name in `Host`, which the driver must pass on. Default: the machine itself. This refuses a web page
+    /// that makes a name of its own resolve to this machine (DNS rebinding).
     pub hosts: Allowed,
-    /// On behalf of which web pages a browser may ask: its `Origin`, if there is one (S-HTTP-02). Those of the machine itself.
+    /// The web origins that a browser may name in `Origin`, if the field is present (S-HTTP-02). Default: those of the machine itself.
     pub origins: Allowed,
-    /// Which web pages of other origins may send requests and read the responses (CORS); they need not be in `origins`, too. `None`: none, and no
-    /// response says anything of it. [`Allowed::Any`] lets every page that a user visits use the server.
+    /// The other origins whose web pages may send requests and read the responses (CORS). They need not be in `origins`, too. `None` allows
+    /// no other origins and adds no CORS fields to responses. [`Allowed::Any`] lets every page that a user visits use the server.
     pub cors: Option<Allowed>,
-    /// How long a session lives in which nothing happens. 30 min: clients forget to end theirs, and a new one costs a round trip.
+    /// How long an idle session lives. Default: 30 min, because clients forget to end their sessions, and a new one costs a round trip.
     pub session_idle: Duration,
-    /// Whether clients may end their sessions with `DELETE`. Yes: that is the polite thing to do.
+    /// Whether clients may end their sessions with `DELETE`. Default: yes, because polite clients do.
     pub may_delete: bool,
-    /// How much of what was said in a session is held to be said again when a stream broke off.
+    /// How much of a session is kept for replay after its stream broke off.
     pub replay: Replay,
-    /// How long a client whose stream ended is asked to wait before it resumes. 1 s: as fast as a person would.
+    /// How long a client whose stream ended is told to wait before it resumes. Default: 1 s, as fast as a person would.
     pub retry: Duration,
-    /// How long a stream is silent, or a request without a first byte, before a comment is sent. 15 s: proxies cut after 60, some
-    /// after 30.
+    /// How long a stream may be silent, or a request without a first byte, before a comment is sent. Default: 15 s, because proxies cut
+    /// after 60 s, and some after 30 s.
     pub keepalive: Duration,
-    /// How long the body of a request may take to arrive. 60 s: enough for the longest message on a slow line.
+    /// How long the body of a request may take to arrive. Default: 60 s, enough for the longest message on a slow line.
     pub body_timeout: Duration,
-    /// The one path that is served. `None`: each that reaches the machine, since whoever mounts it says where it is.
+    /// The only path that is served. `None` serves every path that reaches the server, because the code that mounts it chooses the path.
     pub path: Option<Box<str>>,
-    /// Where the transport of 2024-11-05 is served. Nowhere: it is deprecated, and few clients are left that know no other.
+    /// The paths of the transport of 2024-11-05. Default: none, because it is deprecated and few clients know no other.
     pub sse: Option<SsePaths>,
 }
 
 impl Http {
-    /// For the machine itself alone.
+    /// Settings that serve only the machine itself.
     #[must_use]
     pub fn new() -> Http {
         Http::default()
     }
 
-    /// For requests that are meant for these hosts.
+    /// Allows requests for these hosts.
     #[must_use]
     pub fn with_hosts(mut self, hosts: Allowed) -> Http {
         self.hosts = hosts;
         self
     }
 
-    /// And on behalf of these web pages.
+    /// Allows requests of web pages of these origins.
     #[must_use]
     pub fn with_origins(mut self, origins: Allowed) -> Http {
         self.origins = origins;
         self
     }
 
-    /// And web pages of these origins may send requests and read the responses (CORS).
+    /// Allows web pages of these origins to send requests and read the responses (CORS).
     #[must_use]
     pub fn with_cors(mut self, origins: Allowed) -> Http {
         self.cors = Some(origins);
         self
     }
 
-    /// And at this path alone.
+    /// Serves only this path.
     #[must_use]
     pub fn with_path(mut self, path: impl Into<Box<str>>) -> Http {
         self.path = Some(path.into());
         self
     }
 
-    /// And for the oldest clients, here.
+    /// Serves the transport of 2024-11-05 at these paths.
     #[must_use]
     pub fn with_sse(mut self, paths: SsePaths) -> Http {
         self.sse = Some(paths);
@@ -102,52 +100,52 @@ impl Default for Http {
     }
 }
 
-/// Which hosts, or which origins.
+/// A set of allowed hosts, or of allowed origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Allowed {
-    /// Any at all. Only where somebody else has checked.
+    /// Any host or origin. Use this only if another component checks them.
     Any,
-    /// These: hosts as `example.com`, with any port, or `example.com:8080`; origins as `https://example.com`.
+    /// Only these. A host is `example.com`, with any port, or `example.com:8080`. An origin is `https://example.com`.
     List(Vec<Box<str>>),
     /// The machine itself, on any port: `localhost`, `127.0.0.0/8`, `[::1]`.
     Loopback,
 }
 
 impl Allowed {
-    /// Whether a request for this `Host` is allowed. `None`: it names none.
+    /// Whether a request with this `Host` is allowed. `None` means that it has none.
     #[must_use]
     pub fn allows_host(&self, host: Option<&str>) -> bool {
         ladder::allows_host(self, host)
     }
 
-    /// Whether a request on behalf of a page of this `Origin` is allowed.
+    /// Whether a request of a page of this `Origin` is allowed.
     #[must_use]
     pub fn allows_origin(&self, origin: &str) -> bool {
         ladder::allows_origin(self, origin)
     }
 
-    /// These and no others.
+    /// Allows only these.
     pub fn list<T: Into<Box<str>>>(these: impl IntoIterator<Item = T>) -> Allowed {
         Allowed::List(these.into_iter().map(Into::into).collect())
     }
 }
 
-/// How much of what was said in a session is held, by the store that is built in.
+/// How much of a session the built-in store keeps for replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replay {
-    /// Messages of one session. 256: what is said in the seconds that a stream takes to come back. Zero: nothing is ever said
-    /// again, in no store, and a request whose client loses its stream is answered to nobody.
+    /// Messages of one session. Default: 256, enough for the seconds in which a stream is resumed. Zero disables replay in every store, and
+    /// drops the reply to a request whose client loses its stream.
     pub events: usize,
-    /// Bytes of these. 1 MiB; a longer message is not held.
+    /// Bytes of these messages. Default: 1 MiB; a longer message is not kept.
     pub bytes: usize,
-    /// Bytes of all sessions together. 64 MiB; where there is no more room, a session holds less.
+    /// Bytes over all sessions. Default: 64 MiB; beyond it, the session that holds most drops messages.
     pub all_bytes: usize,
 }
 
 impl Replay {
-    /// So many messages of a session, of so many bytes in all.
+    /// Keeps so many messages of a session, with so many bytes in all.
     #[must_use]
     pub const fn new(events: usize, bytes: usize) -> Replay {
         Replay {
@@ -164,18 +162,18 @@ impl Default for Replay {
     }
 }
 
-/// Where the transport of 2024-11-05 is served.
+/// The paths of the transport of 2024-11-05.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SsePaths {
-    /// Where a client gets its stream.
+    /// The path at which a client opens its stream.
     pub stream: Box<str>,
-    /// Where it posts its messages.
+    /// The path to which a client posts its messages.
     pub messages: Box<str>,
 }
 
 impl SsePaths {
-    /// At these two paths.
+    /// Uses these two paths.
     pub fn new(stream: impl Into<Box<str>>, messages: impl Into<Box<str>>) -> SsePaths {
         SsePaths {
             stream: stream.into(),
@@ -184,7 +182,7 @@ impl SsePaths {
     }
 }
 
-/// `/sse` and `/messages`, as they are everywhere.
+/// `/sse` and `/messages`, the usual paths.
 impl Default for SsePaths {
     fn default() -> SsePaths {
         SsePaths::new("/sse", "/messages")

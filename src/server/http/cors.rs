@@ -16,18 +16,18 @@ const EXPOSE_HEADERS: &str = "access-control-expose-headers";
 const MAX_AGE: &str = "access-control-max-age";
 const VARY: &str = "vary";
 
-/// The request headers that a page may send. `*` is for `Mcp-Param-…`, whose names follow from the tools; it does not cover `Authorization`, and
-/// older browsers do not know it.
+/// The request headers that a page may send. `*` is for `Mcp-Param-…`, whose names depend on the tools. It does not cover `Authorization`,
+/// and older browsers do not know it.
 const REQUEST_HEADERS: &str = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, *";
 
 /// The response headers that a page may read.
 const RESPONSE_HEADERS: &str =
     "Mcp-Protocol-Version, Mcp-Session-Id, Retry-After, WWW-Authenticate";
 
-/// How long a browser may remember the answer to a preflight, in seconds. 2 h: the most that Chromium does.
+/// How long a browser may cache the response to a preflight, in seconds. 2 h is the most that Chromium does.
 const REMEMBERED: &str = "7200";
 
-/// What `Access-Control-Allow-Origin` says to this request, if its page may read the response.
+/// The value of `Access-Control-Allow-Origin` for this request, if its page may read the response.
 pub(super) fn granted(http: &Http, fields: &Fields<'_>) -> Option<Cow<'static, str>> {
     let allowed = http.cors.as_ref()?;
     match Said::of(fields, names::ORIGIN) {
@@ -44,7 +44,7 @@ pub(super) fn fields(granted: Cow<'static, str>) -> Fields<'static> {
     allow_origin(granted).and(EXPOSE_HEADERS, RESPONSE_HEADERS)
 }
 
-/// The fields of the answer to a preflight.
+/// The fields of the response to a preflight.
 pub(super) fn preflight(granted: Cow<'static, str>) -> Fields<'static> {
     allow_origin(granted)
         .and(ALLOW_METHODS, "GET, POST, DELETE")

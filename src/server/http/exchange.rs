@@ -1,4 +1,4 @@
-//! The exchanges that are open: what arrived of each, and how each is answered. Knows no message and no session.
+//! The open exchanges: the received part of each request, and how each is answered. Knows no message and no session.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -10,14 +10,14 @@ use crate::http::{Fields, Verb};
 use crate::id::StreamId;
 use crate::time::Instant;
 
-/// A request whose body arrives.
+/// A request whose body is arriving.
 pub(in crate::server) struct Asked {
     pub(super) verb: Verb,
     pub(super) route: Route,
-    /// Those fields that say something of the message.
+    /// The header fields that concern the message.
     pub(super) fields: Fields<'static>,
     pub(super) user: Option<Box<str>>,
-    /// The network address that it came from, if that is known.
+    /// The network address of the client, if it is known.
     pub(super) address: Option<IpAddr>,
     pub(super) takes: Takes,
     pub(super) body: Vec<u8>,
@@ -29,19 +29,19 @@ impl Asked {
     }
 }
 
-/// What a request is addressed to.
+/// The target of a request.
 #[derive(PartialEq, Eq)]
 #[cfg_attr(test, derive(Debug))]
 pub(super) enum Route {
-    /// The endpoint of all versions but the first.
+    /// The endpoint of all versions but 2024-11-05.
     Endpoint,
-    /// Where messages of the session with this id are posted, in the first version.
+    /// The path for messages to the session with this id, in version 2024-11-05.
     SseMessages(Box<str>),
-    /// Where its streams are.
+    /// The path for event streams, in version 2024-11-05.
     SseStream,
 }
 
-/// Which kinds of body a client takes.
+/// The kinds of body that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Takes {
     pub(super) json: bool,
@@ -51,22 +51,22 @@ pub(super) struct Takes {
 /// An exchange that is being answered.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// The way whose end it is.
+    /// The lane that it carries.
     pub(super) lane: Lane,
     pub(super) takes: Takes,
-    /// The session in which errors are answers like others.
+    /// The session that it belongs to. In a session, an error has status 200 like any other reply.
     pub(super) session: Option<SessionKey>,
-    /// The status, where that is decided before the answer is.
+    /// The status, if it is decided before the reply.
     pub(super) status: Option<u16>,
-    /// What else the head of the response says.
+    /// Further header fields of the response.
     pub(super) fields: Fields<'static>,
-    /// Whether it is a stream of events, and its head is out.
+    /// Whether it is an event stream whose head is written.
     pub(super) has_begun: bool,
-    /// It ends as soon as what waits is written, and its client comes back for the rest.
+    /// Whether it ends as soon as its queue is empty. The client comes back for the rest.
     pub(super) hangs_up: bool,
-    /// Before this, it is not silent for long: something was said on it.
+    /// The earliest time of the next keepalive, because something was written on it.
     pub(super) quiet_from: Instant,
-    /// How often in a row it was found that its client had read nothing of what is under way.
+    /// The number of keepalive intervals in a row in which its client read nothing.
     pub(super) stuck: u32,
 }
 
@@ -85,7 +85,7 @@ impl Exchange {
         }
     }
 
-    /// Whether it answers requests. Others are open as long as anybody is.
+    /// Whether it answers requests. Other exchanges do not end by themselves.
     const fn is_for_requests(&self) -> bool {
         matches!(self.lane, Lane::Stream(_))
     }
@@ -95,26 +95,26 @@ impl Exchange {
 pub(super) struct Exchanges {
     reading: BTreeMap<StreamId, Asked>,
     open: BTreeMap<StreamId, Exchange>,
-    /// The exchange at the end of each way that has one.
+    /// The exchange that carries each lane.
     carriers: BTreeMap<Lane, StreamId>,
-    /// How many of those that are open answer requests, and end with that.
+    /// The number of open exchanges that answer requests and end with the reply.
     requests: usize,
-    /// Those that are finished, of which so many bytes are still under way, and how often in a row nothing of these was read.
+    /// The finished exchanges, with their unread bytes and the number of intervals in a row in which nothing was read.
     finished: BTreeMap<StreamId, (usize, u32)>,
-    /// Bytes of the bodies that arrive.
+    /// Bytes of the requests that are arriving.
     bytes: usize,
 }
 
 /// # While the body arrives
 impl Exchanges {
-    /// A request begins to arrive. Bytes of all that do.
+    /// Adds a request that begins to arrive. Returns the bytes of all arriving requests.
     pub(super) fn read(&mut self, stream: StreamId, asked: Asked) -> usize {
         self.bytes += asked.bytes();
         self.reading.insert(stream, asked);
         self.bytes
     }
 
-    /// Its body is this much longer. How long it is then, and all of them together; `None` if it is not one of these.
+    /// Appends to the body of a request. Returns its length, and the bytes of all arriving requests. `None` if the request is not arriving.
     pub(super) fn grow(&mut self, stream: StreamId, bytes: &[u8]) -> Option<(usize, usize)> {
         let asked = self.reading.get_mut(&stream)?;
         asked.body.extend_from_slice(bytes);
@@ -122,32 +122,32 @@ impl Exchanges {
         Some((asked.body.len(), self.bytes))
     }
 
-    /// The one that takes up most.
+    /// The largest arriving request.
     pub(super) fn largest(&self) -> Option<StreamId> {
         let reading = self.reading.iter();
         let largest = reading.max_by_key(|(_, asked)| asked.bytes());
         largest.map(|(stream, _)| *stream)
     }
 
-    /// Its body is complete, or no longer wanted.
+    /// Removes a request whose body is complete or no longer wanted.
     pub(super) fn take(&mut self, stream: StreamId) -> Option<Asked> {
         let asked = self.reading.remove(&stream)?;
         self.bytes -= asked.bytes();
         Some(asked)
     }
 
-    /// The oldest whose body arrives.
+    /// The oldest arriving request.
     pub(super) fn oldest_arriving(&self) -> Option<StreamId> {
         self.reading.keys().next().copied()
     }
 
-    /// The exchanges whose body arrives.
+    /// All arriving requests.
     pub(super) fn arriving(&self) -> Vec<StreamId> {
         self.reading.keys().copied().collect()
     }
 }
 
-/// # While it is answered
+/// # While an exchange is answered
 impl Exchanges {
     pub(super) fn open(&mut self, stream: StreamId, exchange: Exchange) {
         self.carriers.insert(exchange.lane, stream);
@@ -165,12 +165,12 @@ impl Exchanges {
         self.open.get_mut(&stream)
     }
 
-    /// The exchange at the end of this way.
+    /// The exchange that carries this lane.
     pub(super) fn carrier(&self, lane: Lane) -> Option<StreamId> {
         self.carriers.get(&lane).copied()
     }
 
-    /// It is over, for its client is gone.
+    /// Removes an exchange.
     pub(super) fn close(&mut self, stream: StreamId) -> Option<Exchange> {
         let exchange = self.open.remove(&stream)?;
         self.requests -= usize::from(exchange.is_for_requests());
@@ -180,8 +180,8 @@ impl Exchanges {
         Some(exchange)
     }
 
-    /// It is over, and its client reads what is left of it: so many bytes. Of the oldest that are, nothing is known when there
-    /// are more than `most`.
+    /// Removes an exchange that is finished, of which `under_way` bytes are unread. At most `most` finished exchanges are remembered; the
+    /// oldest is forgotten first.
     pub(super) fn finish(
         &mut self,
         stream: StreamId,
@@ -197,7 +197,7 @@ impl Exchanges {
         self.close(stream)
     }
 
-    /// Something was read of one that is finished. Whether it was one of these.
+    /// Counts bytes that were read of a finished exchange. Returns whether the exchange is known as finished.
     pub(super) fn read_out(&mut self, stream: StreamId, len: usize) -> bool {
         let Some((left, stuck)) = self.finished.get_mut(&stream) else {
             return false;
@@ -210,40 +210,41 @@ impl Exchanges {
         true
     }
 
-    /// Nothing was read of one that is finished, once more. How often in a row by now; `None` if it is not one of these.
+    /// Counts an interval in which nothing was read of a finished exchange. Returns the number of intervals in a row, or `None` if the
+    /// exchange is not finished.
     pub(super) fn unread(&mut self, stream: StreamId) -> Option<u32> {
         let (_, stuck) = self.finished.get_mut(&stream)?;
         *stuck += 1;
         Some(*stuck)
     }
 
-    /// The client of one that is finished is gone. Whether it was one of these.
+    /// Forgets a finished exchange whose client is gone. Returns whether it was known as finished.
     pub(super) fn forget(&mut self, stream: StreamId) -> bool {
         self.finished.remove(&stream).is_some()
     }
 
-    /// The oldest that is finished and not read to its end.
+    /// The oldest finished exchange that is not read completely.
     pub(super) fn oldest_unread(&self) -> Option<StreamId> {
         self.finished.keys().next().copied()
     }
 
-    /// How many bytes of one that is finished are not read.
+    /// The unread bytes of a finished exchange.
     pub(super) fn left(&self, stream: StreamId) -> usize {
         self.finished.get(&stream).map_or(0, |(left, _)| *left)
     }
 
-    /// Those that are being answered.
+    /// The exchanges that are being answered.
     pub(super) fn answering(&self) -> impl Iterator<Item = (StreamId, &Exchange)> {
         let open = self.open.iter();
         open.map(|(stream, exchange)| (*stream, exchange))
     }
 
-    /// Whether any of those that are being answered is to end by itself.
+    /// Whether any exchange that is being answered ends by itself.
     pub(super) const fn has_requests(&self) -> bool {
         self.requests > 0
     }
 
-    /// Whether all that was finished was read to its end.
+    /// Whether all finished exchanges are read completely.
     pub(super) fn are_read_out(&self) -> bool {
         self.finished.is_empty()
     }
@@ -254,7 +255,7 @@ impl Exchanges {
             || self.finished.contains_key(&stream)
     }
 
-    /// How many are open, in whatever state, or not read to their end.
+    /// The number of exchanges that are open, or finished and not read completely.
     pub(super) fn len(&self) -> usize {
         self.reading.len() + self.open.len() + self.finished.len()
     }

@@ -1,5 +1,5 @@
-//! What a request must be like to be looked at, as far as its head tells, and whether its fields say what its message says.
-//! Judges; answers nothing. Knows no session.
+//! Validates the head of a request, and checks that its header fields agree with its message. Returns verdicts and sends nothing. Knows no
+//! session.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -18,13 +18,13 @@ use crate::wire::{ErrorObject, Id};
 pub(super) const JSON: &str = "application/json";
 pub(super) const EVENTS: &str = "text/event-stream";
 
-/// How long a client that comes at the wrong time is asked to stay away, in seconds.
+/// The `Retry-After` of a server that is busy, in seconds.
 const COME_BACK_AFTER: &str = "5";
 
-/// As many bytes of fields are kept while a body arrives (S-INH-06): arguments that are repeated may be long, but not like this.
+/// The most bytes of header fields that are kept while a body arrives (S-INH-06). Repeated arguments may be long, but not longer.
 const MOST_FIELD_BYTES: usize = 64 << 10;
 
-/// Fields that say one thing. What else is said once is judged where it is read; see [`Said`].
+/// Fields that must have one value. Other fields that must occur once are checked where they are read; see [`Said`].
 const SINGLE: [&str; 6] = [
     names::ORIGIN,
     names::AUTHORIZATION,
@@ -34,7 +34,7 @@ const SINGLE: [&str; 6] = [
     names::MCP_SESSION_ID,
 ];
 
-/// Why a request is turned away.
+/// The refusal of a request.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: u16,
@@ -59,13 +59,13 @@ impl Refusal {
         }
     }
 
-    /// For a reason that an operator can do something about.
+    /// Sets a cause that an operator can fix.
     pub(super) fn because(mut self, cause: RefusalCause) -> Refusal {
         self.cause = cause;
         self
     }
 
-    /// It comes at the wrong time.
+    /// A refusal with 503: the client may retry later.
     pub(super) fn busy(text: &str) -> Refusal {
         let fields = Fields::new().and(names::RETRY_AFTER, COME_BACK_AFTER);
         Refusal {
@@ -74,7 +74,7 @@ impl Refusal {
         }
     }
 
-    /// There are other verbs for this.
+    /// A refusal with 405 that lists the allowed HTTP methods.
     fn verb(allowed: String) -> Refusal {
         let fields = Fields::new().and(names::ALLOW, allowed);
         let text = "this is not done here";
@@ -84,14 +84,14 @@ impl Refusal {
         }
     }
 
-    /// As the answer to the request with this id (S-HTTP-33).
+    /// Makes the refusal the reply to the request with this id (S-HTTP-33).
     pub(super) fn to(mut self, id: Option<&Id>) -> Refusal {
         self.id = id.cloned();
         self
     }
 }
 
-/// The answer to a browser that asks whether a page may send a request here, if the page may.
+/// The response to a CORS preflight, if the page may send requests here.
 pub(super) fn preflight(
     http: &Http,
     is_legacy: bool,
@@ -103,7 +103,7 @@ pub(super) fn preflight(
     route(http, is_legacy, &head.target).map(|_| cors::preflight(granted))
 }
 
-/// Looks at the head of a request. What is worth the wait for its body.
+/// Checks the head of a request. Returns the request if it is worth waiting for its body.
 pub(super) fn look(http: &Http, is_legacy: bool, head: &RequestHead<'_>) -> Result<Asked, Refusal> {
     check_repeated(&head.fields)?;
     check_source(http, &head.fields)?;
@@ -148,9 +148,9 @@ pub(super) fn look(http: &Http, is_legacy: bool, head: &RequestHead<'_>) -> Resu
     })
 }
 
-/// A request that says two things where it may say one is not taken at its first word: whoever stands in between may have read the other.
+/// Refuses a request in which a single-valued field has two different values. A proxy may have used the other value.
 fn check_repeated(fields: &Fields<'_>) -> Result<(), Refusal> {
-    // RFC 9110, section 7.2: not even two that are equal.
+    // RFC 9110, section 7.2: two `Host` fields are invalid even if they are equal.
     if fields.all(names::HOST).nth(1).is_some() {
         return Err(Refusal::new(400, "the request has more than one `Host`"));
     }
@@ -165,7 +165,7 @@ fn check_repeated(fields: &Fields<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// S-HTTP-02, S-HTTP-03: no web page of a stranger gets through a browser to a server that trusts this machine.
+/// Refuses requests that a foreign web page sends through a browser to a server that trusts this machine (S-HTTP-02, S-HTTP-03).
 fn check_source(http: &Http, fields: &Fields<'_>) -> Result<(), Refusal> {
     let host = fields.get(names::HOST);
     if !allows_host(&http.hosts, host) {
@@ -180,7 +180,7 @@ fn check_source(http: &Http, fields: &Fields<'_>) -> Result<(), Refusal> {
     }
     let is_allowed_by = |allowed: &Allowed| match fields.get(names::ORIGIN) {
         Some(origin) => allows_origin(allowed, origin),
-        // What is there and cannot be read is not allowed, but by those who allow everything.
+        // A field that cannot be read is allowed only by `Allowed::Any`.
         None => !fields.has(names::ORIGIN) || *allowed == Allowed::Any,
     };
     if is_allowed_by(&http.origins) || http.cors.as_ref().is_some_and(is_allowed_by) {
@@ -222,7 +222,7 @@ pub(super) fn allows_origin(allowed: &Allowed, origin: &str) -> bool {
     }
 }
 
-/// What is at this path, if anything is.
+/// The route for this path, if there is one.
 fn route(http: &Http, is_legacy: bool, target: &str) -> Option<Route> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match http.sse.as_ref().filter(|_| is_legacy) {
@@ -240,7 +240,7 @@ fn route(http: &Http, is_legacy: bool, target: &str) -> Option<Route> {
     }
 }
 
-/// S-HTTP-36: a server that is modern alone has nothing to get and nothing to delete.
+/// Checks that the route has this HTTP method. A server that speaks only modern versions has no `GET` and no `DELETE` (S-HTTP-36).
 fn check_verb(http: &Http, is_legacy: bool, route: &Route, verb: Verb) -> Result<(), Refusal> {
     let allowed: &[Verb] = match route {
         Route::SseMessages(_) => &[Verb::Post],
@@ -256,7 +256,7 @@ fn check_verb(http: &Http, is_legacy: bool, route: &Route, verb: Verb) -> Result
     Err(Refusal::verb(names.join(", ")))
 }
 
-/// The fields that say something of the message, or of the session.
+/// The fields that concern the message or the session.
 fn kept(fields: &Fields<'_>) -> Fields<'static> {
     let is_of_mcp = |name: &str| {
         let prefix = name.get(..4);
@@ -268,7 +268,7 @@ fn kept(fields: &Fields<'_>) -> Fields<'static> {
         .collect()
 }
 
-/// A name of a field, which need not be copied where most messages have it.
+/// A field name, borrowed if most messages have it, so that it need not be copied.
 fn owned(name: &str) -> Cow<'static, str> {
     let often = [
         names::MCP_PROTOCOL_VERSION,
@@ -280,12 +280,12 @@ fn owned(name: &str) -> Cow<'static, str> {
     known.map_or_else(|| Cow::Owned(name.into()), Cow::Borrowed)
 }
 
-/// What a field says that must be there once.
+/// The value of a field that must occur exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said<'a> {
-    /// Nothing.
+    /// The field is absent.
     Absent,
-    /// Something that cannot be read, or more than one thing.
+    /// The value cannot be read, or the field occurs more than once.
     Garbled,
     This(&'a str),
 }
@@ -301,7 +301,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Whether the fields name the method, and what the request is about, as its message does (S-HDR-01, S-HDR-02, S-HDR-09).
+/// Checks that the fields name the method and the subject of the request like its message (S-HDR-01, S-HDR-02, S-HDR-09).
 pub(super) fn check_names(
     fields: &Fields<'_>,
     method: &str,
@@ -328,31 +328,31 @@ pub(in crate::server) fn mismatch(text: impl Into<String>) -> ErrorObject {
     ErrorObject::new(code::HEADER_MISMATCH, text)
 }
 
-/// Who gives an error.
+/// The part that produced an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blame {
-    /// The application gives it.
+    /// The application.
     Application,
-    /// The server gives it itself, in a session.
+    /// The server itself, in a session.
     Session,
-    /// The server gives it itself.
+    /// The server itself, outside a session.
     Server,
 }
 
-/// The status for an error with this code, where that is not decided otherwise (S-HTTP-27, S-HTTP-28, S-HTTP-29, S-HTTP-34).
+/// The HTTP status for an error with this code, if nothing else decides it (S-HTTP-27, S-HTTP-28, S-HTTP-29, S-HTTP-34).
 pub(super) fn status(code: i64, blame: Blame) -> u16 {
     match (code, blame) {
         (_, Blame::Session) => 200,
         (code::METHOD_NOT_FOUND, _) => 404,
         (code::UNSUPPORTED_PROTOCOL_VERSION..=code::HEADER_MISMATCH, _) => 400,
         (_, Blame::Application) => 200,
-        // What the server gives itself with this code is that there is too much, or that it ends.
+        // The server itself uses this code only when it is overloaded or shuts down.
         (code::INTERNAL_ERROR, Blame::Server) => 503,
         (_, Blame::Server) => 400,
     }
 }
 
-/// The error for a request whose version its field does not name.
+/// The error for a request whose version field is missing or cannot be read.
 pub(super) fn unnamed_version(said: Said<'_>) -> ErrorObject {
     let what = match said {
         Said::Absent => "is missing",
@@ -361,9 +361,9 @@ pub(super) fn unnamed_version(said: Said<'_>) -> ErrorObject {
     mismatch(format!("the header `MCP-Protocol-Version` {what}"))
 }
 
-/// How a stream of events begins.
+/// The header fields of an event stream.
 pub(super) fn head_of_events() -> Fields<'static> {
-    // S-HTTP-18: nobody in between is to hold back what is streamed.
+    // S-HTTP-18: proxies must not buffer the stream.
     Fields::new()
         .and(names::CONTENT_TYPE, EVENTS)
         .and(names::CACHE_CONTROL, "no-cache")

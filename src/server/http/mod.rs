@@ -1,9 +1,18 @@
-//! The server end over HTTP: what exchanges begin with, carry and end with, and what becomes of them.
+//! The server end over HTTP: how exchanges begin, what they carry, and how they end. An exchange is one HTTP request and its response.
 //!
-//! This is the machine's part of it, by subject: here the inputs and how an exchange ends, `post` what is posted, `streams` the streams and
-//! sessions of legacy clients, `sse` those of the first version, `refusals` which refused requests the application hears of, `writing` how what waits leaves. Its children know neither the machine nor each
-//! other: `config` the numbers, `cors` what browsers are told of web pages, `ladder` what a head must be like, `exchange` what is open, `session` the sessions, `store` where they are
-//! held, `shares` who gives way to whom (`room` lets them), `tools` which arguments are repeated in fields.
+//! This module and some of its children are part of the machine, split by subject:
+//!
+//! - This module handles the inputs and the end of an exchange.
+//! - `post` handles posted messages; `writing` writes queued messages.
+//! - `streams` handles the streams and sessions of legacy clients; `sse` handles those of the transport of 2024-11-05.
+//! - `refusals` reports refused requests to the application; `room` makes room when a shared limit is reached.
+//!
+//! The other children know neither the machine nor each other:
+//!
+//! - `config` holds the settings; `cors` tells browsers which web pages may use the server.
+//! - `ladder` validates the head of a request; `exchange` holds the open exchanges.
+//! - `session` holds the sessions; `store` stores them and their messages.
+//! - `shares` ranks the clients that give way when a limit is reached; `tools` knows which arguments are repeated in header fields.
 
 mod config;
 mod cors;
@@ -50,31 +59,31 @@ use crate::protocol::Era;
 use crate::time::TICK;
 use crate::wire::Payload;
 
-/// What is said to a client for whom there is no session left (F-110).
+/// The error text for a client for which no session is left (F-110).
 const FULL: &str = "as many clients as may be are here already; come back later";
 
-/// A client that has read nothing of what is under way for so many pulses is not there.
+/// The number of keepalive intervals after which a client that reads nothing counts as gone.
 const PULSES_STUCK: u32 = 4;
 
-/// Whether it only says that nothing more comes.
+/// Whether the fault only reports an orderly end of the stream.
 fn is_orderly(fault: &Fault) -> bool {
     fault.kind() == FaultKind::Closed
 }
 
-/// What there is over HTTP alone.
+/// State that exists only over HTTP.
 pub(super) struct Endpoint {
     exchanges: Exchanges,
     sessions: Sessions,
-    /// Where sessions are held for others. `None`: those that are here are all that there are.
+    /// The store that keeps sessions for other servers. `None` if there are no sessions but the local ones.
     records: Option<Box<dyn SessionStore>>,
-    /// Where what was said in them is.
+    /// The store for the messages that were sent in sessions.
     events: Box<dyn EventStore>,
     tools: Tools,
     shares: Shares,
     refusals: Refusals,
-    /// What `Access-Control-Allow-Origin` will say in the responses that have not begun, where it says something.
+    /// The value of `Access-Control-Allow-Origin` for responses that have not begun, if they get one.
     granted: BTreeMap<StreamId, Cow<'static, str>>,
-    /// Where messages are written before they become events.
+    /// The buffer in which messages are encoded before they become events.
     scratch: Vec<u8>,
 }
 
@@ -98,7 +107,7 @@ impl Endpoint {
     }
 }
 
-/// # What happens to an exchange
+/// # Inputs of an exchange
 impl Server {
     pub(super) fn exchanged(&mut self, stream: StreamId, input: Input<'_>) {
         let is_heard = match input {
@@ -154,7 +163,8 @@ impl Server {
         true
     }
 
-    /// Notes whether the page of a browser may read the response, and answers the browser that asks just that.
+    /// Answers a CORS preflight. For any other request, records whether the browser's page may read the response. Returns whether the
+    /// request was a preflight.
     fn answers_preflight(
         &mut self,
         stream: StreamId,
@@ -192,7 +202,7 @@ impl Server {
         true
     }
 
-    /// Where too much arrives in all requests together, the largest is given up: whoever sends little is not to pay for it.
+    /// Refuses the largest arriving request if all of them together are too large. Clients that send little are not affected.
     fn relieve(&mut self, arriving: usize) {
         let limits = &self.config.limits;
         if arriving <= limits.body_bytes.max(limits.message_bytes) {
@@ -231,7 +241,7 @@ impl Server {
         );
     }
 
-    /// What is left of the body is not waited for.
+    /// Refuses a request without waiting for the rest of its body.
     fn give_up(&mut self, stream: StreamId, refusal: Refusal) {
         if let Some(asked) = self.take_asked(stream) {
             let source = self.source_of(&asked);
@@ -261,14 +271,14 @@ impl Server {
         }
         if is_known {
             self.weigh(stream);
-            // What is read of the last words counts, whatever exchange they were in.
+            // Any read extends the flush deadline, even of an exchange that is finished.
             self.read_on(len);
         }
         is_known
     }
 
-    /// The client of an exchange is gone. In the modern era that takes back what it asked (S-HTTP-23); in the legacy era it says nothing of
-    /// the kind, and what is still said waits for another stream.
+    /// Handles the disconnect of the client of an exchange. In the modern era, this cancels the client's request (S-HTTP-23). In the legacy
+    /// era it cancels nothing, and further messages wait for another stream. A session of the 2024-11-05 transport ends with its stream.
     fn client_gone(&mut self, stream: StreamId) -> bool {
         if let Some(http) = &mut self.http {
             http.granted.remove(&stream);
@@ -306,7 +316,7 @@ impl Server {
         true
     }
 
-    /// Nobody is at the end of a way of a session any more, and perhaps nobody ever will.
+    /// Detaches a lane of a session. Its client may never come back.
     fn abandon(&mut self, lane: Lane) {
         self.lanes.detach(lane);
         if let (Some(http), Lane::Stream(born)) = (&mut self.http, lane) {
@@ -314,7 +324,7 @@ impl Server {
         }
     }
 
-    /// All that was asked under such ids is over.
+    /// Cancels every request and watch whose id is of this scope.
     fn cancel_all(&mut self, whose: Whose) {
         for wire in self.watchers.of(whose) {
             self.watchers.unlisten(&wire);
@@ -326,9 +336,9 @@ impl Server {
     }
 }
 
-/// # How an exchange is answered
+/// # The response of an exchange
 impl Server {
-    /// It is answered, on a way of its own.
+    /// Opens the response of an exchange, on a lane of its own.
     fn open_exchange(&mut self, stream: StreamId, takes: Takes, session: Option<SessionKey>) {
         let lane = Lane::Stream(stream);
         let mut exchange = Exchange::new(lane, takes);
@@ -341,7 +351,7 @@ impl Server {
         }
     }
 
-    /// It is at the end of a way.
+    /// Makes an exchange the carrier of its lane.
     fn carry(&mut self, stream: StreamId, exchange: Exchange) {
         self.lanes.attach(exchange.lane);
         if let Some(http) = &mut self.http {
@@ -357,7 +367,7 @@ impl Server {
         self.arm_pulse(stream);
     }
 
-    /// It is answered with this and nothing else.
+    /// Answers an exchange with a refusal and nothing else.
     fn turn_away(&mut self, stream: StreamId, source: Source, refusal: Refusal) {
         self.tell_refusal(source, &refusal);
         let takes = Takes {
@@ -375,7 +385,8 @@ impl Server {
         self.lanes.push(Lane::Stream(stream), frame);
     }
 
-    /// The answer on this way is one of the application, be it an error: clients in use do not read the text of a response with another status.
+    /// Sets status 200 for the reply on this lane, unless a status is set. An error of the application needs this, because clients in use
+    /// do not read the body of a response with another status.
     pub(in crate::server) fn answer_in_good_order(&mut self, lane: Lane) {
         let http = self.http.as_mut();
         let exchange = http.and_then(|http| {
@@ -387,7 +398,7 @@ impl Server {
         }
     }
 
-    /// It is answered without a body.
+    /// Answers an exchange without a body.
     fn respond_empty(&mut self, stream: StreamId, status: u16, mut fields: Fields<'static>) {
         self.let_pages_read(stream, &mut fields);
         let head = ResponseHead::new(status).with_fields(fields);
@@ -400,7 +411,7 @@ impl Server {
         });
     }
 
-    /// Adds the fields that let the page of a browser read a response, if it may.
+    /// Adds the CORS fields to a response that the browser's page may read.
     fn let_pages_read(&mut self, stream: StreamId, fields: &mut Fields<'static>) {
         let http = self.http.as_mut();
         if let Some(granted) = http.and_then(|http| http.granted.remove(&stream)) {
@@ -408,7 +419,7 @@ impl Server {
         }
     }
 
-    /// It is over, whatever else would have been said on it.
+    /// Ends an exchange at once, even if more messages are queued for it.
     fn end_exchange(&mut self, stream: StreamId) {
         let Some(exchange) = self.retire(stream) else {
             return;
@@ -417,13 +428,13 @@ impl Server {
             let epoch = Epoch::FIRST;
             self.outbox.push(Output::Finish { epoch, stream });
         } else {
-            // A request that was taken back has no answer.
+            // A request that was cancelled has no reply.
             let status = exchange.status.unwrap_or(202);
             self.respond_empty(stream, status, Fields::new());
         }
     }
 
-    /// Nothing more is said on an exchange, of which some may still be unread. What it was.
+    /// Closes an exchange for writing; written bytes may still be unread. Returns the exchange.
     fn retire(&mut self, stream: StreamId) -> Option<Exchange> {
         let most = self.config.limits.exchanges;
         let http = self.http.as_mut()?;
@@ -435,13 +446,13 @@ impl Server {
         } else {
             self.timers.disarm(Timer::Pulse(stream));
         }
-        // What was not written will not be.
+        // Messages that are still queued no longer count as unread, because this exchange does not write them.
         self.weigh(stream);
         self.touch(exchange.session);
         Some(exchange)
     }
 
-    /// A way is at its end, and with it the exchange that carried it.
+    /// Removes a lane and ends the exchange that carried it.
     fn end_lane(&mut self, lane: Lane) {
         let http = self.http.as_ref();
         if let Some(stream) = http.and_then(|http| http.exchanges.carrier(lane)) {
@@ -458,7 +469,7 @@ impl Server {
         }
     }
 
-    /// What follows for ways and exchanges from what was done.
+    /// Stores the messages of loose lanes, and ends the lanes that are done.
     pub(super) fn settle_lanes(&mut self) {
         while let Some(lane) = self.lanes.next_loose() {
             self.keep_for_later(lane);
@@ -474,7 +485,8 @@ impl Server {
         }
     }
 
-    /// Something is said on an exchange, which has no need of a pulse for a while. Most are over by then: whoever is woken too early waits on.
+    /// Postpones the keepalive of an exchange on which something was just written. The timer stays as it is, because most exchanges end
+    /// before it fires. If it fires early, `pulse` arms it again.
     fn put_off_pulse(&mut self, stream: StreamId) {
         let (Some(http), Some(config)) = (&mut self.http, &self.config.http) else {
             return;
@@ -484,7 +496,8 @@ impl Server {
         }
     }
 
-    /// F-043: whoever sits in between sees that it is alive, also before there is anything to say.
+    /// Sends a keepalive on a silent exchange, so that proxies see that it is alive, even before the first message (F-043). Closes the
+    /// exchange if its client reads nothing for `PULSES_STUCK` intervals.
     pub(super) fn pulse(&mut self, stream: StreamId) {
         let http = self.http.as_ref();
         let Some(exchange) = http.and_then(|http| http.exchanges.get(stream)) else {
@@ -496,7 +509,7 @@ impl Server {
         let lane = exchange.lane;
         let is_read = self.lanes.under_way(lane) == 0;
         let is_quiet = self.lanes.is_empty(lane) && is_read;
-        // What waits for the offer has its status, and its session, still to come.
+        // The response to a request that waits for the offer cannot begin, because its status and session are not known yet.
         let is_early = self.early.is_on(lane);
         if is_quiet && exchange.has_begun {
             self.lanes.push(lane, Frame::Signal(Signal::Comment));
@@ -510,7 +523,7 @@ impl Server {
         }
     }
 
-    /// What a client does not read of an exchange that is over keeps nobody else from the place that it takes.
+    /// Closes a finished exchange whose client reads nothing for `PULSES_STUCK` intervals, so that others can have its place.
     fn pulse_after(&mut self, stream: StreamId) {
         let Some(http) = &mut self.http else {
             return;
@@ -522,7 +535,7 @@ impl Server {
         }
     }
 
-    /// Whether the client of an exchange has read nothing for long.
+    /// Counts one more interval without a read. Returns whether there were `PULSES_STUCK` in a row.
     fn is_stuck(&mut self, stream: StreamId) -> bool {
         let http = self.http.as_mut();
         let Some(exchange) = http.and_then(|http| http.exchanges.get_mut(stream)) else {
@@ -533,9 +546,9 @@ impl Server {
     }
 }
 
-/// # How the service ends
+/// # The shutdown
 impl Server {
-    /// F-101: nobody waits for a stream on which nothing more will be said.
+    /// Ends the standalone streams of sessions, because nothing more is sent on them and no client should wait (F-101).
     pub(super) fn end_streams(&mut self) {
         let Some(http) = &self.http else {
             return;
@@ -558,7 +571,7 @@ impl Server {
         }
     }
 
-    /// What has not arrived whole is not waited for, and its client knows that it was not taken.
+    /// Refuses all requests whose bodies are incomplete, so that their clients know that they were not processed.
     pub(super) fn refuse_arriving(&mut self) {
         let http = self.http.as_ref();
         let arriving = http.map(|http| http.exchanges.arriving());
@@ -567,7 +580,8 @@ impl Server {
         }
     }
 
-    /// Whether nothing is left to be said or read. The streams of sessions of the first version are open as long as anybody is.
+    /// Whether nothing is left to be written or read. Open streams of the transport of 2024-11-05 do not count, because they never end by
+    /// themselves.
     pub(super) fn are_exchanges_over(&self) -> bool {
         let Some(http) = &self.http else {
             return true;
@@ -575,7 +589,7 @@ impl Server {
         !http.exchanges.has_requests() && !self.lanes.has_unread() && http.exchanges.are_read_out()
     }
 
-    /// What is still open ends here, well or badly.
+    /// Ends all open exchanges. The streams of sessions finish orderly; all other exchanges are aborted.
     pub(super) fn abort_exchanges(&mut self) {
         let Some(http) = &mut self.http else {
             return;
@@ -596,7 +610,7 @@ impl Server {
         }
     }
 
-    /// This user is told of these tools.
+    /// Learns the tools that this user was told of.
     pub(super) fn learn_tools(&mut self, user: Option<Box<str>>, result: &Payload) {
         if let Some(http) = &mut self.http {
             http.tools.learn(&Audience::User(user), result.json());
@@ -623,7 +637,7 @@ impl Server {
     }
 }
 
-/// The response field that tells a client its session.
+/// The response field with the session id.
 fn session_field(id: &str) -> Fields<'static> {
     Fields::new().and(names::MCP_SESSION_ID, alloc::string::String::from(id))
 }

@@ -1,4 +1,4 @@
-//! What is posted: of which era a message is, whether its fields agree with it, and in which session it is.
+//! Handles posted messages: finds the era and the session of a message, and checks that its header fields agree with it.
 
 use alloc::format;
 
@@ -50,7 +50,7 @@ impl Server {
                 let era = self.era_of(asked, &noted);
                 let from = match era {
                     Era::Legacy => session_origin(stream, self.session_of(asked)?, asked),
-                    // S-HTTP-12: which fields it must have is nowhere said.
+                    // S-HTTP-12: the specification does not say which fields a modern notification must have.
                     Era::Modern => modern_origin(stream, asked),
                 };
                 self.message(&from, message);
@@ -71,7 +71,8 @@ impl Server {
         }
     }
 
-    /// S-BATCH-07: an array is for sessions of the one version that has it. It is answered with a stream of single responses.
+    /// Handles an array of messages. Only sessions of one version may send it (S-BATCH-07). The response is an event stream of single
+    /// replies.
     fn posted_batch(
         &mut self,
         stream: StreamId,
@@ -112,7 +113,7 @@ impl Server {
         Ok(())
     }
 
-    /// Why what is no message is turned away. Whoever waits for it as an answer is told.
+    /// Returns the refusal of a body that is not a message. If it was meant as the answer to an ask, the ask ends.
     fn posted_nonsense(&mut self, asked: &Asked, malformed: &Malformed, text: &str) -> Refusal {
         let what = format!("a body that is no message: {malformed}");
         self.noise(&what, text.as_bytes());
@@ -127,7 +128,7 @@ impl Server {
         Refusal::coded(400, malformed.kind.code(), format!("{malformed}")).to(id)
     }
 
-    /// Of which era a message is: what it claims of itself outranks all else (S-VER-07).
+    /// Returns the era of a message. A claim in the message itself outranks all else (S-VER-07).
     fn era_of(&self, asked: &Asked, params: &Params<'_>) -> Era {
         if !self.speaks(Era::Legacy) {
             return Era::Modern;
@@ -167,7 +168,7 @@ impl Server {
         Ok(())
     }
 
-    /// S-HTTP-32: whether the fields of a modern request say what its message says, in the order that is expected.
+    /// Checks, in the expected order, that the fields of a modern request agree with its message (S-HTTP-32).
     fn check_modern(
         &mut self,
         asked: &Asked,
@@ -175,13 +176,13 @@ impl Server {
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
         if params.is_ambiguous {
-            // It is refused as such.
+            // Ambiguous params are refused later, in `admit`.
             return Ok(());
         }
         let fields = &asked.fields;
         let version = match Said::of(fields, names::MCP_PROTOCOL_VERSION) {
             Said::This(version) => version,
-            // S-VER-12: a client of the other era learns what is spoken here.
+            // S-VER-12: a legacy client is told which versions are spoken here.
             Said::Absent if name == methods::INITIALIZE && !self.speaks(Era::Legacy) => {
                 let wanted = params.text("protocolVersion").unwrap_or_default();
                 return Err(self.unsupported(&wanted));
@@ -210,7 +211,7 @@ impl Server {
         params: &Params<'_>,
     ) -> Result<(), Refusal> {
         let from = if name == methods::INITIALIZE {
-            // F-024: a session that it names is an old one, and is none of its business.
+            // F-024: a session id in `initialize` names an old session and is ignored.
             let Some(http) = &mut self.http else {
                 return Ok(());
             };
@@ -234,7 +235,8 @@ impl Server {
         Ok(())
     }
 
-    /// S-HTTP-31: where clients are not served that know no field for the version, it must be there, unless a session says more.
+    /// Requires the version field, unless a session id is present or versions before 2025-06-18 are served, which do not know the field
+    /// (S-HTTP-31).
     fn check_named(&self, asked: &Asked) -> Result<(), Refusal> {
         let serves_older = self
             .config
@@ -255,13 +257,13 @@ impl Server {
         self.noise.made_sense();
     }
 
-    /// Whether a message says to be in a session, where there are sessions.
+    /// Whether a message names a session, on a server that has sessions.
     fn is_in_session(&self, asked: &Asked) -> bool {
         self.speaks(Era::Legacy) && asked.fields.has(names::MCP_SESSION_ID)
     }
 }
 
-/// Where a message in a session comes from.
+/// The origin of a message in a session.
 pub(super) fn session_origin(stream: StreamId, session: SessionKey, asked: &Asked) -> Origin {
     Origin {
         whose: Whose::Session(session),
@@ -272,7 +274,7 @@ pub(super) fn session_origin(stream: StreamId, session: SessionKey, asked: &Aske
     }
 }
 
-/// Where a modern message comes from.
+/// The origin of a modern message.
 fn modern_origin(stream: StreamId, asked: &Asked) -> Origin {
     Origin {
         whose: Whose::Stream(stream),

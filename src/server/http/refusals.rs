@@ -1,4 +1,4 @@
-//! Refused requests: how often for each reason, and which of them the application hears of.
+//! Counts refused requests by reason, and decides which of them the application hears of.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -15,22 +15,22 @@ use crate::noise::excerpt;
 use crate::protocol::code;
 use crate::wire::ErrorObject;
 
-/// How many reasons are counted apart. A reason may quote a `Host` or an `Origin`, which clients choose.
+/// The number of reasons that are counted separately. A reason may quote a `Host` or an `Origin`, which clients choose.
 const REASONS: usize = 64;
 
-/// What stands in the paths at which clients look for an authorization server. That there is none is an answer, and no refusal.
+/// A part of the paths at which clients look for an authorization server. A 404 there is a normal answer and is not reported.
 const WELL_KNOWN: &str = "/.well-known/";
 
 /// How often requests were refused, by status and reason.
 #[derive(Default)]
 pub(super) struct Refusals {
     counts: BTreeMap<(u16, Box<str>), u64>,
-    /// Those for reasons that found no place of their own.
+    /// The number of refusals for reasons beyond the first `REASONS`.
     others: u64,
 }
 
 impl Refusals {
-    /// One more. How many there were for this reason, if the application should hear of it: the first, and then every power of two.
+    /// Counts a refusal. Returns the count for its reason if the application should hear of it: the first, then every power of two.
     pub(super) fn add(&mut self, status: u16, why: &str) -> Option<u64> {
         let reason = (status, why.into());
         let is_known = self.counts.contains_key(&reason);
@@ -44,7 +44,7 @@ impl Refusals {
     }
 }
 
-/// Which request it is, as it is told when it is refused.
+/// The request that a report of a refusal names.
 pub(super) struct Source {
     verb: Verb,
     path: Option<Box<str>>,
@@ -63,7 +63,7 @@ impl Source {
 }
 
 impl Server {
-    /// Tells the application of a refused request, unless it heard of such often enough.
+    /// Reports a refused request to the application, if its count is to be reported.
     pub(super) fn tell_refusal(&mut self, source: Source, refusal: &Refusal) {
         let path = source.path.as_deref();
         if path.is_some_and(|path| path.contains(WELL_KNOWN)) {
@@ -73,7 +73,7 @@ impl Server {
         self.tell_refusal_for(why, source, refusal);
     }
 
-    /// The same, counted with all others for this reason.
+    /// Reports a refusal that is counted under `reason`.
     fn tell_refusal_for(&mut self, reason: &str, source: Source, refusal: &Refusal) {
         let Some(http) = &mut self.http else {
             return;
@@ -97,8 +97,8 @@ impl Server {
         }
     }
 
-    /// The same for a request of which the message was read. One in a session has an answer like others, and a method that does not exist is no
-    /// mistake of whoever set this up.
+    /// Reports the refusal of a request whose message was read. In a session, a refusal is a normal reply and is not reported. An unknown
+    /// method is not reported either, because it is no mistake of the operator.
     pub(in crate::server) fn tell_refused_message(&mut self, lane: Lane, error: &ErrorObject) {
         let http = self.http.as_ref();
         let exchange = http.and_then(|http| {
@@ -118,7 +118,7 @@ impl Server {
             address: None,
         };
         let refusal = Refusal::coded(status, error.code, error.message.as_str());
-        // The text may quote the message, which a recording without payloads does not have.
+        // The text may quote the message, which a recording without payloads does not have. So the count uses the code.
         let reason = format!("code {}", error.code);
         self.tell_refusal_for(&reason, source, &refusal);
     }

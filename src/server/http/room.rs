@@ -1,4 +1,4 @@
-//! How room is made where a limit that all clients share is reached: whoever takes most of it for the least use gives way to a newcomer.
+//! Makes room for newcomers when a limit that all clients share is reached, by ending what takes most or is used least.
 
 use super::super::Server;
 use super::super::event::Cancelled;
@@ -11,10 +11,10 @@ use crate::io::Output;
 use crate::protocol::code;
 use crate::wire::ErrorObject;
 
-/// # Exchanges, and what is not read of them
+/// # Exchanges and unread responses
 impl Server {
-    /// Ends the oldest exchange whose request has not arrived whole, or else the oldest response that is over and not read. Whether there was
-    /// one.
+    /// Ends the oldest exchange whose request is incomplete, or else the oldest finished exchange whose response is not read. Returns
+    /// whether there was one.
     pub(super) fn free_exchange(&mut self) -> bool {
         let Some(http) = &self.http else {
             return false;
@@ -27,7 +27,7 @@ impl Server {
                 self.tell_refusal(source, &refusal);
             }
             let Refusal { status, fields, .. } = refusal;
-            // Nothing is left to be read of it, so it takes no place any more.
+            // An empty response leaves nothing to be read, so the exchange frees its place at once.
             self.respond_empty(stream, status, fields);
         } else if let Some(stream) = http.exchanges.oldest_unread() {
             self.cut(stream);
@@ -38,7 +38,7 @@ impl Server {
         true
     }
 
-    /// Notes how much waits for the client of an exchange.
+    /// Records how many bytes wait for the client of an exchange.
     pub(super) fn weigh(&mut self, stream: StreamId) {
         let Some(http) = &mut self.http else {
             return;
@@ -50,7 +50,7 @@ impl Server {
         http.shares.unread.set(stream, bytes);
     }
 
-    /// An answer waits on this way.
+    /// Counts a reply that was queued on this lane, and closes other connections if too many bytes wait.
     pub(in crate::server) fn weigh_answer(&mut self, lane: Lane) {
         let http = self.http.as_ref();
         if let Some(stream) = http.and_then(|http| http.exchanges.carrier(lane)) {
@@ -59,8 +59,8 @@ impl Server {
         }
     }
 
-    /// Where too much waits for all clients together, those are cut for whom most waits. Not for whom the newest was written: that one could not
-    /// read it yet.
+    /// Closes the connections with most unread bytes while all clients together exceed the limit. The exchange `newest` stays open, because
+    /// its client could not read yet.
     pub(super) fn cut_unread(&mut self, newest: StreamId) {
         let most = self.config.limits.all_queued_bytes;
         loop {
@@ -84,7 +84,7 @@ impl Server {
 
 /// # Sessions
 impl Server {
-    /// Ends the session that has been used least, of those in which nothing is under way. Whether there was one.
+    /// Ends the least used session, of those with nothing in flight. Returns whether there was one.
     pub(super) fn free_session(&mut self) -> bool {
         let http = self.http.as_ref();
         let Some(key) = http.and_then(|http| http.shares.idle.first(self.now)) else {
@@ -96,7 +96,7 @@ impl Server {
         true
     }
 
-    /// Notes how a session stands now, and that something happened in it.
+    /// Updates the rank of a session after something happened in it.
     pub(super) fn rank_session(&mut self, key: SessionKey) {
         let Some(http) = &mut self.http else {
             return;
@@ -119,8 +119,9 @@ impl Server {
 
 /// # Requests
 impl Server {
-    /// Whether whoever asks may have one more request in flight. A session has a share. Where all places are taken, a call that nobody waits for
-    /// gives way, or else one of the session that has most, if that has more than whoever asks would have.
+    /// Checks whether the sender may have one more request in flight. Each session has a share of its own. If all places are taken,
+    /// requests whose client no longer waits are cancelled. Otherwise the session with most requests loses one, if it has more than the
+    /// sender would have.
     pub(in crate::server) fn check_share(&mut self, from: &Origin) -> Result<(), ErrorObject> {
         let limits = self.config.limits;
         let mine = match from.whose {
@@ -144,14 +145,14 @@ impl Server {
         Err(ErrorObject::new(code::INTERNAL_ERROR, text))
     }
 
-    /// Ends the oldest requests for which no client waits. Whether there were any.
+    /// Cancels the requests of the oldest stream for which no client waits. Returns whether there were any.
     fn free_abandoned(&mut self) -> bool {
         let mut is_any = false;
         while !is_any {
             let Some((stream, session)) = self.next_abandoned() else {
                 return false;
             };
-            // As many as a session may have, at most.
+            // The number of requests in one session bounds this loop.
             for request in self.requests.of(Whose::Session(session)) {
                 let entry = self.requests.get(request);
                 if entry.is_some_and(|entry| entry.arrival.lane == Lane::Stream(stream)) {
@@ -163,7 +164,7 @@ impl Server {
         true
     }
 
-    /// The oldest stream for which no client waits, and its session. It is not looked at again.
+    /// Removes and returns the oldest stream for which no client waits, with its session.
     fn next_abandoned(&mut self) -> Option<(StreamId, SessionKey)> {
         let http = self.http.as_mut()?;
         let stream = http.shares.abandoned.pop_first()?;
@@ -171,7 +172,7 @@ impl Server {
         Some((stream, session))
     }
 
-    /// Ends the oldest request of the session that has most of them, if it has more than whoever asks would have. Whether it does.
+    /// Cancels the oldest request of the session that has most, if it has more than the sender would have. Returns whether it did.
     fn free_of_heaviest(&mut self, mine: usize) -> bool {
         let heaviest = self.requests.heaviest_session();
         let Some((_, session)) = heaviest.filter(|(count, _)| *count > mine + 1) else {
@@ -182,7 +183,7 @@ impl Server {
         oldest.map(|request| self.displace(request)).is_some()
     }
 
-    /// Cancels a request. Its client learns that, now or when it comes back.
+    /// Cancels a request to make room. Its client gets an error, now or when it comes back.
     fn displace(&mut self, request: RequestId) {
         let Some(entry) = self.requests.get(request) else {
             return;

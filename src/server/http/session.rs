@@ -1,4 +1,4 @@
-//! The sessions of legacy clients over HTTP: their ids, whose they are, and the streams of each. Knows no message and no exchange.
+//! The sessions of legacy clients over HTTP: the id, the owner and the streams of each. Knows no message and no exchange.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -12,27 +12,27 @@ use crate::digest;
 use crate::id::StreamId;
 use crate::time::Instant;
 
-/// The name of the stream that belongs to no request, in the ids of its events.
+/// The name, in event ids, of the standalone stream, which belongs to no request.
 pub(super) const STANDALONE: u64 = 0;
 
 pub(super) struct Session {
     pub(super) id: Box<str>,
-    /// Whom it belongs to.
+    /// The user that it belongs to.
     pub(super) user: Option<Box<str>>,
-    /// Whether it is one of the first version: one stream, which it does not outlive.
+    /// Whether it uses the transport of 2024-11-05. Such a session has one stream, and ends with it.
     pub(super) is_sse: bool,
-    /// Whether anything was ever asked in it.
+    /// Whether a request was ever made in it.
     pub(super) is_used: bool,
-    /// The streams of requests that are not answered yet, by their names in the ids of events.
+    /// The streams with unanswered requests, by their names in event ids.
     streams: BTreeMap<u64, StreamId>,
-    /// When it ends if nothing happens in it. It is looked at no later than then.
+    /// The idle deadline. The session is checked no later than then.
     pub(super) ends: Instant,
-    /// The number of the last event that was written to the stream that belongs to no request.
+    /// The number of the last event that was written to the standalone stream.
     pub(super) heard: u64,
 }
 
 impl Session {
-    /// Whether requests in it are not answered yet.
+    /// Whether it has unanswered requests.
     pub(super) fn has_streams(&self) -> bool {
         !self.streams.is_empty()
     }
@@ -41,7 +41,7 @@ impl Session {
 pub(super) struct Sessions {
     table: BTreeMap<SessionKey, Session>,
     by_id: BTreeMap<Box<str>, SessionKey>,
-    /// The sessions of the streams of requests, and their names.
+    /// The session and the name of each stream of requests.
     born: BTreeMap<StreamId, (SessionKey, u64)>,
     last: SessionKey,
     secret: (u64, u64),
@@ -63,13 +63,13 @@ impl Sessions {
         self.table.len()
     }
 
-    /// A key that no session had.
+    /// Returns a key that no session had.
     pub(super) fn fresh(&mut self) -> SessionKey {
         self.last = self.last.next();
         self.last
     }
 
-    /// An id that nobody can guess, of 128 bits (S-SESS-02).
+    /// Returns an id of 128 bits that cannot be guessed (S-SESS-02).
     pub(super) fn mint(&self, key: SessionKey, salt: u64) -> Box<str> {
         let half = |which| self.number("session", key.number(), 2 * salt + which);
         format!("{:016x}{:016x}", half(0), half(1)).into()
@@ -101,7 +101,7 @@ impl Sessions {
         self.by_id.get(id).copied()
     }
 
-    /// It is over. What there was of it.
+    /// Removes a session and returns it.
     pub(super) fn close(&mut self, key: SessionKey) -> Option<Session> {
         let session = self.table.remove(&key)?;
         self.by_id.remove(&session.id);
@@ -111,7 +111,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// A stream for the answers to requests begins in it.
+    /// Adds a stream for the replies to requests.
     pub(super) fn bear(&mut self, key: SessionKey, stream: StreamId) {
         let name = self.number("stream", stream.number(), 0).max(1);
         if let Some(session) = self.table.get_mut(&key) {
@@ -120,12 +120,12 @@ impl Sessions {
         }
     }
 
-    /// What is left of a stream whose requests are answered is said on this one.
+    /// Makes `stream` the replay of a stream whose requests are answered.
     pub(super) fn echo(&mut self, key: SessionKey, name: u64, stream: StreamId) {
         self.born.insert(stream, (key, name));
     }
 
-    /// All requests of the stream are answered.
+    /// Removes a stream whose requests are answered.
     pub(super) fn bury(&mut self, stream: StreamId) {
         let Some((key, name)) = self.born.remove(&stream) else {
             return;
@@ -142,18 +142,18 @@ impl Sessions {
         self.born.get(&stream).copied()
     }
 
-    /// The stream of this name, if not all of its requests are answered.
+    /// The stream of this name, if it has unanswered requests.
     pub(super) fn stream(&self, key: SessionKey, name: u64) -> Option<StreamId> {
         self.table.get(&key)?.streams.get(&name).copied()
     }
 
-    /// The streams of requests that are not answered yet.
+    /// The streams with unanswered requests.
     pub(super) fn streams(&self, key: SessionKey) -> Vec<StreamId> {
         let session = self.table.get(&key);
         session.map_or_else(Vec::new, |s| s.streams.values().copied().collect())
     }
 
-    /// A number that nobody can guess, for one of several uses.
+    /// Returns a number that cannot be guessed, for one of several uses.
     fn number(&self, what: &str, which: u64, part: u64) -> u64 {
         let mut hash = digest::keyed(self.secret);
         hash.write(what.as_bytes());
@@ -163,7 +163,7 @@ impl Sessions {
     }
 }
 
-/// The id of an event: which stream of the session, and which of its messages (S-RES-01, S-RES-02).
+/// The id of an event: the name of its stream, and its number (S-RES-01, S-RES-02).
 pub(super) fn event_id(stream: u64, number: u64) -> String {
     let mut id = String::with_capacity(24);
     push_digits::<16>(&mut id, stream);
@@ -172,7 +172,7 @@ pub(super) fn event_id(stream: u64, number: u64) -> String {
     id
 }
 
-/// Appends a number as it is written to this base. Every answer has one: it is done without the machinery for all that can be written.
+/// Appends a number in this base. Every event has an id, so this avoids the cost of `core::fmt`.
 fn push_digits<const BASE: u64>(text: &mut String, number: u64) {
     let (mut digits, mut left) = ([b'0'; 20], number);
     let mut start = digits.len();
@@ -184,7 +184,7 @@ fn push_digits<const BASE: u64>(text: &mut String, number: u64) {
     text.push_str(core::str::from_utf8(&digits[start..]).unwrap_or_default());
 }
 
-/// What an id of an event says.
+/// Parses the id of an event.
 pub(super) fn read_event_id(id: &str) -> Option<(u64, u64)> {
     let (stream, number) = id.split_once('-')?;
     Some((u64::from_str_radix(stream, 16).ok()?, number.parse().ok()?))

@@ -1,4 +1,4 @@
-//! Who gives way when a limit that all clients share is reached: which response, which session, which request. Knows no message.
+//! Ranks what gives way when a limit that all clients share is reached: responses, sessions and requests. Knows no message.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::cmp::Reverse;
@@ -8,26 +8,26 @@ use super::super::origin::SessionKey;
 use crate::id::StreamId;
 use crate::time::Instant;
 
-/// A response of which no more than this waits is not weighed. 4 KiB: 4,096 of them are a quarter of what may wait in all, and most responses
-/// never cost a look.
+/// A response with no more unread bytes than this is not counted. With 4 KiB, the default 4,096 exchanges hold at most a quarter of the
+/// limit uncounted, and most responses are never counted.
 const LIGHT: usize = 4 << 10;
 
 /// Most clients finish their handshake within this time.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// The order in which clients give way to others.
+/// The order in which clients give way.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    /// What waits for clients that do not read.
+    /// The unread bytes of responses.
     pub(super) unread: Weights,
-    /// The sessions in which nothing is under way.
+    /// The sessions with nothing in flight.
     pub(super) idle: IdleSessions,
-    /// The streams of sessions with requests that are not answered yet, and with no client that waits. By their age: a stream has its number
-    /// from the exchange that it began with.
+    /// The streams of sessions with unanswered requests for which no client waits, oldest first. A stream has the number of its first
+    /// exchange.
     pub(super) abandoned: BTreeSet<StreamId>,
 }
 
-/// How many bytes wait for the client of each exchange.
+/// The unread bytes of each exchange.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     bytes: BTreeMap<StreamId, usize>,
@@ -36,7 +36,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// As many bytes wait there now.
+    /// Sets the unread bytes of an exchange.
     pub(super) fn set(&mut self, stream: StreamId, bytes: usize) {
         let before = if bytes > LIGHT {
             self.bytes.insert(stream, bytes)
@@ -57,25 +57,25 @@ impl Weights {
         self.total
     }
 
-    /// The exchange other than this for which most waits; of equals, the oldest.
+    /// The exchange with most unread bytes, other than `newest`; of equals, the oldest.
     pub(super) fn heaviest_but(&self, newest: StreamId) -> Option<StreamId> {
         let streams = self.order.iter().rev().map(|(_, stream)| stream.0);
         streams.take(2).find(|stream| *stream != newest)
     }
 }
 
-/// How much a session has been used. Who did less gives way first.
+/// How much a session was used. Sessions with less use give way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     /// Its handshake is not finished.
     Unfinished,
-    /// Nothing was ever asked in it.
+    /// No request was ever made in it.
     Unused,
-    /// Something was.
+    /// A request was made in it.
     Used,
 }
 
-/// The sessions in which nothing is under way, in the order in which they give way.
+/// The sessions with nothing in flight, in the order in which they give way.
 #[derive(Debug, Default)]
 pub(super) struct IdleSessions {
     places: BTreeMap<SessionKey, (Standing, Instant)>,
@@ -83,7 +83,7 @@ pub(super) struct IdleSessions {
 }
 
 impl IdleSessions {
-    /// It stands like this since then; `None`: it is busy, or over.
+    /// Sets the rank of a session, and since when it has it. `None` if the session is busy or over.
     pub(super) fn set(&mut self, key: SessionKey, place: Option<(Standing, Instant)>) {
         let before = match place {
             Some(place) => self.places.insert(key, place),
@@ -97,10 +97,10 @@ impl IdleSessions {
         }
     }
 
-    /// The one that gives way first.
+    /// The session that gives way first.
     ///
-    /// A client that has just come has had no time to do anything. So of those that did nothing the oldest gives way, and one whose handshake takes
-    /// longer than usual before all others.
+    /// A new client had no time for a request. So among the sessions without a request, the oldest gives way first. A session whose
+    /// handshake takes longer than `HANDSHAKE` gives way before all others.
     pub(super) fn first(&self, now: Instant) -> Option<SessionKey> {
         let first = |standing| {
             let from = (standing, Instant::ZERO, SessionKey::DUPLEX);

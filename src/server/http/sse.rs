@@ -1,4 +1,4 @@
-//! The transport of 2024-11-05: a stream for each client, which lives as long as its session, and a place to post to (S-SSE-01).
+//! The transport of 2024-11-05: an event stream for each client, which lives as long as its session, and a path for posts (S-SSE-01).
 
 use alloc::format;
 
@@ -16,7 +16,7 @@ use crate::protocol::code;
 use crate::wire::{self, Inbound};
 
 impl Server {
-    /// S-SSE-02: first the client is told where to post.
+    /// Opens the stream of a new session. The first event tells the client where to post (S-SSE-02).
     pub(super) fn sse_opened(&mut self, stream: StreamId, asked: &Asked) -> Result<(), Refusal> {
         if !self.is_serving() {
             return Err(Refusal::busy("the server is shutting down"));
@@ -44,7 +44,7 @@ impl Server {
         Ok(())
     }
 
-    /// A message: it is taken, and whatever it leads to is said on the stream.
+    /// Handles a posted message. Replies to it go to the stream of the session.
     pub(super) fn sse_posted(
         &mut self,
         stream: StreamId,

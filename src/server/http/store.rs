@@ -1,6 +1,6 @@
-//! Where sessions and what was said in them are held: the traits, and stores in memory. Knows no exchange.
+//! Stores for sessions and for the messages that were sent in them: the traits, and stores in memory. Knows no exchange.
 //!
-//! A single server needs nothing but these. Where several serve one address, each asks a shared store for what it does not know.
+//! A single server needs no other stores. Where several servers share one address, each looks up unknown sessions in a shared store.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,30 +11,30 @@ use super::config::Replay;
 use super::session::STANDALONE;
 use crate::protocol::{ClientCapabilities, Implementation, LogLevel, Version};
 
-/// All that there is to know of a legacy client, so that another server can go on with it.
+/// Everything that another server needs to continue the session of a legacy client.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionRecord {
-    /// What the client names in `Mcp-Session-Id`. A secret.
+    /// The id that the client names in `Mcp-Session-Id`. It is a secret.
     pub id: Box<str>,
     /// The version that was agreed on.
     pub version: Version,
-    /// Who the client says it is.
+    /// The name and version that the client gave.
     pub client: Option<Implementation>,
-    /// What it can be asked.
+    /// The capabilities of the client.
     pub capabilities: ClientCapabilities,
-    /// Whom the session belongs to. Nobody else gets into it.
+    /// The user that the session belongs to. No other user may use it.
     pub user: Option<Box<str>>,
-    /// From which level on it wants log messages, if it said so.
+    /// The lowest level of log messages that the client chose, if any.
     pub log_level: Option<LogLevel>,
-    /// What it subscribed to.
+    /// The URIs that the client subscribed to.
     pub uris: BTreeSet<Box<str>>,
-    /// Whether it said that its handshake is over.
+    /// Whether the client sent `notifications/initialized`.
     pub is_initialized: bool,
 }
 
 impl SessionRecord {
-    /// A session of this id and version, in which nothing was chosen yet.
+    /// A session with this id and version, and nothing else.
     pub fn new(id: impl Into<Box<str>>, version: Version) -> SessionRecord {
         SessionRecord {
             id: id.into(),
@@ -49,7 +49,7 @@ impl SessionRecord {
     }
 }
 
-/// The id stays out: whoever has it is in the session.
+/// Leaves out the id, because it gives access to the session.
 impl fmt::Debug for SessionRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionRecord")
@@ -60,34 +60,34 @@ impl fmt::Debug for SessionRecord {
     }
 }
 
-/// Where sessions are held. What fails in it is its own business: a record that it does not have is a session that is over.
+/// A store for sessions. It handles its own failures: a session whose record it does not return is over.
 pub trait SessionStore: Send {
-    /// This is how a session stands now.
+    /// Stores the present state of a session.
     fn put(&mut self, record: &SessionRecord);
 
-    /// How the session with this id stands, if there is one.
+    /// Returns the session with this id, if there is one.
     fn get(&mut self, id: &str) -> Option<SessionRecord>;
 
-    /// There is no such session any more.
+    /// Removes a session.
     fn remove(&mut self, id: &str);
 
-    /// Whether other servers use it, too. Then it is asked about every session each time, a session that is idle at one of them is not
-    /// over for that, and the store itself forgets those that are. No, where nothing else is said.
+    /// Whether other servers use the store, too. If so, each request in a session queries it, and a session that is idle at one server
+    /// stays in it. The store itself must then expire sessions. Default: no.
     fn is_shared(&self) -> bool {
         false
     }
 }
 
-/// Where what was said in sessions is held until it is heard.
+/// A store for the messages that were sent in sessions, for replay.
 ///
-/// Each message belongs to one stream of its session and has a number that no other message of the session has; later messages have
-/// greater ones. Numbers begin with 1.
+/// Each message belongs to one stream of its session. Its number is unique in the session and greater than those of earlier messages.
+/// Numbers begin with 1.
 pub trait EventStore: Send {
-    /// Holds a message, and gives its number.
+    /// Stores a message and returns its number.
     fn append(&mut self, session: &str, stream: u64, message: &str) -> u64;
 
-    /// Shows the messages of one stream that came after this number, in order, each with its own. Whether the store knows of the stream at
-    /// all: one of which nothing is held may never have been.
+    /// Shows the messages of one stream after this number, in order, each with its number. Returns whether the store knows the stream. A
+    /// stream of which nothing is kept may never have existed.
     fn replay(
         &mut self,
         session: &str,
@@ -96,21 +96,21 @@ pub trait EventStore: Send {
         show: &mut dyn FnMut(u64, &str),
     ) -> bool;
 
-    /// The session is over.
+    /// Forgets a session that is over.
     fn forget(&mut self, session: &str);
 }
 
-/// Sessions in memory, up to a number; beyond it the one that was put first goes.
+/// Sessions in memory, up to a number. Beyond it, the session that was stored first is dropped.
 pub struct MemorySessions {
     records: BTreeMap<Box<str>, (u64, SessionRecord)>,
-    /// The ids in the order in which they were put first.
+    /// The ids in the order in which they were first stored.
     order: BTreeMap<u64, Box<str>>,
     next: u64,
     most: usize,
 }
 
 impl MemorySessions {
-    /// None yet, and never more than so many.
+    /// An empty store for at most `most` sessions.
     #[must_use]
     pub const fn new(most: usize) -> MemorySessions {
         MemorySessions {
@@ -122,7 +122,7 @@ impl MemorySessions {
     }
 }
 
-/// Ids stay out.
+/// Leaves out the ids.
 impl fmt::Debug for MemorySessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemorySessions")
@@ -159,28 +159,28 @@ impl SessionStore for MemorySessions {
     }
 }
 
-/// What was said in sessions, in memory: the newest of each session, up to a number and a size.
+/// The messages of sessions, in memory: the newest of each session, up to a number and a size.
 pub struct MemoryEvents {
     sessions: BTreeMap<Arc<str>, Said>,
-    /// Those of which something is held, by how many bytes.
+    /// The sessions of which messages are kept, ordered by bytes.
     by_weight: BTreeSet<(usize, Arc<str>)>,
     replay: Replay,
-    /// Bytes of all that is held.
+    /// Bytes of all kept messages.
     bytes: usize,
 }
 
-/// What was said in one session.
+/// The messages of one session.
 #[derive(Default)]
 struct Said {
     last: u64,
-    /// What is held of each stream, with the numbers.
+    /// The kept messages of each stream, with their numbers.
     streams: BTreeMap<u64, VecDeque<(u64, Box<str>)>>,
-    /// The streams of requests of which it is, by the numbers.
+    /// The streams of the kept messages that belong to requests, by message number.
     of_requests: BTreeMap<u64, u64>,
-    /// How many are held.
+    /// The number of kept messages.
     held: usize,
     bytes: usize,
-    /// The last message of each stream that is not held (any more); of the last few streams of which there is one.
+    /// The last dropped message of each stream, for the last `GAPS_KNOWN` streams that have one.
     gone: VecDeque<(u64, u64)>,
 }
 
@@ -195,9 +195,9 @@ impl Said {
         held.push_back((number, message.into()));
     }
 
-    /// The one that is missed least is not held any more. How long it was.
+    /// Drops the message that is missed least. Returns its length.
     fn drop_one(&mut self) -> Option<usize> {
-        // What belongs to no request is rather missed than an answer.
+        // A message that belongs to no request is missed less than a reply.
         let stream = if self.streams.contains_key(&STANDALONE) {
             STANDALONE
         } else {
@@ -225,11 +225,11 @@ impl Said {
     }
 }
 
-/// Of so many streams of a session it is known that something of them is not held.
+/// The number of streams of a session for which the last dropped message is remembered.
 const GAPS_KNOWN: usize = 64;
 
 impl MemoryEvents {
-    /// Nothing yet, and never more than this of one session.
+    /// An empty store with these limits.
     #[must_use]
     pub const fn new(replay: Replay) -> MemoryEvents {
         MemoryEvents {
@@ -240,7 +240,7 @@ impl MemoryEvents {
         }
     }
 
-    /// As many bytes of a session were held, and as many are now.
+    /// Counts that the kept bytes of a session changed from `before` to `now`.
     fn weigh(&mut self, session: Arc<str>, before: usize, now: usize) {
         self.bytes = self.bytes - before + now;
         let entry = (before, session);
@@ -259,7 +259,7 @@ impl EventStore for MemoryEvents {
         let before = said.bytes;
         said.last += 1;
         let number = said.last;
-        // Were it held, nothing else would be.
+        // A message over the limit would displace all others.
         if message.len() <= self.replay.bytes {
             said.hold(stream, number, message);
         } else {
@@ -272,7 +272,7 @@ impl EventStore for MemoryEvents {
         }
         let now = said.bytes;
         self.weigh(session, before, now);
-        // Where there is too much in all, it is that of whoever has most.
+        // Beyond the limit for all sessions, the session that holds most loses messages.
         while self.bytes > self.replay.all_bytes {
             let Some((before, most)) = self.by_weight.last().cloned() else {
                 break;
@@ -305,7 +305,7 @@ impl EventStore for MemoryEvents {
         for (number, message) in held.range(start..) {
             show(*number, message);
         }
-        // Of a stream that has an end, a part is nothing to go on with.
+        // The stream of a request cannot be resumed if a message is missing. The standalone stream can.
         stream == STANDALONE || !has_gap
     }
 
@@ -316,7 +316,7 @@ impl EventStore for MemoryEvents {
     }
 }
 
-/// What was said stays out.
+/// Leaves out the messages.
 impl fmt::Debug for MemoryEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryEvents")
@@ -364,7 +364,7 @@ mod tests {
         }
         let left = [(2, "two".into()), (3, "three".into())];
         assert_eq!(replayed(&mut store, 1, 1), (true, left.clone().into()));
-        // A part of it is nothing to go on with.
+        // A request's stream with a missing message cannot be resumed.
         assert_eq!(replayed(&mut store, 1, 0), (false, left.into()));
         store.append("s", 1, "123456");
         assert_eq!(replayed(&mut store, 1, 0).1, [(4, "123456".into())]);
@@ -404,7 +404,7 @@ mod tests {
             store.replay(session, 1, 0, &mut |_, message| held.push_str(message));
             held
         };
-        // What one session lost, or one that is over held, leaves room for others.
+        // Messages that a session dropped, and those of a session that is over, free their bytes.
         for message in ["1", "2", "3", "4"] {
             store.append("s", 1, message);
         }
@@ -416,7 +416,7 @@ mod tests {
         store.append("t", 1, "cdef");
         assert_eq!(held(&mut store, "s"), "34");
         assert_eq!(held(&mut store, "t"), "abcdef", "as much as may be");
-        // Whoever has most loses it.
+        // The session that holds most loses messages.
         store.append("s", 1, "5");
         assert_eq!(held(&mut store, "s"), "45");
         store.append("u", 1, "xyz");

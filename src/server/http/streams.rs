@@ -1,4 +1,4 @@
-//! The sessions and streams of legacy clients: who gets into a session, how a stream is had, resumed and lost, and when a session ends.
+//! The sessions and streams of legacy clients: access to a session, opening and resuming a stream, and the end of a session.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -25,11 +25,11 @@ use crate::wire::ErrorObject;
 
 /// # Sessions
 impl Server {
-    /// The session that a request names, if whoever asks may be in it.
+    /// Returns the session that a request names, if its user may use it.
     pub(super) fn session_of(&mut self, asked: &Asked) -> Result<SessionKey, Refusal> {
         let id = match Said::of(&asked.fields, names::MCP_SESSION_ID) {
             Said::This(id) => id,
-            // S-SESS-04
+            // S-SESS-04: a request without a session id gets status 400.
             Said::Absent | Said::Garbled => {
                 let text = "the request names no session: send `initialize` first, or speak a version that has none";
                 return Err(Refusal::new(400, text));
@@ -42,7 +42,7 @@ impl Server {
             None => self.revive(id, asked)?,
         };
         let session = key.and_then(|key| self.http.as_ref()?.sessions.get(key));
-        // F-115, S-SESS-09: whom it belongs to is asked each time, and nobody else learns that it exists.
+        // F-115, S-SESS-09: the owner is checked on each request, and nobody else learns that the session exists.
         let session = session.filter(|session| session.user == asked.user && !session.is_sse);
         let (Some(key), Some(_)) = (key, session) else {
             let text = "there is no such session, or it is over: send `initialize` for a new one";
@@ -53,7 +53,7 @@ impl Server {
         Ok(key)
     }
 
-    /// Whether a session that is known here is not over elsewhere, where others serve it, too.
+    /// Whether a session that is known here is still in the store, if other servers share the store. Ends it here if not.
     fn is_held(&mut self, key: SessionKey, id: &str) -> bool {
         let Some(http) = &mut self.http else {
             return false;
@@ -66,10 +66,10 @@ impl Server {
         is_held
     }
 
-    /// S-LHTTP-22: where a field names a version, it is one that is spoken with sessions.
+    /// Checks that the version field, if present, names a legacy version that is spoken (S-LHTTP-22).
     fn check_version(&self, asked: &Asked, key: SessionKey) -> Result<(), Refusal> {
         let agreed = self.scopes.get(&key).map(|scope| scope.peer.version);
-        // S-LHTTP-23: older ones do not know the field.
+        // S-LHTTP-23: older versions do not know the field.
         if agreed.is_some_and(|version| version < Version::V2025_06_18) {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl Server {
         }
     }
 
-    /// A client introduced itself: unless it is in a session already, a new one begins (S-SESS-01).
+    /// Opens a session for a client that sent `initialize`, unless it is in one already (S-SESS-01).
     pub(in crate::server) fn open_session(&mut self, from: &Origin) -> Result<(), ErrorObject> {
         let (Some(http), Some(key)) = (&mut self.http, from.session) else {
             return Ok(());
@@ -120,7 +120,7 @@ impl Server {
         Ok(())
     }
 
-    /// There is a way for all of a session that belongs to no request, and a time for it to end.
+    /// Adds the lane for messages of a session that belong to no request, and starts the idle time.
     fn begin_session(&mut self, key: SessionKey) {
         let kind = if self.has_replay() {
             Kind::Lasting
@@ -131,7 +131,7 @@ impl Server {
         self.touch(Some(key));
     }
 
-    /// A session that is not known here may be known elsewhere.
+    /// Loads a session that is not known here from the store, if another server put it there.
     fn revive(&mut self, id: &str, asked: &Asked) -> Result<Option<SessionKey>, Refusal> {
         let Some(http) = &mut self.http else {
             return Ok(None);
@@ -151,7 +151,7 @@ impl Server {
         };
         let key = http.sessions.fresh();
         http.sessions.open(key, record.id, record.user);
-        // What was said elsewhere was heard there, as far as can be known.
+        // Messages that another server sent count as received, because nothing better is known.
         let mut heard = 0;
         let mut note = |number, _: &str| heard = number;
         http.events.replay(id, STANDALONE, 0, &mut note);
@@ -190,7 +190,7 @@ impl Server {
         Ok(Some(key))
     }
 
-    /// How a session stands now is held, so that another server can go on with it.
+    /// Stores the present state of a session, so that another server can continue it.
     pub(in crate::server) fn save_session(&mut self, key: SessionKey) {
         let (Some(http), Some(scope)) = (&mut self.http, self.scopes.get(&key)) else {
             return;
@@ -214,7 +214,7 @@ impl Server {
         records.put(&record);
     }
 
-    /// Something is asked in a session.
+    /// Records that a request was made in a session.
     pub(super) fn use_session(&mut self, key: SessionKey) {
         let http = self.http.as_mut();
         if let Some(session) = http.and_then(|http| http.sessions.get_mut(key)) {
@@ -222,7 +222,7 @@ impl Server {
         }
     }
 
-    /// Something happens in a session.
+    /// Records activity in a session, which restarts its idle time.
     pub(in crate::server) fn touch(&mut self, session: Option<SessionKey>) {
         let (Some(http), Some(config), Some(key)) = (&mut self.http, &self.config.http, session)
         else {
@@ -233,14 +233,14 @@ impl Server {
         };
         let scope = self.scopes.get(&key);
         let is_begun = scope.is_some_and(|scope| scope.is_initialized);
-        // Whoever does not finish the handshake takes no place for long.
+        // A session without a finished handshake ends after `body_timeout` at the latest, so that it takes no place for long.
         let idle = if is_begun {
             config.session_idle
         } else {
             config.session_idle.min(config.body_timeout)
         };
         session.ends = self.now + idle.max(TICK);
-        // Much happens in a session before it could end: whoever is woken too early sees that, and waits on.
+        // Activity does not arm the timer again. If it fires early, `session_idle` arms it for the new deadline.
         let armed = self.timers.at(Timer::Idle(key));
         if armed.is_none_or(|at| at > session.ends) {
             self.timers.arm(Timer::Idle(key), session.ends);
@@ -248,7 +248,7 @@ impl Server {
         self.rank_session(key);
     }
 
-    /// Nothing happened in it for long: it is over, unless somebody waits for something (F-036).
+    /// Ends a session at its idle deadline, unless a client waits for something in it (F-036).
     pub(in crate::server) fn session_idle(&mut self, key: SessionKey) {
         let Some(http) = &self.http else {
             return;
@@ -277,12 +277,12 @@ impl Server {
         Ok(())
     }
 
-    /// A session is over, and all that is in it: for good, or only here.
+    /// Ends a session and everything in it, for good or only on this server.
     pub(super) fn end_session(&mut self, key: SessionKey, for_good: bool) {
         let Some(http) = &mut self.http else {
             return;
         };
-        // Who still waits for an answer in it learns that it is over.
+        // Clients that still wait for a reply in it get status 404.
         for stream in http.sessions.streams(key) {
             let carrier = http.exchanges.carrier(Lane::Stream(stream));
             if let Some(exchange) = carrier.and_then(|s| http.exchanges.get_mut(s)) {
@@ -311,7 +311,7 @@ impl Server {
 
 /// # Streams
 impl Server {
-    /// A client wants the stream of its session that belongs to no request (S-LHTTP-13), or the rest of one that broke off (S-RES-03).
+    /// Opens the standalone stream of a session, which belongs to no request (S-LHTTP-13), or resumes a stream that broke off (S-RES-03).
     pub(super) fn stream_wanted(&mut self, stream: StreamId, asked: &Asked) -> Result<(), Refusal> {
         let key = self.session_of(asked)?;
         let (name, after) = match Said::of(&asked.fields, names::LAST_EVENT_ID) {
@@ -336,8 +336,8 @@ impl Server {
         let lane = match born {
             _ if name == STANDALONE => key.lane(),
             Some(born) => Lane::Stream(born),
-            // All of it was said: what is left of it is said again, and that is the end of it.
-            // So it is with one that another server may be at work on: its client asks again.
+            // All requests of the stream are answered: the rest is replayed, and the stream ends. The same happens if another server may
+            // still work on a request; the client then asks again.
             None if is_known || self.is_shared() => {
                 let lane = Lane::Stream(stream);
                 self.lanes.add(lane, Kind::Answering);
@@ -364,7 +364,8 @@ impl Server {
         Ok(())
     }
 
-    /// What was said on a stream after an event, to be said again (S-RES-04, S-RES-05).
+    /// Queues the messages that were sent on a stream after an event, for replay (S-RES-04, S-RES-05). Returns whether the store knows the
+    /// stream.
     fn replay(&mut self, key: SessionKey, name: u64, after: u64, frames: &mut Vec<Frame>) -> bool {
         let has_replay = self.has_replay();
         let Some(http) = self.http.as_mut().filter(|_| has_replay) else {
@@ -385,7 +386,7 @@ impl Server {
         records.is_some_and(|records| records.is_shared())
     }
 
-    /// Whether what is said in sessions is held for those who lose their stream.
+    /// Whether messages of sessions are kept for clients that lose their stream.
     pub(super) fn has_replay(&self) -> bool {
         let config = self.config.http.as_ref();
         config.is_some_and(|config| config.replay.events > 0)

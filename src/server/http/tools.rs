@@ -1,4 +1,4 @@
-//! Which tools have arguments that modern calls repeat in their fields. Knows no call.
+//! Knows which tools have arguments that modern calls repeat in header fields. Knows no call.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -11,25 +11,25 @@ use crate::http::Fields;
 use crate::http::mirror::{Mirrored, survey};
 use crate::wire::Json;
 
-/// As many bytes are kept: enough for thousands of tools. Those beyond are not checked.
+/// The most bytes that are kept, enough for thousands of tools. Tools beyond are not checked.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The tools with such arguments, by whom they are for, and by name. One user's tools say nothing of another's.
+/// The tools with such arguments, by audience and name. The tools of one user say nothing of those of another.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
     table: BTreeMap<Key, Mirrored>,
     bytes: usize,
 }
 
-/// Which users a tool is for, and its name.
+/// The audience of a tool, and its name.
 type Key = (Audience, Box<str>);
 
-/// For which users a list of tools is.
+/// The users that a list of tools is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Audience {
-    /// The application gave it for all of them.
+    /// All users. The application set the list.
     All,
-    /// This one asked for it; `None` stands for all whose credentials nobody checked.
+    /// The user that asked for the list. `None` stands for all users without checked credentials.
     User(Option<Box<str>>),
 }
 
@@ -43,7 +43,7 @@ impl Audience {
 }
 
 impl Tools {
-    /// Learns from a result of `tools/list` for these users, which may be one page of many.
+    /// Learns from a result of `tools/list` for these users. It may be one page of many.
     pub(super) fn learn(&mut self, audience: &Audience, result: Json<'_>) {
         let found = survey(result).tools;
         if found.is_empty() && self.table.is_empty() {
@@ -55,7 +55,7 @@ impl Tools {
                 .table
                 .contains_key(&(Audience::All, name.as_ref().into()))
             {
-                // What all are told does not hold for who was told otherwise.
+                // The list that a user was given overrides the list for all users.
                 self.add(audience, name.into(), Mirrored::default());
             }
         }
@@ -64,7 +64,7 @@ impl Tools {
         }
     }
 
-    /// Whether the fields of a call of this user say what its arguments say.
+    /// Checks that the fields of a user's call agree with its arguments.
     pub(super) fn check(
         &self,
         user: Option<&str>,

@@ -1,4 +1,4 @@
-//! How what waits leaves over HTTP: as JSON or as events, held for those who lose their stream, with the status that it has.
+//! Writes queued messages over HTTP, as JSON or as events. Chooses their status, and stores them for clients that lose their stream.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,8 +19,8 @@ use crate::protocol::{Version, code};
 use crate::wire::sse;
 
 impl Server {
-    /// What is said next on a way over HTTP. The first thing decides: the answer alone is JSON, if that is taken; anything before it makes it
-    /// a stream of events.
+    /// Writes the next message of a lane. The first message decides the format: a reply alone is JSON, if the client accepts it. Anything
+    /// before the reply makes the response an event stream.
     pub(in crate::server) fn write_http(
         &mut self,
         lane: Lane,
@@ -33,7 +33,7 @@ impl Server {
         let (had_begun, hangs_up) = (exchange.has_begun, exchange.hangs_up);
         let takes_json = exchange.takes.json;
         let status = (!had_begun && frame.is_answer()).then(|| self.status_of(stream, &frame));
-        // A refusal is told by its status, whatever else is accepted (S-HTTP-27).
+        // A refusal keeps its status, even if the client does not accept JSON (S-HTTP-27).
         let status = status.filter(|status| takes_json || *status >= 400);
         let is_json = status.is_some();
         let start = buf.len();
@@ -95,12 +95,12 @@ impl Server {
         Box::new(ResponseHead::new(status).with_fields(fields))
     }
 
-    /// S-LHTTP-09: a request goes on without the exchange on which it waits for its answer, where its client can come back for that: in a session,
-    /// and knowing from which event on.
+    /// Ends the response on which a request waits for its reply, while the request continues (S-LHTTP-09). This happens only if the client
+    /// can come back for the reply: in a session, with the id of an event to resume from.
     pub(in crate::server) fn hang_up_on(&mut self, request: RequestId) -> Result<(), Misuse> {
         let arrival = &self.open_request(request)?.arrival;
         let lane = arrival.lane;
-        // The stream of the transport of 2024-11-05 is no answer to a request.
+        // The stream of the transport of 2024-11-05 is not the response to a request.
         let is_primed = arrival.session.is_some()
             && matches!(lane, Lane::Stream(_))
             && arrival.peer.version >= Version::V2025_11_25
@@ -111,7 +111,7 @@ impl Server {
         };
         let stream = exchanges.carrier(lane);
         let exchange = stream.and_then(|stream| Some((stream, exchanges.get_mut(stream)?)));
-        // One that takes nothing but JSON is told of no event.
+        // A client that accepts only JSON gets no event ids.
         if let Some((stream, exchange)) = exchange.filter(|(_, exchange)| exchange.takes.sse) {
             if exchange.has_begun && self.lanes.is_empty(lane) {
                 self.let_go(stream, lane, true);
@@ -122,7 +122,7 @@ impl Server {
         Ok(())
     }
 
-    /// An exchange ends, and the way that it carried goes on without it.
+    /// Ends an exchange. Its lane remains, without a carrier.
     fn let_go(&mut self, stream: StreamId, lane: Lane, had_begun: bool) {
         if had_begun {
             self.end_exchange(stream);
@@ -132,7 +132,7 @@ impl Server {
         self.abandon(lane);
     }
 
-    /// All was said on an exchange (S-HTTP-15).
+    /// Ends an exchange after its last message (S-HTTP-15).
     fn finish(&mut self, stream: StreamId, lane: Lane, had_begun: bool) {
         let http = self.http.as_mut();
         let exchange = http.and_then(|http| http.exchanges.get_mut(stream));
@@ -143,7 +143,7 @@ impl Server {
         self.end_lane(lane);
     }
 
-    /// Appends an event, or what else there is in a stream of them.
+    /// Appends a message or a signal to an event stream.
     fn say_event(&mut self, buf: &mut Vec<u8>, lane: Lane, frame: Frame) {
         if let Frame::Signal(signal) = frame {
             return self.say_signal(buf, lane, signal);
@@ -184,7 +184,8 @@ impl Server {
         }
     }
 
-    /// S-LHTTP-08: an event without data, from which a client can resume, where the version knows it; else a first byte (F-043).
+    /// Begins an event stream. If the version has it, the first event has no data and an id to resume from (S-LHTTP-08). Otherwise a
+    /// comment is the first output (F-043).
     fn say_beginning(&mut self, buf: &mut Vec<u8>, lane: Lane, after: u64) {
         let named = self.name_of(lane).filter(|_| self.has_replay());
         let primed = named.filter(|(session, _)| {
@@ -199,7 +200,7 @@ impl Server {
         }
     }
 
-    /// What is loose is held until somebody asks for it, or dropped where nothing is held (F-105).
+    /// Stores the messages of a loose lane until a client asks for them, or drops them if replay is disabled (F-105).
     pub(super) fn keep_for_later(&mut self, lane: Lane) {
         let mut message = self.take_scratch();
         while let Some(frame) = self.lanes.pop(lane) {
@@ -212,7 +213,7 @@ impl Server {
         self.give_scratch(message);
     }
 
-    /// Holds a message of a session. The name of its stream, and its number.
+    /// Stores a message of a session. Returns the name of its stream, and its number.
     fn hold(&mut self, lane: Lane, message: &[u8]) -> Option<(u64, u64)> {
         let (key, name) = self.name_of(lane).filter(|_| self.has_replay())?;
         let http = self.http.as_mut()?;
@@ -221,7 +222,7 @@ impl Server {
         Some((name, http.events.append(&session.id, name, message)))
     }
 
-    /// The session that a way belongs to, and the name of its stream there.
+    /// The session of a lane, and the name of its stream in that session.
     fn name_of(&self, lane: Lane) -> Option<(SessionKey, u64)> {
         let http = self.http.as_ref()?;
         match lane {
@@ -230,7 +231,7 @@ impl Server {
         }
     }
 
-    /// An event was written to the stream that belongs to no request.
+    /// Records that an event was written to the standalone stream of a session.
     fn heard(&mut self, lane: Lane, number: u64) {
         let (Some(http), Lane::Session(key)) = (&mut self.http, lane) else {
             return;
@@ -252,7 +253,7 @@ impl Server {
         http.map_or_else(Vec::new, |http| core::mem::take(&mut http.scratch))
     }
 
-    /// It is used again, unless one long message made it large.
+    /// Keeps the buffer for reuse, shrunk to at most 64 KiB.
     fn give_scratch(&mut self, mut scratch: Vec<u8>) {
         scratch.clear();
         scratch.shrink_to(64 << 10);
@@ -261,7 +262,7 @@ impl Server {
         }
     }
 
-    /// The status of an answer that is JSON.
+    /// The status of a reply that is sent as JSON.
     fn status_of(&self, stream: StreamId, frame: &Frame) -> u16 {
         let http = self.http.as_ref();
         let exchange = http.and_then(|http| http.exchanges.get(stream));
@@ -284,7 +285,7 @@ impl Server {
         }
     }
 
-    /// The code of the error with which the application answers, if it does.
+    /// The code of the application's error, if the frame is such a reply.
     fn error_in(&self, frame: &Frame) -> Option<i64> {
         let Frame::Reply(request, _) = frame else {
             return None;
@@ -297,9 +298,9 @@ impl Server {
     }
 }
 
-/// # What else can be said about a request
+/// # Messages before the reply
 impl Server {
-    /// Whether anything but the answer can be said on a way: not to a client that takes nothing but JSON.
+    /// Whether a lane can carry anything but the reply. A client that accepts only JSON gets nothing else.
     pub(in crate::server) fn can_hear_more(&self, lane: Lane) -> bool {
         let Some(http) = &self.http else {
             return true;
@@ -309,13 +310,14 @@ impl Server {
         exchange.is_none_or(|exchange| exchange.takes.sse)
     }
 
-    /// Whether somebody is at the end of a way.
+    /// Whether an exchange carries a lane.
     fn is_attached(&self, lane: Lane) -> bool {
         let http = self.http.as_ref();
         http.is_none_or(|http| http.exchanges.carrier(lane).is_some())
     }
 
-    /// The way for a question that belongs to a request: where that cannot be one, the one for all else (S-LHTTP-15).
+    /// The lane for an ask that belongs to a request. If the lane of the request cannot carry it, this is the lane of the session
+    /// (S-LHTTP-15).
     pub(in crate::server) fn lane_for_more(&self, arrival: &Arrival) -> Lane {
         match arrival.session {
             Some(session) if !self.can_hear_more(arrival.lane) => session.lane(),
@@ -329,7 +331,7 @@ impl Server {
         }
     }
 
-    /// A legacy client that can resume a stream gets its head at once: then a cut costs it nothing.
+    /// Begins the event stream of a legacy client that can resume it, so that a broken connection loses nothing.
     pub(in crate::server) fn begin_at_once(&mut self, arrival: &Arrival) {
         let (Some(http), Lane::Stream(stream)) = (&self.http, arrival.lane) else {
             return;

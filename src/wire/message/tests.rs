@@ -1,4 +1,4 @@
-//! What is a message, and every way not to be one.
+//! Tests of valid messages, and of every kind of malformed one.
 
 use alloc::{borrow::Cow, format, string::ToString, vec::Vec};
 

@@ -1,4 +1,4 @@
-//! What a stream of events says, however it is cut; and what is written reads back.
+//! Tests of the event stream reader and writer: chunks do not change the events, and written events can be read back.
 
 use alloc::{
     borrow::ToOwned,
@@ -14,7 +14,7 @@ use proptest::{collection, prelude::*};
 use super::{ID_LIMIT, NAME_LIMIT, SseEvent, SseReader, begin, comment, end, prime};
 use crate::wire::{Id, Skimmed, encode, keep::KEPT_CAPACITY};
 
-/// What was told, and the last id once it was.
+/// An item of the stream, and the last id after it.
 type Told = (Owned, Option<String>);
 
 /// An event that outlives its reader.
@@ -59,7 +59,7 @@ fn retry(millis: u64) -> Owned {
     Owned::Retry(Duration::from_millis(millis))
 }
 
-/// Reads chunks to the end of the stream, and checks on the way that the reader keeps to its limits.
+/// Reads chunks to the end of the stream, and checks that the reader keeps to its limits.
 fn read<'c>(limit: usize, chunks: impl IntoIterator<Item = &'c [u8]>) -> Vec<Told> {
     let mut reader = SseReader::new(limit);
     let mut told = Vec::new();
@@ -73,7 +73,7 @@ fn read<'c>(limit: usize, chunks: impl IntoIterator<Item = &'c [u8]>) -> Vec<Tol
     told
 }
 
-/// What a stream says, cut in every way that can matter.
+/// Reads a stream, split into chunks in every way that can matter.
 fn events(limit: usize, stream: impl AsRef<[u8]>) -> Vec<Owned> {
     let stream = stream.as_ref();
     let whole = read(limit, [stream]);
@@ -87,7 +87,7 @@ fn events(limit: usize, stream: impl AsRef<[u8]>) -> Vec<Owned> {
     whole.into_iter().map(|(event, _)| event).collect()
 }
 
-/// The last id once the stream was read.
+/// The last id after the stream was read.
 fn last_id(stream: impl AsRef<[u8]>) -> Option<String> {
     let mut reader = SseReader::new(64);
     let mut chunk = stream.as_ref();
@@ -114,11 +114,11 @@ fn lines_end_in_three_ways() {
             "{stream:?}"
         );
     }
-    // A CR and an LF are one end: here is no blank line.
+    // A CR and an LF are one line end, so there is no blank line.
     assert_eq!(events(64, "data: a\r\n"), []);
 }
 
-/// S-INH-01: an event is not held back until it is known whether an LF follows its CR.
+/// S-INH-01: an event is returned without waiting whether an LF follows its CR.
 #[test]
 fn an_event_is_told_on_the_cr_that_ends_it() {
     let mut reader = SseReader::new(64);
@@ -265,7 +265,7 @@ fn what_is_not_utf8_tells_of_itself_and_harms_nothing() {
         Some("7"),
         "its id counts"
     );
-    // The halves of a character that a line end tore apart are none.
+    // Two halves of a character, separated by a line end, are not a character.
     assert_eq!(events(64, b"data: \xC5\ndata: \xBC\n\n"), [Owned::NotUtf8]);
 }
 
@@ -296,7 +296,7 @@ fn an_event_over_the_limit_is_skimmed_and_passed_over() {
         last_id(split.replace("long", &"long".repeat(40))).as_deref(),
         Some("7")
     );
-    // The next event is skimmed on its own.
+    // The next event is skimmed separately.
     assert_eq!(
         events(
             0,
@@ -392,7 +392,7 @@ fn debug_shows_no_byte_of_an_event() {
     }
 }
 
-/// S-INH-04: one message is one line of data, without a name unless there is one to say.
+/// S-INH-04: one message is one line of data. It has a name only if one is given.
 #[test]
 fn what_is_written_reads_back() {
     let mut buf = Vec::new();
@@ -451,7 +451,7 @@ fn what_cannot_be_said_is_left_out() {
     assert_eq!(String::from_utf8(buf).unwrap(), once.repeat(3));
 }
 
-/// Pieces that mean something here, next to each other or torn apart.
+/// Pieces with a meaning in event streams. The test joins them and splits them anywhere.
 fn piece() -> impl Strategy<Value = &'static [u8]> {
     const PIECES: &[&[u8]] = &[
         b"\n",

@@ -1,4 +1,4 @@
-//! A client link over HTTP with a server made of words: the test sees every request that the link begins, and says what comes of it.
+//! A client link over HTTP with a server that the test plays: the test sees each request of the link and decides its response.
 //!
 //! ```text
 //! let mut web = Web::legacy();                       // ready, in the session "s-1", its stream of news refused
@@ -8,10 +8,15 @@
 //! assert!(web.reply(call).is_ok());
 //! ```
 //!
-//! After every step it is checked that outputs wait when the link says so and at no other time, that exchanges are counted, and begun
-//! once, under new names and only while their life lasts, that nothing is aborted twice, and that each call has at most one outcome.
+//! After every step the harness checks:
 //!
-//! How a body is cut into reads is a `Chunking`: a script plays every way itself (`every_chunking`), or the environment says which.
+//! - The link gives out outputs exactly when `poll_timeout` says so.
+//! - Exchanges are counted, and each begins once, under a new id and within its epoch.
+//! - No exchange is aborted twice.
+//! - Each call has at most one outcome.
+//!
+//! A `Chunking` defines how a body is cut into reads. A script plays every cut itself (`every_chunking`), or the environment selects
+//! one.
 #![allow(
     dead_code,
     unused_imports,
@@ -49,21 +54,21 @@ pub(crate) struct Begun {
     pub(crate) verb: Verb,
     pub(crate) target: String,
     fields: Fields<'static>,
-    /// The message, `Null` where there is none.
+    /// The message, or `Null` if there is none.
     pub(crate) body: Value,
     /// The message as it was written.
     pub(crate) text: String,
-    /// When it was begun.
+    /// The time at which it was begun.
     pub(crate) at: Instant,
 }
 
 impl Begun {
-    /// The value of a field.
+    /// The value of a header field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name)
     }
 
-    /// Every field, in order.
+    /// All header fields, in order.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.fields.iter()
     }
@@ -72,7 +77,7 @@ impl Begun {
         self.body["method"].as_str().unwrap_or("")
     }
 
-    /// What the message says of itself under this name, in the space of the protocol.
+    /// The value of a protocol member of the message's `_meta`.
     pub(crate) fn meta(&self, name: &str) -> &Value {
         &self.body["params"]["_meta"][format!("io.modelcontextprotocol/{name}")]
     }
@@ -85,14 +90,14 @@ impl Begun {
 pub(crate) struct Web {
     pub(crate) client: Client,
     pub(crate) now: Instant,
-    /// Every exchange that was ever begun, in order.
+    /// All exchanges so far, in order.
     pub(crate) all: Vec<Begun>,
-    /// Those that nobody has looked at.
+    /// The exchanges that the test has not looked at.
     fresh: Vec<Begun>,
-    /// Those that are not over.
+    /// The exchanges that are not over.
     open: BTreeMap<StreamId, Epoch>,
     pub(crate) aborted: Vec<StreamId>,
-    /// What was told, but outcomes.
+    /// All events except outcomes.
     pub(crate) events: Vec<Event>,
     outcomes: BTreeMap<CallId, Outcome>,
     pub(crate) opens: u32,
@@ -102,14 +107,14 @@ pub(crate) struct Web {
     drawn: u64,
 }
 
-/// Plays a script with the bodies of all responses cut in every way.
+/// Plays a script with all response bodies cut in every way.
 pub(crate) fn every_chunking(script: impl Fn(Chunking)) {
     for chunking in Chunking::ALL {
         script(chunking);
     }
 }
 
-/// Every version that has this transport, the modern one last.
+/// All versions with this transport, the modern one last.
 pub(crate) const VERSIONS: [&str; 4] = ["2025-03-26", "2025-06-18", "2025-11-25", MODERN];
 
 /// The versions that have sessions.
@@ -117,7 +122,7 @@ pub(crate) const LEGACY: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
 
 pub(crate) const MODERN: &str = "2026-07-28";
 
-/// How a link is set up that nobody has connected.
+/// The configuration of a link to `URL`.
 pub(crate) fn config() -> Config {
     Config::http("test", "1.0", URL).expect("a URL")
 }
@@ -141,13 +146,13 @@ impl Web {
         }
     }
 
-    /// From now on, bodies arrive in such pieces.
+    /// Sets how bodies are cut into reads.
     pub(crate) fn chunked(mut self, chunking: Chunking) -> Web {
         self.chunking = chunking;
         self
     }
 
-    /// A link that is ready with a server of this version.
+    /// A ready link to a server of this version.
     pub(crate) fn speaking(version: &str) -> Web {
         Web::speaking_with(config(), version)
     }
@@ -159,14 +164,14 @@ impl Web {
         }
     }
 
-    /// A link that is ready with a server of this version, and declares this.
+    /// A ready link with these capabilities, to a server of this version.
     pub(crate) fn declaring(version: &str, capabilities: ClientCapabilities) -> Web {
         let mut config = config();
         config.capabilities = capabilities;
         Web::speaking_with(config, version)
     }
 
-    /// A link that is ready with a modern server that offers everything.
+    /// A ready link to a modern server that offers everything.
     pub(crate) fn modern() -> Web {
         Web::modern_with(config())
     }
@@ -178,12 +183,12 @@ impl Web {
         web
     }
 
-    /// A link that is ready in a session "s-1" of 2025-11-25, whose server has no stream of news.
+    /// A ready link in the session "s-1" of 2025-11-25. The server refused the listen stream.
     pub(crate) fn legacy() -> Web {
         Web::legacy_with(config(), "2025-11-25")
     }
 
-    /// The same, and what becomes of the request for the stream of news is not decided.
+    /// Like `legacy`, but the request for the listen stream is still unanswered.
     pub(crate) fn legacy_with_news() -> Web {
         let mut config = config();
         config.dialect = everlink::Dialect::Legacy;
@@ -224,20 +229,20 @@ impl Web {
         }
     }
 
-    /// Answers the legacy handshake to its end, for a server that has no stream of news.
+    /// Answers the whole legacy handshake, and refuses the listen stream.
     pub(crate) fn agree_legacy(&mut self, version: &str, session: Option<&str>) {
         self.agree_with_news(version, session);
         self.no_news();
     }
 
-    /// Refuses the stream of news, if it was asked for: calls go on without it.
+    /// Refuses the listen stream with 405 if the link asked for it. Calls work without the stream.
     pub(crate) fn no_news(&mut self) {
         if let Some(listen) = self.find(|begun| begun.verb == Verb::Get) {
             self.status(listen.stream, 405);
         }
     }
 
-    /// The same, and what becomes of the request for the stream of news is not decided.
+    /// Answers the whole legacy handshake, and leaves the request for the listen stream unanswered.
     pub(crate) fn agree_with_news(&mut self, version: &str, session: Option<&str>) {
         let post = self.posted("initialize");
         let mut fields = vec![("content-type", "application/json")];
@@ -294,7 +299,7 @@ impl Web {
         self.pump();
     }
 
-    /// The oldest question that nobody has looked at.
+    /// The oldest ask that the test has not looked at.
     pub(crate) fn find_ask(&mut self) -> Option<Ask> {
         let at = self
             .events
@@ -317,7 +322,7 @@ impl Web {
         self.pump();
     }
 
-    /// The items of a list that was asked for.
+    /// The items in the outcome of a `list` call.
     pub(crate) fn listed(&mut self, call: CallId) -> Vec<Value> {
         match self.outcome(call) {
             Outcome::Listed(listing) => {
@@ -328,7 +333,7 @@ impl Web {
         }
     }
 
-    /// What has changed, as it was told.
+    /// The changes in the events, in order.
     pub(crate) fn changes(&self) -> Vec<Change> {
         let changes = self.events.iter().filter_map(|event| match event {
             Event::Changed(change) => Some(change.clone()),
@@ -337,7 +342,7 @@ impl Web {
         changes.collect()
     }
 
-    /// What the server was last told to grant.
+    /// The grant of the server, accumulated over the newest epoch.
     pub(crate) fn granted(&self) -> Option<Watch> {
         let (mut life, mut all) = (None, None);
         for event in &self.events {
@@ -351,7 +356,7 @@ impl Web {
         all
     }
 
-    /// How far a call has come, as it was told.
+    /// The progress values of a call, in order.
     pub(crate) fn progress(&self, of: CallId) -> Vec<f64> {
         let told = self.events.iter().filter_map(|event| match event {
             Event::Progress { call, progress, .. } if *call == of => Some(*progress),
@@ -360,13 +365,13 @@ impl Web {
         told.collect()
     }
 
-    /// Every exchange that carried this method.
+    /// All exchanges with this method.
     pub(crate) fn carrying(&self, method: &str) -> Vec<&Begun> {
         let all = self.all.iter();
         all.filter(|begun| begun.method() == method).collect()
     }
 
-    /// The outcome of a call, which must be there.
+    /// Takes the outcome of a call, which must exist.
     pub(crate) fn outcome(&mut self, call: CallId) -> Outcome {
         self.outcomes
             .remove(&call)
@@ -377,7 +382,7 @@ impl Web {
         self.outcomes.contains_key(&call)
     }
 
-    /// How a call failed.
+    /// Takes the failure of a call.
     pub(crate) fn failure(&mut self, call: CallId) -> Failure {
         match self.outcome(call) {
             Outcome::Failed(failure) => *failure,
@@ -385,7 +390,7 @@ impl Web {
         }
     }
 
-    /// The reply to a call, or the error in its place.
+    /// Takes the reply to a call: the result, or the error code.
     pub(crate) fn reply(&mut self, call: CallId) -> Result<Value, i64> {
         match self.outcome(call) {
             Outcome::Reply(result) => Ok(result.parse().expect("JSON")),
@@ -394,13 +399,13 @@ impl Web {
         }
     }
 
-    /// The oldest exchange of this kind that nobody has looked at.
+    /// The oldest matching exchange that the test has not looked at.
     pub(crate) fn find(&mut self, is_it: impl Fn(&Begun) -> bool) -> Option<Begun> {
         let at = self.fresh.iter().position(is_it)?;
         Some(self.fresh.remove(at))
     }
 
-    /// The oldest exchange that carries this method and that nobody has looked at.
+    /// The oldest POST with this method that the test has not looked at.
     pub(crate) fn posted(&mut self, method: &str) -> Begun {
         let seen: Vec<String> = self
             .fresh
@@ -411,7 +416,7 @@ impl Web {
             .unwrap_or_else(|| panic!("no {method} was posted, but {seen:?}"))
     }
 
-    /// The oldest exchange with this verb that nobody has looked at.
+    /// The oldest exchange with this verb that the test has not looked at.
     pub(crate) fn begun(&mut self, verb: Verb) -> Begun {
         self.find(|begun| begun.verb == verb)
             .unwrap_or_else(|| panic!("no {verb} was begun"))
@@ -422,12 +427,12 @@ impl Web {
         self.open.contains_key(&stream)
     }
 
-    /// How many exchanges nobody has looked at.
+    /// The number of exchanges that the test has not looked at.
     pub(crate) fn unseen(&self) -> usize {
         self.fresh.len()
     }
 
-    /// A whole response.
+    /// Gives a whole response.
     pub(crate) fn respond(
         &mut self,
         stream: StreamId,
@@ -442,30 +447,30 @@ impl Web {
         self.end(stream);
     }
 
-    /// A whole response that is JSON.
+    /// Gives a whole JSON response.
     pub(crate) fn json(&mut self, stream: StreamId, status: u16, body: &Value) {
         let fields = [("content-type", "application/json")];
         self.respond(stream, status, &fields, &body.to_string());
     }
 
-    /// The reply to what was posted, as a result that is complete.
+    /// Replies to a POST with a complete result.
     pub(crate) fn reply_with(&mut self, begun: &Begun, members: Value) {
         self.json(begun.stream, 200, &complete(begun, members));
     }
 
-    /// The same as the last event of a stream.
+    /// Replies to a POST with a complete result, as the only event of an event stream.
     pub(crate) fn stream_reply(&mut self, begun: &Begun, members: Value) {
         self.stream(begun.stream);
         self.event(begun.stream, None, &complete(begun, members));
         self.end(begun.stream);
     }
 
-    /// A whole response that says no more than its status.
+    /// Gives a whole response with only a status.
     pub(crate) fn status(&mut self, stream: StreamId, status: u16) {
         self.respond(stream, status, &[], "");
     }
 
-    /// A response that is a stream of events, none of which has come yet.
+    /// Begins an event stream.
     pub(crate) fn stream(&mut self, stream: StreamId) {
         self.head(
             stream,
@@ -474,7 +479,7 @@ impl Web {
         );
     }
 
-    /// How a response begins.
+    /// Begins a response.
     pub(crate) fn head(&mut self, stream: StreamId, status: u16, fields: &[(&str, &str)]) {
         let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
         let head = ResponseHead::new(status).with_fields(fields.collect());
@@ -482,7 +487,7 @@ impl Web {
         self.feed(stream, Input::Response { stream, head });
     }
 
-    /// An event with a message.
+    /// Sends an event with a message.
     pub(crate) fn event(&mut self, stream: StreamId, id: Option<&str>, message: &Value) {
         let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
         self.bytes(stream, format!("{id}data: {message}\n\n").as_bytes());
@@ -495,12 +500,12 @@ impl Web {
         }
     }
 
-    /// The response ends in order.
+    /// Ends the response without a fault.
     pub(crate) fn end(&mut self, stream: StreamId) {
         self.close(stream, &[]);
     }
 
-    /// The connection fails.
+    /// Ends the response with a fault of the connection.
     pub(crate) fn fail(&mut self, stream: StreamId, kind: FaultKind) {
         self.close(stream, &[Fault::new(kind)]);
     }
@@ -512,14 +517,14 @@ impl Web {
     }
 
     fn feed(&mut self, stream: StreamId, input: Input<'_>) {
-        // What was aborted is not heard of any more, as with any driver.
+        // A driver reports nothing about an aborted exchange.
         if let Some(epoch) = self.open.get(&stream) {
             self.client.handle(self.now, *epoch, input);
         }
         self.pump();
     }
 
-    /// Time passes, and everything that is due on the way is done in its time.
+    /// Advances the clock by `span` and handles each deadline at its time.
     pub(crate) fn pass(&mut self, span: Duration) {
         let until = self.now + span;
         self.pump();
@@ -533,7 +538,7 @@ impl Web {
         self.pump();
     }
 
-    /// Does every output.
+    /// Carries out every output.
     pub(crate) fn pump(&mut self) {
         let mut buf = Vec::new();
         loop {
@@ -599,18 +604,18 @@ impl Web {
         assert_eq!(self.client.stats().exchanges, self.all.len() as u64);
     }
 
-    /// Whether something was told.
+    /// Whether there is such an event.
     pub(crate) fn was_told(&self, is_it: impl Fn(&Event) -> bool) -> bool {
         self.events.iter().any(is_it)
     }
 }
 
-/// A reply to what was posted.
+/// A reply to a POST with this result.
 pub(crate) fn result(begun: &Begun, result: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": begun.body["id"], "result": result})
 }
 
-/// A reply that is complete, in the words of any era.
+/// A reply to a POST with a complete result, valid in both eras.
 pub(crate) fn complete(begun: &Begun, mut members: Value) -> Value {
     members["resultType"] = json!("complete");
     result(begun, members)
@@ -620,12 +625,12 @@ pub(crate) fn notification(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-/// A question of the server.
+/// A request of the server (an ask).
 pub(crate) fn question(id: impl Into<Value>, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params})
 }
 
-/// An error in the place of a reply.
+/// An error reply to a POST.
 pub(crate) fn error(begun: &Begun, code: i64) -> Value {
     json!({"jsonrpc": "2.0", "id": begun.body["id"], "error": {"code": code, "message": "no"}})
 }
@@ -635,13 +640,13 @@ fn capabilities() -> Value {
         "resources": {"listChanged": true, "subscribe": true}, "logging": {}})
 }
 
-/// What a modern server says of itself.
+/// The result of a modern server for `server/discover`.
 pub(crate) fn discovery() -> Value {
     json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities(),
         "ttlMs": 0, "cacheScope": "private"})
 }
 
-/// What a legacy server says of itself.
+/// The result of a legacy server for `initialize`.
 pub(crate) fn introduction(version: &str) -> Value {
     json!({"protocolVersion": version, "capabilities": capabilities(), "serverInfo": {"name": "s", "version": "1"}})
 }
@@ -650,9 +655,9 @@ pub(crate) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// What most tests of trouble need: responses in one word, and what is to be counted.
+/// Helpers for the failure tests: ready-made responses, and counts.
 impl Web {
-    /// A link that is ready behind the transport of 2024-11-05, and the one stream that it listens to.
+    /// A ready link over the transport of 2024-11-05, and its event stream.
     pub(crate) fn old() -> (Web, StreamId) {
         Web::old_with(config())
     }
@@ -667,7 +672,7 @@ impl Web {
         (web, stream)
     }
 
-    /// Answers the handshake behind the transport of 2024-11-05, from its GET on.
+    /// Answers the handshake over the transport of 2024-11-05, from its GET on.
     pub(crate) fn agree_old(&mut self) -> StreamId {
         let get = self.begun(Verb::Get);
         self.stream(get.stream);
@@ -681,7 +686,7 @@ impl Web {
         get.stream
     }
 
-    /// Answers `initialize` and no more, opening this session.
+    /// Answers only `initialize`, and opens this session.
     pub(crate) fn introduce(&mut self, session: &str) {
         let post = self.posted("initialize");
         let fields = [
@@ -692,7 +697,7 @@ impl Web {
         self.respond(post.stream, 200, &fields, &body);
     }
 
-    /// Answers a request with a result of the era that it is written in.
+    /// Answers a request with a result that is valid in both eras.
     pub(crate) fn serve(&mut self, post: &Begun) {
         let done = match post.method() {
             "server/discover" => discovery(),
@@ -702,7 +707,7 @@ impl Web {
         self.json(post.stream, 200, &result(post, done));
     }
 
-    /// Time passes, second by second, and everything that is posted meanwhile is answered.
+    /// Advances the clock second by second, and answers every POST meanwhile.
     pub(crate) fn pass_served(&mut self, span: Duration) {
         let until = self.now + span;
         loop {
@@ -722,29 +727,29 @@ impl Web {
         }
     }
 
-    /// The connection fails with all of these.
+    /// Ends the response with all of these faults.
     pub(crate) fn fail_with(&mut self, stream: StreamId, kinds: &[FaultKind]) {
         let faults: Vec<Fault> = kinds.iter().map(|kind| Fault::new(*kind)).collect();
         self.close(stream, &faults);
     }
 
-    /// How many exchanges of this kind were ever begun.
+    /// The number of matching exchanges so far.
     pub(crate) fn count(&self, is_it: impl Fn(&Begun) -> bool) -> usize {
         self.all.iter().filter(|begun| is_it(begun)).count()
     }
 
-    /// How many exchanges are not over.
+    /// The number of exchanges that are not over.
     pub(crate) fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// How often the application was asked for credentials.
+    /// The number of times that the application was asked for credentials.
     pub(crate) fn challenges(&self) -> usize {
         let asked = |event: &&Event| matches!(event, Event::AuthRequired(_));
         self.events.iter().filter(asked).count()
     }
 
-    /// How the last life ended, in words.
+    /// The end of the last epoch, as text.
     pub(crate) fn last_end(&self) -> String {
         let ended = self.client.last_end();
         ended.map_or_else(String::new, ToString::to_string)

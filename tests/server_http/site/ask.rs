@@ -1,11 +1,11 @@
-//! What clients ask over HTTP: a head that can be changed field by field, and a body.
+//! The HTTP requests of clients: a head whose fields can be changed, and a body.
 
 use core::fmt;
 
 use everlink::http::{Fields, RequestHead, Verb};
 use serde_json::{Value, json};
 
-/// Something to ask. It is as it should be, until a script changes it.
+/// An HTTP request. It is correct until a script changes it.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) verb: Verb,
@@ -27,32 +27,32 @@ impl Ask {
         .with("host", "localhost:8080")
     }
 
-    /// With this field, instead of any of the same name.
+    /// Sets this field, in place of any with the same name.
     pub(crate) fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Ask {
         self = self.without(name);
         self.fields.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// And this field, beside any of the same name.
+    /// Adds this field, beside any with the same name.
     pub(crate) fn and(mut self, name: &str, value: impl AsRef<[u8]>) -> Ask {
         self.fields.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// Without this field.
+    /// Removes this field.
     pub(crate) fn without(mut self, name: &str) -> Ask {
         self.fields.retain(|(of, _)| !of.eq_ignore_ascii_case(name));
         self
     }
 
-    /// To another path.
+    /// Sets the path.
     pub(crate) fn to(mut self, target: &str) -> Ask {
         target.clone_into(&mut self.target);
         self
     }
 
-    /// On behalf of this user.
+    /// Sets the user.
     pub(crate) fn by(mut self, user: Option<&str>) -> Ask {
         self.user = user.map(str::to_owned);
         self
@@ -87,24 +87,24 @@ impl fmt::Display for Ask {
     }
 }
 
-/// A message, posted as such, with nothing that belongs to an era.
+/// A POST of a message, without the header fields of any era.
 pub(crate) fn post(message: &Value) -> Ask {
     Ask::new(Verb::Post, message.to_string())
         .with("content-type", "application/json")
         .with("accept", "application/json, text/event-stream")
 }
 
-/// A stream is wanted.
+/// A GET for an event stream.
 pub(crate) fn get() -> Ask {
     Ask::new(Verb::Get, "").with("accept", "text/event-stream")
 }
 
-/// A session is to end.
+/// A DELETE, which ends a session.
 pub(crate) fn delete() -> Ask {
     Ask::new(Verb::Delete, "")
 }
 
-/// A modern request, with all that repeats it.
+/// A modern request, with the header fields that repeat its body.
 pub(crate) fn modern(id: impl Into<Value>, method: &str, params: Value) -> Ask {
     let params = with_meta(params);
     let name = params.get("name").or_else(|| params.get("uri"));
@@ -119,7 +119,7 @@ pub(crate) fn modern(id: impl Into<Value>, method: &str, params: Value) -> Ask {
     }
 }
 
-/// A notification without anything of an era.
+/// A notification, without the header fields of any era.
 pub(crate) fn notice(method: &str, params: Value) -> Ask {
     let mut message = json!({"jsonrpc": "2.0", "method": method});
     if !params.is_null() {
@@ -128,7 +128,7 @@ pub(crate) fn notice(method: &str, params: Value) -> Ask {
     post(&message)
 }
 
-/// The beginning of a handshake.
+/// An `initialize` request.
 pub(crate) fn initialize(version: &str) -> Ask {
     introduce(
         version,
@@ -136,7 +136,7 @@ pub(crate) fn initialize(version: &str) -> Ask {
     )
 }
 
-/// The same, of a client that can be asked this.
+/// An `initialize` request of a client with these capabilities.
 pub(crate) fn introduce(version: &str, capabilities: &Value) -> Ask {
     post(&json!({
         "jsonrpc": "2.0", "id": 0, "method": "initialize",
@@ -148,13 +148,13 @@ pub(crate) fn introduce(version: &str, capabilities: &Value) -> Ask {
     }))
 }
 
-/// The parameters of a modern request whose client can be asked this.
+/// Declares these client capabilities in the parameters of a modern request.
 pub(crate) fn declaring(capabilities: &Value, mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
     params
 }
 
-/// The parameters with what a modern request says of its client, except where they say that themselves.
+/// Adds the `_meta` of a modern request to the parameters. Members that the parameters already have win.
 pub(crate) fn with_meta(mut params: Value) -> Value {
     if params.is_null() {
         params = json!({});
@@ -193,12 +193,12 @@ impl Session {
         self
     }
 
-    /// Anything, in this session.
+    /// Adds the header fields and the user of this session.
     pub(crate) fn own(&self, ask: Ask) -> Ask {
         let ask = ask
             .with("mcp-session-id", &self.id)
             .by(self.user.as_deref());
-        // The header is there from 2025-06-18 on.
+        // The version header exists from 2025-06-18 on.
         if *self.version >= *"2025-06-18" {
             ask.with("mcp-protocol-version", &self.version)
         } else {
@@ -206,12 +206,12 @@ impl Session {
         }
     }
 
-    /// A message.
+    /// A POST of a message.
     pub(crate) fn say(&self, message: &Value) -> Ask {
         self.own(post(message))
     }
 
-    /// A request.
+    /// A POST of a request.
     pub(crate) fn post(&self, id: impl Into<Value>, method: &str, params: Value) -> Ask {
         let mut message = json!({"jsonrpc": "2.0", "id": id.into(), "method": method});
         if !params.is_null() {
@@ -224,17 +224,17 @@ impl Session {
         self.own(notice(method, params))
     }
 
-    /// The answer to a request of the server.
+    /// A POST of the reply to a request of the server.
     pub(crate) fn answer(&self, id: &Value, result: Value) -> Ask {
         self.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
     }
 
-    /// The standalone stream.
+    /// A GET for the standalone stream.
     pub(crate) fn get(&self) -> Ask {
         self.own(get())
     }
 
-    /// The rest of a stream, after this event.
+    /// A GET for the rest of a stream, after this event.
     pub(crate) fn resume(&self, last: &str) -> Ask {
         self.get().with("last-event-id", last)
     }

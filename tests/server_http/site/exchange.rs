@@ -1,4 +1,4 @@
-//! One exchange as its client sees it, and the rules that hold for each.
+//! One exchange as its client sees it, and the rules that hold for every exchange.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use super::Ask;
 pub(crate) struct Exchange {
     pub(crate) head: Option<ResponseHead<'static>>,
     pub(crate) body: Vec<u8>,
-    /// Whether what is written is taken, and what was not.
+    /// Whether the client reads. While it does not, `unread` counts the bytes that the server wrote.
     pub(crate) reads: bool,
     pub(crate) unread: usize,
-    /// The ids of the requests that it carries, as they are written.
+    /// The ids of the requests in the request body, as text.
     pub(crate) asked: BTreeSet<String>,
-    /// Whether it can go on with a stream of another one.
+    /// Whether it may carry the rest of another exchange's stream.
     pub(crate) may_go_on: bool,
     pub(crate) is_modern: bool,
     end: Option<End>,
@@ -28,7 +28,7 @@ enum End {
     Left,
 }
 
-/// An event of a stream, or a comment: then it has nothing.
+/// An event of an event stream. A comment has no other member.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sse {
     pub(crate) id: Option<String>,
@@ -83,13 +83,13 @@ impl Exchange {
     }
 
     pub(super) fn abort(&mut self) {
-        // What is said to its end can be cut while some of it is not read.
+        // A finished response may be aborted while the client has not read all of it.
         let is_unread = self.end == Some(End::Finished) && self.unread > 0;
         assert!(self.end.is_none() || is_unread, "a second end");
         self.end = Some(End::Aborted);
     }
 
-    /// Its client is gone.
+    /// Records that the client is gone.
     pub(super) fn leave(&mut self) {
         self.end = self.end.or(Some(End::Left));
     }
@@ -106,7 +106,7 @@ impl Exchange {
         self.head.as_ref()?.fields.get(name)
     }
 
-    /// What there is of a stream of events. What has not ended is not there yet.
+    /// The complete events and comments of an event stream.
     pub(crate) fn sse(&self) -> Vec<Sse> {
         let text = core::str::from_utf8(&self.body).expect("a stream is text");
         assert!(text.is_empty() || text.ends_with('\n'), "{text:?} is cut");
@@ -142,7 +142,7 @@ impl Exchange {
         events
     }
 
-    /// The events of it, if it is a stream of them.
+    /// The events, if the response is an event stream.
     pub(crate) fn sse_or_nothing(&self) -> Vec<Sse> {
         if self.field("content-type") == Some("text/event-stream") {
             return self.sse();
@@ -150,7 +150,7 @@ impl Exchange {
         Vec::new()
     }
 
-    /// Every message of it, whatever its kind.
+    /// All messages of the response, of any content type.
     pub(crate) fn messages(&self) -> Vec<Value> {
         let kind = self.field("content-type").unwrap_or_default();
         let read = |text: &str| serde_json::from_str(text).expect("a message is JSON");
@@ -173,7 +173,7 @@ impl Exchange {
     }
 }
 
-/// An id as an answer names it.
+/// An id as a reply repeats it.
 fn name(id: &Value) -> String {
     id.to_string()
 }

@@ -1,4 +1,4 @@
-//! A scripted site around one server end over HTTP: a virtual clock, a driver, and clients that ask what they are told to ask.
+//! A scripted site around one server end over HTTP: a virtual clock, a driver, and scripted clients.
 //!
 //! ```ignore
 //! let mut site = Site::new(config());
@@ -19,11 +19,15 @@
 //! site.finish();
 //! ```
 //!
-//! The driver in here does every output in its order and sleeps exactly to `poll_timeout`, so that a deadline that comes late, or a
-//! server that spins, is a failed test. With every output it checks the rules of exchanges: one `Response`, then `Write`s, then one
-//! `Finish` (none after a whole response) or an `Abort`; nothing after that but an `Abort` of what is not read, nothing to a client that is gone; each request answered
-//! once at most, where it was asked or on the stream that goes on for it; no request of the server on a modern stream. `finish` ends
-//! the service and checks that nothing is left.
+//! The driver carries out every output in order and sleeps exactly until `poll_timeout`. A late deadline or a spinning server is therefore a failed
+//! test. With every output the driver checks the rules of exchanges:
+//!
+//! - An exchange has one `Response`, then `Write`s, then one `Finish` (none after a whole response) or an `Abort`.
+//! - Only an `Abort` of unread output may follow. A client that is gone receives nothing.
+//! - Each request is answered at most once, on its own exchange or on a stream that resumes it.
+//! - A modern stream carries no request of the server.
+//!
+//! `finish` ends the service and checks that nothing is left.
 #![allow(
     dead_code,
     unused_imports,
@@ -57,39 +61,39 @@ pub(crate) use ask::{
 };
 pub(crate) use exchange::{Exchange, Sse};
 
-/// What does not happen within this time never will.
+/// An event that does not happen within this time never happens.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// As many steps without any time passing are a spin.
+/// A server that takes this many steps without any time passing is spinning.
 const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
 
-/// Every version with a handshake.
+/// All versions with a handshake.
 pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// What is heard when nothing is.
+/// An empty list of messages.
 pub(crate) const NOTHING: [Value; 0] = [];
 
 pub(crate) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A server over HTTP that offers everything that the protocol has.
+/// The configuration of a server over HTTP that offers every capability of the protocol.
 pub(crate) fn config() -> Config {
     over(Http::new())
 }
 
-/// The same, with HTTP spoken so.
+/// Like `config`, with these HTTP settings.
 pub(crate) fn over(http: Http) -> Config {
     Config::new(everything(), [7; 16]).with_http(http)
 }
 
-/// The same, but for what is offered.
+/// Like `config`, with exactly these capabilities.
 pub(crate) fn offering(capabilities: ServerCapabilities) -> Config {
     let offer = Offer::new("site", "1").with_capabilities(capabilities);
     Config::new(offer, [7; 16]).with_http(Http::new())
 }
 
-/// The offer of everything that the protocol has.
+/// An offer with every capability of the protocol.
 pub(crate) fn everything() -> Offer {
     let all = ServerCapabilities::default()
         .with_completions()
@@ -110,23 +114,23 @@ pub(crate) struct Site {
     last_stream: u64,
     exchanges: BTreeMap<StreamId, Exchange>,
     events: Vec<(Instant, Event)>,
-    /// Requests that the application was given, and whether they were taken back.
+    /// The requests that the application received, and whether each was cancelled.
     requests: BTreeMap<RequestId, bool>,
-    /// The application lets go of the client of each request as soon as it hears of it.
+    /// Whether the application hangs up on the client of each request as soon as it arrives.
     pub(crate) hangs_up_at_once: bool,
     is_closed: bool,
     steps: u32,
-    /// All that passed, for people.
+    /// Everything that was read, written and reported, printed when a test fails.
     transcript: Vec<String>,
 }
 
-/// # What clients do
+/// # Clients
 impl Site {
     pub(crate) fn new(config: Config) -> Site {
         Site::around(Server::new(config))
     }
 
-    /// A site around a server that was made by hand, with stores of its own perhaps.
+    /// A site around an existing server, which may have its own stores.
     pub(crate) fn around(server: Server) -> Site {
         assert_eq!(server.poll_timeout(), None, "a new server wants nothing");
         Site {
@@ -143,7 +147,7 @@ impl Site {
         }
     }
 
-    /// Asks something, whole; the server then has its turn.
+    /// Sends a whole HTTP request, then polls the server.
     pub(crate) fn send(&mut self, ask: Ask) -> StreamId {
         let stream = self.begin(&ask);
         self.body(stream, &ask.body);
@@ -151,7 +155,7 @@ impl Site {
         stream
     }
 
-    /// Asks something that gets to the application.
+    /// Sends an HTTP request that must reach the application.
     #[track_caller]
     pub(crate) fn taken(&mut self, ask: Ask) -> (StreamId, RequestId) {
         let (shown, before) = (ask.to_string(), self.requests().len());
@@ -160,7 +164,7 @@ impl Site {
         (stream, self.newest())
     }
 
-    /// Asks something that the application answers so.
+    /// Sends an HTTP request that must reach the application, and answers it with `result`.
     #[track_caller]
     pub(crate) fn served(&mut self, ask: Ask, result: Value) -> StreamId {
         let (stream, request) = self.taken(ask);
@@ -168,7 +172,7 @@ impl Site {
         stream
     }
 
-    /// Asks something that does not get to the application. The status, and the code of the error.
+    /// Sends an HTTP request that must not reach the application. Returns the HTTP status and the error code.
     #[track_caller]
     pub(crate) fn refused(&mut self, ask: Ask) -> (u16, i64) {
         let (shown, before) = (ask.to_string(), self.requests().len());
@@ -180,7 +184,7 @@ impl Site {
         (self.status(stream), code)
     }
 
-    /// Begins to ask something: the head alone.
+    /// Sends only the head of an HTTP request.
     pub(crate) fn begin(&mut self, ask: &Ask) -> StreamId {
         self.last_stream += 1;
         let stream = StreamId::new(self.last_stream);
@@ -191,7 +195,7 @@ impl Site {
         stream
     }
 
-    /// A piece of the body.
+    /// Sends a piece of the request body.
     pub(crate) fn body(&mut self, stream: StreamId, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.feed(Input::Bytes {
@@ -201,13 +205,13 @@ impl Site {
         }
     }
 
-    /// The body is complete.
+    /// Ends the request body.
     pub(crate) fn end(&mut self, stream: StreamId) {
         let faults = (&[] as &[Fault]).into();
         self.feed(Input::End { stream, faults });
     }
 
-    /// The client of an exchange is gone: writing to it fails.
+    /// Makes the client of an exchange disappear: writing to it fails.
     pub(crate) fn hangs_up(&mut self, stream: StreamId) {
         self.note(format!("{stream} <- (gone)"));
         self.exchange_mut(stream).leave();
@@ -215,7 +219,7 @@ impl Site {
         self.feed(Input::WriteFailed { stream, faults });
     }
 
-    /// The client of an exchange is gone: reading from it fails.
+    /// Makes the client of an exchange disappear: reading from it fails.
     pub(crate) fn breaks(&mut self, stream: StreamId) {
         self.note(format!("{stream} <- (broken)"));
         self.exchange_mut(stream).leave();
@@ -223,12 +227,12 @@ impl Site {
         self.feed(Input::End { stream, faults });
     }
 
-    /// The client of an exchange reads no more: nothing of it is reported as sent.
+    /// Makes the client of an exchange stop reading: no written byte is reported as sent.
     pub(crate) fn stops_reading(&mut self, stream: StreamId) {
         self.exchange_mut(stream).reads = false;
     }
 
-    /// It reads all that it did not.
+    /// Makes the client of an exchange read everything that it has not read.
     pub(crate) fn reads_again(&mut self, stream: StreamId) {
         let exchange = self.exchange_mut(stream);
         exchange.reads = true;
@@ -236,19 +240,19 @@ impl Site {
         self.feed(Input::Sent { stream, len });
     }
 
-    /// A handshake of this version, done to its end.
+    /// Does a whole handshake of this version.
     #[track_caller]
     pub(crate) fn session(&mut self, version: &str) -> Session {
         self.session_by(version, None)
     }
 
-    /// The same, on behalf of a user.
+    /// Does a whole handshake of this version on behalf of a user.
     #[track_caller]
     pub(crate) fn session_by(&mut self, version: &str, user: Option<&str>) -> Session {
         self.session_with(initialize(version), version, user)
     }
 
-    /// The same, begun so.
+    /// Does a whole handshake that starts with this request.
     #[track_caller]
     pub(crate) fn session_with(
         &mut self,
@@ -268,16 +272,16 @@ impl Site {
         session
     }
 
-    /// Any other input.
+    /// Feeds any other input.
     pub(crate) fn feed(&mut self, input: Input<'_>) {
         self.server.handle(self.now, input);
         self.turn();
     }
 }
 
-/// # What the application does
+/// # Application
 impl Site {
-    /// Answers a request.
+    /// Answers a request with a result.
     #[track_caller]
     pub(crate) fn respond(&mut self, request: RequestId, result: Value) {
         let done = self.verb(|server, now| server.respond(now, request, payload(&result)));
@@ -292,21 +296,21 @@ impl Site {
         done.expect("the server takes the answer");
     }
 
-    /// Tells how far a request is.
+    /// Reports progress of a request.
     #[track_caller]
     pub(crate) fn progress(&mut self, request: RequestId, progress: f64) {
         let done = self.verb(|server, now| server.progress(now, request, Progress::new(progress)));
         done.expect("the server takes the progress");
     }
 
-    /// Lets go of the client of a request.
+    /// Hangs up on the client of a request.
     #[track_caller]
     pub(crate) fn hang_up(&mut self, request: RequestId) {
         let done = self.verb(|server, now| server.hang_up(now, request));
         done.expect("the request is open");
     }
 
-    /// Asks the client something for a request.
+    /// Sends an ask to the client on behalf of a request.
     #[track_caller]
     pub(crate) fn ask(&mut self, request: RequestId, method: &'static str, params: Value) -> AskId {
         let params = (!params.is_null()).then(|| payload(&params));
@@ -314,7 +318,7 @@ impl Site {
         ask.expect("the server takes the question")
     }
 
-    /// Something changed.
+    /// Publishes a change.
     #[track_caller]
     pub(crate) fn publish(&mut self, change: Change) {
         let done = self.verb(|server, now| server.publish(now, change));
@@ -325,7 +329,7 @@ impl Site {
         self.verb(Server::shutdown);
     }
 
-    /// Any verb.
+    /// Calls any verb.
     pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Server, Instant) -> T) -> T {
         let done = verb(&mut self.server, self.now);
         self.turn();
@@ -335,7 +339,7 @@ impl Site {
 
 /// # Time
 impl Site {
-    /// Lets so much time pass.
+    /// Advances the clock by `span`.
     pub(crate) fn pass(&mut self, span: Duration) {
         let goal = self.now + span;
         while let Some(deadline) = self.server.poll_timeout() {
@@ -373,10 +377,10 @@ impl Site {
     }
 }
 
-/// # The driver
+/// # Driver
 impl Site {
     fn turn(&mut self) {
-        // What the driver has not carried out yet may be in there; outputs are about what is appended.
+        // The buffer may hold bytes that the driver has not handled yet; outputs refer to the appended bytes only.
         let mut buf = b"before".to_vec();
         loop {
             let due = self.server.poll_timeout();
@@ -449,7 +453,7 @@ impl Site {
         }
     }
 
-    /// What was asked once is answered once at most, and where it was asked.
+    /// Checks that each request is answered at most once, and on its own exchange.
     fn heard_all(&mut self, stream: StreamId) {
         let exchange = &self.exchanges[&stream];
         let mut answered = BTreeSet::new();
@@ -508,14 +512,14 @@ impl Site {
     }
 }
 
-/// # What came of it
+/// # Results
 impl Site {
     #[track_caller]
     pub(crate) fn exchange(&self, stream: StreamId) -> &Exchange {
         &self.exchanges[&stream]
     }
 
-    /// The status of the response.
+    /// The status of the HTTP response.
     #[track_caller]
     pub(crate) fn status(&self, stream: StreamId) -> u16 {
         let head = self.exchange(stream).head.as_ref();
@@ -523,23 +527,23 @@ impl Site {
             .status
     }
 
-    /// Whether there is a response yet.
+    /// Whether a response has begun.
     pub(crate) fn is_answered(&self, stream: StreamId) -> bool {
         self.exchange(stream).head.is_some()
     }
 
-    /// Whether nothing more will be said on it.
+    /// Whether the exchange is over.
     pub(crate) fn is_over(&self, stream: StreamId) -> bool {
         self.exchange(stream).is_over()
     }
 
-    /// A field of the response.
+    /// A header field of the response.
     #[track_caller]
     pub(crate) fn field(&self, stream: StreamId, name: &str) -> Option<&str> {
         self.exchange(stream).field(name)
     }
 
-    /// All that a field of the response says, where it is there more than once.
+    /// All values of a repeated header field of the response.
     #[track_caller]
     pub(crate) fn all(&self, stream: StreamId, name: &str) -> Vec<String> {
         let head = self.exchange(stream).head.as_ref().expect("a response");
@@ -553,7 +557,7 @@ impl Site {
         core::str::from_utf8(&self.exchange(stream).body).expect("a body is text")
     }
 
-    /// The one message of a response that is JSON.
+    /// The only message of a JSON response.
     #[track_caller]
     pub(crate) fn json(&self, stream: StreamId) -> Value {
         let kind = self.field(stream, "content-type");
@@ -561,14 +565,14 @@ impl Site {
         serde_json::from_str(self.text(stream)).expect("the body is JSON")
     }
 
-    /// The code of the error in a response that is JSON.
+    /// The error code in a JSON response.
     #[track_caller]
     pub(crate) fn code(&self, stream: StreamId) -> i64 {
         let body = self.json(stream);
         body["error"]["code"].as_i64().expect("it is an error")
     }
 
-    /// The events of a response that is a stream of them, comments and primers included.
+    /// The events of an event stream, comments and primers included.
     #[track_caller]
     pub(crate) fn sse(&self, stream: StreamId) -> Vec<Sse> {
         let kind = self.field(stream, "content-type");
@@ -576,17 +580,17 @@ impl Site {
         self.exchange(stream).sse()
     }
 
-    /// The same, or nothing where there is no such response (yet).
+    /// The events of an event stream, or none if the response is something else or has not begun.
     pub(crate) fn sse_or_nothing(&self, stream: StreamId) -> Vec<Sse> {
         self.exchange(stream).sse_or_nothing()
     }
 
-    /// Every message of a response, whatever its kind.
+    /// All messages of a response of any content type.
     pub(crate) fn messages(&self, stream: StreamId) -> Vec<Value> {
         self.exchange(stream).messages()
     }
 
-    /// The one response among the messages of an exchange.
+    /// The only reply among the messages of an exchange.
     #[track_caller]
     pub(crate) fn answer(&self, stream: StreamId) -> Value {
         let mut answers = self.messages(stream);
@@ -595,7 +599,7 @@ impl Site {
         answers.remove(0)
     }
 
-    /// The result in it.
+    /// The result in the only reply of an exchange.
     #[track_caller]
     pub(crate) fn result(&self, stream: StreamId) -> Value {
         let answer = self.answer(stream);
@@ -603,14 +607,14 @@ impl Site {
         answer["result"].clone()
     }
 
-    /// What was said with this method, in order.
+    /// The messages with this method, in order.
     pub(crate) fn said(&self, stream: StreamId, method: &str) -> Vec<Value> {
         let mut said = self.messages(stream);
         said.retain(|message| message["method"] == method);
         said
     }
 
-    /// The ids of the questions that were put with this method, to whomever, in order.
+    /// The ids of the asks with this method on all exchanges, in order.
     pub(crate) fn asked(&self, method: &str) -> Vec<Value> {
         let heard = self.exchanges.keys().flat_map(|s| self.said(*s, method));
         let mut ids: Vec<Value> = heard.filter_map(|asked| asked.get("id").cloned()).collect();
@@ -619,7 +623,7 @@ impl Site {
         ids
     }
 
-    /// The id of the last of them.
+    /// The id of the newest ask with this method.
     #[track_caller]
     pub(crate) fn question(&self, method: &str) -> Value {
         let newest = self.asked(method).pop();
@@ -633,7 +637,7 @@ impl Site {
         ids.next_back().expect("an event has an id")
     }
 
-    /// What `pick` finds in the events, in order.
+    /// The values that `pick` finds in the events, in order.
     pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
         self.events
             .iter()
@@ -642,7 +646,7 @@ impl Site {
             .collect()
     }
 
-    /// What the application was asked for, in order.
+    /// The requests that the application received, in order.
     pub(crate) fn requests(&self) -> Vec<&Request> {
         self.picked(|event| match event {
             Event::Request(request) => Some(request),
@@ -650,14 +654,14 @@ impl Site {
         })
     }
 
-    /// What the application was asked for last.
+    /// The newest request that the application received.
     #[track_caller]
     pub(crate) fn newest(&self) -> RequestId {
         let newest = self.requests().pop();
         newest.expect("a request arrived").request
     }
 
-    /// What clients told that has no answer, in order.
+    /// The methods of the clients' notifications in the events, in order.
     pub(crate) fn notified(&self) -> Vec<&str> {
         self.picked(|event| match event {
             Event::Notified { method, .. } => Some(&**method),
@@ -665,7 +669,7 @@ impl Site {
         })
     }
 
-    /// The refused requests that the application was told of.
+    /// The refused requests in the events.
     pub(crate) fn refusals(&self) -> Vec<&Refused> {
         self.picked(|event| match event {
             Event::Refused(refused) => Some(&**refused),
@@ -673,7 +677,7 @@ impl Site {
         })
     }
 
-    /// Which requests need no answer any more, and why.
+    /// The cancelled requests in the events, and the reasons.
     pub(crate) fn cancellations(&self) -> Vec<(RequestId, Cancelled)> {
         self.picked(|event| match event {
             Event::Cancelled { request, why } => Some((*request, why.clone())),
@@ -681,7 +685,7 @@ impl Site {
         })
     }
 
-    /// Which versions clients spoke that said who they are, in order.
+    /// The versions of the clients in the `Met` events, in order.
     pub(crate) fn met(&self) -> Vec<Version> {
         self.picked(|event| match event {
             Event::Met(peer) => Some(peer.version),
@@ -689,7 +693,7 @@ impl Site {
         })
     }
 
-    /// Which questions have an outcome, in order.
+    /// The asks that have an outcome, in order.
     pub(crate) fn settled(&self) -> Vec<AskId> {
         self.picked(|event| match event {
             Event::Answered { ask, .. } => Some(*ask),
@@ -697,7 +701,7 @@ impl Site {
         })
     }
 
-    /// The outcome of a question, if it has one.
+    /// The outcome of an ask, if it has one.
     pub(crate) fn outcome(&self, of: AskId) -> Option<Result<Value, Unanswered>> {
         let found = self.picked(|event| match event {
             Event::Answered { ask, outcome, .. } if *ask == of => Some(outcome),
@@ -712,7 +716,7 @@ impl Site {
     }
 }
 
-/// A failed script shows how it came to that.
+/// Prints the last 60 lines of the transcript if the test fails.
 impl Drop for Site {
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -1,4 +1,4 @@
-//! One call, as its caller holds it: waited for, followed, cancelled. Knows not how it is carried out.
+//! The caller's side of a call: wait for it, follow its progress, cancel it. Does not know how the call is carried out.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,13 +17,13 @@ use super::texts;
 use crate::asked::Asked;
 use crate::promise::{Cell, wait};
 
-/// How many reports of progress wait for the caller to look; the oldest ones give way.
+/// The maximum number of progress reports queued per call. The oldest report is dropped for a new one.
 const REPORTS: usize = 64;
 
-/// A call under way.
+/// A call in flight.
 ///
-/// A task awaits it, a thread calls [`wait`](Call::wait); it has begun already, so that many can be under way at once. To drop it before it
-/// is done is to cancel it.
+/// A task awaits it, a thread calls [`wait`](Call::wait). The call starts before it is polled, so several calls can run at the same time. Dropping it
+/// before it is done cancels it.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call<T> {
     shared: Arc<Shared>,
@@ -32,12 +32,12 @@ pub struct Call<T> {
     on_progress: Option<Box<dyn FnMut(Progress) + Send>>,
 }
 
-/// What the caller and the owner of the link both see of a call.
+/// The state of a call that its caller and the owner of the link share.
 pub(crate) type Shared = Cell<Result<Reply, CallError>, Underway>;
 
 #[derive(Default)]
 pub(crate) struct Underway {
-    /// Its name in the machine, once it was accepted.
+    /// The machine's id of the call, once the machine has accepted it.
     pub(crate) id: Option<CallId>,
     reports: VecDeque<Progress>,
 }
@@ -51,7 +51,7 @@ impl Underway {
     }
 }
 
-/// A call as the owner of the link holds it: settled in any case, at the latest when nobody holds it any more.
+/// The owner's side of a call. Dropping it settles the call with an error, so that no caller waits for ever.
 pub(crate) struct Caller(Arc<Shared>);
 
 impl Caller {
@@ -63,7 +63,7 @@ impl Caller {
         self.0.settle(Some(outcome));
     }
 
-    /// The same, but that whoever waits for it is left to be woken.
+    /// Settles the call like [`settle`](Caller::settle), but returns the caller's waker instead of waking it.
     pub(crate) fn settle_quietly(self, outcome: Result<Reply, CallError>) -> Option<Waker> {
         self.0.settle_quietly(Some(outcome))
     }
@@ -85,15 +85,15 @@ impl Drop for Caller {
     }
 }
 
-/// How far a call is.
+/// A progress report of a call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How far, in the server's own measure.
+    /// The progress so far, in units that the server chooses.
     pub progress: f64,
-    /// How far it will go, if the server knows.
+    /// The value of `progress` at the end, if the server knows it.
     pub total: Option<f64>,
-    /// What the server says about it.
+    /// The server's message about it.
     pub message: Option<Box<str>>,
 }
 
@@ -106,7 +106,7 @@ impl<T> Call<T> {
         let shared = Arc::new(Cell::new(Underway::default()));
         let caller = Caller(Arc::clone(&shared));
         match asked {
-            // Where nobody runs it any more, to drop it settles the call.
+            // If the driver has ended, the queue drops the caller, which settles the call.
             Ok(asked) => mail.send(Errand::Call(asked, caller)),
             Err(error) => caller.settle(Err(error)),
         }
@@ -118,7 +118,7 @@ impl<T> Call<T> {
         }
     }
 
-    /// What to do whenever the server says how far it is. It is done by whoever waits for the call, while it waits.
+    /// Sets a function to run for each progress report of the server. It runs on the task or thread that waits for the call, while it waits.
     pub fn on_progress(mut self, report: impl FnMut(Progress) + Send + 'static) -> Call<T> {
         self.on_progress = Some(Box::new(report));
         self
@@ -128,12 +128,12 @@ impl<T> Call<T> {
     ///
     /// # Errors
     ///
-    /// When it has no reply; the error says why, and whether it may have run.
+    /// When the call has no result. The error says why, and whether the call may have run.
     pub fn wait(self) -> Result<T, CallError> {
         wait(self)
     }
 
-    /// Something with which others can cancel it while it is waited for.
+    /// Returns a handle with which others can cancel the call while its caller waits.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller {
@@ -175,7 +175,7 @@ impl<T> fmt::Debug for Call<T> {
     }
 }
 
-/// Cancels a call that somebody else waits for.
+/// Cancels a call that another task or thread waits for.
 #[derive(Clone)]
 pub struct Canceller {
     shared: Arc<Shared>,
@@ -183,7 +183,7 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// The call is not wanted any more, for this reason, which the server is told. It ends at once, unless it is done already.
+    /// Cancels the call and sends the reason to the server. The call ends at once. Does nothing if it is already done.
     pub fn cancel(&self, reason: &str) {
         self.mail.send(Errand::Cancel {
             call: Arc::clone(&self.shared),
@@ -198,24 +198,24 @@ impl fmt::Debug for Canceller {
     }
 }
 
-/// Why a call has no reply.
+/// The reason why a call has no result.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CallError {
-    /// What was to be sent cannot be written as JSON, for this reason.
+    /// The arguments cannot be serialized as JSON, for this reason.
     Arguments(Box<str>),
-    /// The server replied with an error of its own. It is alive.
+    /// The server replied with an error. The server is alive.
     Error(Arc<ErrorObject>),
-    /// There is no reply; the failure says why, and whether the call may have run.
+    /// There is no reply. The failure says why, and whether the call may have run.
     Failed(Box<Failure>),
-    /// Whoever drove the link ended before the call: its runtime was stopped, or it panicked.
+    /// The driver of the link ended before the call: its runtime was stopped, or it panicked.
     Gone,
-    /// The call was never accepted: the caller made a mistake, or the link is closed.
+    /// The machine never accepted the call: the caller made a mistake, or the link is closed.
     Misuse(Misuse),
 }
 
 impl CallError {
-    /// Whether the server may have acted on the call. An error of its own is an answer: what it did before, it says.
+    /// Whether the server may have acted on the call. True for an error reply, because the server received the call.
     #[must_use]
     pub const fn may_have_run(&self) -> bool {
         match self {
@@ -242,12 +242,12 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// What a tool returned.
+/// The result of a tool.
 #[derive(Clone, Debug)]
 pub struct ToolResult(Payload);
 
 impl ToolResult {
-    /// Whether the tool itself says that it failed. The link is well.
+    /// Whether the tool reports that it failed (`isError`). The link itself is fine.
     #[must_use]
     pub fn is_error(&self) -> bool {
         #[derive(Deserialize)]
@@ -258,17 +258,17 @@ impl ToolResult {
         self.0.parse::<Says>().is_ok_and(|says| says.is_error)
     }
 
-    /// All text in its content, a line between two pieces.
+    /// Returns the text of all content blocks, joined by newlines.
     #[must_use]
     pub fn text(&self) -> String {
         texts::joined(self.0.json()).unwrap_or_default()
     }
 
-    /// Its structured content, read as a `T`.
+    /// Deserializes its structured content as a `T`.
     ///
     /// # Errors
     ///
-    /// When there is none, or it is no `T`.
+    /// When there is none, or it does not deserialize as a `T`.
     pub fn structured<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         #[derive(Deserialize)]
         struct Says<T> {
@@ -278,20 +278,20 @@ impl ToolResult {
         self.0.parse::<Says<T>>().map(|says| says.content)
     }
 
-    /// The whole result, as it came.
+    /// Returns the whole result, unchanged.
     #[must_use]
     pub const fn payload(&self) -> &Payload {
         &self.0
     }
 
-    /// Gives up the whole result, as it came.
+    /// Returns the whole result by value, unchanged.
     #[must_use]
     pub fn into_payload(self) -> Payload {
         self.0
     }
 }
 
-/// What the machine says of a call, for those who wait.
+/// Converts the machine's outcome of a call to what its caller receives.
 pub(crate) fn settled(outcome: Outcome) -> Result<Reply, CallError> {
     match outcome {
         Outcome::Error(error) => Err(CallError::Error(error)),
@@ -302,7 +302,7 @@ pub(crate) fn settled(outcome: Outcome) -> Result<Reply, CallError> {
     }
 }
 
-/// What the server replied.
+/// The server's reply.
 pub(crate) enum Reply {
     List(Arc<Listing>),
     Result(Payload),

@@ -1,4 +1,4 @@
-//! What programs hold of a client link. Each verb is a letter to the one who owns the machine; nothing is decided here.
+//! The application's handle of a client link. Each method queues a command for the owner of the machine and makes no decisions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,16 +18,16 @@ use crate::events::{Events, Listeners};
 use crate::mailbox::Mail;
 use crate::promise::{Pending, Promise, lock, promise};
 
-/// A link to one server, which outlives every transport under it. Cheap to clone; when the last clone is dropped, the link is shut down.
+/// A link to one server, which outlives every transport under it. Cheap to clone; dropping the last clone shuts the link down.
 ///
-/// All verbs can be used from any thread or task. What they return can be awaited, or blocked on with `wait`.
+/// All methods can be called from any thread or task. Their return values can be awaited, or blocked on with `wait`.
 #[derive(Clone)]
 pub struct Link {
     handle: Arc<Handle>,
     options: CallOptions,
 }
 
-/// What all clones have in common.
+/// The state that all clones share.
 struct Handle {
     mail: Arc<LinkMail>,
     desk: Arc<Desk>,
@@ -39,16 +39,16 @@ impl Drop for Handle {
     }
 }
 
-/// Letters to the owner of a link.
+/// The command queue of the owner of a link.
 pub(crate) type LinkMail = Mail<Client, Errand>;
 
-/// What the owner of a link does for handles. All that changes the machine is in here: it can be recorded.
+/// A command for the owner of a link. Every change of the machine is one of these, so that it can be recorded.
 pub(crate) enum Errand {
-    /// Something of which nobody waits to hear.
+    /// A command without a reply.
     Ask(Asked),
-    /// Something of which somebody waits to hear whether it could be asked.
+    /// A command whose sender waits to learn whether the machine accepted it.
     AskAndTell(Asked, Promise<Result<(), Misuse>>),
-    /// Something that becomes a call.
+    /// A command that starts a call.
     Call(Asked, Caller),
     Cancel {
         call: Arc<Shared>,
@@ -63,13 +63,13 @@ impl From<Upkeep> for Errand {
     }
 }
 
-/// What the owner of a link lays open.
+/// The state that the owner of a link publishes to the handles.
 pub(crate) struct Desk {
     pub(crate) standing: Mutex<Standing>,
     pub(crate) listeners: Listeners<Event>,
 }
 
-/// Where the link stands. The owner copies it from the machine before anybody hears of what happened.
+/// A snapshot of the link's state. The owner copies it from the machine before it delivers an event or a result.
 #[derive(Clone)]
 pub(crate) struct Standing {
     pub(crate) state: State,
@@ -78,13 +78,13 @@ pub(crate) struct Standing {
     pub(crate) last_end: Option<Arc<Ended>>,
 }
 
-/// A link is not ready, and will not be soon.
+/// The error when a link is parked or closed instead of ready.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NotReady {
-    /// Where it stands.
+    /// The state of the link.
     pub state: State,
-    /// How its last transport ended, if it had one.
+    /// The end of its last transport, if it had one.
     pub last_end: Option<Arc<Ended>>,
 }
 
@@ -102,8 +102,8 @@ impl std::error::Error for NotReady {}
 
 /// # Calls
 impl Link {
-    /// A link, and what its driver owns of it. For adapters: programs get their links from one of those. Its seed is made its own, so that
-    /// many links do not come back in step.
+    /// Creates a link and the owner that its driver runs. For adapters: applications get their links from an adapter. Mixes random bits into the
+    /// seed, so that many links do not reconnect at the same time.
     #[must_use]
     pub fn new(mut config: Config) -> (Link, LinkOwner) {
         config.seed ^= chance();
@@ -121,7 +121,7 @@ impl Link {
         (link, owner)
     }
 
-    /// The same link, for calls with these options.
+    /// Returns a handle of the same link whose calls use these options.
     #[must_use]
     pub fn with(&self, options: CallOptions) -> Link {
         Link {
@@ -130,28 +130,28 @@ impl Link {
         }
     }
 
-    /// Calls a tool with these arguments: anything that is written as a JSON object. Anything else is a [`Misuse`], and nothing is sent.
+    /// Calls a tool with these arguments: any value that serializes to a JSON object. Any other value is a [`Misuse`], and nothing is sent.
     pub fn call_tool(&self, name: &str, arguments: impl Serialize) -> Call<ToolResult> {
         let params = Named { name, arguments }.written();
         self.post("tools/call".into(), params, Reply::tool_result)
     }
 
-    /// The server's tools, all of them.
+    /// Lists all tools of the server.
     pub fn list_tools(&self) -> Call<Arc<Listing>> {
         self.list(List::Tools)
     }
 
-    /// The server's prompts, all of them.
+    /// Lists all prompts of the server.
     pub fn list_prompts(&self) -> Call<Arc<Listing>> {
         self.list(List::Prompts)
     }
 
-    /// The server's resources, all of them.
+    /// Lists all resources of the server.
     pub fn list_resources(&self) -> Call<Arc<Listing>> {
         self.list(List::Resources)
     }
 
-    /// One of the server's lists, all pages of it. What is held of it and still fresh is given out without asking.
+    /// Reads all pages of one of the server's lists. A cached list that is still fresh is returned without a request.
     pub fn list(&self, list: List) -> Call<Arc<Listing>> {
         let options = self.options;
         let asked = Asked::List { list, options };
@@ -167,8 +167,8 @@ impl Link {
         self.begin("resources/read", &Params { uri }, Reply::result)
     }
 
-    /// Fills in a prompt with these arguments: anything that is written as a JSON object of strings. What is
-    /// written as no object is a [`Misuse`], and nothing is sent.
+    /// Gets a prompt with these arguments: any value that serializes to a JSON object of strings. A value that does not serialize to an object is a
+    /// [`Misuse`], and nothing is sent.
     pub fn get_prompt(&self, name: &str, arguments: impl Serialize) -> Call<Payload> {
         let params = Named { name, arguments }.written();
         self.post("prompts/get".into(), params, Reply::result)
@@ -219,60 +219,61 @@ impl Link {
 
 /// # The link itself
 impl Link {
-    /// Where it stands.
+    /// Returns the state of the link.
     #[must_use]
     pub fn state(&self) -> State {
         self.handle.desk.look().state
     }
 
-    /// The newest transport that was asked for.
+    /// Returns the epoch of the newest transport that was requested.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.handle.desk.look().epoch
     }
 
-    /// What was agreed on with the server, while the link is ready.
+    /// Returns the result of the handshake, while the link is ready.
     #[must_use]
     pub fn session(&self) -> Option<Arc<Session>> {
         self.handle.desk.look().session
     }
 
-    /// How the last transport ended, if one did.
+    /// Returns how the last transport ended, if one did.
     #[must_use]
     pub fn last_end(&self) -> Option<Arc<Ended>> {
         self.handle.desk.look().last_end
     }
 
-    /// What happens from now on: the life of the link, questions and changes of the server. What belongs to a call is told to its caller.
+    /// Subscribes to the events from now on: changes of the link's state, asks of the server and changes that it reports. Progress and results of a
+    /// call go to its caller only.
     #[must_use]
     pub fn events(&self) -> Events<Event> {
         self.handle.desk.listeners.add()
     }
 
-    /// Connects if need be, and waits until the link is ready, is parked, or is closed.
+    /// Connects if necessary, and waits until the link is ready, parked or closed.
     pub fn ready(&self) -> Pending<Result<Arc<Session>, NotReady>> {
         let (promise, pending) = promise();
         self.handle.mail.send(Errand::Ready(promise));
         pending
     }
 
-    /// Replaces the present transport, for this reason. Free of charge; calls in flight are given a while to end.
+    /// Replaces the present transport, for this reason. Costs no attempt of the retry budget. Calls in flight get up to `policy.drain` to end.
     pub fn reconnect(&self, why: &str) {
         let (seen, why) = (self.epoch(), why.into());
         self.ask(Upkeep::Reconnect { seen, why });
     }
 
-    /// The network is back, the laptop is awake: try now.
+    /// Tries now, for example because the network is back or the computer woke up. A link that waits or is parked connects; a ready one is probed.
     pub fn wake(&self) {
         self.ask(Upkeep::Wake);
     }
 
-    /// What the program wants to hear of, from now on and from every later server.
+    /// Sets the changes that the application wants to be notified of, by this server and every later one.
     pub fn watch(&self, wish: Watch) {
         self.handle.mail.send(Errand::Ask(Asked::Watch(wish)));
     }
 
-    /// Answers a question of the server, which came as [`Event::Ask`].
+    /// Answers an ask of the server, which came as [`Event::Ask`].
     pub fn answer(
         &self,
         ask: AskId,
@@ -281,7 +282,7 @@ impl Link {
         self.ask_and_hear(Asked::Answer { ask, answer })
     }
 
-    /// Tells the server something that has no answer.
+    /// Sends a notification to the server.
     pub fn notify(
         &self,
         method: impl Into<Cow<'static, str>>,
@@ -291,24 +292,24 @@ impl Link {
         self.ask_and_hear(Asked::Notify { method, params })
     }
 
-    /// There are other credentials than those that the server refused: what waits for them goes on.
+    /// Reports that there are new credentials after the server refused the old ones. Calls that wait for them go on.
     pub fn authorized(&self) {
         self.ask(Upkeep::Authorized);
     }
 
-    /// There are no credentials that the server would take, for this reason: what waits for them fails.
+    /// Reports that there are no credentials that the server would accept, for this reason. Calls that wait for them fail.
     pub fn denied(&self, why: &str) {
         let why = why.into();
         self.ask(Upkeep::Denied { why });
     }
 
-    /// What was counted.
+    /// Returns the counters of the link.
     pub fn stats(&self) -> Pending<Stats> {
         self.handle.mail.ask(|client, _| client.stats())
     }
 
-    /// The link is not wanted any more: every call ends, and the transport is taken down. Waits until nothing is left of it. It
-    /// goes on without being waited for, and needs no repetition: the other clones see a closed link.
+    /// Shuts the link down: every call ends, and the transport is closed. The returned value waits until everything is freed; the shutdown goes on
+    /// even if nobody waits. One call is enough: all other clones see a closed link.
     pub fn shutdown(&self) -> Pending<()> {
         self.ask(Upkeep::Shutdown);
         self.handle.mail.closed()
@@ -352,7 +353,7 @@ impl Standing {
     }
 }
 
-/// Parameters that name something and give it arguments.
+/// Parameters with a name and arguments.
 #[derive(Serialize)]
 struct Named<'a, A> {
     name: &'a str,
@@ -362,7 +363,7 @@ struct Named<'a, A> {
 impl<A: Serialize> Named<'_, A> {
     fn written(&self) -> Result<Option<Payload>, CallError> {
         let params = written(self)?;
-        // The arguments are written last, without a space behind them: the text ends with two braces if they are an object.
+        // `arguments` is serialized last and without trailing whitespace, so the text ends with `}}` exactly if they are an object.
         if params.as_str().ends_with("}}") {
             Ok(Some(params))
         } else {
@@ -371,7 +372,7 @@ impl<A: Serialize> Named<'_, A> {
     }
 }
 
-/// Parameters whose arguments are an object, if there are any.
+/// Parameters whose `arguments`, if present, are an object.
 #[derive(Deserialize)]
 struct WithArguments {
     #[serde(default, rename = "arguments")]

@@ -1,4 +1,4 @@
-//! The client's end: `link` is what programs hold, `call` one call of theirs, `texts` what most of them are made for, `owner` the one who carries it all out.
+//! The client's end: `link` is the application's handle, `call` one call, `texts` joins the text of a result, and `owner` runs the machine.
 
 mod call;
 mod link;

@@ -1,4 +1,4 @@
-//! The one owner of a client machine: carries out what handles ask, tells them what happened, and leaves the transport to its driver.
+//! The owner of a client machine: runs the commands of handles and delivers events and results. The driver does the I/O.
 
 use std::convert::Infallible;
 use std::mem;
@@ -18,29 +18,29 @@ use crate::promise::{Promise, lock};
 use crate::record::{Recorder, Recording};
 use crate::wakers::wake;
 
-/// A client machine with its handles, as a driver owns it.
+/// A client machine and its command queue, as a driver owns them.
 ///
-/// A driver does as the contract of the core says, with two things added. It calls [`serve`](LinkOwner::serve) at each turn of its loop,
-/// which carries out what handles asked for and says the time; and it lets itself be [woken](LinkOwner::belongs_to) when they do. Events
-/// never come out of [`poll_output`](LinkOwner::poll_output): they are told to whom they concern.
+/// A driver follows the contract of the core, with two additions. It calls [`serve`](LinkOwner::serve) at each turn of its loop, which runs the
+/// queued commands and sets the time. It registers its waker with [`belongs_to`](LinkOwner::belongs_to), which is woken when a command is queued.
+/// [`poll_output`](LinkOwner::poll_output) never returns an event: the owner delivers events to listeners and callers.
 ///
-/// When [`is_closed`](LinkOwner::is_closed) and nothing is left to carry out, the driver drops it last of all: that is when a
-/// `shutdown` that is waited for is over. Dropped before, it fails what is under way.
+/// When [`is_closed`](LinkOwner::is_closed) is true and no output is left to carry out, the driver frees everything else and then drops the owner.
+/// The drop completes the future of `shutdown`. Dropped earlier, the owner fails every call in flight.
 pub struct LinkOwner {
     client: Client,
-    /// When the driver last said what time it is.
+    /// The time that the driver reported last.
     now: Instant,
     desk: Arc<Desk>,
-    /// Where the machine stands as far as the desk says.
+    /// The state and the epoch that are published.
     shown: (State, Epoch),
-    /// Who waits for which call.
+    /// The callers that wait, by call.
     callers: ByNumber<CallId, Caller>,
-    /// Whose calls are done and who is not woken yet: all of them at once, for to wake somebody may take longer than to find the next.
+    /// The wakers of callers whose calls are done. They are woken together, because waking one may take longer than polling the next output.
     done: Vec<Waker>,
-    /// Who waits for the link to be ready.
+    /// The callers of `ready` that wait for a reply.
     hopeful: Vec<Promise<Result<Arc<Session>, NotReady>>>,
     recording: Recording<Asked, Event>,
-    /// Last, so that whoever waits for the end is told when all else is gone.
+    /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
     inbox: Inbox<Client, Errand>,
 }
 
@@ -60,27 +60,27 @@ impl LinkOwner {
         }
     }
 
-    /// Has every step from now on written down. From the beginning, if it is to be told again.
+    /// Records every step from now on. A recording can be replayed only if it starts before the first step.
     pub fn record(&mut self, recorder: impl Recorder<Asked, Event> + 'static) {
         self.recording = Some(Box::new(recorder));
     }
 
-    /// The machine, to look at.
+    /// Returns the machine, for reading.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Who is to be woken when a handle asks for something. Returns whether one did already.
+    /// Registers the driver's waker. Returns true if commands are already queued, because those do not wake it.
     #[must_use = "what is there already wakes nobody"]
     pub fn belongs_to(&self, driver: &Waker) -> bool {
         self.inbox.belongs_to(driver)
     }
 
-    /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
+    /// Runs the queued commands and sets the time. The driver polls all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
         self.now = now;
-        // Who asks now is answered as things stand now.
+        // Publish the present state before commands run, so that a caller that is answered here finds it published.
         self.lay_open();
         self.inbox.fetch();
         while let Some(duty) = self.inbox.read() {
@@ -95,7 +95,7 @@ impl LinkOwner {
         self.client.handle_timeout(now);
     }
 
-    /// Something happened to the transport `epoch`; see [`Client::handle`].
+    /// Reports an input of the transport `epoch`; see [`Client::handle`].
     pub fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
         self.now = now;
         if let Some(recorder) = &mut self.recording {
@@ -104,10 +104,10 @@ impl LinkOwner {
         self.client.handle(now, epoch, input);
     }
 
-    /// What the driver must do next; see [`Client::poll_output`].
+    /// Returns the next output for the driver; see [`Client::poll_output`].
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Infallible>> {
-        // Whoever hears of something finds that the state says so, too.
+        // Publish the state before any event, so that a listener of an event also sees the state that it announces.
         self.lay_open();
         loop {
             let start = buf.len();
@@ -130,20 +130,20 @@ impl LinkOwner {
         }
     }
 
-    /// When to come back; see [`Client::poll_timeout`].
+    /// Returns when to call [`serve`](LinkOwner::serve) next; see [`Client::poll_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.client.poll_timeout()
     }
 
-    /// Whether to go on reading; see [`Client::wants_input`].
+    /// Whether the driver should read more; see [`Client::wants_input`].
     #[must_use]
     pub fn wants_input(&self, stream: StreamId) -> bool {
         self.client.wants_input(stream)
     }
 
-    /// Whether no more than one call is under way and nobody records: what there is to do then is done soon, and runs nobody else's code. A driver
-    /// may let whoever asks for something do it.
+    /// Whether at most one call is in flight and no recorder is set. A step is then short and runs no foreign code, so a driver may let a caller run
+    /// it on the caller's own thread.
     #[must_use]
     pub fn is_light(&self) -> bool {
         self.callers.len() <= 1 && self.recording.is_none()
@@ -167,7 +167,7 @@ impl LinkOwner {
             }
             Errand::Cancel { call, reason } => {
                 if let Some(call) = call.look(|underway| underway.id) {
-                    // It may be done by now, which is as well.
+                    // The call may be done by now; the error is harmless.
                     let _ = self.ask(now, Asked::Cancel { call, reason });
                 }
             }
@@ -175,7 +175,7 @@ impl LinkOwner {
                 let _ = self.ask(now, Asked::Upkeep(Upkeep::Connect));
                 self.hopeful.push(promise);
                 self.lay_open();
-                // A parked link looks for its server now, and parks again if that is in vain.
+                // A link that is still parked has only scheduled its attempt. It parks again if that fails, and the caller is answered then.
                 if self.client.state() != State::Parked {
                     self.answer_the_hopeful();
                 }
@@ -236,7 +236,7 @@ impl LinkOwner {
         }
     }
 
-    /// Copies where the machine stands, if that is another place than before.
+    /// Publishes the machine's state if it changed.
     fn lay_open(&mut self) {
         let place = (self.client.state(), self.client.epoch());
         if self.shown != place {
@@ -265,7 +265,7 @@ impl LinkOwner {
     }
 }
 
-/// What nobody will carry out any more is said to be so.
+/// Publishes a closed state, and fails or drops every command and call that is left.
 impl Drop for LinkOwner {
     fn drop(&mut self) {
         {

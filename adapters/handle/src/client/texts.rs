@@ -1,4 +1,4 @@
-//! All text in the content of a result, put together while it is read. Knows nothing else of a result.
+//! Joins the text of all content blocks of a result while it is parsed. Knows no other part of a result.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use everlink::wire::{Json, Step};
 
 const TEXTS: [Step<'_>; 3] = [Step::Member("content"), Step::Each, Step::Member("text")];
 
-/// The texts of all pieces of the content, a line between two. Nothing where one of them is no text.
+/// Joins the `text` members of all content blocks with newlines. Returns `None` if one of them is neither a string nor null.
 pub(super) fn joined(result: Json<'_>) -> Option<String> {
     let (mut all, mut is_odd) = (None, false);
     result.visit(&TEXTS, |text| match (text.text(), &mut all) {

@@ -1,4 +1,4 @@
-//! What programs hold of a relay. Each verb is a letter to the one who owns the machine; nothing is decided here.
+//! The application's handle of a relay. Each method queues a command for the owner of the machine and makes no decisions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::events::{Events, Listeners};
 use crate::mailbox::Mail;
 use crate::promise::Pending;
 
-/// A relay that is driven. Cheap to clone; the relay goes on without it, until the client in front goes or it is shut down.
+/// A handle of a running relay. Cheap to clone. Without handles the relay runs on, until the downstream client disconnects or it is shut down.
 #[derive(Clone)]
 pub struct Guard {
     mail: Arc<GuardMail>,
     listeners: Arc<Listeners<Event>>,
 }
 
-/// Letters to the owner of a relay. All that changes the machine is an errand: it can be recorded.
+/// The command queue of the owner of a relay. Every change of the machine is an `Upkeep` command, so that it can be recorded.
 pub(super) type GuardMail = Mail<Relay, Upkeep>;
 
 impl Guard {
-    /// A relay, and what its driver owns of it. For adapters: programs get theirs from one of those.
+    /// Creates a relay and the owner that its driver runs. For adapters: applications get their relay from an adapter.
     #[must_use]
     pub fn new(mut config: Config) -> (Guard, GuardOwner) {
         config.upstream.seed ^= chance();
@@ -35,80 +35,80 @@ impl Guard {
         (Guard { mail, listeners }, owner)
     }
 
-    /// What happens from now on to both sides. What is carried through stays out.
+    /// Subscribes to the events of both sides from now on. Relayed messages are not among them.
     #[must_use]
     pub fn events(&self) -> Events<Event> {
         self.listeners.add()
     }
 
-    /// Where both sides stand, and what they counted.
+    /// Returns the states and the counters of both sides.
     pub fn status(&self) -> Pending<Status> {
         self.mail.ask(|relay, _| Status::of(relay))
     }
 
-    /// Reaches for the server behind without waiting for a client in front.
+    /// Connects to the upstream server without waiting for a downstream client.
     pub fn connect(&self) {
         self.mail.send(Upkeep::Connect);
     }
 
-    /// Replaces the transport `seen` to the server behind, for this reason, if it is still the present one. Free of charge.
+    /// Replaces the upstream transport `seen`, for this reason, if it is still the present one. Costs no attempt of the retry budget.
     pub fn reconnect(&self, seen: Epoch, why: &str) {
         let why = why.into();
         self.mail.send(Upkeep::Reconnect { seen, why });
     }
 
-    /// The network is back, the laptop is awake: try now.
+    /// Tries now, for example because the network is back or the computer woke up.
     pub fn wake(&self) {
         self.mail.send(Upkeep::Wake);
     }
 
-    /// There are other credentials for the server behind than those that it refused.
+    /// Reports that there are new credentials after the upstream server refused the old ones.
     pub fn authorized(&self) {
         self.mail.send(Upkeep::Authorized);
     }
 
-    /// There are no credentials that the server behind would take, for this reason.
+    /// Reports that there are no credentials that the upstream server would accept, for this reason.
     pub fn denied(&self, why: &str) {
         let why = why.into();
         self.mail.send(Upkeep::Denied { why });
     }
 
-    /// The relay is not wanted any more: the requests in flight have a while, then both sides are closed. Waits until nothing is left of it;
-    /// it goes on without being waited for.
+    /// Shuts the relay down: requests in flight get until the drain timeout, then both sides are closed. The returned value waits until everything is
+    /// freed; the shutdown goes on even if nobody waits.
     pub fn shutdown(&self) -> Pending<()> {
         self.mail.send(Upkeep::Shutdown);
         self.mail.closed()
     }
 
-    /// Waits until nothing is left of the relay: the client in front went, or it was shut down.
+    /// Waits until the relay has ended: the downstream client disconnected, or the relay was shut down.
     pub fn closed(&self) -> Pending<()> {
         self.mail.closed()
     }
 }
 
-/// Where a relay stands at one moment.
+/// A snapshot of a relay's state.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
-    /// Where the link to the server behind stands.
+    /// The state of the link to the upstream server.
     pub upstream: client::State,
-    /// Its newest transport.
+    /// The epoch of the newest upstream transport.
     pub epoch: Epoch,
-    /// What was agreed on with the server behind, while the link is ready.
+    /// The result of the handshake with the upstream server, while the link is ready.
     pub session: Option<Arc<Session>>,
-    /// How its last transport ended, if one did.
+    /// The end of the last upstream transport, if one ended.
     pub last_end: Option<Arc<Ended>>,
-    /// How many attempts in a row have failed.
+    /// The number of consecutive failed attempts to reach the upstream server.
     pub failures: u32,
-    /// What the link to the server behind counted.
+    /// The counters of the link to the upstream server.
     pub upstream_stats: Stats,
-    /// Where the end that serves the client in front stands.
+    /// The state of the server end, which serves the downstream client.
     pub downstream: server::State,
-    /// How many requests of clients in front are not answered yet.
+    /// The number of unanswered requests of downstream clients.
     pub requests: usize,
-    /// How many legacy clients are in front, over HTTP.
+    /// The number of sessions of legacy downstream clients, over HTTP.
     pub sessions: usize,
-    /// What the end that serves the client in front counted.
+    /// The counters of the server end.
     pub downstream_stats: server::Stats,
 }
 

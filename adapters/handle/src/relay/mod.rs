@@ -1,4 +1,4 @@
-//! The relay: `guard` is what programs hold, `owner` the one who carries it all out.
+//! The relay: `guard` is the application's handle, and `owner` runs the machine.
 
 mod guard;
 mod owner;

@@ -1,4 +1,4 @@
-//! The one owner of a relay: carries out what handles ask, tells them what happened, and leaves both transports to its driver.
+//! The owner of a relay: runs the commands of handles and delivers events. The driver does the I/O of both transports.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::events::Listeners;
 use crate::mailbox::{Duty, Inbox};
 use crate::record::{Recorder, Recording};
 
-/// A relay with its handles, as a driver owns it.
+/// A relay and its command queue, as a driver owns them.
 ///
-/// As with a [`LinkOwner`](crate::LinkOwner), a driver does as the contract of the core says, calls [`serve`](GuardOwner::serve) at each turn,
-/// and drops it last of all. No event comes out of [`poll_output`](GuardOwner::poll_output).
+/// As with a [`LinkOwner`](crate::LinkOwner), a driver follows the contract of the core, calls [`serve`](GuardOwner::serve) at each turn, and drops
+/// the owner last. [`poll_output`](GuardOwner::poll_output) never returns an event.
 pub struct GuardOwner {
     relay: Relay,
-    /// When the driver last said what time it is.
+    /// The time that the driver reported last.
     now: Instant,
     listeners: Arc<Listeners<Event>>,
     recording: Recording<Upkeep, Event>,
-    /// Last, so that whoever waits for the end is told when all else is gone.
+    /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
     inbox: Inbox<Relay, Upkeep>,
 }
 
@@ -41,24 +41,24 @@ impl GuardOwner {
         }
     }
 
-    /// Has every step from now on written down. From the beginning, if it is to be told again.
+    /// Records every step from now on. A recording can be replayed only if it starts before the first step.
     pub fn record(&mut self, recorder: impl Recorder<Upkeep, Event> + 'static) {
         self.recording = Some(Box::new(recorder));
     }
 
-    /// The machine, to look at.
+    /// Returns the machine, for reading.
     #[must_use]
     pub const fn relay(&self) -> &Relay {
         &self.relay
     }
 
-    /// Who is to be woken when a handle asks for something. Returns whether one did already.
+    /// Registers the driver's waker. Returns true if commands are already queued, because those do not wake it.
     #[must_use = "what is there already wakes nobody"]
     pub fn belongs_to(&self, driver: &Waker) -> bool {
         self.inbox.belongs_to(driver)
     }
 
-    /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
+    /// Runs the queued commands and sets the time. The driver polls all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
         self.now = now;
         self.inbox.fetch();
@@ -81,13 +81,13 @@ impl GuardOwner {
         self.relay.handle_timeout(now);
     }
 
-    /// Something happened to the transport of the client in front; see [`Relay::handle_downstream`].
+    /// Reports an input of the downstream transport; see [`Relay::handle_downstream`].
     pub fn handle_downstream(&mut self, now: Instant, input: Input<'_>) {
         self.heard(now, Side::Downstream, Epoch::FIRST, &input);
         self.relay.handle_downstream(now, input);
     }
 
-    /// Something happened to the transport `epoch` of the server behind; see [`Relay::handle_upstream`].
+    /// Reports an input of the upstream transport `epoch`; see [`Relay::handle_upstream`].
     pub fn handle_upstream(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
         self.heard(now, Side::Upstream, epoch, &input);
         self.relay.handle_upstream(now, epoch, input);
@@ -100,7 +100,7 @@ impl GuardOwner {
         }
     }
 
-    /// What the driver must do next, and on which side; see [`Relay::poll_output`].
+    /// Returns the next output for the driver, and its side; see [`Relay::poll_output`].
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<(Side, Output<Infallible>)> {
         loop {
@@ -121,13 +121,13 @@ impl GuardOwner {
         }
     }
 
-    /// When to come back; see [`Relay::poll_timeout`].
+    /// Returns when to call [`serve`](GuardOwner::serve) next; see [`Relay::poll_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.relay.poll_timeout()
     }
 
-    /// Whether to go on reading from this side; see [`Relay::wants_input`].
+    /// Whether the driver should read more from this side; see [`Relay::wants_input`].
     #[must_use]
     pub fn wants_input(&self, side: Side) -> bool {
         self.relay.wants_input(side, StreamId::DUPLEX)
@@ -140,7 +140,7 @@ impl GuardOwner {
     }
 }
 
-/// What nobody will carry out any more is said to be so.
+/// Drops every queued command and ends all event streams.
 impl Drop for GuardOwner {
     fn drop(&mut self) {
         self.inbox.close();

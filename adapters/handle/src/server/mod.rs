@@ -1,4 +1,4 @@
-//! The server's end: `service` is what programs hold, `task` one request of theirs, `owner` the one who carries it all out.
+//! The server's end: `service` is the application's handle, `task` one request to answer, and `owner` runs the machine.
 
 mod owner;
 mod service;

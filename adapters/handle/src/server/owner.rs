@@ -1,4 +1,4 @@
-//! The one owner of a server machine: carries out what handles ask, hands out requests, and leaves the transport to its driver.
+//! The owner of a server machine: runs the commands of handles and hands out requests. The driver does the I/O.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -14,22 +14,22 @@ use crate::mailbox::{Duty, Inbox};
 use crate::numbers::ByNumber;
 use crate::promise::{Promise, lock};
 
-/// A server machine with its handles, as a driver owns it.
+/// A server machine and its command queue, as a driver owns them.
 ///
-/// As with a [`LinkOwner`](crate::LinkOwner), a driver does as the contract of the core says, calls [`serve`](ServiceOwner::serve) at each
-/// turn, and drops it last of all. The one event that comes out of [`poll_output`](ServiceOwner::poll_output) is a [`Task`] to be run.
+/// As with a [`LinkOwner`](crate::LinkOwner), a driver follows the contract of the core, calls [`serve`](ServiceOwner::serve) at each turn, and drops
+/// the owner last. The only event that [`poll_output`](ServiceOwner::poll_output) returns is a [`Task`] to run.
 pub struct ServiceOwner {
     server: Server,
-    /// When the driver last said what time it is.
+    /// The time that the driver reported last.
     now: Instant,
     desk: Arc<Desk>,
-    /// Where the machine stands as far as the desk says.
+    /// The state that is published.
     shown: State,
-    /// The requests that are not answered yet.
+    /// The cancellation flags of unanswered requests.
     running: ByNumber<RequestId, Arc<Flag>>,
-    /// Who waits for the answer to which question.
+    /// The handlers that wait for the answer to an ask, by ask.
     asked: ByNumber<AskId, Promise<Result<Payload, AskError>>>,
-    /// Last, so that whoever waits for the end is told when all else is gone.
+    /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
     inbox: Inbox<Server, Errand>,
 }
 
@@ -51,27 +51,27 @@ impl ServiceOwner {
         }
     }
 
-    /// Who is to be woken when a handle asks for something. Returns whether one did already.
+    /// Registers the driver's waker. Returns true if commands are already queued, because those do not wake it.
     #[must_use = "what is there already wakes nobody"]
     pub fn belongs_to(&self, driver: &Waker) -> bool {
         self.inbox.belongs_to(driver)
     }
 
-    /// Carries out what handles asked for, and says the time. Poll all outputs afterwards.
+    /// Runs the queued commands and sets the time. The driver polls all outputs afterwards.
     pub fn serve(&mut self, now: Instant) {
         self.now = now;
         self.read_letters(now);
         self.server.handle_timeout(now);
     }
 
-    /// Answers a request, as [`Answer::respond`] does, for a driver that runs tasks itself. Poll all outputs afterwards.
+    /// Answers a request like [`Answer::respond`], for a driver that runs tasks itself. The driver polls all outputs afterwards.
     pub fn respond(
         &mut self,
         now: Instant,
         answer: Answer,
         outcome: Result<Response, ErrorObject>,
     ) {
-        // What was asked for on the way to the answer comes before it.
+        // Run the commands that the handler queued before its answer, such as progress, first.
         self.read_letters(now);
         let (request, conclusion) = answer.into_conclusion(outcome);
         self.run(now, Errand::Conclude(request, conclusion));
@@ -87,13 +87,13 @@ impl ServiceOwner {
         }
     }
 
-    /// Something happened to the transport; see [`Server::handle`].
+    /// Reports an input of the transport; see [`Server::handle`].
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.now = now;
         self.server.handle(now, input);
     }
 
-    /// What the driver must do next; see [`Server::poll_output`].
+    /// Returns the next output for the driver; see [`Server::poll_output`].
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Task>> {
         let state = self.server.state();
@@ -110,13 +110,13 @@ impl ServiceOwner {
         }
     }
 
-    /// When to come back; see [`Server::poll_timeout`].
+    /// Returns when to call [`serve`](ServiceOwner::serve) next; see [`Server::poll_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.server.poll_timeout()
     }
 
-    /// Whether to go on reading; see [`Server::wants_input`].
+    /// Whether the driver should read more; see [`Server::wants_input`].
     #[must_use]
     pub fn wants_input(&self, stream: StreamId) -> bool {
         self.server.wants_input(stream)
@@ -140,7 +140,7 @@ impl ServiceOwner {
                 Err(misuse) => promise.keep(Err(AskError::Misuse(misuse))),
             },
             Errand::Conclude(request, conclusion) => {
-                // Whoever waits for a cancellation need not wait any more.
+                // Raise the flag, so that nobody waits for the cancellation of a request that is answered.
                 if let Some(flag) = self.running.remove(&request) {
                     flag.raise();
                 }
@@ -149,7 +149,7 @@ impl ServiceOwner {
         }
     }
 
-    /// An answer that cannot be given is the handler's mistake: its client is told that there will be none.
+    /// Answers a request. An answer that the machine refuses is the handler's mistake; the client gets an internal error instead.
     fn conclude(&mut self, now: Instant, request: RequestId, conclusion: Conclusion) {
         let concluded = match conclusion {
             Conclusion::Fail(error) => self.server.fail(now, request, error),
@@ -158,7 +158,7 @@ impl ServiceOwner {
         };
         if let Err(misuse) = concluded {
             let text = format!("the server's answer cannot be given: {misuse}");
-            // Where the request is over, nobody is there to be told.
+            // This fails if the request is over; nobody waits for the error then.
             let _ = self.server.fail(now, request, internal(text));
         }
     }
@@ -188,7 +188,7 @@ impl ServiceOwner {
     }
 }
 
-/// What nobody will carry out any more is said to be so.
+/// Publishes a closed state, cancels every request, and drops every queued command and pending ask.
 impl Drop for ServiceOwner {
     fn drop(&mut self) {
         *lock(&self.desk.state) = State::Closed;

@@ -1,4 +1,4 @@
-//! What programs hold of a server. Each verb is a letter to the one who owns the machine; nothing is decided here.
+//! The application's handle of a server. Each method queues a command for the owner of the machine and makes no decisions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,23 +14,23 @@ use crate::events::{Events, Listeners};
 use crate::mailbox::Mail;
 use crate::promise::{Pending, Promise, lock};
 
-/// A server that is driven. Cheap to clone; the server goes on without it, until its input ends or it is shut down.
+/// A handle of a running server. Cheap to clone. Without handles the server runs on, until its input ends or it is shut down.
 #[derive(Clone)]
 pub struct Service {
     mail: Arc<ServiceMail>,
     desk: Arc<Desk>,
 }
 
-/// Letters to the owner of a server.
+/// The command queue of the owner of a server.
 pub(crate) type ServiceMail = Mail<Server, Errand>;
 
-/// What the owner of a server lays open.
+/// The state that the owner of a server publishes to the handles.
 pub(super) struct Desk {
     pub(super) state: Mutex<State>,
     pub(super) listeners: Listeners<Event>,
 }
 
-/// What the owner of a server does for handles.
+/// A command for the owner of a server.
 pub(crate) enum Errand {
     Ask {
         request: RequestId,
@@ -41,7 +41,7 @@ pub(crate) enum Errand {
     Conclude(RequestId, Conclusion),
 }
 
-/// How a request ends.
+/// The end of a request.
 pub(crate) enum Conclusion {
     Fail(ErrorObject),
     Require(InputRequired),
@@ -49,7 +49,7 @@ pub(crate) enum Conclusion {
 }
 
 impl Service {
-    /// A server, and what its driver owns of it. For adapters: programs get theirs from one of those.
+    /// Creates a handle and the owner that its driver runs. For adapters: applications get their service from an adapter.
     #[must_use]
     pub fn new(server: Server) -> (Service, ServiceOwner) {
         let (mail, inbox) = Mail::new();
@@ -61,7 +61,7 @@ impl Service {
         (Service { mail, desk }, owner)
     }
 
-    /// The same server, for who has the parts of a handle to it.
+    /// Creates a handle of an existing server from the parts of another one.
     pub(super) const fn of(mail: Arc<ServiceMail>, desk: Arc<Desk>) -> Service {
         Service { mail, desk }
     }
@@ -70,24 +70,24 @@ impl Service {
         &self.mail
     }
 
-    /// Where the server stands.
+    /// Returns the state of the server.
     #[must_use]
     pub fn state(&self) -> State {
         *lock(&self.desk.state)
     }
 
-    /// What happens from now on, but for requests and what belongs to them.
+    /// Subscribes to the events from now on, except for requests and events that belong to a request.
     #[must_use]
     pub fn events(&self) -> Events<Event> {
         self.desk.listeners.add()
     }
 
-    /// Something changed: whoever asked to hear of it is told.
+    /// Notifies the clients that watch this change.
     pub fn publish(&self, change: Change) -> Pending<Result<(), Misuse>> {
         self.mail.ask(|server, now| server.publish(now, change))
     }
 
-    /// Logs something for whoever listens.
+    /// Sends a log message to the clients that listen to logs.
     pub fn log(
         &self,
         level: LogLevel,
@@ -99,7 +99,7 @@ impl Service {
             .ask(move |server, now| server.log(now, None, level, logger.as_deref(), data))
     }
 
-    /// Tells the clients something else that has no answer.
+    /// Sends any other notification to the clients.
     pub fn notify(
         &self,
         method: impl Into<Cow<'static, str>>,
@@ -110,29 +110,29 @@ impl Service {
             .ask(move |server, now| server.notify(now, method, params))
     }
 
-    /// This is offered, from now on.
+    /// Replaces what the server offers.
     pub fn offer(&self, offer: Offer) -> Pending<()> {
         self.mail.ask(|server, now| server.offer(now, offer))
     }
 
-    /// These are the tools, as in a result of `tools/list`; see [`Server::tools`].
+    /// Sets the tools, in the form of a result of `tools/list`; see [`Server::tools`].
     pub fn tools(&self, list: Payload) -> Pending<()> {
         self.mail.ask(move |server, now| server.tools(now, &list))
     }
 
-    /// What was counted.
+    /// Returns the counters of the server.
     pub fn stats(&self) -> Pending<Stats> {
         self.mail.ask(|server, _| server.stats())
     }
 
-    /// The service ends: nothing new is taken, and the requests in flight have a while. Waits until nothing is left of it; it goes on
-    /// without being waited for.
+    /// Shuts the server down: new requests are refused, and requests in flight get until the drain timeout. The returned value waits until everything
+    /// is freed; the shutdown goes on even if nobody waits.
     pub fn shutdown(&self) -> Pending<()> {
         self.mail.verb(Server::shutdown);
         self.mail.closed()
     }
 
-    /// Waits until nothing is left of the server: its client went, or it was shut down.
+    /// Waits until the server has ended: its client disconnected, or it was shut down.
     pub fn closed(&self) -> Pending<()> {
         self.mail.closed()
     }

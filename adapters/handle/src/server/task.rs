@@ -1,4 +1,4 @@
-//! One request, as the program that answers it holds it. Knows not how it is carried out.
+//! One request, as its handler holds it. Does not know how the reply is sent.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,18 +16,18 @@ use super::service::{Conclusion, Errand, Service, ServiceMail};
 use crate::promise::{Gone, Pending, lock, promise, wait};
 use crate::wakers::wake;
 
-/// A request that the program is to answer.
+/// A request for the application to answer.
 pub struct Task {
-    /// What is asked.
+    /// The request.
     pub request: Request,
-    /// What else can be done for it while it runs.
+    /// The handler's means to report progress, log and ask while the request runs.
     pub context: Context,
-    /// Where the answer goes.
+    /// The reply to give.
     pub answer: Answer,
 }
 
 impl Task {
-    /// The task for this request, and what is raised when it is not wanted any more.
+    /// Creates the task for this request. Also returns the flag that is raised when its answer is no longer wanted.
     pub(super) fn new(request: Request, service: Service) -> (Task, Arc<Flag>) {
         let cancelled = Arc::<Flag>::default();
         let task = Task {
@@ -53,7 +53,7 @@ impl fmt::Debug for Task {
     }
 }
 
-/// The one answer to a request. Dropped without one, it tells the client that the server failed.
+/// The one answer to a request. Dropping it without an answer sends an internal error to the client.
 #[must_use = "a request needs an answer"]
 pub struct Answer {
     request: RequestId,
@@ -62,24 +62,25 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Answers.
+    /// Answers with a result or an error.
     pub fn give(self, answer: Result<Payload, ErrorObject>) {
         self.respond(answer.map(Response::Result));
     }
 
-    /// Answers with what is needed of a modern client first, and forgets the request; see [`Server::require_input`](everlink::Server::require_input).
+    /// Answers with the input that a modern client must send first, and forgets the request; see
+    /// [`Server::require_input`](everlink::Server::require_input).
     pub fn require_input(self, input: InputRequired) {
         self.respond(Ok(Response::Input(input)));
     }
 
-    /// Answers with the one or the other.
+    /// Answers with a result, with required input or with an error.
     pub fn respond(self, answer: Result<Response, ErrorObject>) {
         let mail = Arc::clone(&self.mail);
         let (request, conclusion) = self.into_conclusion(answer);
         mail.send(Errand::Conclude(request, conclusion));
     }
 
-    /// What the owner is to do with it.
+    /// Converts the answer to a command for the owner.
     pub(super) fn into_conclusion(
         mut self,
         answer: Result<Response, ErrorObject>,
@@ -110,11 +111,11 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// What is said to a request, where that is no error.
+/// An answer to a request that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Response {
-    /// What is needed of a modern client first; the request is forgotten. See [`Server::require_input`](everlink::Server::require_input).
+    /// The input that a modern client must send first. The request is forgotten; see [`Server::require_input`](everlink::Server::require_input).
     Input(InputRequired),
     /// The result.
     Result(Payload),
@@ -132,7 +133,7 @@ impl From<Payload> for Response {
     }
 }
 
-/// What a handler can do for its request while it runs.
+/// The operations of a handler on its request while it runs.
 #[derive(Clone)]
 pub struct Context {
     request: RequestId,
@@ -141,22 +142,22 @@ pub struct Context {
 }
 
 impl Context {
-    /// The server that the request was made to: what a request changes can be published there.
+    /// Returns the server that received the request, for example to publish the changes that the request made.
     #[must_use]
     pub const fn service(&self) -> &Service {
         &self.service
     }
 
-    /// Tells the client how far it is, if it asked to be told.
+    /// Reports progress to the client, if it asked for that.
     pub fn progress(&self, progress: Progress) {
         let request = self.request;
-        // A request that is over needs no progress.
+        // The error of a request that is over is ignored.
         self.service
             .mail()
             .verb(move |server, now| drop(server.progress(now, request, progress)));
     }
 
-    /// Logs something for this request, if its client wants to hear of that.
+    /// Logs a message for this request, if its client asked for logs.
     pub fn log(&self, level: LogLevel, logger: Option<&str>, data: Payload) {
         let (request, logger) = (self.request, logger.map(Box::<str>::from));
         self.service.mail().verb(move |server, now| {
@@ -164,17 +165,17 @@ impl Context {
         });
     }
 
-    /// Lets go of a client that can come back for the answer; see [`Server::hang_up`](everlink::Server::hang_up).
+    /// Disconnects a client that can come back for the answer later; see [`Server::hang_up`](everlink::Server::hang_up).
     pub fn hang_up(&self) {
         let request = self.request;
         let mail = self.service.mail();
         mail.verb(move |server, now| drop(server.hang_up(now, request)));
     }
 
-    /// Asks the client something that is needed for the request.
+    /// Asks the client for something that the request needs.
     ///
-    /// Where it has no answer, a handler that cannot do without passes that on: `context.ask(method, params).await??`. Its client is told what it
-    /// would have to declare, if that is the reason (S-META-09).
+    /// A handler that needs the answer passes a failure on: `context.ask(method, params).await??`. If the client lacks a capability, the error reply
+    /// names it (S-META-09).
     pub fn ask(
         &self,
         method: impl Into<Cow<'static, str>>,
@@ -190,19 +191,19 @@ impl Context {
         pending
     }
 
-    /// Whether the answer is not wanted any more.
+    /// Whether the answer is no longer wanted.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         lock(&self.cancelled.0).is_set
     }
 
-    /// Comes when the answer is not wanted any more.
+    /// Completes when the answer is no longer wanted.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
         let flag = Arc::clone(&self.cancelled);
         async move { flag.raised().await }
     }
 
-    /// Blocks this thread until the answer is not wanted any more.
+    /// Blocks this thread until the answer is no longer wanted.
     pub fn wait_cancelled(&self) {
         wait(self.cancelled());
     }
@@ -214,14 +215,14 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Something that happens once and is waited for by any number.
+/// A one-shot event that any number of tasks can wait for.
 #[derive(Default)]
 pub(super) struct Flag(Mutex<Raised>);
 
 #[derive(Default)]
 struct Raised {
     is_set: bool,
-    /// Who waits, by number.
+    /// The wakers of the waiting tasks, by number.
     waiting: BTreeMap<u64, Waker>,
     numbers: u64,
 }
@@ -246,7 +247,7 @@ impl Flag {
     }
 }
 
-/// Somebody who waits for a flag, and is forgotten when it does so no more.
+/// A future that waits for a flag. Dropping it removes its waker.
 struct Waiter<'a> {
     flag: &'a Flag,
     number: u64,
@@ -274,13 +275,13 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// Why a question to the client has no answer.
+/// The reason why an ask has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AskError {
-    /// It could not be asked.
+    /// The machine refused to send the ask.
     Misuse(Misuse),
-    /// It was asked, and there is no answer.
+    /// The ask was sent, and there is no answer.
     Unanswered(Unanswered),
 }
 
@@ -295,7 +296,7 @@ impl fmt::Display for AskError {
 
 impl std::error::Error for AskError {}
 
-/// What the client of a request is told that cannot do without the answer.
+/// Builds the error reply for the client whose request needs the answer.
 impl From<AskError> for ErrorObject {
     fn from(error: AskError) -> ErrorObject {
         let missing = match &error {
@@ -313,7 +314,7 @@ impl From<Gone> for ErrorObject {
     }
 }
 
-/// The server is to blame.
+/// An error reply that blames the server.
 pub(super) fn internal(text: impl Into<String>) -> ErrorObject {
     ErrorObject::new(code::INTERNAL_ERROR, text)
 }

@@ -1,4 +1,4 @@
-//! How exchanges end before their time: cut from this side, in each phase, and from the other, in each way.
+//! Tests how exchanges end early: cut by the client in each phase, and by the server in each way.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::quiet::{PATIENCE, Quiet};
 use crate::site::{Site, Then, stay_silent};
 use crate::words::{self, config, link, say, stay_at_work, under_way, whatever_comes};
 
-/// That something has come so far, and whether the client closed the connection after that.
+/// Observes that an exchange reached a phase, and whether the client closed its connection afterwards.
 struct Watched {
     reached: Receiver<()>,
     gone: Receiver<bool>,
@@ -25,7 +25,7 @@ impl Watched {
         (Watched { reached, gone }, reach, leave)
     }
 
-    /// Waits until it has come so far, gives it up, and sees that the connection is closed.
+    /// Waits until that phase is reached, gives the exchange up, and checks that the connection is closed.
     fn cut_by(&self, give_up: impl FnOnce()) {
         self.reached.recv_timeout(PATIENCE).expect("that far");
         give_up();
@@ -85,7 +85,7 @@ fn a_secure_channel_that_is_given_up_while_it_is_set_up_closes_the_connection() 
     let _quiet = Quiet::please();
     let (watched, reach, leave) = Watched::new();
     let site = Site::new(move |mut socket: TcpStream| {
-        // The first word of the client is there, and waits for an answer.
+        // The client's first message has arrived, and the client waits for a reply.
         let _ = socket.read(&mut [0]);
         let _ = reach.send(());
         let _ = leave.send(stay_silent(socket));
@@ -108,7 +108,7 @@ fn what_is_left_is_cut_when_the_last_handle_is_dropped() {
     assert!(waiting.join().expect("no panic").is_err());
 }
 
-/// What a call comes to whose response is this, and that the next one is answered.
+/// Returns the error of a call with this response. Checks that the next call is answered.
 fn response_of(bytes: &'static [u8]) -> CallError {
     let (first, again) = mpsc::channel();
     first.send(()).expect("a channel");
@@ -164,7 +164,7 @@ fn a_connection_that_ends_without_a_response_is_no_contact() {
     }
 }
 
-/// Why the server at this address cannot be reached.
+/// Returns the faults for which the server at this URL cannot be reached.
 fn faults_at(url: &str) -> Vec<FaultKind> {
     let mut config: Config = config(url);
     config.policy = Policy::one_shot();
@@ -205,7 +205,7 @@ fn every_reason_for_which_there_is_no_contact_has_its_type() {
     let mute = Site::new(whatever_comes(|_, _| Ok(Then::Close)));
     assert_eq!(faults_at(&mute.url()), [FaultKind::Closed]);
 
-    // What was not read when a connection is closed makes the system reset it.
+    // Closing a connection with unread bytes makes the system reset it.
     let rude = Site::new(|mut socket: TcpStream| {
         let _ = socket.read(&mut [0]);
     });

@@ -1,4 +1,4 @@
-//! Credentials, fields and proxies: what stands between a link and its server.
+//! Tests credentials, header fields and proxies.
 
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
@@ -124,7 +124,7 @@ fn secrets_are_not_shown() {
     assert!(!format!("{connector:?}").contains("hunter2"));
 }
 
-/// A proxy that lets everybody through.
+/// A proxy that accepts every `CONNECT`.
 fn proxy() -> Site {
     Site::new(|socket| {
         let _ = tunnel(socket);
@@ -137,7 +137,7 @@ fn tunnel(mut client: TcpStream) -> io::Result<()> {
     let Some(request) = request else {
         return Ok(());
     };
-    // It knows one server by any name.
+    // Every name leads to the local server.
     let port = request.target.rsplit_once(':').map(|(_, port)| port);
     let mut server = TcpStream::connect(format!("127.0.0.1:{}", port.unwrap_or_default()))?;
     client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")?;
@@ -175,7 +175,7 @@ fn a_proxy_is_passed_through_and_what_is_given_up_behind_it_is_cut() {
     assert!(gone.recv_timeout(PATIENCE).expect("an end"));
 }
 
-/// Where `in_this_environment` finds the address of its server.
+/// The environment variable with the URL of the server for `in_this_environment`.
 const SERVER: &str = "EVERLINK_TEST_SERVER";
 
 #[test]
@@ -224,7 +224,7 @@ fn proxies_are_those_of_the_environment() {
     ] {
         assert!(goes_through_it(elsewhere, &variables), "{variables:?}");
     }
-    // What is sent to this machine itself, with credentials, passes through no other.
+    // Requests to the local host may carry credentials, so they pass through no proxy.
     for host in ["127.0.0.1", "localhost", "LOCALHOST"] {
         assert!(!goes_through_it(host, &[("HTTP_PROXY", &there)]), "{host}");
     }

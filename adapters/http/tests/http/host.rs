@@ -1,4 +1,4 @@
-//! A server of the core itself at a site: its machine on one thread, driven by the connections.
+//! A server of the core itself: its machine runs on one thread and is fed by the connections.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -17,9 +17,9 @@ use crate::quiet::PATIENCE;
 use crate::site::{Request, Site, Then, speak};
 use crate::words::text;
 
-/// A server with one tool, which repeats what it is told and says twice how far it is.
+/// A server with one tool, which repeats its text and reports progress twice.
 pub(crate) struct Host {
-    /// Ends first, and with it whatever connections wait for.
+    /// Dropped first, which ends everything that connections wait for.
     _machine: Machine,
     site: Site,
 }
@@ -48,13 +48,13 @@ impl Host {
     }
 }
 
-/// What the machine is told.
+/// A message to the machine's thread.
 enum Word {
     Stop,
     Visit(StreamId, RequestHead<'static>, Vec<u8>, Sender<Said>),
 }
 
-/// What it says to one exchange.
+/// A message of the machine to one exchange.
 enum Said {
     Head(Box<ResponseHead<'static>>, Vec<u8>, bool),
     More(Vec<u8>),
@@ -171,7 +171,7 @@ fn head(request: &Request) -> RequestHead<'static> {
     RequestHead::new(verb, request.target.clone()).with_fields(Fields::from_iter(fields))
 }
 
-/// Writes what is said to one exchange.
+/// Writes the response of one exchange.
 fn answer(out: &mut dyn Write, said: &Receiver<Said>) -> io::Result<Then> {
     for word in said {
         match word {

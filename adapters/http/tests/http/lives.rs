@@ -1,4 +1,4 @@
-//! What links live through: servers that go and come back, connections that are kept and lost.
+//! Tests links through several epochs: servers that go away and come back, connections that are kept and lost.
 
 use std::sync::mpsc;
 
@@ -50,7 +50,7 @@ fn a_connection_serves_one_call_after_the_other() {
     for n in 0..20 {
         assert_eq!(say(&link, &n.to_string()), n.to_string());
     }
-    // One would do, if nothing ever kept this process from running.
+    // One connection would do if the system never delayed this process.
     assert!(site.accepted() < 20);
 }
 
@@ -58,7 +58,7 @@ fn a_connection_serves_one_call_after_the_other() {
 fn a_connection_that_was_closed_meanwhile_is_not_used_again() {
     let _quiet = Quiet::please();
     let site = words::server(words::reply);
-    // The system may take its time to tell of the end: then the call is made again.
+    // The system may report the end late; the call is repeated then.
     let link = link(&site.url()).with(CallOptions::new().idempotent());
     for lives in 1..5 {
         assert_eq!(say(&link, "hello"), "hello");

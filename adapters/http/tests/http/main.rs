@@ -1,4 +1,4 @@
-//! Links over real sockets of this machine: what they bring, how they are cut, and that nothing is left of them.
+//! Tests links over real local sockets: their results, how they are cut, and that nothing is left of them.
 
 mod cuts;
 mod doors;

@@ -1,16 +1,16 @@
-//! One test at a time, after which nothing is left of it.
+//! Runs one test at a time, and checks that nothing is left after each.
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a busy machine. No verdict depends on it, but that something hangs.
+/// Longer than any step takes on a busy computer. It only turns a hang into a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// To be made before anything else in a test, so that it is dropped last: it waits until no thread of a link and no socket is left.
+/// Must be created first in a test, so that it is dropped last. The drop waits until no thread of a link and no socket is left.
 pub(crate) struct Quiet(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 impl Quiet {
@@ -28,7 +28,7 @@ impl Drop for Quiet {
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition is true.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -37,7 +37,7 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// How many threads there are that links began, where the system tells.
+/// Returns the number of threads that links have started, if the system tells.
 pub(crate) fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());

@@ -1,4 +1,4 @@
-//! What responses bring, in whatever pieces they arrive.
+//! Tests the content of responses, in whatever pieces they arrive.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ fn events_are_heard_while_their_stream_is_open() {
     let site = words::server(move |request, out| {
         let first = EVENTS.to_owned() + &event(&request.progress(1));
         out.write_all(first.as_bytes())?;
-        // The rest comes when the first of it was heard, and not before.
+        // The rest is sent only after the client has received the first event.
         goes_on.lock().expect("whole").recv().expect("a listener");
         let rest = event(&request.with(&request.echo())) + END;
         out.write_all(rest.as_bytes())?;
@@ -82,7 +82,7 @@ fn what_was_sent_and_is_not_answered_yet_leaves_room_for_more() {
     config.limits.queued_bytes = 64 << 10;
     let link = Connector::new(config).without_proxy().connect();
     let link = link.expect("a thread");
-    // Two of them are more than may be on their way at once.
+    // Two of them exceed the limit for bytes in flight.
     let large = "x".repeat(40 << 10);
     let calls = [(); 5].map(|()| {
         let call = link.call_tool("echo", json!({"say": large}));
@@ -136,7 +136,7 @@ fn fifty_exchanges_are_under_way_at_once() {
     let all = Barrier::new(50);
     let site = words::server(
         move |request: &Request, out: &mut dyn Write| -> io::Result<Then> {
-            // Nobody is answered before everybody has asked.
+            // No request is answered before all have arrived.
             all.wait();
             words::reply(request, out)
         },
@@ -169,7 +169,7 @@ fn a_server_of_the_same_core_is_understood_in_both_eras() {
         let call = link.call_tool("echo", json!({"say": "hello"}));
         let call = call.on_progress(move |how| report.send(how.progress).expect("a test"));
         assert_eq!(call.wait().expect("a reply").text(), "hello");
-        // Of two reports at once the server may send the newer one alone.
+        // Of two reports at once, the server may send only the newer one.
         assert_eq!(reports.iter().last(), Some(2.0));
         assert_eq!(link.session().expect("a session").version.era(), era);
         link.shutdown().wait().expect("an end");

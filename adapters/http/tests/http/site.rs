@@ -1,4 +1,4 @@
-//! A place on this machine where something listens: connections, each with a thread, and what is said over them. Knows no MCP.
+//! A local listener, with a thread for each connection and a minimal HTTP/1.1 server. Knows no MCP.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::quiet::PATIENCE;
 
-/// Somebody who listens, until dropped.
+/// A listener, until it is dropped.
 pub(crate) struct Site {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -24,12 +24,12 @@ struct Shared {
 }
 
 impl Site {
-    /// One that does this with each connection.
+    /// Creates a listener that calls this function with each connection.
     pub(crate) fn new(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Site {
         Site::at("127.0.0.1:0".parse().expect("an address"), serve)
     }
 
-    /// The same, at this address.
+    /// Creates a listener at this address.
     pub(crate) fn at(
         address: SocketAddr,
         serve: impl Fn(TcpStream) + Send + Sync + 'static,
@@ -56,7 +56,7 @@ impl Site {
         format!("http://{}/mcp", self.address)
     }
 
-    /// How many connections there were.
+    /// Returns the number of accepted connections.
     pub(crate) fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
@@ -107,7 +107,7 @@ fn listen<S: Fn(TcpStream) + Send + Sync + 'static>(
     }
 }
 
-/// Speaks HTTP/1.1 over a connection: what the script says to one request after the other, until one of them is not followed by another.
+/// Serves HTTP/1.1 on a connection: calls the script for one request after another, until it returns something else than `Another`.
 pub(crate) fn speak(
     stream: impl Read + Write,
     script: &impl Fn(&Request, &mut dyn Write) -> io::Result<Then>,
@@ -128,15 +128,15 @@ pub(crate) fn speak(
     Ok(())
 }
 
-/// What follows a request.
+/// The action of the server after a request.
 pub(crate) enum Then {
     Another,
     Close,
-    /// Nothing is said until the client has closed the connection. Tells whether it did.
+    /// Sends nothing until the client closes the connection. Reports whether it did.
     Wait(std::sync::mpsc::Sender<bool>),
 }
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) verb: String,
@@ -146,7 +146,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The next one, if there is one.
+    /// Reads the next request, if there is one.
     pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
         let first = line(stream)?;
         let mut words = first.split(' ');
@@ -186,7 +186,7 @@ fn line(stream: &mut impl BufRead) -> io::Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-/// A connection that says nothing and hears everything, until it is closed from the other side. Returns whether it was.
+/// Reads and discards bytes until the other side closes the connection. Returns whether it did.
 pub(crate) fn stay_silent(mut socket: TcpStream) -> bool {
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut bytes = [0; 1024];
@@ -199,7 +199,7 @@ pub(crate) fn stay_silent(mut socket: TcpStream) -> bool {
     }
 }
 
-/// That the other side closed the connection: with something unread, or without a word about it in a secure channel.
+/// Whether the error means that the other side closed the connection: with unread bytes, or without the closing message of TLS.
 fn says_closed(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof];
     kinds.contains(&error.kind())

@@ -1,4 +1,4 @@
-//! Secure channels, with a root of their own: its keys are public, and nobody trusts it but these tests.
+//! Tests TLS with a root certificate of their own. Its keys are public, and nothing but these tests trusts it.
 
 use std::io::Write;
 use std::sync::{Arc, mpsc};
@@ -14,7 +14,7 @@ use crate::quiet::{PATIENCE, Quiet};
 use crate::site::{Request, Site, Then, speak};
 use crate::words::{self, config, connector, on_calls, say, stay_at_work, under_way};
 
-/// A server behind a secure channel.
+/// Creates a server behind TLS.
 fn server(
     call: impl Fn(&Request, &mut dyn Write) -> std::io::Result<Then> + Send + Sync + 'static,
 ) -> Site {

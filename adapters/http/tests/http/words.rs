@@ -1,4 +1,4 @@
-//! A modern server made of words, and links to it.
+//! A scripted modern server, and links to it.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -13,25 +13,25 @@ use serde_json::{Value, json};
 use crate::quiet::PATIENCE;
 use crate::site::{Request, Site, Then, speak};
 
-/// A server that says this to a call of a tool, and what is to be said to anything else.
+/// Creates a server with this script for tool calls, and the default replies for everything else.
 pub(crate) fn server(
     call: impl Fn(&Request, &mut dyn Write) -> io::Result<Then> + Send + Sync + 'static,
 ) -> Site {
     Site::new(whatever_comes(on_calls(call)))
 }
 
-/// What a site does with a connection over which HTTP is spoken by this script.
+/// Returns a function that serves HTTP on a connection with this script.
 pub(crate) fn whatever_comes(
     script: impl Fn(&Request, &mut dyn Write) -> io::Result<Then> + Send + Sync + 'static,
 ) -> impl Fn(TcpStream) + Send + Sync + 'static {
     move |socket| {
         socket.set_nodelay(true).expect("a socket");
-        // A client may be gone at any time, which is for the tests to see.
+        // A client may disconnect at any time; the tests notice that themselves.
         let _ = speak(socket, &script);
     }
 }
 
-/// This script for calls of tools, and a good server's for the rest.
+/// Returns a script that uses this one for tool calls, and the default replies for everything else.
 pub(crate) fn on_calls(
     call: impl Fn(&Request, &mut dyn Write) -> io::Result<Then> + Send + Sync + 'static,
 ) -> impl Fn(&Request, &mut dyn Write) -> io::Result<Then> + Send + Sync + 'static {
@@ -50,19 +50,19 @@ impl Request {
         self.message()["method"].as_str().expect("a method").into()
     }
 
-    /// The response to it with this result.
+    /// Returns the reply to it with this result.
     pub(crate) fn with(&self, result: &Value) -> Value {
         json!({"jsonrpc": "2.0", "id": self.message()["id"], "result": result})
     }
 
-    /// A report of how far it is.
+    /// Returns a progress notification for it.
     pub(crate) fn progress(&self, progress: u32) -> Value {
         let token = &self.message()["params"]["_meta"]["progressToken"];
         let params = json!({"progressToken": token, "progress": progress});
         json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
     }
 
-    /// What it is to be told: the text that it came with.
+    /// Returns the result that repeats its text.
     pub(crate) fn echo(&self) -> Value {
         text(
             self.message()["params"]["arguments"]["say"]
@@ -76,7 +76,7 @@ pub(crate) fn text(text: &str) -> Value {
     json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})
 }
 
-/// What a good server replies, as JSON.
+/// Sends the default reply, as JSON.
 pub(crate) fn reply(request: &Request, out: &mut dyn Write) -> io::Result<Then> {
     let result = match &*request.method() {
         "server/discover" => json!({
@@ -92,7 +92,7 @@ pub(crate) fn reply(request: &Request, out: &mut dyn Write) -> io::Result<Then> 
     json(out, 200, "", &request.with(&result))
 }
 
-/// A response of JSON with these fields.
+/// Sends a JSON response with these header fields.
 pub(crate) fn json(
     out: &mut dyn Write,
     status: u16,
@@ -108,11 +108,11 @@ pub(crate) fn json(
     Ok(Then::Another)
 }
 
-/// How a stream of events begins.
+/// The head of an event stream.
 pub(crate) const EVENTS: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A chunk with an event that is this message.
+/// Returns a chunk with one event that contains this message.
 pub(crate) fn event(message: &Value) -> String {
     let event = format!("data: {message}\n\n");
     format!("{:x}\r\n{event}\r\n", event.len())
@@ -121,7 +121,7 @@ pub(crate) fn event(message: &Value) -> String {
 /// The last chunk.
 pub(crate) const END: &str = "0\r\n\r\n";
 
-/// A link to a modern server that says what it was asked for and no more, and that comes back soon.
+/// Returns the config of a link to a modern server that sends only what is requested, and that reconnects quickly.
 pub(crate) fn config(url: &str) -> Config {
     let mut config = Config::http("test", "1", url).expect("an address");
     config.dialect = Dialect::Modern;
@@ -138,18 +138,18 @@ pub(crate) fn link(url: &str) -> Link {
     connector(url).connect().expect("a thread")
 }
 
-/// The environment of whoever runs the tests is none of their business.
+/// Ignores the proxies of the environment in which the tests run.
 pub(crate) fn connector(url: &str) -> Connector {
     Connector::new(config(url)).without_proxy()
 }
 
-/// What the server says to this, which it is to repeat.
+/// Calls the tool `echo` with this text and returns its result.
 pub(crate) fn say(link: &Link, text: &str) -> String {
     let result = link.call_tool("echo", json!({"say": text})).wait();
     result.expect("a reply").text()
 }
 
-/// A call that another thread waits for, and of which the server has said that it is under way.
+/// Starts a call for which another thread waits. Returns after the server has reported progress.
 pub(crate) fn under_way(link: &Link) -> (Canceller, JoinHandle<Result<ToolResult, CallError>>) {
     let (hear, heard) = mpsc::channel();
     let call = link.call_tool("echo", json!({"say": "hello"}));
@@ -160,7 +160,7 @@ pub(crate) fn under_way(link: &Link) -> (Canceller, JoinHandle<Result<ToolResult
     (canceller, waiting)
 }
 
-/// What a server says that is at work: how far it is, and then nothing until the client is gone.
+/// Returns a script that reports progress and then sends nothing until the client disconnects.
 pub(crate) fn stay_at_work(
     leave: Sender<bool>,
 ) -> impl Fn(&Request, &mut dyn Write) -> io::Result<Then> + Send + Sync + 'static {

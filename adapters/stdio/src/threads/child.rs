@@ -1,4 +1,4 @@
-//! The hands of a client link to a child process: a thread at each of its pipes, and one that waits for its end. Decides nothing.
+//! The transport of a client link to a child process, with a thread per pipe and one that waits for the exit. Makes no decisions.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,45 +14,45 @@ use crate::drive::Hands;
 use crate::system::tree::{Pipes, Seed, Tree};
 use crate::vigil::Sleep;
 
-/// How much of what a child left behind in its pipes is heard before its exit is told.
+/// The maximum number of bytes that are read from a dead child's pipes before its exit is reported.
 const LEFT_BEHIND: usize = 1 << 20;
 
-/// One child after another.
+/// The transport of a client link: one child process after another.
 pub(crate) struct Children {
     seed: Seed,
     life: Option<Life>,
-    /// Those of a life that is over are passed over.
+    /// The messages of the threads. Messages of an earlier epoch are skipped.
     inbox: Inbox<(Epoch, News)>,
 }
 
-/// One child.
+/// One child process.
 struct Life {
     epoch: Epoch,
     tree: Tree,
-    /// Nothing after its end.
+    /// `None` after the end of the output.
     stdout: Option<Reader>,
     stderr: Option<Reader>,
-    /// What it said and is not wanted yet.
+    /// Output that was read while the machine wants no input.
     held: Option<Heard>,
     parting: Option<Parting>,
-    /// That it has exited was told.
+    /// Whether its exit was reported.
     is_mourned: bool,
 }
 
-/// What was seen of its end and is not told yet. The exit, the end of the output and the last words come together, in any order: each
-/// has a thread of its own. They wait for each other, and not for long: somebody else may hold the pipes, and that one is empty cannot be seen
-/// by who blocks on it.
+/// The exit and the end of the output, seen but not reported yet. Each pipe and the exit have their own thread, so their messages arrive in any
+/// order. They are held back for up to [`LAST_WORDS`], to be reported together. The wait is bounded because another process may hold the pipes, and a
+/// thread that blocks in `read` cannot tell that a pipe is empty.
 struct Parting {
     since: Instant,
-    /// How it exited.
+    /// The exit status, if it is known.
     exit: Option<ExitStatus>,
-    /// How its output ended.
+    /// The faults with which the output ended, if it has ended.
     end: Option<Vec<Fault>>,
-    /// How much was heard since.
+    /// The number of bytes read since.
     left_behind: usize,
 }
 
-/// What a thread tells.
+/// A message of one of the threads.
 pub(crate) enum News {
     Exit(ExitStatus),
     Stderr(Heard),
@@ -62,7 +62,7 @@ pub(crate) enum News {
 
 impl Hands for Children {
     type Pen = Pen;
-    /// Nothing where it was silent.
+    /// `None` if no message arrived.
     type News = Option<News>;
 
     fn new(command: Command) -> io::Result<(Children, Pen, Waker)> {
@@ -142,7 +142,7 @@ impl Hands for Children {
             tell(input);
         }
         if let Some(parting) = life.part(is_silent) {
-            // First what says more.
+            // The exit comes first because it says more than the end of the output.
             parting.exit.map(Input::exited).map(&mut tell);
             parting.end.map(Input::end).map(&mut tell);
         }
@@ -181,18 +181,18 @@ impl Life {
         Ok((life, stdin))
     }
 
-    /// How long to sleep at most.
+    /// Returns the maximum duration of the next sleep.
     fn patience(&self, at_most: Option<Duration>) -> Option<Duration> {
         let moment = self.parting.as_ref().map(Parting::moment);
         moment.into_iter().chain(at_most).min()
     }
 
-    /// Takes note of the news, and says what there is to be told of it at once.
+    /// Stores a message. Returns the input to report at once, if there is one.
     fn learn(&mut self, news: News, reads: bool) -> Option<Input<'static>> {
         match news {
             News::Exit(status) => {
                 self.parting().exit = Some(status);
-                // Wanted or not, it was said before.
+                // The held output precedes the exit, so it is reported even if no input is wanted.
                 let held = self.held.take()?;
                 self.learn(News::Stdout(held), true)
             }
@@ -218,7 +218,7 @@ impl Life {
                 Some(Input::stderr(bytes))
             }
             News::Stderr(Heard::End(_)) => {
-                // It says nothing of its own.
+                // The end of standard error is not reported.
                 self.stderr = None;
                 None
             }
@@ -240,7 +240,7 @@ impl Life {
         }
     }
 
-    /// What is to be told of its end, when there is no more to come or the moment is over.
+    /// Takes what is to be reported of the end: after everything has arrived, after [`LAST_WORDS`] in silence, or after [`LEFT_BEHIND`] bytes.
     fn part(&mut self, is_silent: bool) -> Option<Parting> {
         let is_heard = self.stdout.is_none() && self.stderr.is_none();
         let parting = self.parting.take_if(|parting| {
@@ -256,7 +256,7 @@ impl Life {
 }
 
 impl Parting {
-    /// What is left of the moment.
+    /// Returns how long to wait for the rest.
     fn moment(&self) -> Duration {
         LAST_WORDS.saturating_sub(self.since.elapsed())
     }

@@ -1,7 +1,7 @@
-//! The threads at the ends of pipes. They know neither whose the pipes are nor what is said in them.
+//! The threads that read and write pipes. They know neither the owner of a pipe nor its content.
 //!
-//! A thread that waits for a pipe cannot be told to stop: it ends when the pipe does. Whoever drops an end does not wait for that, and hears no
-//! more of it.
+//! A thread that blocks on a pipe cannot be stopped: it ends when the pipe does. Dropping a reader or writer does not wait for its thread, and its
+//! messages are ignored from then on.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,13 +11,13 @@ use std::thread;
 
 use everlink::{Fault, Input};
 
-/// How much is read at once.
+/// The maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
 
-/// What a reader tells.
+/// A message of a reader.
 pub(crate) enum Heard {
     Bytes(Vec<u8>),
-    /// No more will come, and why.
+    /// The end of the pipe, with its faults.
     End(Vec<Fault>),
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Heard {
 pub(super) struct Reader(Sender<()>);
 
 impl Reader {
-    /// Reads the first chunk.
+    /// Starts the thread, which reads the first chunk.
     pub(super) fn new(
         mut pipe: impl Read + Send + 'static,
         tell: impl Fn(Heard) + Send + 'static,
@@ -47,18 +47,18 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What was read has been heard: reads the next chunk.
+    /// Reads the next chunk, after the last one was handled.
     pub(super) fn read_on(&self) {
-        // One that is gone has told that it came to the end.
+        // The send fails only after the thread has reported the end.
         let _ = self.0.send(());
     }
 }
 
-/// Writes to a pipe. Dropped, it closes the pipe when all is written.
+/// Writes to a pipe. Dropping it closes the pipe after all queued bytes are written.
 pub(crate) struct Writer(Sender<Vec<u8>>);
 
 impl Writer {
-    /// Tells how much was written, again and again, or why nothing more can be.
+    /// Starts the thread. It reports the number of bytes after each write, or the fault that ends it.
     pub(super) fn new(
         mut pipe: impl Write + Send + 'static,
         tell: impl Fn(Result<usize, Fault>) + Send + 'static,
@@ -83,12 +83,12 @@ impl Writer {
     }
 
     pub(super) fn write(&self, bytes: Vec<u8>) {
-        // One that is gone has told why.
+        // The send fails only after the thread has reported a fault.
         let _ = self.0.send(bytes);
     }
 }
 
-/// What is written with: there is room for all of it, behind a thread. Nothing once it was closed, or nobody reads it any more.
+/// A writer that never blocks, because the bytes are queued for a thread. `None` once it is closed or writing has failed.
 pub(crate) struct Pen(pub(super) Option<Writer>);
 
 impl crate::pen::Pen for Pen {

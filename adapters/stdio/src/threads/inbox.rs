@@ -1,21 +1,21 @@
-//! Where threads leave what they have to tell, for the one that sleeps until they do. Knows not what it is.
+//! A message queue from many threads to the driver, which sleeps on it. Does not know the messages.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-/// For the one that sleeps.
+/// The receiving side.
 pub(super) struct Inbox<T> {
-    /// Nothing is a ring of the bell.
+    /// `None` is a wake-up without a message.
     letters: Receiver<Option<T>>,
     slot: Slot<T>,
 }
 
-/// For the others.
+/// The sending side.
 pub(super) struct Slot<T>(Sender<Option<T>>);
 
-/// An inbox, and what wakes its owner without a word.
+/// Creates a queue, and a waker that wakes its receiver without a message.
 pub(super) fn inbox<T: Send + 'static>() -> (Inbox<T>, Waker) {
     let (slot, letters) = channel();
     let bell = Waker::from(Arc::new(Slot(slot.clone())));
@@ -28,19 +28,19 @@ impl<T> Inbox<T> {
         Slot(self.slot.0.clone())
     }
 
-    /// Sleeps until there is something to tell or the bell rings, or for so long at most.
+    /// Sleeps until a message or a wake-up arrives, for at most this long.
     pub(super) fn wait(&self, at_most: Option<Duration>) -> Option<T> {
         let first = match at_most {
             Some(span) => self.letters.recv_timeout(span).ok(),
             None => self.letters.recv().ok(),
         };
-        // Behind a ring there may be more.
+        // A message may follow the wake-up.
         first?.or_else(|| self.letters.try_recv().ok().flatten())
     }
 }
 
 impl<T> Slot<T> {
-    /// Where nobody looks any more, it is lost.
+    /// Sends a message. It is lost if the receiver is gone.
     pub(super) fn post(&self, letter: T) {
         let _ = self.0.send(Some(letter));
     }

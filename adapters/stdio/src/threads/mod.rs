@@ -1,8 +1,8 @@
-//! Hands for where the system cannot wait for all that can happen at once: a thread at each pipe, and one inbox for all that they have to
-//! tell. `child` and `streams` are the hands of the two ends, `ends` the threads at the pipes, `inbox` is how the driver sleeps. What starts
-//! and ends processes, and takes the streams of this one over, is the system's.
+//! Transports for systems that cannot wait for all kinds of events at once: a thread per pipe, and one message queue. `child` and `streams` are the
+//! transports of the two ends. `ends` has the threads at the pipes, and `inbox` is the queue on which the driver sleeps. The system modules spawn and
+//! end processes, and take over the standard streams of this process.
 //!
-//! That is Windows. With the feature `threads` they are there on Unix, too, to be put through the same tests.
+//! Windows uses these transports. The feature `threads` adds them on Unix, so that the same tests can run with them.
 
 mod child;
 mod ends;
@@ -24,20 +24,20 @@ mod for_tests {
     use everlink::{Config, ErrorObject};
     use everlink_handle::{Context, Link, Response, Service};
 
-    /// As [`connect`](crate::connect), with these hands.
+    /// Like [`connect`](crate::connect), with these transports.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Like [`connect`](crate::connect).
     pub fn connect(command: Command, config: Config) -> io::Result<Link> {
         crate::drive::connect_by::<super::Children>(command, config)
     }
 
-    /// As [`serve`](crate::serve), with these hands.
+    /// Like [`serve`](crate::serve), with these transports.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Like [`serve`](crate::serve).
     pub fn serve<F, R>(config: server::Config, function: F) -> io::Result<Service>
     where
         F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! The hands of a server on the standard streams of its process: a thread at each of them. Decides nothing.
+//! The transport of a server on the standard streams of its process, with a thread per stream. Makes no decisions.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,15 +12,15 @@ use crate::serve::Hands;
 use crate::system::own;
 use crate::vigil::Sleep;
 
-/// What the client says.
+/// The standard streams of this process.
 pub(crate) struct Streams {
     input: Reader,
-    /// What the client said and is not wanted yet.
+    /// Input that was read while the machine wants none.
     held: Option<Heard>,
     inbox: Inbox<News>,
 }
 
-/// What a thread tells.
+/// A message of one of the threads.
 pub(crate) enum News {
     Input(Heard),
     Output(Result<usize, Fault>),

@@ -1,4 +1,4 @@
-//! The hands of a client link to a child process: one thread, which sleeps in `poll` on all that can happen. Decides nothing.
+//! The transport of a client link to a child process: one thread, which sleeps in `poll`. Makes no decisions.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
@@ -21,13 +21,13 @@ use super::wake::{Alarm, alarm};
 use crate::drive::Hands;
 use crate::vigil::Sleep;
 
-/// How much of what a child left behind in its pipes is read before its exit is told.
+/// The maximum number of bytes that are read from a dead child's pipes before its exit is reported.
 const LEFT_BEHIND: usize = 1 << 20;
 
-/// One child after another.
+/// The transport of a client link: one child process after another.
 pub(crate) struct Children {
     seed: Seed,
-    /// One that is being started.
+    /// A child that is being spawned.
     opening: Option<Opening>,
     life: Option<Life>,
     births: (Sender<Birth>, Receiver<Birth>),
@@ -38,25 +38,25 @@ pub(crate) struct Children {
 
 type Birth = (Epoch, Result<(Tree, Pipes), Fault>);
 
-/// A child that is being started, and what is to be done to it as soon as it is there.
+/// A child that is being spawned, and the outputs to carry out once it is there.
 struct Opening {
     epoch: Epoch,
     closes: bool,
     is_condemned: bool,
 }
 
-/// One child.
+/// One child process.
 struct Life {
     epoch: Epoch,
     tree: Tree,
     stdout: Option<OwnStream>,
     stderr: Option<OwnStream>,
-    /// Its output has ended, with these faults, and until then its exit is waited for.
+    /// The faults with which the output ended, and until when to wait for the exit before the end is reported.
     end: Option<(Instant, Vec<Fault>)>,
     has_exited: bool,
 }
 
-/// What has something to tell.
+/// The descriptors that are ready.
 pub(crate) struct News {
     alarm: bool,
     exit: bool,
@@ -160,7 +160,7 @@ impl Hands for Children {
                 tell(life.epoch, input);
             }
         }
-        // From one that lives there will be more to hear, or there is nothing left.
+        // A live child gets one read per turn, because `poll` reports what is left. A dead one is drained up to the limit.
         let enough = if news.exit { LEFT_BEHIND } else { 1 };
         if news.stderr || news.exit {
             life.hear_stderr(&mut self.chunk, enough, &mut tell);
@@ -168,7 +168,7 @@ impl Hands for Children {
         if (news.stdout && reads) || news.exit {
             life.hear_stdout(&mut self.chunk, enough, &mut tell);
         }
-        // Where somebody traces it, that it is dead is known before how it died.
+        // While a debugger traces the child, its end may be visible before its exit status is.
         let status = news
             .exit
             .then(|| life.tree.exit_status().unwrap_or(ExitStatus::Unknown));
@@ -195,13 +195,13 @@ impl Children {
         });
         let (births, bell) = (self.births.0.clone(), self.bell.clone());
         self.seed.grow(move |grown| {
-            // What nobody waits for any more is killed.
+            // A tree that nobody receives is dropped, which kills it.
             let _ = births.send((epoch, grown));
             bell.wake();
         });
     }
 
-    /// Takes in what was started, and lets go of what is not wanted any more.
+    /// Attaches the child that was spawned. Drops those that are no longer wanted, which kills them.
     fn deliver(&mut self, pen: &mut Pen, tell: &mut impl FnMut(Epoch, Input<'_>)) {
         for (epoch, grown) in self.births.1.try_iter() {
             let Some(opening) = self.opening.take_if(|opening| opening.epoch == epoch) else {
@@ -220,7 +220,7 @@ impl Children {
 }
 
 impl Life {
-    /// A child that was started, and what it reads, unless that was closed already.
+    /// Creates the state of a spawned child, and its standard input unless that is to be closed.
     fn new(
         opening: Opening,
         (tree, pipes): (Tree, Pipes),
@@ -262,14 +262,14 @@ impl Life {
         tell: &mut impl FnMut(Epoch, Input<'_>),
     ) {
         let epoch = self.epoch;
-        // Its end says nothing of its own.
+        // The end of standard error is not reported.
         let _ = drain(&mut self.stderr, chunk, enough, |bytes| {
             tell(epoch, Input::stderr(bytes));
         });
     }
 }
 
-/// Reads what is there, and stops when `enough` was heard. Returns that there is no more to come, and why; the pipe is gone then.
+/// Reads until the pipe is empty or at least `enough` bytes were read. At the end of the pipe, closes it and returns `Some` with the fault, if any.
 fn drain(
     pipe: &mut Option<OwnStream>,
     chunk: &mut [u8],

@@ -1,8 +1,9 @@
-//! Ends servers whose owner was killed before it could end them. Decides nothing: it is told which servers there are.
+//! Kills servers whose owner was killed before it could end them. Makes no decisions: the owner reports its servers.
 //!
-//! A process that is killed with `SIGKILL` cannot end what it started. On Linux each server process dies with it, but not what that server started. So
-//! the owner of the servers tells a second process, the cleaner, of every server that it starts and ends. The two share a pipe; its end tells the
-//! cleaner that the owner is gone, and the cleaner kills what is left. Who the cleaner is, the program decides: usually the same program again.
+//! A process that is killed with `SIGKILL` cannot end its children. On Linux each server process dies with its owner, but the processes that the
+//! server started do not. So the owner reports every server that it starts and ends to a second process, the cleaner, through a pipe. The end of the
+//! pipe tells the cleaner that the owner is gone, and the cleaner kills what is left. The application chooses the cleaner: usually the same program
+//! again.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,17 +18,17 @@ use rustix::process::{Pid, Signal};
 
 use super::session;
 
-/// How long the cleaner waits for killed processes to be gone before it gives up on them. A process in an uninterruptible wait may take for ever.
+/// How long the cleaner waits for killed processes to end before it gives up. A process in an uninterruptible wait may never end.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The pause between two looks at what is left.
+/// The interval at which the cleaner checks what is left.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Where servers are reported to. Nowhere, unless a program has a cleaner.
+/// The pipe to the cleaner. `None` if the application has no cleaner.
 static REPORTS: Mutex<Option<File>> = Mutex::new(None);
 
-/// Reports every server process from now on. Returns the end of the pipe that the cleaner must read with [`clean_up`]; nobody else may hold it.
+/// Reports every server process from now on. Returns the read end of the pipe, for [`clean_up`] in the cleaner; no other process may hold it.
 ///
-/// The other end belongs to this process alone: no process that this one starts inherits it.
+/// The write end belongs to this process alone: child processes do not inherit it.
 ///
 /// # Errors
 ///
@@ -40,12 +41,12 @@ pub fn report() -> io::Result<OwnedFd> {
     Ok(reads)
 }
 
-/// Closes the pipe: the cleaner ends, and kills what was started and not ended.
+/// Closes the pipe: the cleaner kills the servers that were started and not ended, and ends.
 pub fn stop_reporting() {
     *lock() = None;
 }
 
-/// Reads reports to their end, then kills every server that was started and not ended, with its whole session.
+/// Reads reports until the end of the pipe. Then kills every server that was started and not ended, with its whole session.
 ///
 /// # Errors
 ///
@@ -62,7 +63,7 @@ pub fn clean_up(mut reports: impl Read) -> io::Result<()> {
         }
     }
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
-        // The number of a session that is empty may be another's by now. Where sessions cannot be looked at, one signal must do.
+        // The id of an empty session may be reused, so only sessions with members are signalled. Where members cannot be listed, one signal must do.
         servers.retain(|server| !session::CAN_BE_LISTED || !session::members(*server).is_empty());
         if servers.is_empty() {
             break;
@@ -78,7 +79,7 @@ pub fn clean_up(mut reports: impl Read) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether there is another record.
+/// Reads the next record. Returns false at the end.
 fn read_record(reports: &mut impl Read, record: &mut [u8; 4]) -> io::Result<bool> {
     match reports.read_exact(record) {
         Ok(()) => Ok(true),
@@ -87,17 +88,17 @@ fn read_record(reports: &mut impl Read, record: &mut [u8; 4]) -> io::Result<bool
     }
 }
 
-/// This server runs.
+/// Reports that this server runs.
 pub(super) fn started(server: Pid) {
     say(server.as_raw_nonzero().get());
 }
 
-/// This server was killed, with all of its session, and is about to be reaped: from then on its number may be another's.
+/// Reports that this server and its session were killed. It is reaped next, and then its pid may be reused.
 pub(super) fn ended(server: Pid) {
     say(-server.as_raw_nonzero().get());
 }
 
-/// A write of four bytes to a pipe is never split. Where nobody reads, nobody is told.
+/// Writes one record; four bytes to a pipe are never split. An error is ignored: nobody reads then.
 fn say(number: i32) {
     if let Some(pipe) = lock().as_mut() {
         let _ = pipe.write(&number.to_ne_bytes());

@@ -1,6 +1,6 @@
-//! Processes and pipes as Unix has them. `child` and `streams` are the hands of the two ends; `tree` starts and ends processes, `session` signals all of
-//! one, `processes` reads what there are and what they do, `cleaner` ends those whose owner was killed, `own` keeps the streams of this one, `pen` writes,
-//! `poll` and `wake` are how the thread sleeps.
+//! Processes and pipes on Unix. `child` and `streams` are the transports of the two ends. `tree` spawns and ends processes, on the threads of
+//! `nursery`. `session` signals all processes of one, and `processes` lists processes and their activity. `cleaner` kills servers whose owner was
+//! killed. `own` takes over the standard streams of this process, `pen` writes, and `poll` and `wake` let the thread sleep and wake up.
 
 mod child;
 pub mod cleaner;
@@ -18,5 +18,5 @@ mod wake;
 pub(crate) use child::Children;
 pub(crate) use streams::Streams;
 
-/// How much is read or written at once.
+/// The maximum number of bytes per read or write.
 const CHUNK: usize = 64 << 10;

@@ -1,6 +1,6 @@
-//! The threads that start processes: to start one may take long, and nobody is to wait for somebody else's. Knows not what they start.
+//! The threads that spawn processes, because a spawn may take long and must not delay other links. Does not know what they spawn.
 //!
-//! They live as long as this process does. Linux means the *thread* that started a child when it says that the child dies with its parent.
+//! The threads run as long as this process. On Linux, a child that is set to die with its parent dies with the *thread* that spawned it.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::thread;
 
 use rustix::process::{Pid, getpid};
 
-/// As many starts are under way at once; more wait for one of them.
+/// The maximum number of concurrent spawns; more wait in the queue.
 const MOST: usize = 8;
 
 static NURSERY: Nursery = Nursery {
@@ -27,7 +27,7 @@ struct Nursery {
 }
 
 struct Yard {
-    /// Whose threads these are.
+    /// The process that the threads belong to.
     process: Option<Pid>,
     orders: VecDeque<Order>,
     idle: usize,
@@ -36,11 +36,11 @@ struct Yard {
 
 type Order = Box<dyn FnOnce() + Send>;
 
-/// Does this on one of the threads.
+/// Runs this function on one of the threads.
 pub(super) fn order(order: impl FnOnce() + Send + 'static) {
     let mut yard = NURSERY.enter();
     if yard.process != Some(getpid()) {
-        // The threads of a process do not come along when it forks.
+        // A fork does not copy threads, so the parent's state is discarded.
         *yard = Yard {
             process: Some(getpid()),
             orders: VecDeque::new(),
@@ -54,7 +54,7 @@ pub(super) fn order(order: impl FnOnce() + Send + 'static) {
         if thread.spawn(|| NURSERY.work()).is_ok() {
             yard.threads += 1;
         } else if yard.threads == 0 {
-            // The system has no thread left: then here.
+            // The system has no thread left: run it on this one.
             let order = yard.orders.pop_back();
             drop(yard);
             return order.into_iter().for_each(|order| order());
@@ -79,7 +79,7 @@ impl Nursery {
         }
     }
 
-    /// No panic leaves the yard in disorder: orders are carried out outside of it.
+    /// Locks the state and ignores poisoning: orders run outside of the lock, so no panic leaves the state inconsistent.
     fn enter(&self) -> MutexGuard<'_, Yard> {
         self.yard.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
-//! The standard streams of this very process, kept from everybody else in it. Knows not what is said on them.
+//! The standard streams of this process, kept from all other code in it. Does not know their content.
 //!
-//! They are shared with whoever started the process, so whether they block is not ours to change. A pipe is opened once more, for ourselves; a
-//! socket is asked each time not to block; whatever else it is, it is only touched when it will not.
+//! The streams are shared with the process that started this one, so their blocking mode must not change. A pipe is reopened, for our use only. A
+//! socket is told at each call not to block. Any other file is accessed only when `poll` reports it ready.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,30 +19,30 @@ use rustix::stdio::{dup2_stdin, dup2_stdout};
 
 use super::poll::poll;
 
-/// A standard stream of this process, or our end of another's.
+/// A standard stream of this process, or our end of a pipe to another process.
 #[derive(Debug)]
 pub struct OwnStream {
     file: File,
     manner: Manner,
 }
 
-/// How it is touched without being blocked.
+/// How the stream is accessed without blocking.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
-    /// Each time it is asked not to: a socket.
+    /// With `MSG_DONTWAIT` at each call: a socket.
     Asked,
-    /// It does not block, and that is nobody else's business: a pipe that we have opened ourselves.
+    /// In non-blocking mode, because nobody shares its open file description: a pipe that we opened ourselves.
     Free,
-    /// Only when it is ready: a terminal, a file, a pipe that cannot be opened once more.
+    /// Only when `poll` reports it ready: a terminal, a file, or a pipe that cannot be reopened.
     Guarded,
 }
 
-/// Takes standard input and output over. From here on, what else reads standard input finds it empty, what else prints to standard output
-/// prints to standard error, and processes that are started inherit neither.
+/// Takes over standard input and output. From here on, other code that reads standard input finds it empty. Other code that prints to standard output
+/// prints to standard error. Child processes inherit neither.
 ///
 /// # Errors
 ///
-/// When there are none, they were taken before, or the system has no descriptor left.
+/// When there are no standard streams, they are already taken, or the system has no descriptor left.
 pub fn take() -> io::Result<(OwnStream, OwnStream)> {
     static IS_TAKEN: AtomicBool = AtomicBool::new(false);
     if IS_TAKEN.swap(true, Ordering::Relaxed) {
@@ -57,7 +57,7 @@ pub fn take() -> io::Result<(OwnStream, OwnStream)> {
 }
 
 fn take_over() -> io::Result<(OwnStream, OwnStream)> {
-    // Numbers above the three that everybody knows.
+    // Use numbers above those of the three standard streams.
     let input = fcntl_dupfd_cloexec(io::stdin(), 3)?;
     let output = fcntl_dupfd_cloexec(io::stdout(), 3)?;
     let nothing = File::open("/dev/null")?;
@@ -69,11 +69,11 @@ fn take_over() -> io::Result<(OwnStream, OwnStream)> {
 }
 
 impl OwnStream {
-    /// Our end of a pipe to another process, which is nobody else's: from here on it does not block.
+    /// Wraps our end of a pipe to another process, and makes it non-blocking. The end must not be shared.
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// The error of the system call.
     pub fn of_pipe(end: OwnedFd) -> io::Result<OwnStream> {
         fcntl_setfl(&end, fcntl_getfl(&end)? | OFlags::NONBLOCK)?;
         Ok(OwnStream::free(end.into()))
@@ -97,11 +97,11 @@ impl OwnStream {
         OwnStream { file, manner }
     }
 
-    /// Reads what is there.
+    /// Reads the bytes that are available.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) when nothing is there yet; otherwise as the system says.
+    /// [`WouldBlock`](ErrorKind::WouldBlock) when no bytes are available yet; otherwise the error of the system call.
     pub fn try_read(&self, chunk: &mut [u8]) -> io::Result<usize> {
         patiently(|| match self.manner {
             Manner::Asked => Ok(recv(&self.file, &mut *chunk, RecvFlags::DONTWAIT)?.0),
@@ -112,17 +112,17 @@ impl OwnStream {
         })
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as many bytes as possible without blocking.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) when there is no room yet; otherwise as the system says.
+    /// [`WouldBlock`](ErrorKind::WouldBlock) when no byte can be written yet; otherwise the error of the system call.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         patiently(|| match self.manner {
             Manner::Asked => Ok(send(&self.file, bytes, SendFlags::DONTWAIT)?),
             Manner::Free => (&self.file).write(bytes),
             Manner::Guarded => {
-                // A pipe that can be written to takes this much without blocking.
+                // A writable pipe takes this many bytes without blocking.
                 let gulp = &bytes[..bytes.len().min(PIPE_BUF)];
                 self.is(PollFlags::OUT)
                     .and_then(|()| (&self.file).write(gulp))
@@ -137,7 +137,7 @@ impl OwnStream {
     }
 }
 
-/// A pipe that is opened once more is the same pipe, and what is said of this opening is said of no other.
+/// Reopens a pipe: the new open file description refers to the same pipe and has flags of its own.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod again {
     use std::os::fd::AsRawFd;
@@ -149,14 +149,14 @@ mod again {
     pub(super) fn open(file: &File, access: OFlags) -> Option<File> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let target = std::fs::read_link(&path).ok()?;
-        // One with a name cannot: who opens it before its other end is open is not told when that is closed.
+        // A named pipe is not reopened: if the other end was already closed, the new opening would not learn of that.
         target.to_str().filter(|it| it.starts_with("pipe:"))?;
         let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Some(open_file(path, flags, Mode::empty()).ok()?.into())
     }
 }
 
-/// Nowhere else is there a name by which it could be.
+/// Other systems have no path by which a pipe could be reopened.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod again {
     use super::{File, OFlags};
@@ -175,7 +175,7 @@ fn patiently<T>(mut touch: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Blocks, whether the stream does or not.
+/// Blocks until the stream is ready, whatever its mode.
 impl Read for OwnStream {
     fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
         poll([Some(PollFd::new(&self.file, PollFlags::IN))], None)?;
@@ -183,7 +183,7 @@ impl Read for OwnStream {
     }
 }
 
-/// Blocks, whether the stream does or not.
+/// Blocks until the stream is ready, whatever its mode.
 impl Write for OwnStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         poll([Some(PollFd::new(&self.file, PollFlags::OUT))], None)?;
@@ -195,7 +195,7 @@ impl Write for OwnStream {
     }
 }
 
-/// Where somebody else was faster, it is to be tried again.
+/// Turns `WouldBlock` into `Interrupted`, so that callers retry: another process was faster.
 fn passing<T>(touched: io::Result<T>) -> io::Result<T> {
     touched.map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => ErrorKind::Interrupted.into(),

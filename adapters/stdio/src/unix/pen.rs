@@ -1,4 +1,4 @@
-//! Writes to a stream that does not block, and keeps what it did not take. Knows not whose the stream is.
+//! Writes to a non-blocking stream and queues the bytes that it did not take. Does not know the stream's owner.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use super::CHUNK;
 use super::own::OwnStream;
 
 pub(crate) struct Pen {
-    /// Nothing once it was closed, or nobody reads it any more.
+    /// `None` once it is closed or writing has failed.
     stream: Option<Arc<OwnStream>>,
-    /// What could not be written yet.
+    /// The bytes that could not be written yet.
     unwritten: Backlog,
-    /// No more will be written than that.
+    /// Whether to close the stream once those are written.
     closes: bool,
 }
 
 impl Pen {
-    /// One for this stream; without one, what is written is lost.
+    /// Creates a writer to this stream. Without a stream, it drops all bytes.
     pub(super) fn new(stream: Option<OwnStream>) -> Pen {
         Pen {
             stream: stream.map(Arc::new),
@@ -28,7 +28,7 @@ impl Pen {
         }
     }
 
-    /// Closes the stream, after the last of what is to be written.
+    /// Closes the stream after all queued bytes are written.
     pub(super) fn close(&mut self) {
         self.closes = true;
         self.close_if_done();
@@ -40,19 +40,19 @@ impl Pen {
         }
     }
 
-    /// There is room: goes on.
+    /// Writes queued bytes, when the stream is writable again.
     pub(super) fn go_on(&mut self) -> Option<Input<'static>> {
         self.write_on(&[])
     }
 
-    /// What waits goes first. What does not wait is not copied, if there is room for it.
+    /// Writes the queued bytes first, then these. Bytes that the stream takes at once are not copied.
     fn write_on(&mut self, mut bytes: &[u8]) -> Option<Input<'static>> {
         let stream = self.stream.as_ref()?;
         let mut sent = 0;
         let fault = loop {
             let waiting = self.unwritten.waiting();
             let next = if waiting.is_empty() { bytes } else { waiting };
-            // Others wait for their turn.
+            // The cap per turn leaves the rest to the next turn, so that this thread gets to its other work.
             if next.is_empty() || sent >= CHUNK {
                 break None;
             }
@@ -66,7 +66,7 @@ impl Pen {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break None,
-                // It comes again with the next one.
+                // The bytes written so far are reported first. The next write returns the error again.
                 Err(_) if sent > 0 => break None,
                 Err(error) => break Some(Fault::from(error)),
             }

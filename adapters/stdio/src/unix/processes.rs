@@ -1,23 +1,23 @@
-//! Reads from `/proc` which processes there are. Linux only; signals nobody.
+//! Lists processes from `/proc`. Linux only; sends no signals.
 
 use std::fs;
 use std::time::Duration;
 
-/// The length of a tick in `/proc/PID/stat`. Linux shows user space 100 ticks a second on every machine that Rust supports.
+/// The length of a tick in `/proc/PID/stat`. Linux shows user space 100 ticks per second on every platform that Rust supports.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What `/proc/PID/stat` says of a process.
+/// The fields of `/proc/PID/stat` that are used here.
 pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
     state: char,
-    /// Its own ticks, and those of its children that it has reaped.
+    /// The CPU ticks of the process and of the children that it has reaped.
     ticks: u64,
 }
 
-/// All processes of this machine.
+/// Lists all processes of this computer.
 pub(super) fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn all() -> Vec<Process> {
     pids.filter_map(Process::read).collect()
 }
 
-/// The processor time of the leader of this group and of all that it started, and whether the leader is stopped, or all of them are.
+/// Returns the CPU time of this group's leader, its group and its descendants, and whether the leader or all of them are stopped.
 pub(super) fn activity(leader: i32) -> Option<(Duration, bool)> {
     let mut others = all();
     let at = others.iter().position(|process| process.pid == leader)?;
@@ -60,7 +60,7 @@ impl Process {
     }
 
     fn parse(pid: i32, stat: &[u8]) -> Option<Process> {
-        // The name of the program stands in parentheses, and may contain any byte.
+        // The program's name is in parentheses and may contain any byte.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
         let mut fields = rest.split_ascii_whitespace();

@@ -1,22 +1,22 @@
-//! Finds and signals every process of a session. Knows not who started them.
+//! Finds and signals every process of a session. Does not know who started them.
 //!
-//! A server is the leader of a session of its own, so its session is its tree: whatever a descendant does to its process group, and whoever its parent
-//! becomes, it stays in the session unless it calls `setsid` itself. The kernel does not reuse the number of a session while one process is left in it.
+//! On Linux a server leads its own session, so its session is its process tree. A descendant stays in the session, whatever its process group and its
+//! parent become, unless it calls `setsid` itself. The kernel does not reuse the id of a session while a process is left in it.
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 #[cfg(target_os = "linux")]
 use super::processes;
 
-/// Whether [`members`] finds anybody.
+/// Whether [`members`] can find processes on this system.
 pub(super) const CAN_BE_LISTED: bool = cfg!(target_os = "linux");
 
-/// Signals all processes of the session of this leader.
+/// Signals all processes of this leader's session.
 ///
-/// Its process group is signalled at once, by the kernel. Others of the session are looked for in `/proc`, again and again until no new ones are found,
-/// since a process may fork while it is signalled.
+/// The kernel signals its process group at once. Other members of the session are looked up in `/proc` until no new ones are found, because a process
+/// may fork while it is signalled.
 pub(super) fn signal(leader: Pid, signal: Signal) {
-    // Errors say that nobody is left, or that a process changed its user: nothing can be done about either.
+    // An error means that no process is left, or that a process changed its user; both are ignored.
     let _ = kill_process_group(leader, signal);
     let _ = kill_process(leader, signal);
     let mut signalled = Vec::new();
@@ -33,13 +33,13 @@ pub(super) fn signal(leader: Pid, signal: Signal) {
     }
 }
 
-/// A process that is alive.
+/// A live process.
 pub(super) struct Member {
     pub(super) pid: Pid,
     pub(super) group: Pid,
 }
 
-/// The processes that are alive in the session of this leader. Nobody, where the system has no `/proc`.
+/// Lists the live processes of this leader's session. Empty if there is no `/proc`.
 #[cfg(target_os = "linux")]
 pub(super) fn members(leader: Pid) -> Vec<Member> {
     let number = leader.as_raw_nonzero().get();

@@ -1,4 +1,4 @@
-//! The hands of a server on the standard streams of its process: one thread, which sleeps in `poll`. Decides nothing.
+//! The transport of a server on the standard streams of its process: one thread, which sleeps in `poll`. Makes no decisions.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::wake::{Alarm, alarm};
 use crate::serve::Hands;
 use crate::vigil::Sleep;
 
-/// What the client says.
+/// The standard input of this process.
 pub(crate) struct Streams {
-    /// Nothing after its end.
+    /// `None` after its end.
     input: Option<OwnStream>,
     alarm: Alarm,
     chunk: Vec<u8>,
 }
 
-/// What has something to tell.
+/// The descriptors that are ready.
 pub(crate) struct News {
     alarm: bool,
     input: bool,

@@ -1,7 +1,7 @@
-//! A process and all that it starts, owned from the first moment: started, signalled as one, seen to end, reaped. Decides nothing.
+//! A process and all its descendants, owned from the start: spawned, signalled together, watched for their end, reaped. Makes no decisions.
 //!
-//! The process leads a process group of its own, on Linux also a session, and stays a zombie until its owner lets go. So the number of both is nobody
-//! else's, and a signal to them cannot hit a stranger.
+//! The process leads its own process group, on Linux also a session, and stays a zombie until its owner drops it. So no other process can get the ids
+//! of the group and the session, and a signal cannot reach an unrelated process.
 
 use std::cell::Cell;
 use std::io;
@@ -19,12 +19,12 @@ use super::{cleaner, nursery, session};
 
 pub use crate::pipes::Pipes;
 
-/// How to start a process of which a [`Tree`] grows, again and again.
+/// A command that can be spawned repeatedly. Each spawn yields a [`Tree`].
 #[derive(Debug)]
 pub struct Seed(Arc<Mutex<Command>>);
 
 impl Seed {
-    /// A tree of this command. Its standard streams, its process group and what happens to it when its parent dies are set here.
+    /// Prepares this command. Sets its standard streams, its process group or session, and what happens to it when its parent dies.
     #[must_use]
     pub fn new(mut command: Command) -> Seed {
         command.stdin(Stdio::piped());
@@ -34,8 +34,8 @@ impl Seed {
         Seed(Arc::new(Mutex::new(command)))
     }
 
-    /// Starts it on another thread, which calls `then` with what came of it: the tree, or a fault that says which program cannot be started,
-    /// and why. A tree that nobody takes is killed.
+    /// Spawns the command on another thread, which calls `then` with the tree, or with a fault that names the program and the reason. A tree that
+    /// nobody keeps is killed.
     pub fn grow(&self, then: impl FnOnce(Result<(Tree, Pipes), Fault>) + Send + 'static) {
         let command = Arc::clone(&self.0);
         nursery::order(move || {
@@ -44,7 +44,7 @@ impl Seed {
         });
     }
 
-    /// Starts it, and waits for what comes of it.
+    /// Spawns the command and waits for the result.
     #[cfg(feature = "threads")]
     pub(crate) fn grow_now(&self) -> Result<(Tree, Pipes), Fault> {
         let (tell, told) = std::sync::mpsc::channel();
@@ -57,7 +57,7 @@ fn start(command: &mut Command) -> Result<(Tree, Pipes), Fault> {
     lifeline::hold();
     command.spawn().and_then(Tree::of).map_err(|error| {
         let kind = match Errno::from_io_error(&error) {
-            // As many processes as there may be.
+            // The limit on the number of processes is reached.
             Some(Errno::AGAIN) => FaultKind::ResourcesExhausted,
             _ => Fault::from(&error).kind(),
         };
@@ -66,15 +66,15 @@ fn start(command: &mut Command) -> Result<(Tree, Pipes), Fault> {
     })
 }
 
-/// A process and all that it started, as far as it can be found. On Linux that is all that did not call `setsid`; elsewhere, all that did not leave
-/// its process group. Dropped, all of it is killed and the process is reaped. What it started may take the system a moment to die, for which nobody
-/// but its parent can wait.
+/// A process and all its descendants, as far as they can be found. On Linux, a process that calls `setsid` leaves the tree; elsewhere, one that
+/// leaves the process group. Dropping the tree kills all of them and reaps the process. The descendants may take a moment to die; only their own
+/// parents can wait for that.
 #[derive(Debug)]
 pub struct Tree {
     child: Child,
     pid: Pid,
     exit: OwnedFd,
-    /// Somebody else has reaped it, and its number may be a stranger's.
+    /// Whether other code has reaped it, so that its pid may belong to an unrelated process.
     is_lost: Cell<bool>,
 }
 
@@ -101,18 +101,18 @@ impl Tree {
         }
     }
 
-    /// Asks all of it to end.
+    /// Sends `SIGTERM` to all of them.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Ends all of it.
+    /// Sends `SIGKILL` to all of them.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
-    /// The processor time that all of it has used, and whether it is stopped: an answer to
-    /// [`Output::Inspect`](everlink::Output::Inspect). Nothing where the system does not tell.
+    /// Returns the CPU time that all of them have used, and whether they are stopped, in reply to [`Output::Inspect`](everlink::Output::Inspect).
+    /// `None` if the system does not tell.
     #[must_use]
     pub fn activity(&self) -> Option<Input<'static>> {
         #[cfg(target_os = "linux")]
@@ -128,13 +128,13 @@ impl Tree {
         }
     }
 
-    /// Becomes readable when the process has ended.
+    /// Returns a descriptor that becomes readable when the process has ended.
     #[must_use]
     pub fn exit(&self) -> BorrowedFd<'_> {
         self.exit.as_fd()
     }
 
-    /// How the process ended, if it has.
+    /// Returns the exit status of the process, if it has ended.
     #[must_use]
     pub fn exit_status(&self) -> Option<ExitStatus> {
         let status = exit_status(self.pid, WaitIdOptions::NOHANG);
@@ -142,7 +142,7 @@ impl Tree {
         status
     }
 
-    /// What blocks until the process has ended, and says how: for a thread of its own.
+    /// Returns a function that blocks until the process has ended, and returns its exit status. It needs its own thread.
     #[cfg(feature = "threads")]
     pub(crate) fn obituary(&mut self) -> impl FnOnce() -> ExitStatus + Send + use<> {
         let pid = self.pid;
@@ -150,7 +150,7 @@ impl Tree {
     }
 }
 
-/// Its [`exit`](Tree::exit).
+/// Returns [`exit`](Tree::exit).
 impl AsFd for Tree {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.exit()
@@ -163,7 +163,7 @@ impl AsRawFd for Tree {
     }
 }
 
-/// Blocks until the process has ended, and says how.
+/// Blocks until the process has ended. Returns its exit status.
 fn outlive(pid: Pid) -> ExitStatus {
     loop {
         if let Some(status) = exit_status(pid, WaitIdOptions::empty()) {
@@ -172,7 +172,7 @@ fn outlive(pid: Pid) -> ExitStatus {
     }
 }
 
-/// How the process ended, if that is known now. It stays a zombie.
+/// Returns the exit status of the process, if it is known now. The process stays a zombie.
 fn exit_status(pid: Pid, options: WaitIdOptions) -> Option<ExitStatus> {
     let options = options | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     match waitid(WaitId::Pid(pid), options) {
@@ -182,7 +182,7 @@ fn exit_status(pid: Pid, options: WaitIdOptions) -> Option<ExitStatus> {
             (None, None) => ExitStatus::Unknown,
         }),
         Ok(None) | Err(Errno::INTR) => None,
-        // Somebody else reaped it.
+        // Other code has reaped it.
         Err(_) => Some(ExitStatus::Unknown),
     }
 }
@@ -194,7 +194,7 @@ impl Drop for Tree {
     }
 }
 
-/// What was just killed may take a moment to die, and what is stuck in the kernel may take for ever.
+/// Reaps a killed process, on another thread if it is not dead yet: a process that is stuck in the kernel may never die.
 fn reap(child: &mut Child, pid: Pid) {
     cleaner::ended(pid);
     if child.try_wait().is_ok_and(|status| status.is_none()) {
@@ -207,32 +207,32 @@ fn reap(child: &mut Child, pid: Pid) {
     }
 }
 
-/// How the end of a process is seen without reaping it.
+/// Notices the end of a process without reaping it.
 mod exit {
     use std::os::unix::net::UnixStream;
 
     use super::{OwnedFd, Pid, io, outlive, thread};
 
-    /// Becomes readable when it has ended.
+    /// Returns a descriptor that becomes readable when the process has ended.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn watch(pid: Pid) -> io::Result<OwnedFd> {
         use rustix::io::Errno;
         use rustix::process::{PidfdFlags, pidfd_open};
 
         match pidfd_open(pid, PidfdFlags::empty()) {
-            // An old kernel, or somebody who guards it and does not know the call.
+            // An old kernel, or a sandbox that does not know the system call.
             Err(Errno::NOSYS | Errno::PERM) => wait(pid),
             opened => Ok(opened?),
         }
     }
 
-    /// Becomes readable when it has ended.
+    /// Returns a descriptor that becomes readable when the process has ended.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(super) fn watch(pid: Pid) -> io::Result<OwnedFd> {
         wait(pid)
     }
 
-    /// A thread waits for it, and then closes its end of a pair.
+    /// Has a thread wait for the process and then close its end of a socket pair.
     fn wait(pid: Pid) -> io::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
         let wait = move || {
@@ -245,7 +245,7 @@ mod exit {
     }
 }
 
-/// A child that leads a session of its own, and dies when its parent does.
+/// Makes a child lead its own session and die with its parent.
 #[cfg(target_os = "linux")]
 mod lifeline {
     use std::sync::atomic::{AtomicI32, Ordering};
@@ -254,7 +254,7 @@ mod lifeline {
 
     use super::{Command, CommandExt, Pid, Signal, io};
 
-    /// Who we are. After a fork, somebody else.
+    /// The pid of this process. It is stored before each spawn, because a fork changes it. Relaxed is enough: the thread that stores it also forks.
     static PARENT: AtomicI32 = AtomicI32::new(0);
 
     pub(super) fn hold() {
@@ -267,20 +267,20 @@ mod lifeline {
     )]
     pub(super) fn tie(command: &mut Command) {
         let tie = || {
-            // Fails only for a process that leads a group already, by the caller's own doing.
+            // Fails only if the child already leads a process group, which only the caller's own setup can cause.
             let _ = setsid();
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // It may have died before.
+            // The parent may have died before the call above.
             let parent = Pid::as_raw(getppid());
             let is_alive = parent == PARENT.load(Ordering::Relaxed);
             is_alive.then_some(()).ok_or(io::ErrorKind::Other.into())
         };
-        // SAFETY: between fork and exec it makes three system calls and nothing else: no memory is allocated, no lock is taken.
+        // SAFETY: between fork and exec, the closure makes three system calls and nothing else: it allocates no memory and takes no lock.
         unsafe { command.pre_exec(tie) };
     }
 }
 
-/// Where the system has no such thing, a child learns of its parent's death from the end of its input.
+/// Elsewhere, a child learns of its parent's death from the end of its input.
 #[cfg(not(target_os = "linux"))]
 mod lifeline {
     use super::{Command, CommandExt};

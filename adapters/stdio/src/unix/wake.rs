@@ -1,4 +1,4 @@
-//! Wakes a thread that sleeps in `poll`. Knows not what for.
+//! Wakes a thread that sleeps in `poll`. Does not know the reason.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,18 +7,18 @@ use std::task::{Wake, Waker};
 
 use rustix::io::{read, write};
 
-/// What the thread looks at: readable when it was woken.
+/// The descriptor that the thread polls: readable after a wake-up.
 #[derive(Debug)]
 pub(crate) struct Alarm(Arc<OwnedFd>);
 
-/// An alarm, and what sets it off.
+/// Creates an alarm and the waker that triggers it.
 pub(crate) fn alarm() -> io::Result<(Alarm, Waker)> {
     let (ours, theirs) = ends()?;
     Ok((Alarm(ours), Waker::from(Arc::new(Bell(theirs)))))
 }
 
 impl Alarm {
-    /// It was heard.
+    /// Resets the alarm after a wake-up.
     pub(crate) fn stop(&self) {
         let mut rings = [0; 64];
         while read(&self.0, &mut rings).is_ok_and(|len| len == rings.len()) {}
@@ -39,12 +39,12 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Where it is full, it rings already. A counter takes no less than this.
+        // If the counter or the socket is full, the alarm is already set. An eventfd accepts no write below 8 bytes.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// A counter, which both have.
+/// An eventfd, which both sides share.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn ends() -> io::Result<(Arc<OwnedFd>, Arc<OwnedFd>)> {
     use rustix::event::{EventfdFlags, eventfd};
@@ -54,7 +54,7 @@ fn ends() -> io::Result<(Arc<OwnedFd>, Arc<OwnedFd>)> {
     Ok((Arc::clone(&counter), counter))
 }
 
-/// The two ends of a pair.
+/// A socket pair.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn ends() -> io::Result<(Arc<OwnedFd>, Arc<OwnedFd>)> {
     use std::os::unix::net::UnixStream;

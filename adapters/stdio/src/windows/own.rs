@@ -1,4 +1,4 @@
-//! The standard streams of this very process, kept from everybody else in it. Knows not what is said on them.
+//! The standard streams of this process, kept from all other code in it. Does not know their content.
 #![allow(
     unsafe_code,
     reason = "the system has no safe way to say what the standard streams are"
@@ -19,15 +19,15 @@ use super::done;
 #[derive(Debug)]
 pub struct OwnStream(File);
 
-/// Takes standard input and output over. From here on, what else reads standard input finds it empty, what else prints to standard output
-/// prints to standard error, and processes that are started inherit neither.
+/// Takes over standard input and output. From here on, other code that reads standard input finds it empty. Other code that prints to standard output
+/// prints to standard error. Child processes inherit neither.
 ///
-/// That holds for Rust, and for all that asks the system what its streams are. The library of C has asked when the process began, and does not
-/// ask again: what is written in C and prints to standard output still speaks to the client.
+/// That holds for Rust, and for all code that asks the system for its streams. The C library asks once, when the process starts: C code that prints
+/// to standard output still writes to the client.
 ///
 /// # Errors
 ///
-/// When there are none, or the system has no handle left.
+/// When there are no standard streams, or the system has no handle left.
 pub fn take() -> io::Result<(OwnStream, OwnStream)> {
     let input = own(io::stdin().as_handle())?;
     let output = own(io::stdout().as_handle())?;
@@ -63,8 +63,8 @@ fn own(stream: BorrowedHandle<'_>) -> io::Result<OwnStream> {
     Ok(OwnStream(own.into()))
 }
 
-/// From here on the handle is the process's, which never closes it.
+/// Makes the handle a standard stream of the process, which never closes it.
 fn replace(stream: STD_HANDLE, by: OwnedHandle) -> io::Result<()> {
-    // SAFETY: nobody closes the handle any more.
+    // SAFETY: nobody closes the handle from here on.
     done(unsafe { SetStdHandle(stream, by.into_raw_handle()) })
 }

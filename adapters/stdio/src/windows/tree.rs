@@ -1,7 +1,7 @@
-//! A process and all that it starts, owned from the first moment: started, ended as one. Decides nothing.
+//! A process and all its descendants, owned from the start: spawned and ended together. Makes no decisions.
 //!
-//! The process is in a job before it runs, and so is all that it starts. Nobody leaves a job, and with the last handle to it, which is
-//! this process's alone, all of it is killed: so nobody outlives this process either, however that ends.
+//! The process is in a job object before it runs, and so are all its descendants. No process leaves a job. Closing its last handle, which only this
+//! process has, kills the whole job. So no member outlives this process, however this process ends.
 #![allow(
     unsafe_code,
     reason = "the system has no safe way to have a job, or to start a process in it"
@@ -31,12 +31,12 @@ use windows_sys::Win32::System::Threading::{
 use super::done;
 pub use crate::pipes::Pipes;
 
-/// How to start a process of which a [`Tree`] grows, again and again.
+/// A command that can be spawned repeatedly. Each spawn yields a [`Tree`].
 #[derive(Debug)]
 pub struct Seed(Command);
 
 impl Seed {
-    /// A tree of this command. Its standard streams and its creation flags are set here: it has no window.
+    /// Prepares this command. Sets its standard streams and its creation flags; it has no window.
     #[must_use]
     pub fn new(mut command: Command) -> Seed {
         command.stdin(Stdio::piped());
@@ -46,11 +46,11 @@ impl Seed {
         Seed(command)
     }
 
-    /// Starts it.
+    /// Spawns the command.
     ///
     /// # Errors
     ///
-    /// When it cannot be started; the fault says which program, and why.
+    /// When it cannot be spawned. The fault names the program and the reason.
     pub(crate) fn grow_now(&mut self) -> Result<(Tree, Pipes), Fault> {
         let grown = job().and_then(|job| Tree::of(job, self.0.spawn()?));
         grown.map_err(|error| {
@@ -61,22 +61,22 @@ impl Seed {
     }
 }
 
-/// A process and all that it started. Dropped, all of it is killed.
+/// A process and all its descendants. Dropping it kills all of them.
 #[derive(Debug)]
 pub struct Tree {
     job: OwnedHandle,
-    /// Nothing once somebody waits for it.
+    /// `None` once a thread waits for it.
     child: Option<Child>,
 }
 
 impl Tree {
-    /// Of a process that has not begun to run.
+    /// Puts a suspended process into the job and resumes it.
     fn of(job: OwnedHandle, mut child: Child) -> io::Result<(Tree, Pipes)> {
         // SAFETY: both handles are owned, so they are open.
         let joined =
             done(unsafe { AssignProcessToJobObject(job.as_raw_handle(), child.as_raw_handle()) });
         if let Err(error) = joined.and_then(|()| resume(child.id())) {
-            // In the job or not.
+            // Whether it is in the job or not.
             let _ = child.kill();
             return Err(error);
         }
@@ -85,23 +85,22 @@ impl Tree {
         Ok((Tree { job, child }, pipes))
     }
 
-    /// Does nothing: what a process is asked to end with, here, comes to all that share its console, or to windows, and it has neither.
+    /// Does nothing: on Windows, a request to end goes to all processes of a console or to windows, and this process has neither.
     pub fn terminate(&self) {}
 
-    /// Nothing: what it does is not looked at here.
+    /// Returns `None`: activity is not measured on Windows.
     #[must_use]
     pub fn activity(&self) -> Option<everlink::Input<'static>> {
         None
     }
 
-    /// Ends all of it.
+    /// Kills all of them.
     pub fn kill(&self) {
-        // SAFETY: the handle is owned, so it is open.
-        // Where nobody is left to be ended, that is as well.
+        // SAFETY: the handle is owned, so it is open. An error means that no process is left.
         let _ = unsafe { TerminateJobObject(self.job.as_raw_handle(), KILLED) };
     }
 
-    /// What blocks until the process has ended, and says how: for a thread of its own, once.
+    /// Returns a function that blocks until the process has ended, and returns its exit status. It needs its own thread and works only once.
     pub(crate) fn obituary(&mut self) -> impl FnOnce() -> ExitStatus + Send + use<> {
         let child = self.child.take();
         move || {
@@ -111,16 +110,16 @@ impl Tree {
     }
 }
 
-/// The exit status of what was killed: as good as any that is not zero.
+/// The exit status of killed processes; any value but zero would do.
 const KILLED: u32 = 1;
 
-/// A job that all of is killed when its last handle is closed.
+/// Creates a job whose processes are killed when its last handle is closed.
 fn job() -> io::Result<OwnedHandle> {
-    // SAFETY: neither attributes nor a name need to be there.
+    // SAFETY: attributes and name may be null.
     let job = owned(unsafe { CreateJobObjectW(null(), null()) })?;
     let mut limits = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
     limits.BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
-    // SAFETY: the handle is open, and the limits are of the kind and the size that is said.
+    // SAFETY: the handle is open, and the limits have the type and the size that are passed.
     done(unsafe {
         SetInformationJobObject(
             job.as_raw_handle(),
@@ -132,15 +131,15 @@ fn job() -> io::Result<OwnedHandle> {
     Ok(job)
 }
 
-/// Has a process run that was started without. Its thread is not told by `std`, and so it is looked for among all; where somebody else has
-/// put one beside it, that one runs already, and is not harmed.
+/// Resumes a process that was spawned suspended. `std` does not return its thread, so this looks for it among all threads. A thread that other
+/// software has injected already runs and is not affected.
 fn resume(process: u32) -> io::Result<()> {
-    // SAFETY: it takes no pointer.
+    // SAFETY: the call takes no pointer.
     let threads = owned(unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPTHREAD, 0) })?;
     let mut entry = THREADENTRY32::default();
     entry.dwSize = size_of_u32(&entry);
     let mut is_found = false;
-    // SAFETY: here and below, the handle is open, and the entry says how large it is.
+    // SAFETY: here and below, the handle is open, and the entry holds its own size.
     let mut is_there = unsafe { Thread32First(threads.as_raw_handle(), &mut entry) };
     while is_there != 0 {
         if entry.th32OwnerProcessID == process {
@@ -153,7 +152,7 @@ fn resume(process: u32) -> io::Result<()> {
 }
 
 fn resume_thread(thread: u32) -> io::Result<()> {
-    // SAFETY: it takes no pointer.
+    // SAFETY: the call takes no pointer.
     let thread = owned(unsafe { OpenThread(THREAD_SUSPEND_RESUME, 0, thread) })?;
     // SAFETY: the handle is open.
     match unsafe { ResumeThread(thread.as_raw_handle()) } {
@@ -166,7 +165,7 @@ fn owned(handle: HANDLE) -> io::Result<OwnedHandle> {
     if handle.is_null() || handle == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the system has just made it, for us alone.
+    // SAFETY: the system has just created the handle, for us alone.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 

@@ -1,4 +1,4 @@
-//! A server inside an application of axum. Knows no more of that than how a router is made.
+//! A server inside an axum application. Knows of axum only how to build a router.
 
 use axum::Router;
 use axum::body::Body;
@@ -9,9 +9,9 @@ use everlink_handle::Service;
 use super::server::open;
 use crate::drive::Handler;
 
-/// A router that serves MCP, with a task on the present runtime, to be merged or nested into the router of an application.
+/// Creates a router that serves MCP, with a task on the present runtime, to be merged or nested into the router of an application.
 ///
-/// Credentials are for the layers of the application, which tell who asks with a [`User`](super::User) among the extensions of the request. After
+/// The application's layers check credentials, and name the user with a [`User`](super::User) among the extensions of the request. After
 /// [`Service::shutdown`], requests are answered with status 503.
 ///
 /// # Panics
@@ -21,7 +21,7 @@ pub fn router(config: Config, handler: impl Handler) -> (Router, Service) {
     let (gate, service, driver) = open(config, handler);
     tokio::spawn(driver);
     let router = Router::new().fallback(async move |mut request: Request| {
-        // A router that is nested sees a part of the path.
+        // A nested router sees only a part of the path.
         if let Some(OriginalUri(uri)) = request.extensions().get().cloned() {
             *request.uri_mut() = uri;
         }

@@ -1,11 +1,11 @@
-//! Which of the many things that one task looks after are to be looked at again. Knows not what they are.
+//! The set of items of one task that are ready to be polled again. Does not know the items.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// All bells of one task.
+/// The ready set of one task: the keys of the items that were woken, and the waker of the task.
 #[derive(Default)]
 pub(super) struct Bells(Mutex<Rung>);
 
@@ -16,7 +16,7 @@ struct Rung {
 }
 
 impl Bells {
-    /// A bell for what has this key.
+    /// Creates the ready flag of the item with this key.
     pub(super) fn hang(self: &Arc<Self>, key: u64) -> Arc<Bell> {
         Arc::new(Bell {
             bells: Arc::clone(self),
@@ -26,7 +26,7 @@ impl Bells {
         })
     }
 
-    /// Adds the keys of those that have rung. From now on, this listener is woken when one rings.
+    /// Appends the keys of the items that were woken. From now on, this waker is woken when another one is.
     pub(super) fn listen(&self, listener: &Waker, rung: &mut VecDeque<u64>) {
         let mut inside = self.lock();
         rung.extend(inside.keys.drain(..));
@@ -35,7 +35,7 @@ impl Bells {
             _ => inside.listener.replace(listener.clone()),
         };
         drop(inside);
-        // A waker may own a task, and that a bell.
+        // A replaced waker may own a task that owns a flag of this set, so it is dropped outside of the lock.
         drop(replaced);
     }
 
@@ -53,27 +53,27 @@ impl Bells {
     }
 }
 
-/// What rings for one of them.
+/// The ready flag and waker of one item.
 pub(super) struct Bell {
     bells: Arc<Bells>,
     key: u64,
     state: AtomicU8,
-    /// How many bytes of a request were taken since that was asked.
+    /// The number of request bytes that hyper took since the last call of `taken`.
     taken: AtomicUsize,
 }
 
-/// It has rung.
+/// The item was woken.
 const RUNG: u8 = 1;
-/// What it rings for is being looked at, or will be anyhow: nobody need be woken.
+/// The item is being polled, or will be polled anyway: a wake-up only sets the flag.
 const WATCHED: u8 = 2;
 
 impl Bell {
-    /// What it rings for is looked at now: all that it rang for before is seen.
+    /// Marks the item as being polled, and clears earlier wake-ups, which this poll covers.
     pub(super) fn hush(&self) {
         self.state.swap(WATCHED, Ordering::SeqCst);
     }
 
-    /// What it rings for is not looked at any more, until it rings. It may have done so meanwhile.
+    /// Ends the poll of the item. If a wake-up came meanwhile, the item is added to the ready set.
     pub(super) fn look_away(&self) {
         let quiet = self
             .state
@@ -84,7 +84,7 @@ impl Bell {
         }
     }
 
-    /// Bytes of the request are on their way. Whoever watches finds out.
+    /// Counts request bytes that hyper took. Wakes the item unless it is being polled, because that poll reads the count afterwards.
     pub(super) fn take(&self, len: usize) {
         self.taken.fetch_add(len, Ordering::SeqCst);
         if self.state.load(Ordering::SeqCst) & WATCHED == 0 {
@@ -92,7 +92,7 @@ impl Bell {
         }
     }
 
-    /// How many bytes are on their way since this was asked last.
+    /// Returns the number of bytes taken since the last call.
     pub(super) fn taken(&self) -> usize {
         if self.taken.load(Ordering::SeqCst) == 0 {
             return 0;

@@ -1,4 +1,4 @@
-//! The hands of a client over HTTP: each exchange has a line, and each life of the link has lines of its own.
+//! The transport of a client over HTTP: each exchange has a connection, and each epoch has connections of its own.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -29,14 +29,14 @@ use super::{fields, held, known};
 use crate::drive::{Hands, Linked, start};
 use crate::helm::Steersman;
 
-/// A connection that nobody uses is kept for so long, and for no more than twice that. Servers in use close theirs after 5 s, and a request that
-/// crosses with that is lost.
+/// How long an unused connection is kept at least; it is closed after twice that at most. Some servers close theirs after 5 s, and a request that is
+/// sent at that moment is lost.
 pub(super) const IDLE: Duration = Duration::from_secs(2);
 
-/// How addresses of proxies begin.
+/// The schemes of proxy addresses.
 const PROXIES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 
-/// A link to the server that the config names, driven by a task on the present runtime.
+/// Creates a link to the server that the config names, driven by a task on the present runtime.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,12 +49,12 @@ const PROXIES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 ///
 /// # Errors
 ///
-/// Outside a runtime, and where the config is for another transport than HTTP.
+/// Outside a runtime, and if the config is for another transport than HTTP.
 pub fn connect(config: Config) -> io::Result<Link> {
     Connector::new().connect(config)
 }
 
-/// How to reach servers: with which credentials, fields and certificates, and through which proxy.
+/// The options of a connection: credentials, header fields, certificates and proxy.
 #[derive(Clone, Default)]
 pub struct Connector {
     credentials: Option<Credentials>,
@@ -64,16 +64,15 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Without credentials, with the certificate authorities that browsers trust, and through the proxies that the environment names
-    /// (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but for servers on this machine.
+    /// Creates a connector without credentials. It trusts the certificate authorities that browsers trust. It uses the proxies that the environment
+    /// names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), except for servers on the local host.
     #[must_use]
     pub fn new() -> Connector {
         Connector::default()
     }
 
-    /// With these credentials: the value of `Authorization`, such as `Bearer abc`. It is asked for anew with every request. When the server does not
-    /// take it, the link tells so with [`Event::AuthRequired`](everlink::client::Event::AuthRequired), and waits for
-    /// [`Link::authorized`].
+    /// Sets a function that returns the credentials: the value of `Authorization`, such as `Bearer abc`. It is called for every request. If the
+    /// server refuses them, the link sends [`Event::AuthRequired`](everlink::client::Event::AuthRequired) and waits for [`Link::authorized`].
     #[must_use]
     pub fn with_credentials<F>(
         mut self,
@@ -86,18 +85,18 @@ impl Connector {
         self
     }
 
-    /// With one more field in every request.
+    /// Adds a header field to every request.
     #[must_use]
     pub fn with_field(mut self, name: HeaderName, value: HeaderValue) -> Connector {
         self.fields.append(name, value);
         self
     }
 
-    /// Through this proxy: `http://user:password@example.com:3128`, or `socks5h://…`.
+    /// Sets the proxy: `http://user:password@example.com:3128`, or `socks5h://…`.
     ///
     /// # Errors
     ///
-    /// When that is no address of a proxy.
+    /// When the URL is not the address of a proxy.
     pub fn with_proxy(mut self, url: &str) -> io::Result<Connector> {
         let is_proxy = url.parse::<Uri>().is_ok_and(|uri| {
             let scheme = uri.scheme_str();
@@ -110,18 +109,18 @@ impl Connector {
         Ok(self)
     }
 
-    /// With TLS set up so: other certificate authorities, a certificate of the client.
+    /// Sets the TLS configuration, for example other certificate authorities or a client certificate.
     #[must_use]
     pub fn with_tls(mut self, tls: ClientConfig) -> Connector {
         self.tls = Some(tls);
         self
     }
 
-    /// A link to the server that the config names, driven by a task on the present runtime.
+    /// Creates a link to the server that the config names, driven by a task on the present runtime.
     ///
     /// # Errors
     ///
-    /// Outside a runtime, and where the config is for another transport than HTTP.
+    /// Outside a runtime, and if the config is for another transport than HTTP.
     pub fn connect(self, config: Config) -> io::Result<Link> {
         if config.http.is_none() {
             return Err(invalid(
@@ -133,7 +132,7 @@ impl Connector {
         Ok(link)
     }
 
-    /// The hands alone, for whoever drives a machine of another kind.
+    /// Creates only the transport, for a driver of another kind of machine.
     #[must_use]
     pub fn hands(self) -> Exchanges {
         let road = Road::new(self.proxy.as_deref());
@@ -179,47 +178,49 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// The hands of a client over HTTP.
+/// The transport of a client over HTTP.
 ///
-/// All exchanges are carried by whoever drives these hands: what one of them hears is on no other way than to the machine.
+/// The task that drives it reads all exchanges itself, so that no other task is between a connection and the machine.
 pub struct Exchanges {
     means: Arc<Means>,
     road: Road,
-    /// What every request says.
+    /// The header fields of every request.
     fields: HeaderMap,
-    /// A connection may have carried many exchanges at a time: who reads it holds a lock of it when they wake whoever waits for one of these.
+    /// Whether an HTTP/2 connection may have been used, which carries several exchanges. Its reader wakes their waiters while it holds a lock of the
+    /// connection.
     #[cfg(feature = "http2")]
     has_shared: bool,
-    /// There is a life, and its requests are carried.
+    /// Whether there is an epoch whose requests are to be sent.
     is_open: bool,
-    /// What the last request began with: most begin like it.
+    /// The head of the last request, because most requests have the same one.
     last: Option<Beginning>,
-    /// The connections of the present life. A new life begins with none: those of the last may be what it died of.
+    /// The connections of the present epoch. A new epoch starts with none, because the old ones may be why the last epoch ended.
     lines: ByNumber<u64, Line>,
-    /// The key of the next one.
+    /// The key of the next connection.
     next: u64,
-    /// Those that carry nothing, the last used at the end. Some may be gone.
+    /// The idle connections, the last used one at the end. Some may already be removed.
     idle: Vec<u64>,
-    /// The exchanges, and the lines that carry them.
+    /// The exchanges in flight, and the keys of their connections.
     under_way: ByNumber<StreamId, u64>,
     sweep: Sweep,
     bells: Arc<Bells>,
-    /// Those that are to be looked at.
+    /// The keys of the connections to poll.
     due: VecDeque<u64>,
-    /// What comes of what was done.
+    /// The results of outputs, which are reported even while no input is wanted.
     told: VecDeque<Heard>,
-    /// What was read while nothing was to be, with the line that goes on when it is heard: no line reads more than one piece so.
+    /// Input that was read while none is wanted, with the connection to poll again once it is reported. So each connection holds back at most one
+    /// piece.
     unheard: VecDeque<(Option<u64>, Heard)>,
 }
 
 type Heard = (Epoch, Input<'static>);
 
-/// How a request began.
+/// The head of a request.
 struct Beginning {
     place: Arc<Place>,
     said: Fields<'static>,
     fields: HeaderMap,
-    /// How long the body was.
+    /// The length of the body.
     body: Option<usize>,
 }
 
@@ -248,14 +249,14 @@ impl Hands for Exchanges {
                     self.unheard.push_back((None, (epoch, end)));
                 }
             }
-            // To drop a connection is to cut what it carries.
+            // Dropping a connection aborts its exchange.
             Output::Abort { stream, .. } => {
                 if let Some(key) = self.under_way.remove(&stream) {
                     self.lines.remove(&key);
                 }
             }
             Output::Release { .. } => self.cut_all(),
-            // There is no process, and nothing is written but with a request.
+            // There is no process, and bytes are written only with a request.
             _ => {}
         }
     }
@@ -303,7 +304,7 @@ impl Hands for Exchanges {
     }
 }
 
-/// A piece as it is told.
+/// Converts a piece to an input.
 fn heard<'r>(stream: StreamId, piece: Piece, mut room: &'r mut [u8]) -> Input<'r> {
     match piece {
         Piece::Bytes(bytes) => {
@@ -371,7 +372,7 @@ impl Exchanges {
             line.begin(&self.means, &place, request);
         }
         self.under_way.insert(stream, key);
-        // It leaves now, and not when somebody wants to hear of it.
+        // Send it now, even if no input is wanted.
         if let Some((_, _, piece)) = self.look_at(key) {
             let goes_on = piece.goes_on().then_some(key);
             let heard = heard(stream, piece, &mut []);
@@ -380,7 +381,7 @@ impl Exchanges {
         Ok(())
     }
 
-    /// What a request begins with, where the last one went to this place.
+    /// Builds the head of a request. Reuses the place of the last request if the target is the same.
     fn beginning(
         &self,
         place: Option<Arc<Place>>,
@@ -412,7 +413,7 @@ impl Exchanges {
         })
     }
 
-    /// The connection that was used last and is free, or a new one.
+    /// Returns the most recently used idle connection, or a new one.
     fn line_to(&mut self, place: &Arc<Place>) -> u64 {
         while let Some(key) = self.idle.pop() {
             let line = self.lines.get(&key);
@@ -428,7 +429,7 @@ impl Exchanges {
         key
     }
 
-    /// Has a look at a line. What is heard on it, if anything is: then it is to be looked at again, unless that was the end.
+    /// Polls a connection. Returns the piece that arrived, if any; the connection must then be polled again, unless it was the end.
     fn look_at(&mut self, key: u64) -> Option<(Epoch, StreamId, Piece)> {
         if key == SWEEP {
             self.sweep();
@@ -468,7 +469,7 @@ impl Exchanges {
         }
     }
 
-    /// Closes the connections that nobody has used since the last time.
+    /// Closes the connections that were not used since the last sweep.
     fn sweep(&mut self) {
         if !self.sweep.is_due() {
             return;
@@ -491,7 +492,7 @@ impl Exchanges {
 }
 
 impl Beginning {
-    /// Says how long the body is. Who sends the request would say so, too, but in fields that have no room for it.
+    /// Sets `Content-Length`. hyper would add it too, but would have to grow the header map for it.
     fn measure(&mut self, body: usize) {
         if self.body == Some(body) {
             return;
@@ -509,14 +510,14 @@ impl Beginning {
     }
 }
 
-/// When connections that are not used are looked for. Nobody is woken for it while there are none.
+/// The timer for closing unused connections. It runs only while there are idle ones.
 struct Sweep {
     sleep: Option<Pin<Box<Sleep>>>,
     bell: Arc<Bell>,
     waker: Waker,
 }
 
-/// The key of its bell.
+/// The key of its ready flag.
 const SWEEP: u64 = 0;
 
 impl Sweep {
@@ -529,16 +530,16 @@ impl Sweep {
         }
     }
 
-    /// There will be one in a while, if not before.
+    /// Starts the timer with [`IDLE`], unless it already runs.
     fn start(&mut self) {
         if self.sleep.is_none() {
             self.sleep = Some(Box::pin(sleep(IDLE)));
-            // It is no sooner than it said.
+            // Registers the waker; the timer cannot be due yet.
             self.is_due();
         }
     }
 
-    /// Whether the time has come.
+    /// Whether the timer has fired.
     fn is_due(&mut self) -> bool {
         self.bell.hush();
         let cx = &mut Context::from_waker(&self.waker);
@@ -568,7 +569,7 @@ mod tests {
     use super::*;
     use crate::{http, secret};
 
-    /// A runtime with a server on it, and where that is. One of its tools answers, the other one says nothing.
+    /// Returns a runtime with a server on it, and the URL of the server. One of its tools answers, the other one never does.
     fn server() -> (Runtime, String) {
         let runtime = Runtime::new().expect("a runtime");
         let _within = runtime.enter();
@@ -592,12 +593,12 @@ mod tests {
         (runtime, url)
     }
 
-    /// A link with a connection that is kept and one that is waited at, and who drives it.
+    /// A link with one idle connection and one with a call in flight, and its driver.
     struct Stage {
         link: Link,
         call: Call<ToolResult>,
         driver: JoinHandle<()>,
-        /// How often there is who drives it, and the bells of its hands.
+        /// Returns how many references to the driver and to the ready set of its transport are left.
         left: Box<dyn Fn() -> (usize, usize)>,
     }
 
@@ -625,7 +626,7 @@ mod tests {
         }
     }
 
-    /// Lets those go who were told to, and looks whether all did.
+    /// Yields until nothing is left.
     async fn nothing_left(left: impl Fn() -> (usize, usize)) {
         while left() != (0, 0) {
             yield_now().await;
@@ -655,7 +656,7 @@ mod tests {
                 nothing_left(it.left).await;
             });
             assert_eq!(alone.metrics().num_alive_tasks(), 0);
-            // A runtime that ends takes the driver with it, and those who wait as well, in whichever order.
+            // A runtime that ends drops the driver and the tasks that wait for it, in any order.
             let Stage {
                 link, call, left, ..
             } = alone.block_on(stage(&url, dialect));

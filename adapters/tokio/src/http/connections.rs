@@ -1,4 +1,4 @@
-//! The connections of a listener: how many there are, and which of them gives way to a new one. Knows nothing of what they carry.
+//! The connections of a listener: limits their number and chooses which one a new connection displaces. Does not know what they carry.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
@@ -14,23 +14,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// How long the head of a request may take to arrive, and a connection may be idle.
+/// How long the head of a request may take to arrive, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes that are buffered of what a client sends, the whole head of a request included, and again of what it does not read.
+/// The maximum number of bytes buffered of what a client sends, the whole head of a request included, and of what it does not read.
 const BUFFERED: usize = 64 << 10;
 
-/// How long to wait where the system has no descriptor left for another connection: it would say so again at once.
+/// How long to wait when the system has no descriptor for another connection, because `accept` would fail again at once.
 const BREATH: Duration = Duration::from_millis(20);
 
-/// How long a connection that is to be closed has for what it has still to write.
+/// How long a connection that is to be closed may still write.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The connections of a listener, up to a limit. Beyond it, a new connection displaces another one of the address that has most of them.
+/// The connections of a listener, up to a limit. Beyond it, a new connection displaces another one of the address that has the most.
 ///
-/// There are three kinds: those that never asked anything, those whose first request is not answered yet, and all others. A quarter, a half and a
-/// quarter of the places are theirs. Of the first kind that has more than that, the connection is closed that was not used for longest. So a
-/// flood of one kind displaces its own, and who has just come has time to ask.
+/// There are three kinds: connections without a request yet, those whose first request is not answered yet, and all others. A quarter, a half and a
+/// quarter of the places are reserved for them. The least recently used connection of the first kind that exceeds its share is closed. So a flood of
+/// one kind displaces its own connections, and a new connection has time to send a request.
 #[derive(Clone, Debug)]
 pub struct Connections {
     table: Arc<Mutex<Table>>,
@@ -40,12 +40,12 @@ pub struct Connections {
 struct Table {
     most: usize,
     next: u64,
-    /// Counts what happens, so that it has an order.
+    /// A logical clock, which orders the uses of connections.
     clock: u64,
     open: HashMap<u64, Open>,
     /// The connections of each address.
     addresses: HashMap<IpAddr, Kinds>,
-    /// The addresses by how many connections they have.
+    /// The addresses, ordered by their number of connections.
     by_count: BTreeSet<(usize, IpAddr)>,
 }
 
@@ -56,30 +56,30 @@ struct Open {
     switch: Arc<Switch>,
 }
 
-/// What a connection was good for so far, and when it was last used.
+/// The kind of a connection, and when it was last used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     standing: Standing,
     used: u64,
 }
 
-/// What a connection was good for so far.
+/// The kind of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
-    /// No request arrived on it.
+    /// No request has arrived on it.
     Silent,
-    /// One did, and none is answered yet.
+    /// A request has arrived, and none is answered yet.
     Asked,
-    /// A response was read to its end.
+    /// A response was completely read.
     Answered,
 }
 
-/// The connections of one address by their kind, each in the order in which they were last used.
+/// The connections of one address by kind, each ordered by last use.
 #[derive(Debug, Default)]
 struct Kinds([BTreeSet<(u64, u64)>; 3]);
 
 impl Kinds {
-    /// Of so many quarters of the places of the address, none of a kind is displaced for another kind.
+    /// The share of each kind, in quarters of the address's places. A kind within its share is not displaced for another kind.
     const QUARTERS: [usize; 3] = [1, 2, 1];
 
     fn insert(&mut self, turn: Turn, number: u64) {
@@ -94,12 +94,12 @@ impl Kinds {
         self.0.iter().map(BTreeSet::len).sum()
     }
 
-    /// The connection that gives way.
+    /// Returns the connection to displace.
     fn first(&self) -> Option<u64> {
         let all = self.len();
         let mut kinds = self.0.iter().zip(Kinds::QUARTERS);
         let over = kinds.find(|(kind, quarters)| 4 * kind.len() > quarters * all);
-        // Where each has exactly its part, the first is as good as any.
+        // If each kind has exactly its share, the first kind is as good as any.
         let kind = over.map_or(&self.0[0], |(kind, _)| kind);
         kind.first().map(|(_, number)| *number)
     }
@@ -112,7 +112,7 @@ struct Switch {
 }
 
 impl Connections {
-    /// So many at most.
+    /// Creates an empty set for at most this many connections.
     #[must_use]
     pub fn new(most: usize) -> Connections {
         let table = Table {
@@ -128,14 +128,13 @@ impl Connections {
         }
     }
 
-    /// Waits for the next connection. To drop this loses none.
+    /// Waits for the next connection. Dropping this future loses none.
     pub async fn accept(&self, listener: &TcpListener) -> (TcpStream, Connection) {
         loop {
             match listener.accept().await {
                 Ok((socket, from)) => return (socket, self.admit(from.ip())),
                 Err(_) => {
-                    // The system has no descriptor left: what is open must make room. Where that helps nobody, it costs a
-                    // client one connection.
+                    // The system has no descriptor left, so an open connection is closed. If that does not help, it costs one client its connection.
                     self.table().displace();
                     sleep(BREATH).await;
                 }
@@ -164,7 +163,7 @@ impl Connections {
     }
 }
 
-/// Whoever has one address of IPv6 has 2^64 of them.
+/// Maps an IPv6 address to its /64 network, because one client usually has all 2^64 addresses of it.
 fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -200,7 +199,7 @@ impl Table {
         Some(open.switch)
     }
 
-    /// It is used now, and was good for this.
+    /// Marks a connection as used now, and raises its kind.
     fn use_now(&mut self, number: u64, standing: Standing) {
         self.clock += 1;
         let Some(open) = self.open.get_mut(&number) else {
@@ -216,7 +215,7 @@ impl Table {
         }
     }
 
-    /// Closes the connection whose turn it is.
+    /// Closes the connection to displace.
     fn displace(&mut self) {
         let heaviest = self.by_count.last().map(|(_, address)| *address);
         let of = heaviest.and_then(|address| self.addresses.get(&address));
@@ -238,7 +237,7 @@ impl Table {
     }
 }
 
-/// A connection that has its place among the others until all clones of this are dropped.
+/// A connection that keeps its place among the others until all clones of this are dropped.
 #[derive(Clone, Debug)]
 pub struct Connection {
     place: Arc<Place>,
@@ -259,7 +258,7 @@ impl Drop for Place {
 }
 
 impl Connection {
-    /// Serves it until that is over, or it has to give way.
+    /// Serves the connection until `served` completes or the connection is displaced.
     pub async fn serve<T>(self, served: impl Future<Output = T>) {
         let (mut served, switch) = (pin!(served), &self.place.switch);
         tokio::select! {
@@ -271,18 +270,18 @@ impl Connection {
         }
     }
 
-    /// The address of the client.
+    /// Returns the address of the client.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.place.address.to_canonical()
     }
 
-    /// A request arrived on it.
+    /// Reports that a request arrived.
     pub fn asked(&self) {
         self.use_now(Standing::Asked);
     }
 
-    /// A response was read to its end.
+    /// Reports that a response was completely read.
     pub fn answered(&self) {
         self.use_now(Standing::Answered);
     }
@@ -292,16 +291,16 @@ impl Connection {
         place.connections.table().use_now(place.number, standing);
     }
 
-    /// Closes it, after what it can still write in a moment.
+    /// Closes the connection. It may still write for up to 100 ms.
     pub fn close(&self) {
         let switch = &self.place.switch;
-        // Seen by whoever is woken: `notify_one` happens after it.
+        // The Release store precedes `notify_one`, so the Acquire load in `serve` sees it after the wake-up.
         switch.has_grace.store(true, Ordering::Release);
         switch.off.notify_one();
     }
 }
 
-/// How HTTP/1.1 is served on a connection, with bounds on what is buffered for it and on how long a head takes.
+/// Returns the HTTP/1.1 settings for a connection, with limits on buffered bytes and on the time that a head takes.
 #[must_use]
 pub fn http1() -> http1::Builder {
     let mut http = http1::Builder::new();
@@ -330,13 +329,13 @@ mod tests {
         let connections = Connections::new(8);
         let good = connections.admit(here);
         good.answered();
-        // Connections that say nothing.
+        // Connections without a request.
         let silent: Vec<_> = (0..20).map(|_| connections.admit(here)).collect();
         assert!(!is_closed(&good));
         let open: Vec<_> = silent.iter().map(|one| !is_closed(one)).collect();
         assert_eq!(open.iter().filter(|open| **open).count(), 7);
         assert!(open[13..].iter().all(|open| *open), "the newest are left");
-        // Requests that are never answered: who has just come has time to ask.
+        // Requests that are never answered: a new connection still has time to send one.
         let mut asked = Vec::new();
         for _ in 0..20 {
             let newcomer = connections.admit(here);
@@ -345,7 +344,7 @@ mod tests {
             newcomer.asked();
             asked.extend([newcomer, other]);
         }
-        // Who is answered and then idle: the one that was not used for longest.
+        // Idle connections that were answered: the least recently used one is displaced.
         drop((silent, asked));
         let idle: Vec<_> = (0..7).map(|_| connections.admit(here)).collect();
         idle.iter().for_each(Connection::answered);

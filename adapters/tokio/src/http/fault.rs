@@ -1,4 +1,4 @@
-//! What the errors of hyper and of what is below it are called: by their types, never by their words.
+//! Classifies the errors of hyper and of the layers below it, by type and never by text.
 
 use std::error::Error;
 use std::io;
@@ -8,17 +8,17 @@ use everlink::{Fault, FaultKind};
 
 use super::road::Unresolved;
 
-/// The fault that an error is, with the words of everything that it came from.
+/// Converts an error to a fault, with the texts of all its causes.
 pub(super) fn fault(error: &(dyn Error + 'static)) -> Fault {
     let causes = || successors(Some(error), |error| cause(*error));
-    // What lies deepest says best what it was.
+    // The deepest cause is the most specific one.
     let kind = causes().filter_map(kind).last();
     let mut words: Vec<_> = causes().map(ToString::to_string).collect();
     words.dedup();
     Fault::with_detail(kind.unwrap_or(FaultKind::Other), words.join(": "))
 }
 
-/// An error of the system does not say that it comes from what it wraps.
+/// Returns the cause of an error. The `source` of an `io::Error` skips the error that it wraps.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error
         .downcast_ref::<io::Error>()
@@ -40,7 +40,7 @@ fn kind(error: &(dyn Error + 'static)) -> Option<FaultKind> {
         let kind = Fault::from(error).kind();
         return match kind {
             FaultKind::Other => None,
-            // HTTP says itself where a message ends: an end before that is none in order.
+            // HTTP marks the end of a message itself, so an earlier end of the connection is not an orderly one.
             FaultKind::Closed => Some(FaultKind::Reset),
             kind => Some(kind),
         };

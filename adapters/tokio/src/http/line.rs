@@ -1,4 +1,4 @@
-//! A connection to a server, and the exchange that it carries: one at a time, and then perhaps the next. Decides nothing.
+//! A connection to a server and the exchange that it carries, one after another. Makes no decisions.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -26,11 +26,11 @@ use super::bells::Bell;
 use super::fault::fault;
 use super::road::{Road, Way};
 
-/// The value of `Authorization` at this moment.
+/// A function that returns the present value of `Authorization`.
 pub(super) type Credentials = Arc<dyn Fn() -> Later<Option<String>> + Send + Sync>;
 pub(super) type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// By what servers are reached.
+/// The connector, the credentials and the pool that all connections share.
 #[derive(Clone)]
 pub(super) struct Means {
     pub(super) https: HttpsConnector<Road>,
@@ -39,7 +39,7 @@ pub(super) struct Means {
     pub(super) shared: Shared,
 }
 
-/// Connections that may turn out to carry many exchanges at a time.
+/// The pool of connections that may use HTTP/2, which carries several exchanges at once.
 #[cfg(feature = "http2")]
 pub(super) type Shared = hyper_util::client::legacy::Client<HttpsConnector<Road>, Outgoing>;
 
@@ -50,14 +50,14 @@ pub(super) fn shared(https: &HttpsConnector<Road>) -> Shared {
     builder.pool_timer(TokioTimer::new()).build(https.clone())
 }
 
-/// Where requests go: most go where the last one went.
+/// The parsed target of a request. Most requests have the same target as the one before.
 pub(super) struct Place {
     pub(super) target: String,
     uri: Uri,
-    /// The part of it that the server itself is told.
+    /// The path and query, which is all that the server itself is sent.
     path: Uri,
     pub(super) host: HeaderValue,
-    /// What a proxy on the way wants to hear with each request.
+    /// The value of `Proxy-Authorization` for a proxy that forwards each request.
     pub(super) proxy_authorization: Option<HeaderValue>,
 }
 
@@ -83,13 +83,13 @@ impl Place {
         })
     }
 
-    /// Whether the way to it is one that may carry many exchanges at a time.
+    /// Whether connections to it may use HTTP/2, which carries several exchanges at once.
     #[cfg(feature = "http2")]
     pub(super) fn is_shared(&self) -> bool {
         self.uri.scheme_str() == Some("https")
     }
 
-    /// Whether both are at the same server.
+    /// Whether both are on the same server.
     fn is_beside(&self, other: &Place) -> bool {
         let is_alike = || {
             self.uri.scheme() == other.uri.scheme() && self.uri.authority() == other.uri.authority()
@@ -98,12 +98,12 @@ impl Place {
     }
 }
 
-/// This cannot be said over HTTP.
+/// Converts the error of a value that HTTP cannot carry to a fault.
 pub(super) fn unfit(error: impl Error) -> Fault {
     Fault::with_detail(FaultKind::Other, error.to_string())
 }
 
-/// What is heard of an exchange.
+/// A part of a response.
 pub(super) enum Piece {
     Bytes(Bytes),
     End(Option<Fault>),
@@ -111,41 +111,41 @@ pub(super) enum Piece {
 }
 
 impl Piece {
-    /// Whether it is followed by another one.
+    /// Whether another piece follows.
     pub(super) const fn goes_on(&self) -> bool {
         !matches!(self, Piece::End(_))
     }
 }
 
-/// A connection, or what will be one.
+/// A connection that is open or being opened, and its exchange.
 pub(super) struct Line {
     pub(super) bell: Arc<Bell>,
     waker: Waker,
     place: Arc<Place>,
-    /// The exchange that is under way on it.
+    /// The exchange in flight on it.
     pub(super) carries: Option<(Epoch, StreamId)>,
     stage: Stage,
-    /// It has been idle for a while.
+    /// Whether it was already idle at the last sweep.
     pub(super) is_stale: bool,
 }
 
 enum Stage {
-    /// With all that may take: a connection is made for it, or somebody is asked for credentials.
+    /// A task sends the request. It may first open a connection or call the function for credentials.
     Asking(Later<Asked>),
-    /// On a connection that has carried others. Kept apart, as most requests are: what the other stage holds is large.
+    /// The request was sent on a reused connection, as most are. A stage of its own, because the future of `Asking` is large.
     Sent(Wire, Later<Answer>, Arc<Means>),
     Hearing(Wire, Incoming),
     Idle(Wire),
     Over,
 }
 
-/// What comes of a request.
+/// The outcome of a request.
 type Asked = Result<(Wire, Response<Incoming>), Fault>;
-/// The same, and the request itself where nothing of it has left.
+/// The same, with the request itself if no byte of it was written.
 type Answer = Result<Response<Incoming>, (Fault, Option<Request<Outgoing>>)>;
 
 impl Line {
-    /// One that carries nothing yet.
+    /// Creates a line without a connection.
     pub(super) fn new(bell: Arc<Bell>, place: Arc<Place>) -> Line {
         Line {
             waker: Waker::from(Arc::clone(&bell)),
@@ -157,7 +157,7 @@ impl Line {
         }
     }
 
-    /// Whether it can carry a request to this place at once.
+    /// Whether it can send a request to this place at once.
     pub(super) fn is_free_for(&self, place: &Place) -> bool {
         match &self.stage {
             Stage::Idle(wire) => wire.is_ready() && self.place.is_beside(place),
@@ -169,7 +169,7 @@ impl Line {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Carries a request, with the connection that it has or with a new one.
+    /// Sends a request, on the present connection or on a new one.
     pub(super) fn begin(
         &mut self,
         means: &Arc<Means>,
@@ -189,7 +189,8 @@ impl Line {
                 let sent = wire.send(&place, request);
                 Stage::Sent(wire, sent, means)
             }
-            // What takes its time is on its way whether anybody looks or not, and what others do in it holds up nobody.
+            // A task runs the slow steps. So they make progress even if nobody polls this line, and the application's code in them delays no other
+            // exchange.
             wire => {
                 let mut aside = Aside(tokio::spawn(async move {
                     means.ask(wire, request, &place).await
@@ -201,7 +202,7 @@ impl Line {
         };
     }
 
-    /// What is heard next.
+    /// Polls for the next piece.
     pub(super) fn poll(&mut self) -> Poll<Piece> {
         let cx = &mut Context::from_waker(&self.waker);
         self.bell.hush();
@@ -219,7 +220,7 @@ impl Line {
                     };
                     match answer {
                         Ok(response) => return self.hear(wire, response),
-                        // It was closed before anything of the request left.
+                        // The connection was closed before any byte of the request was written, so the request is sent again.
                         Err((_, Some(request))) => {
                             let place = Arc::clone(&self.place);
                             self.stage = Stage::Asking(Box::pin(async move {
@@ -232,13 +233,13 @@ impl Line {
                 Stage::Hearing(wire, body) => {
                     let mut frame = wire.listen(cx, |cx| Pin::new(&mut *body).poll_frame(cx));
                     if frame.is_pending() {
-                        // That something is wanted of it is all that can have been rung for.
+                        // Polling the body can only have requested a poll of the connection, which follows.
                         self.bell.hush();
                         wire.poll(cx);
                         frame = wire.listen(cx, |cx| Pin::new(&mut *body).poll_frame(cx));
                     }
                     match ready!(frame).transpose() {
-                        // What is no data is no part of the body.
+                        // A frame without data, such as trailers, is not part of the body.
                         Ok(Some(frame)) => {
                             if let Ok(bytes) = frame.into_data() {
                                 return Poll::Ready(Piece::Bytes(bytes));
@@ -260,14 +261,14 @@ impl Line {
         }
     }
 
-    /// There is an answer on this connection.
+    /// Starts to read a response on this connection.
     fn hear(&mut self, wire: Wire, response: Response<Incoming>) -> Poll<Piece> {
         let (head, body) = response.into_parts();
         self.stage = Stage::Hearing(wire, body);
         Poll::Ready(Piece::Head(head.status, head.headers))
     }
 
-    /// The exchange is over. The connection is kept, unless it is over, too.
+    /// Ends the exchange. Keeps the connection, unless it has ended, too.
     fn rest(&mut self) -> Poll<Piece> {
         if let Stage::Hearing(mut wire, _) = mem::replace(&mut self.stage, Stage::Over) {
             self.bell.hush();
@@ -286,7 +287,7 @@ impl Line {
 }
 
 impl Means {
-    /// Asks with the credentials of this moment, on this connection or on a new one.
+    /// Sends a request with the present credentials, on this connection or on a new one.
     async fn ask(
         &self,
         wire: Option<Wire>,
@@ -307,7 +308,7 @@ impl Means {
         self.ask_on(wire, sent, place).await
     }
 
-    /// Asks on a connection that has carried others. Where the server closed that before anything of the request left, it is asked on a new one.
+    /// Waits for the response on a reused connection. If the server closed that before any byte was written, sends the request on a new one.
     async fn ask_on(&self, mut wire: Wire, sent: Later<Answer>, place: &Place) -> Asked {
         match wire.answer(sent).await {
             Ok(response) => Ok((wire, response)),
@@ -342,7 +343,7 @@ impl Means {
     }
 }
 
-/// A task on the side; to drop it is to end it.
+/// A task that is aborted when this is dropped.
 struct Aside<T>(JoinHandle<T>);
 
 impl<T> Drop for Aside<T> {
@@ -351,19 +352,19 @@ impl<T> Drop for Aside<T> {
     }
 }
 
-/// What carries an exchange.
+/// The connection that carries an exchange.
 enum Wire {
     Own(Box<Own>),
     #[cfg(feature = "http2")]
     Shared(Box<Shared>),
 }
 
-/// A connection for one exchange at a time.
+/// An HTTP/1.1 connection of our own, for one exchange at a time.
 struct Own {
     sender: SendRequest<Outgoing>,
-    /// Nothing after its end.
+    /// `None` after its end.
     connection: Option<Connection<MaybeHttpsStream<Way>, Outgoing>>,
-    /// A proxy is at its end that must be told whole addresses.
+    /// Whether it leads to a forwarding proxy, which needs the absolute URI.
     to_proxy: bool,
 }
 
@@ -388,7 +389,7 @@ impl Wire {
             #[cfg(feature = "http2")]
             Wire::Shared(shared) => {
                 *request.uri_mut() = place.uri.clone();
-                // It is said where it is to be said.
+                // The pool sets the host itself, where the HTTP version wants it.
                 request.headers_mut().remove(http::header::HOST);
                 let sent = shared.request(request);
                 Box::pin(async { sent.await.map_err(|error| (fault(&error), None)) })
@@ -405,11 +406,11 @@ impl Wire {
         self.listen(cx, |cx| sent.as_mut().poll(cx))
     }
 
-    /// Moves what is under way.
+    /// Moves the bytes of the connection.
     fn poll(&mut self, cx: &mut Context<'_>) {
         match self {
             Wire::Own(own) => {
-                // What went wrong is told to whoever waits for a response, when the connection is dropped at the latest.
+                // Errors reach the future that waits for the response, when the connection is dropped at the latest.
                 own.connection
                     .take_if(|connection| Pin::new(connection).poll(cx).is_ready());
             }
@@ -418,7 +419,7 @@ impl Wire {
         }
     }
 
-    /// Polls for something that comes over it. Over a connection of one's own it comes while that is polled: nobody need be woken for it.
+    /// Polls a future that waits for this connection. Our own connection makes progress only while it is polled, so the future needs no waker.
     fn listen<T>(&self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> T) -> T {
         if self.own().is_some() {
             poll(&mut Context::from_waker(Waker::noop()))
@@ -432,7 +433,7 @@ impl Wire {
         self.own().is_some_and(|own| own.sender.is_ready())
     }
 
-    /// Whether it will carry no other.
+    /// Whether it cannot carry another exchange.
     fn is_over(&self) -> bool {
         self.own().is_none_or(|own| own.connection.is_none())
     }
@@ -446,7 +447,7 @@ impl Wire {
     }
 }
 
-/// The body of a request, which tells when it is taken.
+/// The body of a request. It counts the bytes that hyper takes.
 pub(super) struct Outgoing {
     pub(super) bytes: Bytes,
     pub(super) bell: Arc<Bell>,

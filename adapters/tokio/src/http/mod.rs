@@ -1,8 +1,8 @@
-//! HTTP: the hands of a client on hyper's connections, those of a server on hyper's server, and a router for axum.
+//! HTTP transports: a client on hyper's connections, a server on hyper's server, and a router for axum.
 //!
-//! Nothing is decided here. There is no retry, no redirect and no limit in time: the machine says which exchange begins, what goes into it and
-//! when it is cut. `line` is a connection with what it carries, `bells` tell which of them to look at, `road` is how a server is reached, `fault` what hyper's
-//! errors are called, `connections` which connection of a server gives way to another.
+//! This module makes no decisions. It has no retry policy, no redirects and no timeouts for requests: the machine decides which exchange begins and
+//! when it is aborted. `line` is a connection and its exchange, and `bells` is the set of lines to poll. `road` connects to a server, `fault`
+//! classifies hyper's errors, and `connections` limits the connections of a server.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -36,7 +36,7 @@ use std::mem;
 use ::http::header::{self, HeaderMap, HeaderName};
 use everlink::http::Fields;
 
-/// The fields that most messages have: their names need neither be read nor copied.
+/// The header names of most messages, which need not be parsed or copied.
 static KNOWN: [HeaderName; 12] = [
     header::CONTENT_TYPE,
     header::CONTENT_LENGTH,
@@ -52,12 +52,12 @@ static KNOWN: [HeaderName; 12] = [
     HeaderName::from_static("x-accel-buffering"),
 ];
 
-/// The name of a field as a machine writes it, if most messages have it.
+/// Returns the static header name for a name that the machine writes, if there is one.
 fn known(name: &str) -> Option<&'static HeaderName> {
     KNOWN.iter().find(|known| known.as_str() == name)
 }
 
-/// The fields of a message that arrived.
+/// Converts the header fields of a received message.
 fn fields<'r>(map: &HeaderMap, room: &mut &'r mut [u8]) -> Fields<'r> {
     let fields = map.iter().map(|(name, value)| {
         let name = match KNOWN.iter().find(|known| *known == name) {
@@ -69,7 +69,7 @@ fn fields<'r>(map: &HeaderMap, room: &mut &'r mut [u8]) -> Fields<'r> {
     fields.collect()
 }
 
-/// Bytes that take no memory of their own where there is room for them.
+/// Copies bytes into the given buffer, or into memory of their own if they do not fit.
 fn held<'r>(bytes: &[u8], room: &mut &'r mut [u8]) -> Cow<'r, [u8]> {
     if bytes.len() > room.len() {
         return Cow::Owned(bytes.to_vec());

@@ -1,4 +1,4 @@
-//! How a server is reached: by its name, directly or through a proxy. Knows no message.
+//! Connects to a server by name, directly or through a proxy. Does not know HTTP messages.
 
 use std::env;
 use std::error::Error;
@@ -23,21 +23,21 @@ use tower_service::Service;
 type Tcp = TokioIo<TcpStream>;
 type Later<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
-/// The way to any server. TLS comes on top of it.
+/// The connector to any server. TLS is layered on top of it.
 #[derive(Clone)]
 pub(super) struct Road {
     direct: HttpConnector<Names>,
     proxies: Arc<Via>,
 }
 
-/// Through which proxy.
+/// The choice of the proxy.
 enum Via {
     Chosen(String),
     Environment(Proxies),
 }
 
 impl Road {
-    /// Through this proxy, or through those that the environment names.
+    /// Creates a connector that uses this proxy, or those that the environment names.
     pub(super) fn new(proxy: Option<&str>) -> Road {
         let mut direct = HttpConnector::new_with_resolver(Names(GaiResolver::new()));
         direct.enforce_http(false);
@@ -52,7 +52,7 @@ impl Road {
         }
     }
 
-    /// The proxy on the way, if there is one. No proxy knows the way to this machine itself.
+    /// Returns the proxy for a server, if there is one. The local host is always reached directly.
     fn proxy(&self, uri: &Uri) -> Option<Intercept> {
         let host = uri.host().filter(|host| !is_this_machine(host))?;
         let proxy = match &*self.proxies {
@@ -65,7 +65,7 @@ impl Road {
         Matcher::builder().all(proxy).build().intercept(uri)
     }
 
-    /// What a proxy wants to hear with a request that it passes on. What it hears with a tunnel is said when that is built.
+    /// Returns the `Proxy-Authorization` of a request that the proxy forwards. A tunnel is authorized when it is opened.
     pub(super) fn proxy_authorization(&self, uri: &Uri) -> Option<HeaderValue> {
         let proxy = self.proxy(uri)?;
         let is_passed_on = !is_tunnelled(&proxy, uri);
@@ -95,7 +95,7 @@ impl Service<Uri> for Road {
                 if let Some((user, password)) = proxy.raw_auth() {
                     socks = socks.with_auth(user.to_owned(), password.to_owned());
                 }
-                // Left to itself, it takes every server for one of HTTPS.
+                // Without an explicit port, `SocksV5` would use that of HTTPS.
                 let is_https = uri.scheme_str() == Some("https");
                 let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
                 let to = format!("{}:{port}", uri.host().unwrap_or_default());
@@ -118,12 +118,12 @@ fn is_socks(proxy: &Intercept) -> bool {
     matches!(proxy.uri().scheme_str(), Some("socks5" | "socks5h"))
 }
 
-/// Whether a proxy sees nothing but bytes.
+/// Whether the proxy only passes bytes on.
 fn is_tunnelled(proxy: &Intercept, uri: &Uri) -> bool {
     is_socks(proxy) || uri.scheme_str() == Some("https")
 }
 
-/// How names become addresses: as the system says.
+/// Resolves names with the system's resolver.
 #[derive(Clone)]
 pub(super) struct Names(GaiResolver);
 
@@ -142,7 +142,7 @@ impl Service<Name> for Names {
     }
 }
 
-/// A name has no address.
+/// The error for a name without an address.
 #[derive(Debug)]
 pub(super) struct Unresolved(io::Error);
 
@@ -154,7 +154,7 @@ impl fmt::Display for Unresolved {
 
 impl Error for Unresolved {}
 
-/// A connection, with a note whether there is a proxy at its end that must be told whole addresses.
+/// A connection, and whether it leads to a forwarding proxy, which needs absolute URIs.
 pub(super) struct Way {
     tcp: Tcp,
     to_proxy: bool,

@@ -1,4 +1,4 @@
-//! The hands of a server over HTTP: `Gate` lets requests in from hyper, whoever runs that, and `Front` carries them to the machine and back.
+//! The transport of a server over HTTP: `Gate` takes requests from hyper, and `Front` passes them to the machine and its responses back.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -33,23 +33,23 @@ use super::connections::{Connection, Connections, http1};
 use super::{fields, held, known};
 use crate::drive::{self, Handler, Hands};
 
-/// As many pieces of requests wait to be heard.
+/// The maximum number of request pieces that are queued for the machine.
 const PIECES: usize = 64;
 
-/// There is room for so much at the beginning of an answer: for the whole of most.
+/// The initial capacity for the body of a response, which is enough for most.
 const FIRST: usize = 1 << 9;
 
-/// As many connections are open at once. 512: half of the descriptors that most systems let a process have.
+/// The maximum number of open connections. 512: half of the descriptors that most systems let a process have.
 const CONNECTIONS: usize = 512;
 
-/// As many bytes of a response are handed to hyper at once: it holds what it is given until the client reads, and the machine counts it as
-/// read.
+/// The maximum number of response bytes that are handed to hyper at once. hyper holds them until the client reads, but the machine counts them as
+/// written.
 const PIECE: usize = 32 << 10;
 
 /// Serves HTTP on this listener, with tasks on the present runtime, until the service is shut down.
 ///
-/// Where the config says nothing of HTTP, it is served to this machine alone. With [`Service::shutdown`], nothing new is taken and what is in
-/// flight has a while, as the config says; then the listener and all connections are closed.
+/// If the config has no HTTP settings, only the local host is served. [`Service::shutdown`] refuses new requests and lets those in flight end within
+/// the config's timeouts; then the listener and all connections are closed.
 ///
 /// ```no_run
 /// use everlink::server::{Config, Offer, Request};
@@ -77,12 +77,12 @@ pub fn serve(listener: TcpListener, config: Config, handler: impl Handler) -> Se
     let flush = config.flush;
     let (gate, service, driver) = open(config, handler);
     let driver = tokio::spawn(driver);
-    // What was waited for with `shutdown` is over when the owner is dropped: here, after the last connection.
+    // `shutdown` completes when the owner is dropped: here, after the last connection.
     tokio::spawn(async move { drop(gate.listen(listener, driver, flush).await) });
     service
 }
 
-/// A server, the gate to it, and what drives it until it is closed.
+/// Creates a server, the gate to it, and the future that drives it until it is closed.
 pub(super) fn open(
     mut config: Config,
     handler: impl Handler,
@@ -93,36 +93,36 @@ pub(super) fn open(
     (gate, service, drive::serve(owner, front, handler))
 }
 
-/// Who asks, as a layer of the application found out that checked the credentials: an extension of the request.
+/// The user who sent a request, set as an extension of the request by the application's layer that checked the credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User(pub String);
 
-/// Where requests come in.
+/// Takes requests from hyper, whichever server runs it.
 #[derive(Clone)]
 pub struct Gate {
     next: Arc<AtomicU64>,
-    /// What is read. It has a bound: who reads waits for who listens.
+    /// The requests that are read. Bounded, so that a reader waits until the machine wants input.
     arrivals: mpsc::Sender<Arrival>,
-    /// What else there is.
+    /// All other messages.
     told: mpsc::UnboundedSender<Told>,
 }
 
-/// What else is heard of an exchange.
+/// Another message about an exchange.
 enum Told {
     Input(Input<'static>),
-    /// The same, and it is the last of it.
+    /// An input that is the last message about the exchange.
     Last(StreamId, Input<'static>),
-    /// Nothing more is heard of it.
+    /// No message about the exchange follows.
     Over(StreamId),
 }
 
-/// A request, or more of it.
+/// A request, or more of its body.
 enum Arrival {
     Begun(Box<Begun>),
     More(Input<'static>),
 }
 
-/// A request, with what there is of it at once: mostly that is all.
+/// A request, with the part of its body that has already arrived: usually all of it.
 struct Begun {
     stream: StreamId,
     parts: Parts,
@@ -131,7 +131,7 @@ struct Begun {
     connection: Option<Connection>,
 }
 
-/// What follows of a request that has begun.
+/// The part of a request's body that is not reported yet.
 #[derive(Default)]
 struct Rest {
     bytes: Bytes,
@@ -144,7 +144,7 @@ impl Rest {
     }
 }
 
-/// How a response begins, and where the rest of it will come from if that is not all.
+/// The head and first bytes of a response, and the channel for the rest of it, if there is more.
 struct Answer {
     head: Box<ResponseHead<'static>>,
     first: Bytes,
@@ -152,7 +152,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Nobody is there to answer.
+    /// Returns the response for when the server is closed.
     fn unavailable() -> Answer {
         Answer {
             head: Box::new(ResponseHead::new(503)),
@@ -162,12 +162,12 @@ impl Answer {
     }
 }
 
-/// More of a response. The last one is `None`; without it, the response was cut.
+/// More of a response. The last piece is `None`; a channel that ends without it means that the response was aborted.
 type Piece = Option<Bytes>;
 
 impl Gate {
-    /// Lets all in who come to this listener, until the end; then lets none in, and gives those who are inside so long to leave. There are 512
-    /// connections at most; beyond that a new one displaces another, as [`Connections`] says.
+    /// Accepts connections on this listener until `end` completes. Then accepts no more, and gives the open ones up to `patience` to close. There are
+    /// at most 512 connections; beyond that a new one displaces another, as [`Connections`] says.
     pub async fn listen<T>(
         &self,
         listener: TcpListener,
@@ -182,7 +182,7 @@ impl Gate {
                 accepted = connections.accept(&listener) => accepted,
                 Some(_) = tasks.join_next() => continue,
             };
-            // It is slower without, no more.
+            // An error only makes the connection slower.
             let _ = socket.set_nodelay(true);
             let (gate, own) = (self.clone(), connection.clone());
             let service = service_fn(move |mut request: Request<Incoming>| {
@@ -199,7 +199,7 @@ impl Gate {
         ended
     }
 
-    /// Answers one request. To drop this, or the body of the response before its end, says that the client is gone.
+    /// Answers one request. Dropping this future, or the response's body before its end, reports that the client is gone.
     pub async fn answer<B>(&self, request: Request<B>) -> Response<Reply>
     where
         B: Body<Data = Bytes, Error: Display>,
@@ -217,7 +217,8 @@ impl Gate {
             heard_all: false,
             is_told: false,
         };
-        // Dropped before the presence, so that nobody hears of a request after its client is known to be gone.
+        // Declared after `presence` and so dropped first: the front skips a request whose channel is closed, and never sees one after its client is
+        // gone.
         let (answer, mut answered) = oneshot::channel();
         let (body, fault) = match body {
             Ok(body) => (body, None),
@@ -230,7 +231,7 @@ impl Gate {
             answer,
             connection,
         };
-        // Where nobody listens any more, the channel for the answer is closed, too.
+        // If the front is gone, the channel for the answer is closed, too.
         let _ = self.arrivals.send(Arrival::Begun(Box::new(begun))).await;
         let answer = if is_all {
             answered.await
@@ -267,7 +268,7 @@ impl Gate {
     }
 }
 
-/// What there is of a body at once. It is looked for twice: who reads it learns with the first look that it is wanted.
+/// Returns the part of a body that has already arrived. Polls it twice, because hyper learns from the first poll that the body is wanted.
 async fn at_hand<B>(mut body: Pin<&mut B>) -> Result<Rest, Fault>
 where
     B: Body<Data = Bytes, Error: Display>,
@@ -301,7 +302,7 @@ fn head<'r>(parts: &Parts, room: &mut &'r mut [u8]) -> RequestHead<'r> {
         .path_and_query()
         .map_or("/", |target| target.as_str());
     let mut fields = fields(&parts.headers, room);
-    // HTTP/2 names the host with the target. Where both are there and differ, the machine sees both, and refuses.
+    // HTTP/2 names the host with the target. If both are present and differ, the machine sees both and refuses the request.
     let named = |host: &str| {
         fields
             .all(HOST.as_str())
@@ -318,33 +319,33 @@ fn head<'r>(parts: &Parts, room: &mut &'r mut [u8]) -> RequestHead<'r> {
     }
 }
 
-/// The hands of a server over HTTP.
+/// The transport of a server over HTTP.
 pub struct Front {
     open: ByNumber<StreamId, Way>,
-    /// The answers that were begun since all was heard, and those that were begun before that.
+    /// The responses in `Way::Held`: those begun since the last time that no input was left, and those begun before.
     held: [Vec<StreamId>; 2],
-    /// Something was heard since nothing was: the machine has another turn.
+    /// Whether the last poll returned an input, so that the machine gets another turn.
     has_turn: bool,
-    /// It was waited for that turn: not again, for where much comes in there is always another one.
+    /// Whether held responses have already waited for such a turn. They wait only once, because under load there is always another one.
     has_waited: bool,
-    /// What is heard next of the request that was heard of last.
+    /// The part of the last reported request's body that is reported next.
     ahead: Option<(StreamId, Rest)>,
-    /// The connections of those whose response is not read to its end.
+    /// The connections whose response is not completely read yet.
     connections: ByNumber<StreamId, Connection>,
     arrivals: mpsc::Receiver<Arrival>,
     tells: mpsc::UnboundedReceiver<Told>,
 }
 
-/// How far the answer to a request is.
+/// The progress of the response to a request.
 enum Way {
     Begun(mpsc::UnboundedSender<Piece>),
-    /// It has begun, and nobody was told yet: the rest of it may be there in a moment, and then all of it leaves together.
+    /// The response has begun, but is held back: the rest may follow in a moment, and then all of it is sent together.
     Held(oneshot::Sender<Answer>, Box<ResponseHead<'static>>, Vec<u8>),
     Waiting(oneshot::Sender<Answer>),
 }
 
 impl Way {
-    /// Nothing more is said. Who was to hear how it begins does so, and that it goes no further.
+    /// Aborts the response. The client of a held one gets its head and first bytes, and then an error.
     fn cut(self) {
         if let Way::Held(answer, head, first) = self {
             let (first, (_, rest)) = (first.into(), mpsc::unbounded_channel());
@@ -355,7 +356,7 @@ impl Way {
 }
 
 impl Front {
-    /// Hands, and the gate through which requests come to them.
+    /// Creates the transport and the gate through which requests reach it.
     #[must_use]
     pub fn new() -> (Gate, Front) {
         let (sender, arrivals) = mpsc::channel(PIECES);
@@ -435,7 +436,7 @@ impl Front {
         }
     }
 
-    /// What is heard next of a request, while there is something.
+    /// Returns the next input of a request whose body is not completely reported.
     fn more<'r>(&mut self, stream: StreamId, rest: Rest, mut room: &'r mut [u8]) -> Input<'r> {
         if rest.bytes.is_empty() {
             let faults = Vec::new().into();
@@ -452,7 +453,7 @@ impl Front {
         Input::Bytes { stream, bytes }
     }
 
-    /// Nothing is left to do but to wait: those who answer at once do so now, if they are let. What they were let for before is told.
+    /// Called when no input is left. Sends the older held responses, and yields once for the newer ones, so that handlers can complete them.
     fn let_go(&mut self, cx: &mut Context<'_>) {
         let [new, old] = &mut self.held;
         for stream in old.drain(..) {
@@ -477,7 +478,7 @@ impl Front {
 
 impl Hands for Front {
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
-        // Whoever is gone meanwhile hears nothing.
+        // Outputs for a client that is gone are dropped.
         match output {
             Output::Response {
                 stream,
@@ -515,7 +516,7 @@ impl Hands for Front {
                 Some(Way::Held(answer, head, first)) => {
                     let (first, rest) = (first.into(), None);
                     let _ = answer.send(Answer { head, first, rest });
-                    // Nobody need wait for it any more.
+                    // The response is no longer held.
                     for held in &mut self.held {
                         if let Some(at) = held.iter().rposition(|held| *held == stream) {
                             held.remove(at);
@@ -526,7 +527,7 @@ impl Hands for Front {
             },
             Output::Abort { stream, .. } => {
                 self.open.remove(&stream).into_iter().for_each(Way::cut);
-                // What hyper holds for a client that does not read is let go with the connection alone.
+                // hyper frees what it holds for a client that does not read only with the connection.
                 if let Some(connection) = self.connections.remove(&stream) {
                     connection.close();
                 }
@@ -535,7 +536,7 @@ impl Hands for Front {
                 self.connections.clear();
                 self.open.drain().for_each(|(_, way)| way.cut());
             }
-            // The rest is for clients.
+            // All other outputs are for clients.
             _ => {}
         }
     }
@@ -561,13 +562,13 @@ impl Hands for Front {
     }
 }
 
-/// A client that is there. Dropped before all was said to it, it tells that the client is gone.
+/// A connected client. Dropped before the response is complete, it reports that the client is gone.
 struct Presence {
     stream: StreamId,
     told: mpsc::UnboundedSender<Told>,
     connection: Option<Connection>,
     heard_all: bool,
-    /// The front knows already that nothing more is heard of it.
+    /// Whether the front was already told that no message about the exchange follows.
     is_told: bool,
 }
 
@@ -587,7 +588,7 @@ impl Drop for Presence {
     }
 }
 
-/// The values that most responses have: they need neither be read nor copied.
+/// The header values of most responses, which need not be parsed or copied.
 static COMMON: [HeaderValue; 4] = [
     HeaderValue::from_static("application/json"),
     HeaderValue::from_static("text/event-stream"),
@@ -628,7 +629,7 @@ impl Reply {
         response
     }
 
-    /// Hands out the next piece of what is there.
+    /// Hands the next piece to hyper.
     fn take_piece(&mut self) -> Frame<Bytes> {
         let len = self.first.len().min(PIECE);
         let bytes = self.first.split_to(len);
@@ -660,7 +661,7 @@ impl Body for Reply {
                 Some(rest) => match ready!(rest.poll_recv(cx)) {
                     Some(Some(bytes)) => self.first = bytes,
                     Some(None) => self.rest = None,
-                    // The machine cut it short, or is gone.
+                    // The machine aborted it, or is gone.
                     None => frame = Some(Err(io::ErrorKind::ConnectionAborted.into())),
                 },
             }

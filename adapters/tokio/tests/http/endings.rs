@@ -1,4 +1,4 @@
-//! How servers end, and what their clients see of it.
+//! Tests how servers end, and what their clients see of it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn a_server_that_is_killed_and_comes_back() {
             for _ in &calls {
                 assert_eq!(shop.tools.tell().await, "hold");
             }
-            // All its tasks and sockets go with it, at whatever they are.
+            // All its tasks and sockets are dropped with it, in any state.
             let killed = tokio::task::spawn_blocking(|| drop(first));
             killed.await.expect("it ends");
             let shop = Shop::open_at(shop.address).await;
@@ -45,7 +45,7 @@ fn what_is_in_flight_is_answered_before_a_server_ends() {
             let call = link.call_tool("hold", json!({}));
             assert_eq!(shop.tools.tell().await, "hold");
             let ended = shop.service.shutdown();
-            // Whatever is asked for after it is refused, so this says that it has begun.
+            // A new request is refused only after the shutdown has begun, so this waits for that.
             let refused = link.call_tool("echo", json!({"text": "late"})).await;
             refused.expect_err("the server takes nothing new");
             shop.tools.release.notify_one();
@@ -64,7 +64,7 @@ fn the_last_words_are_heard_to_their_end() {
         let mut config = offer();
         (config.drain, config.flush) = (PATIENCE, PATIENCE);
         let mut shop = Shop::open_with(([127, 0, 0, 1], 0).into(), config).await;
-        // More than fits into the buffers of sockets.
+        // More than fits into the socket buffers.
         let message = call(r#"{"times":4000000}"#, MODERN_META);
         let mut client = post(&shop, MODERN_FIELDS, &message).await;
         assert_eq!(shop.tools.tell().await, "hold");
@@ -114,7 +114,7 @@ fn a_client_that_goes_takes_back_what_it_asked_in_the_modern_era_alone() {
         drop(legacy);
         drop(modern);
         assert_eq!(shop.tools.tell().await, "unwanted");
-        // The other one runs on.
+        // The legacy request runs on.
         shop.tools.release.notify_one();
         assert_eq!(shop.tools.tell().await, "held");
         shop.close().await;
@@ -150,7 +150,7 @@ fn call(arguments: &str, meta: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#)
 }
 
-/// Opens a legacy session, and returns the fields of requests in it.
+/// Opens a legacy session. Returns the header fields of its requests.
 async fn introduce(shop: &Shop) -> String {
     let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1.0"}}});
@@ -169,7 +169,7 @@ async fn introduce(shop: &Shop) -> String {
     fields
 }
 
-/// Sends a request, and returns the connection on which its response will come.
+/// Sends a request. Returns the connection on which its response arrives.
 async fn post(shop: &Shop, fields: &str, body: &str) -> TcpStream {
     let mut socket = TcpStream::connect(shop.address).await.expect("a server");
     let request = format!(

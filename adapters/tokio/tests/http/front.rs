@@ -1,4 +1,4 @@
-//! The hands of a server alone, against clients made of bytes: what is reported, and how responses look on the wire.
+//! Tests the server's transport alone, against raw clients: the inputs that it reports, and the bytes of its responses.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -55,7 +55,7 @@ fn a_whole_response_has_its_length() {
         assert!(response.starts_with("HTTP/1.1 201 "), "{response}");
         assert!(response.contains("\r\na: b\r\n"), "{response}");
         assert!(response.contains("\r\ncontent-length: 5\r\n"), "{response}");
-        // A client that goes after all was said is not missed: the next thing that is heard is the next client.
+        // A client that disconnects after the complete response is not reported: the next input is that of the next client.
         drop(client);
         let _next = house.enter(ASK).await;
         assert!(matches!(house.hear().await, Input::Request { .. }));
@@ -70,7 +70,7 @@ fn a_stream_is_written_piece_by_piece() {
         let stream = house.asked().await;
         house.respond(stream, "one", false);
         assert!(matches!(house.hear().await, Input::Sent { len: 3, .. }));
-        // It is out before anything else is said.
+        // The first piece is sent before anything else is written.
         read_until(&mut client, "one\r\n").await;
         let len = "three".len();
         house
@@ -91,7 +91,7 @@ fn a_stream_begins_though_there_is_always_something_else_to_hear() {
     alone(async || {
         let (gate, mut front) = Front::new();
         let mut asked = pin!(gate.answer(Request::new(Body::empty())));
-        // As many as are needed until it has begun, and no more than are heard soon.
+        // The response must begin before these run out.
         let mut others: Vec<_> = (0..50)
             .map(|_| Box::pin(gate.answer(Request::new(Body::empty()))))
             .collect();
@@ -99,7 +99,7 @@ fn a_stream_begins_though_there_is_always_something_else_to_hear() {
             let mut others = others.iter_mut();
             let mut has_begun = false;
             while asked.as_mut().poll(cx).is_pending() {
-                // Something new each time that nothing is left to hear.
+                // Send another request each time that no input is left.
                 let other = others
                     .next()
                     .expect("the stream begins before all have come");
@@ -173,8 +173,8 @@ fn a_stream_is_waited_for_as_long_as_if_none_had_been_before() {
     });
 }
 
-/// How often there is nothing left to hear before a stream is told that goes on for long; where it is `another`, after one that ended while it was
-/// waited for.
+/// Returns how often no input is left before an unfinished response is sent. If `another` is true, a response that was held and then finished comes
+/// first.
 fn looks(another: bool) -> usize {
     let ((gate, mut front), epoch) = (Front::new(), Epoch::FIRST);
     let cx = &mut Context::from_waker(Waker::noop());
@@ -205,7 +205,7 @@ fn looks(another: bool) -> usize {
     looks
 }
 
-/// How often it was woken.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -226,7 +226,7 @@ fn what_is_cut_before_it_was_told_is_cut_all_the_same() {
         let mut said = Vec::new();
         let _ = client.read_to_end(&mut said).await;
         let said = String::from_utf8_lossy(&said);
-        // It is gone, or seen to have begun and to have no end; nothing else is said in its place.
+        // The connection is closed, or the response begins and does not end; nothing else is sent instead.
         assert!(
             said.is_empty() || said.starts_with("HTTP/1.1 201"),
             "{said}"
@@ -255,7 +255,7 @@ fn what_is_aborted_is_cut() {
 fn a_client_that_goes_is_told_of_wherever_it_stood() {
     alone(async || {
         let mut house = House::open().await;
-        // Before its answer began, and after.
+        // Before its response began, and after.
         for has_begun in [false, true] {
             let mut client = house.enter(ASK).await;
             let stream = house.asked().await;
@@ -314,7 +314,7 @@ fn where_nobody_answers_any_more_the_service_is_unavailable() {
     });
 }
 
-/// Hands behind a gate at which clients arrive.
+/// A front behind a gate with a listener.
 struct House {
     address: SocketAddr,
     front: Front,
@@ -348,7 +348,7 @@ impl House {
         hear(&mut self.front).await
     }
 
-    /// The next request, once all of it was heard.
+    /// Returns the next request, after all of it has arrived.
     async fn asked(&mut self) -> StreamId {
         loop {
             if let Input::End { stream, .. } = self.hear().await {

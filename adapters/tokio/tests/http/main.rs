@@ -1,4 +1,4 @@
-//! Both ends over real sockets of this machine: what is said, how it ends, and that nothing is left behind.
+//! Tests both ends over real local sockets: the messages, how connections end, and that nothing is left behind.
 
 mod endings;
 mod front;

@@ -1,4 +1,4 @@
-//! A server inside an application of axum, which checks who asks.
+//! A server inside an axum application, which checks credentials.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn the_application_goes_on_without_the_service() {
     });
 }
 
-/// An application with a server in it.
+/// An axum application with a server in it.
 struct House {
     address: SocketAddr,
     service: Service,

@@ -1,4 +1,4 @@
-//! The hands of a client alone, against peers made of bytes: what is reported, in which order, and what faults are called.
+//! Tests the client's transport alone, against raw peers: the inputs that it reports, their order, and the kinds of faults.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -131,7 +131,7 @@ fn a_proxy_passes_requests_on_or_builds_a_tunnel() {
             "{request}"
         );
         say(&mut socket, "HTTP/1.1 200 OK\r\n\r\n").await;
-        // The first byte of TLS, to the server behind.
+        // The first byte of TLS, to the server behind the proxy.
         assert_eq!(socket.read_u8().await.expect("a byte"), 22);
         drop(socket);
         assert_eq!(end(&mut hands).await, [FaultKind::Reset]);
@@ -178,7 +178,7 @@ fn nothing_is_read_while_nothing_is_wanted() {
         let mut hands = begin(&format!("http://{address}/"), b"{}");
         let (_, mut socket) = accept(&listener).await;
         say(&mut socket, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").await;
-        // Much more than there are buffers: the peer stands still before all of it is written.
+        // More than all buffers hold, so that the peer blocks before everything is written.
         let megabyte = vec![b'x'; 1 << 20];
         let writing = tokio::spawn(async move {
             for _ in 0..64 {
@@ -189,7 +189,7 @@ fn nothing_is_read_while_nothing_is_wanted() {
         assert!(matches!(hear_unread(&mut hands).await, Input::Sent { .. }));
         tokio::select! {
             input = hear_unread(&mut hands) => panic!("{input:?}"),
-            // What passes through without being asked for is bounded, so this comes only if there is no bound.
+            // The bytes that pass without being read are bounded, so this completes only if there is no bound.
             written = writing => panic!("{written:?}"),
             () = tokio::time::sleep(std::time::Duration::from_millis(200)) => {}
         }
@@ -226,7 +226,7 @@ fn what_is_aborted_or_released_is_cut() {
 
 const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
 
-/// The server takes what it was sent, and these hear of it.
+/// Accepts the request, and waits until the transport reports the end of the exchange.
 async fn take(socket: &mut TcpStream, hands: &mut Exchanges) {
     say(socket, ACCEPTED).await;
     assert_eq!(end(hands).await, []);
@@ -270,7 +270,7 @@ fn each_request_says_how_long_its_own_body_is() {
     });
 }
 
-/// What a request says of the length of its body.
+/// Returns the values of `Content-Length` in a request.
 fn lengths(asked: &str) -> Vec<&str> {
     let lines = asked.lines();
     lines
@@ -287,7 +287,7 @@ fn a_connection_that_its_server_closed_is_not_used_again() {
         let (_, mut socket) = accept(&listener).await;
         take(&mut socket, &mut hands).await;
         drop(socket);
-        // That it is closed is known to the system at once, and to the runtime when it has asked that.
+        // The system knows at once that the connection is closed, the runtime only after its next poll.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         hands.perform(request(&url, b"{}"), b"{}");
         let again = async {
@@ -317,7 +317,7 @@ fn what_may_have_been_read_is_not_sent_again() {
             assert_eq!(end(&mut hands).await, []);
             hands.perform(request(&url, b"{}"), b"{}");
             let closed = async {
-                // All but the last byte of it.
+                // Read all but the last byte.
                 read_until(&mut socket, b"{").await;
                 drop(socket);
             };
@@ -396,7 +396,7 @@ fn many_exchanges_have_a_connection_each_and_share_them_later() {
 fn faults_have_names() {
     alone(async || {
         let (listener, address) = listen().await;
-        // A name of the kind that never exists.
+        // A name in `.invalid` never exists.
         assert_eq!(
             faults("http://shop.invalid/").await,
             [FaultKind::NameNotFound]
@@ -436,7 +436,7 @@ fn faults_have_names() {
     });
 }
 
-/// Hands that have just begun an exchange.
+/// Creates a transport that has just begun an exchange.
 fn begin(url: &str, body: &[u8]) -> Exchanges {
     begin_with(Connector::new(), url, body)
 }
@@ -465,7 +465,7 @@ async fn hear_unread(hands: &mut Exchanges) -> Input<'static> {
     poll_fn(|cx| hands.poll_heard(cx, false, &mut [])).await.1
 }
 
-/// How an exchange ends, whatever is heard of it before.
+/// Waits for the end of the exchange. Returns its faults.
 async fn end(hands: &mut Exchanges) -> Vec<FaultKind> {
     loop {
         if let Input::End { stream, faults } = hear(hands).await {
@@ -475,7 +475,7 @@ async fn end(hands: &mut Exchanges) -> Vec<FaultKind> {
     }
 }
 
-/// So many exchanges end well.
+/// Waits until this many exchanges have ended without a fault.
 async fn all_end(hands: &mut Exchanges, mut exchanges: usize) {
     while exchanges > 0 {
         if let Input::End { faults, .. } = hear(hands).await {
@@ -495,7 +495,7 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// The next request, and where its response goes.
+/// Returns the next request, and the socket for its response.
 async fn accept(listener: &TcpListener) -> (String, TcpStream) {
     let (mut socket, _) = listener.accept().await.expect("a client");
     (read_until(&mut socket, b"{}").await, socket)

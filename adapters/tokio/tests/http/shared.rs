@@ -1,4 +1,4 @@
-//! A server that speaks HTTP/2, of which a client hears while others have the connection.
+//! A server that speaks HTTP/2, whose input arrives while another task reads the connection.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -25,14 +25,14 @@ fn what_a_shared_connection_brings_is_heard() {
     alone(async || {
         let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
         let address = listener.local_addr().expect("an address");
-        // It ends when its client is gone.
+        // The thread ends when its client disconnects.
         thread::spawn(move || serve(&listener));
         let url = format!("https://{address}/mcp");
         let mut config = Config::http("tests", "1.0", &url).expect("a URL");
         config.dialect = Dialect::Modern;
         let connector = Connector::new().with_tls(trusting());
         let link = connector.connect(config).expect("a runtime");
-        // The body of an answer comes when its head was heard: then who reads the connection wakes who waits for the body.
+        // The body of a response is sent after its head was received. The task that reads the connection then wakes the one that waits for the body.
         let answer = link.call_tool("any", json!({})).await;
         assert_eq!(answer.expect("an answer").text(), "late");
         link.shutdown().await.expect("it ends");
@@ -43,9 +43,9 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
-/// Of settings and pings.
+/// The flag of SETTINGS and PING frames.
 const ACK: u8 = 1;
-/// Of all others.
+/// The flag of DATA and HEADERS frames.
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
@@ -64,7 +64,7 @@ fn serve(listener: &TcpListener) {
     let mut preface = [0; 24];
     peer.read_exact(&mut preface).expect("a preface");
     say(&mut peer, SETTINGS, 0, 0, b"");
-    // Until the client is gone.
+    // Until the client disconnects.
     while let Some(frame) = hear(&mut peer) {
         match (frame.kind, frame.flags) {
             (SETTINGS, 0) => say(&mut peer, SETTINGS, ACK, 0, b""),
@@ -76,13 +76,13 @@ fn serve(listener: &TcpListener) {
     }
 }
 
-/// Answers a request: with a head, then with a body.
+/// Answers a request: first the head, then the body.
 fn answer_late(peer: &mut (impl Read + Write), stream: u32, asked: &[u8]) {
     let asked: Value = serde_json::from_slice(asked).expect("a message");
-    // The status is 200, and the type a literal.
+    // Status 200, and the content type as a literal.
     let head = b"\x88\x0f\x10\x10application/json";
     say(peer, HEADERS, END_HEADERS, stream, head);
-    // Who answers twice has had the time to look for the body.
+    // A client that has answered two pings has had time to poll for the body.
     for _ in 0..2 {
         say(peer, PING, 0, 0, b"are you?");
         while hear(peer).is_some_and(|frame| (frame.kind, frame.flags) != (PING, ACK)) {}
@@ -108,7 +108,7 @@ fn say(peer: &mut impl Write, kind: u8, flags: u8, stream: u32, payload: &[u8]) 
     frame.extend([kind, flags]);
     frame.extend(stream.to_be_bytes());
     frame.extend(payload);
-    // Who is gone hears nothing.
+    // The write fails if the client is gone.
     let _ = peer.write_all(&frame).and_then(|()| peer.flush());
 }
 
@@ -133,7 +133,7 @@ fn hear(peer: &mut impl Read) -> Option<Piece> {
     })
 }
 
-/// A server with a key and without a name.
+/// A certificate resolver with a key and an invalid certificate.
 #[derive(Debug)]
 struct Nameless;
 
@@ -147,7 +147,7 @@ impl ResolvesServerCert for Nameless {
     }
 }
 
-/// One who takes anybody for the server.
+/// Returns a TLS config that accepts any certificate.
 fn trusting() -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()

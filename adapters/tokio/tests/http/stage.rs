@@ -1,4 +1,4 @@
-//! What all tests have in common: a runtime of which nothing may be left, a server with a few tools, and links to it.
+//! The parts that all tests share: a runtime that checks for leaks, a server with a few tools, and links to it.
 
 use std::fs;
 use std::future::Future;
@@ -15,17 +15,16 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, mpsc};
 
-/// Long enough for the slowest machine: nothing is concluded from how long something takes.
+/// Long enough for the slowest computer: no test depends on how long something takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the threads of runtimes are called.
+/// The name of the runtimes' threads.
 const THREAD: &str = "on-stage";
 
-/// Those who count what is left must not count what others have.
+/// Tests run one at a time, because each counts the tasks, descriptors and threads that it leaves.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs a test on a runtime of its own, and again on one that has but one thread, and requires that nothing is left of it: no task, no descriptor,
-/// no thread.
+/// Runs a test on a runtime of its own, and again on one with a single thread. Checks that no task, no descriptor and no thread is left.
 pub(crate) fn alone(test: impl AsyncFn()) {
     run(runtime, test());
     let on_one_thread = || Builder::new_current_thread().enable_all().build();
@@ -34,7 +33,7 @@ pub(crate) fn alone(test: impl AsyncFn()) {
 
 fn run(runtime: impl Fn() -> Runtime, test: impl Future<Output = ()>) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // The first runtime of a process opens what all of them share.
+    // The first runtime of a process opens descriptors that all of them share.
     drop(runtime());
     let before = descriptors();
     let runtime = runtime();
@@ -42,7 +41,7 @@ fn run(runtime: impl Fn() -> Runtime, test: impl Future<Output = ()>) {
     let outcome = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
     outcome.expect("the test ends");
     eventually("tasks", 0, || {
-        // Where there is but this thread, they need it to end.
+        // On a single-threaded runtime, tasks need this thread to end.
         runtime.block_on(tokio::task::yield_now());
         runtime.metrics().num_alive_tasks()
     });
@@ -67,7 +66,7 @@ fn descriptors() -> usize {
     listed.map_or(0, Iterator::count)
 }
 
-/// How many threads of runtimes this process has; those that run tests do not count.
+/// Returns the number of threads of runtimes in this process, without those that run tests.
 fn threads() -> usize {
     let listed = fs::read_dir("/proc/self/task").into_iter().flatten();
     let names =
@@ -84,10 +83,10 @@ fn eventually(what: &str, wanted: usize, count: impl Fn() -> usize) {
     }
 }
 
-/// Both ways to speak.
+/// Both eras.
 pub(crate) const ERAS: [Dialect; 2] = [Dialect::Legacy, Dialect::Modern];
 
-/// A link to a server at this address.
+/// Creates a link to the server at this address.
 pub(crate) fn link(address: SocketAddr, dialect: Dialect) -> Link {
     http::connect(config(address, dialect)).expect("a runtime")
 }
@@ -97,25 +96,25 @@ pub(crate) fn config(address: SocketAddr, dialect: Dialect) -> Config {
     let mut config = Config::http("tests", "1.0", &url).expect("a URL");
     config.dialect = dialect;
     config.watch = Watch::none();
-    // Tests come back at once.
+    // Reconnect at once.
     let retry = &mut config.policy.retry;
     retry.first = Duration::from_millis(1);
     retry.floor = Duration::from_millis(1);
     config
 }
 
-/// A server on this machine, and what its tools tell.
+/// A local server, and the messages of its tools.
 pub(crate) struct Shop {
     pub(crate) address: SocketAddr,
     pub(crate) service: Service,
     pub(crate) tools: Tools,
 }
 
-/// What tests see of the tools of a server.
+/// The view of tests on the tools of a server.
 pub(crate) struct Tools {
-    /// The name of each tool that began, `held` where a held one was let go, and `unwanted` where one was dropped before it was done.
+    /// The name of each tool that starts, `held` when a held tool is released, and `unwanted` when a tool is dropped before it is done.
     pub(crate) told: mpsc::UnboundedReceiver<String>,
-    /// Lets a tool go that is held.
+    /// Releases a held tool.
     pub(crate) release: Arc<Notify>,
 }
 
@@ -158,8 +157,8 @@ pub(crate) fn offer() -> server::Config {
     server::Config::new(offer, secret())
 }
 
-/// The tools: `ask` asks who is there, `count` counts to three aloud, `echo` says what it is told, `fall` panics, `hang` is silent for ever,
-/// `hold` says that it runs and is held until it is let go, and `who` says for whom it is.
+/// The tools: `ask` asks who is there, `count` reports progress up to three, and `echo` returns its text. `fall` panics, and `hang` never answers.
+/// `hold` reports progress and waits until it is released. `who` returns the user.
 pub(crate) fn tools() -> (Tools, impl Handler) {
     let (tell, told) = mpsc::unbounded_channel();
     let release = Arc::new(Notify::new());
@@ -200,7 +199,7 @@ async fn serve(
         "count" => {
             for number in 1..=3 {
                 context.progress(Progress::new(f64::from(number)).of(3.0));
-                // What is said without a pause is one piece.
+                // Without a pause, the reports would be sent as one piece.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             "three".to_owned()
@@ -245,7 +244,7 @@ pub(crate) fn payload(value: &Value) -> Payload {
     Payload::of(value).expect("JSON")
 }
 
-/// Says this to the tool that says it again.
+/// Calls the tool `echo` and returns its text.
 pub(crate) async fn echo(link: &Link, text: &str) -> String {
     let call = link.call_tool("echo", json!({"text": text}));
     call.await.expect("an echo").text()

@@ -1,4 +1,4 @@
-//! All that is said in a good life, in both eras.
+//! Tests all messages of an epoch without faults, in both eras.
 
 use std::sync::{Arc, Mutex};
 
@@ -69,7 +69,7 @@ fn progress_is_told_while_a_call_runs() {
             let call = link.call_tool("count", json!({}));
             let call = call.on_progress(move |report| hears.lock().unwrap().push(report.progress));
             assert_eq!(call.await.expect("an answer").text(), "three");
-            // The machine may leave out what is overtaken, but the last word counts.
+            // The machine may skip outdated reports, but not the last one.
             assert_eq!(heard.lock().unwrap().last(), Some(&3.0));
             link.shutdown().await.expect("it ends");
             shop.close().await;

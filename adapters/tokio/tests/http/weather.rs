@@ -1,4 +1,4 @@
-//! A small proxy between both ends that delays, buffers and cuts what it carries.
+//! Tests with a small proxy between both ends that delays, buffers and cuts the bytes.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -116,30 +116,30 @@ fn to_give_up_an_exchange_is_to_close_its_connection() {
     });
 }
 
-/// What a proxy does to what the server says.
+/// How the proxy passes the server's bytes on.
 #[derive(Clone, Copy)]
 enum Weather {
-    /// Streams of events are held back until they end.
+    /// Holds event streams back until they end.
     Buffered,
-    /// It passes on a few bytes at a time.
+    /// Passes on three bytes at a time.
     Crumbs,
-    /// Nothing.
+    /// Passes everything on unchanged.
     Fair,
 }
 
 struct Proxy {
     address: SocketAddr,
     connections: Arc<Mutex<Vec<Connection>>>,
-    /// Something happened to a connection.
+    /// Notified when a client leaves a connection.
     changed: Arc<Notify>,
     accepting: JoinHandle<()>,
 }
 
-/// A connection that was made.
+/// A connection through the proxy.
 struct Connection {
-    /// What the client said on it.
+    /// The bytes that the client sent on it.
     said: Vec<u8>,
-    /// Whether the client left it before the server did.
+    /// Whether the client closed it before the server did.
     is_left: bool,
     carrying: JoinHandle<()>,
 }
@@ -178,14 +178,14 @@ impl Proxy {
         }
     }
 
-    /// Cuts all connections that there are.
+    /// Cuts all present connections.
     fn cut(&self) {
         for connection in &*self.connections.lock().unwrap() {
             connection.carrying.abort();
         }
     }
 
-    /// Comes when the client has left a connection on which it said this.
+    /// Waits until the client has closed a connection on which it sent this text.
     async fn left_by_client(&self, said: &str) {
         loop {
             let changed = self.changed.notified();

@@ -1,4 +1,4 @@
-//! Changes texts, byte by byte. Knows no message.
+//! Replaces texts byte by byte. Knows no message.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everlink_tokio::secret;
 
-/// How texts are changed: by a key of this process alone, which nobody writes down.
+/// Replaces texts with a random key of this process, which is never written.
 #[derive(Clone)]
 pub(in crate::tape) struct Cipher {
     key: [u8; 16],
-    /// How many texts had a key of their own.
+    /// The number of keys that were derived for single texts.
     texts: Arc<AtomicU64>,
 }
 
-/// What one text is changed with.
+/// The key of one text.
 #[derive(Clone, Copy)]
 pub(super) struct Key(u64);
 
-/// The key of all texts of which equal ones must stay equal.
+/// The key of all linked texts, of which equal ones must stay equal.
 const LINKED: u64 = u64::MAX;
 
 impl Cipher {
@@ -33,36 +33,36 @@ impl Cipher {
         }
     }
 
-    /// A key that no other text has.
+    /// Returns a key that no other text has.
     pub(super) fn fresh(&self) -> Key {
         Key(self.hash(self.texts.fetch_add(1, Ordering::Relaxed), 0))
     }
 
-    /// A text of the same length that stands for this one: another one each time.
+    /// Replaces a text by another of the same length. Each call returns a different replacement.
     pub(in crate::tape) fn text(&self, text: &str) -> String {
         let mut run = Run::new(self.fresh());
         let bytes = text.bytes().map(|byte| run.byte(self, byte)).collect();
         String::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// A text of the same length that stands for this one wherever it stands. Different texts become different ones. Where two have the same
-    /// parts before a slash, those stay the same: a machine finds what is below an address.
+    /// Replaces a text by another of the same length, in the same way each time. Different texts get different replacements. If two texts have the
+    /// same parts before a slash, their replacements have, too, because a machine finds resources below an address.
     pub(in crate::tape) fn linked(&self, text: &str) -> String {
         let bytes = self.permuted(text.as_bytes(), Key(LINKED), false);
         String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
     }
 
-    /// The same for what stands between the quotes of JSON. Nothing where that is no JSON.
+    /// Does the same for the content of a JSON string. Returns `None` if it is not valid.
     pub(super) fn linked_json(&self, text: &[u8]) -> Option<Vec<u8>> {
         self.permuted(text, Key(LINKED), true)
     }
 
-    /// What stands for a name in JSON, by the key of the object that it is in. Nothing where that is no JSON.
+    /// Replaces a name in JSON, with the key of its object. Returns `None` if the name is not valid.
     pub(super) fn name(&self, name: &[u8], key: Key) -> Option<Vec<u8>> {
         self.permuted(name, key, true)
     }
 
-    /// Bytes that stand for these, with the same ends of lines.
+    /// Replaces bytes, and keeps the line ends.
     pub(in crate::tape) fn lines(&self, bytes: &[u8]) -> Vec<u8> {
         let mut run = Run::new(self.fresh());
         let masked = bytes.iter().map(|&byte| {
@@ -82,8 +82,8 @@ impl Cipher {
         hasher.finish()
     }
 
-    /// Changes each part between slashes as a whole, by all of what is before it: once forwards and once backwards, so that each byte depends on
-    /// all of its part. Each step can be undone, so no two become one.
+    /// Replaces each part between slashes as a whole, depending on everything before it. A forward and a backward pass make each byte depend on all
+    /// of its part. Each step is reversible, so different texts get different replacements.
     fn permuted(&self, text: &[u8], key: Key, is_json: bool) -> Option<Vec<u8>> {
         let classes = classes(text, is_json)?;
         let mut out = text.to_vec();
@@ -105,7 +105,7 @@ impl Cipher {
             };
             pass(&mut part.clone(), self.hash(key, 2));
             pass(&mut part.clone().rev(), self.hash(key, 3));
-            // What stays is not counted: some of it may be written in two ways.
+            // Unchanged bytes are not hashed, because JSON can write some of them in two ways.
             for at in part.filter(|at| classes[*at].is_some()) {
                 key = self.hash(key, u64::from(text[at]));
             }
@@ -116,18 +116,18 @@ impl Cipher {
     }
 }
 
-/// What a byte may become where different texts must stay different.
+/// The set of replacements for a byte, where different texts must stay different.
 #[derive(Clone, Copy)]
 enum Class {
-    /// These, from which on and how many.
+    /// A range of bytes: the first, and how many.
     Bytes(u8, u8),
-    /// Hexadecimal digits in an escape, from which on and how many.
+    /// A range of hexadecimal digits in an escape: the first, and how many.
     Hex(u8, u8),
     Letter,
     Mark,
 }
 
-/// All that can be seen in ASCII and is neither a letter, nor a digit, nor written in two ways in JSON.
+/// All visible characters of ASCII, except letters, digits and those that JSON can write in two ways.
 const MARKS: &[u8; 29] = b"!#$%&'()*+,-.:;<=>?@[]^_`{|}~";
 
 impl Class {
@@ -159,9 +159,9 @@ impl Class {
     }
 }
 
-/// What each byte may become; nothing where it stays. Nothing at all where JSON is broken.
+/// Returns the class of each byte, or `None` for a byte that stays. Returns `None` as a whole if the JSON is not valid.
 fn classes(text: &[u8], is_json: bool) -> Option<Vec<Option<Class>>> {
-    // A number is changed alike, whether it stands in a text or not.
+    // A number gets the same replacement inside and outside of a text.
     let is_number = text.iter().all(|byte| b"0123456789+-.eE".contains(byte))
         && text
             .first()
@@ -191,7 +191,7 @@ fn classes(text: &[u8], is_json: bool) -> Option<Vec<Option<Class>>> {
                 continue;
             }
             ..=0x1f | b'"' if is_json => return None,
-            // These may be written in two ways, and nothing begins or ends with a space in a field of HTTP.
+            // JSON can write some of these in two ways. Spaces stay because HTTP strips spaces around the value of a field.
             ..=b' ' | b'"' | b'\\' | b'/' | 0x7f | 0xc0 | 0xc1 | 0xf5.. => None,
             b'-' if is_first => None,
             // No number begins with a zero.
@@ -201,7 +201,7 @@ fn classes(text: &[u8], is_json: bool) -> Option<Vec<Option<Class>>> {
             _ if is_number => None,
             b'a'..=b'z' | b'A'..=b'Z' => Some(Class::Letter),
             b'!'..=b'~' => Some(Class::Mark),
-            // After these, not every byte may follow.
+            // Only some bytes may follow these in UTF-8.
             0xe0 | 0xed | 0xf0 | 0xf4 => None,
             0x80..=0xbf if matches!(last, 0xe0 | 0xed | 0xf0 | 0xf4) => {
                 Some(Class::Bytes(byte & 0xf0, 16))
@@ -221,10 +221,10 @@ fn classes(text: &[u8], is_json: bool) -> Option<Vec<Option<Class>>> {
 
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// How much of one text was changed, where it is not known how it goes on.
+/// The state of a replacement byte by byte, when the rest of the text is not known yet.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
-    /// Of the key and all before.
+    /// A hash of the key and all bytes so far.
     hash: u64,
     is_first: bool,
     last: u8,
@@ -239,22 +239,22 @@ impl Run {
         }
     }
 
-    /// For texts that are too long to wait for their end: equal ones stay equal, and so do those that begin alike as far as they do.
+    /// For linked texts that are too long to hold. Equal texts stay equal, and texts with equal beginnings get replacements with equal beginnings.
     pub(super) const fn linked() -> Run {
         Run::new(Key(LINKED))
     }
 
-    /// What stands for the next byte of a text. Each kind keeps to itself: letters, digits, and in UTF-8 the first bytes and the others.
+    /// Replaces the next byte of a text. Each kind of byte stays of its kind: letters, digits, and in UTF-8 the first bytes and the others.
     pub(super) fn byte(&mut self, cipher: &Cipher, byte: u8) -> u8 {
         let (last, is_first) = (self.last, self.is_first);
         self.last = byte;
         let among = |low: u8, len: u8, key: u64| low + shuffled(byte - low, len, key);
         match byte {
-            // What can be in no text, or only escaped, stays so.
+            // Bytes that no text contains, or that must be escaped, stay.
             ..=0x1f | 0x7f | 0xc0 | 0xc1 | 0xf5.. => byte,
-            // In JSON there are two ways to write these.
+            // JSON can write these in two ways.
             b'"' | b'\\' | b'/' => byte,
-            // A number is changed alike, whether it stands in a text or not.
+            // A number gets the same replacement inside and outside of a text.
             b'-' if is_first => byte,
             // No number begins with a zero.
             b'0'..=b'9' if is_first => {
@@ -264,7 +264,7 @@ impl Run {
             b'a'..=b'z' => letter(byte - b'a', self.next(cipher, byte)),
             b'A'..=b'Z' => letter(byte - b'A' + 26, self.next(cipher, byte)),
             b' '..=b'~' => letter(byte % 52, self.next(cipher, byte)),
-            // After these, not every byte may follow.
+            // Only some bytes may follow these in UTF-8.
             0xe0 | 0xed | 0xf0 | 0xf4 => {
                 self.next(cipher, byte);
                 byte
@@ -280,7 +280,7 @@ impl Run {
         }
     }
 
-    /// What stands for a byte where no text is: nothing that would make one of it.
+    /// Replaces a byte outside of texts. A printable character becomes a letter, so that the result never begins a text.
     pub(super) fn litter(&mut self, cipher: &Cipher, byte: u8) -> u8 {
         match byte {
             b' '..=b'~' => letter(byte % 52, self.next(cipher, byte)),
@@ -288,7 +288,7 @@ impl Run {
         }
     }
 
-    /// What the byte after all those before is changed with.
+    /// Returns the key for the next byte, which depends on all bytes before it.
     pub(super) fn next(&mut self, cipher: &Cipher, byte: u8) -> u64 {
         let key = cipher.hash(self.hash, 0);
         self.hash = cipher.hash(key, u64::from(byte));
@@ -301,7 +301,7 @@ fn letter(number: u8, key: u64) -> u8 {
     LETTERS[usize::from(shuffled(number, 52, key))]
 }
 
-/// Another number below `len`; no two become the same one.
+/// Maps a number below `len` to another one. Different numbers get different results.
 fn shuffled(number: u8, len: u8, key: u64) -> u8 {
     fn have_common_part(a: u64, b: u64) -> bool {
         if b == 0 {
@@ -315,23 +315,23 @@ fn shuffled(number: u8, len: u8, key: u64) -> u8 {
     while have_common_part(factor, len) {
         factor = factor % len + 1;
     }
-    // What is added is as good as evenly spread, so what comes out says nothing of what went in.
+    // The summand is almost evenly distributed, so the result reveals nothing about the number.
     ((number * factor + (key & 0xffff_ffff)) % len) as u8
 }
 
-/// Where in an escape of JSON a text is.
+/// The position in an escape of JSON.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Escape {
     /// After the backslash.
     Begun,
-    /// After so many digits of a number, which are these.
+    /// After this many hexadecimal digits, which are these.
     Digits([u8; 3], usize),
     #[default]
     Nowhere,
 }
 
 impl Escape {
-    /// What stands for the next byte of a text that may have escapes: escapes stay what they are, and those with numbers stay of one kind.
+    /// Replaces the next byte of a text with escapes. An escape stays the same escape, and a `\u` escape stays of its kind.
     pub(super) fn byte(&mut self, run: &mut Run, cipher: &Cipher, byte: u8) -> u8 {
         let here = std::mem::take(self);
         match here {
@@ -357,14 +357,14 @@ impl Escape {
                 b"0123456789abcdef"[usize::from(other)]
             }
             Escape::Digits(..) if byte < b' ' => byte,
-            // There is no such escape.
+            // JSON has no such escape.
             Escape::Begun | Escape::Digits(..) => b'x',
         }
     }
 }
 
-/// The digits, from which on and how many, that may stand for this one after these: the character stays as long as it is in UTF-8, a half of
-/// a pair stays one, and what must be escaped must be.
+/// Returns the range of digits (the first, and how many) that may replace this digit of a `\u` escape after these. The character keeps its length in
+/// UTF-8, half of a surrogate pair stays one, and a character that must be escaped stays one.
 fn like(before: &[u8], digit: u8) -> (u8, u8) {
     match (before, digit) {
         ([] | [0], 0) | ([], 0xd) => (digit, 1),

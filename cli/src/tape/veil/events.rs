@@ -1,57 +1,57 @@
-//! Changes streams of server-sent events as they arrive.
+//! Redacts event streams as they arrive.
 
 use std::sync::Arc;
 
 use super::cipher::{Cipher, Run};
 use super::mask::Mask;
 
-/// Changes a stream of events as it arrives, in pieces of any size. Less may come out than went in, until more of it arrives; see [`Mask`].
+/// Redacts an event stream in pieces of any size. The output may lag behind the input until more input arrives; see [`Mask`].
 ///
-/// Where the server of an old client says at which address it takes messages, that is a secret in any case: it names the session.
+/// The address in the `endpoint` event of the 2024-11-05 transport is always hidden, because it names the session.
 pub(in crate::tape) struct EventMask {
     cipher: Cipher,
     mask: Mask,
     hides_messages: bool,
-    /// Where the server is, which is known anyway.
+    /// The origin of the server, which the recording shows anyway.
     origin: Arc<str>,
     about: About,
     line: Line,
-    /// The last byte was a carriage return: a line feed after it ends the same line.
+    /// Whether the last byte was a carriage return. A line feed after it ends the same line.
     is_halfway: bool,
     run: Run,
 }
 
-/// What the data of an event is.
+/// The kind of data in an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
     Address,
     Message,
-    /// Its name may come after its data. An address does not look like a message.
+    /// Not known yet, because the name of an event may come after its data. The first byte of the data then decides.
     Unknown,
 }
 
-/// Where in a line.
+/// The position in a line.
 enum Line {
-    /// In the name of a field, which is this so far.
+    /// In the name of a field. Holds the name so far.
     Field(Vec<u8>),
     Value(Field),
 }
 
 enum Field {
-    /// After so much of the origin, while it is the one that is known.
+    /// In an address. Holds how many bytes of the known origin have matched so far; `None` after the first mismatch.
     Address(Option<usize>),
     Data,
-    /// The name of an event, as far as it was read.
+    /// In the name of an event. Holds the name so far.
     Event(Vec<u8>),
     Other,
     Plain,
 }
 
-/// The fields of an event, and the events, that there are.
+/// The names of fields and events that are not redacted.
 const FIELDS: [&str; 4] = ["data", "event", "id", "retry"];
 const EVENTS: [&str; 2] = ["endpoint", "message"];
 
-/// No longer name is one of these.
+/// A longer name is never one of these.
 const LONGEST: usize = 16;
 
 impl EventMask {
@@ -72,7 +72,7 @@ impl EventMask {
         }
     }
 
-    /// Takes the next byte of the stream, and adds what can be told by now.
+    /// Takes the next byte of the stream, and appends the output that is known by now.
     pub(in crate::tape) fn byte(&mut self, byte: u8, out: &mut Vec<u8>) {
         let ends_already = std::mem::replace(&mut self.is_halfway, byte == b'\r');
         match byte {
@@ -96,7 +96,7 @@ impl EventMask {
                 self.line = Line::Value(field);
                 out.push(byte);
             }
-            // A mark of UTF-8 at the beginning is no part of the name.
+            // A byte order mark at the beginning is not part of the name.
             Line::Field(name) if name.is_empty() && matches!(byte, 0xef | 0xbb | 0xbf) => {
                 out.push(byte);
             }
@@ -107,7 +107,7 @@ impl EventMask {
                 name.push(byte);
             }
             Line::Field(_) | Line::Value(Field::Event(_)) => {
-                // No longer one is known.
+                // A longer name is unknown.
                 self.decide(out);
                 self.line = Line::Value(Field::Other);
                 let other = self.shown_if(!hides, byte);
@@ -129,7 +129,7 @@ impl EventMask {
         }
     }
 
-    /// What is waited for will not come.
+    /// Finishes an incomplete name or message, because no more bytes will come.
     pub(in crate::tape) fn break_off(&mut self, out: &mut Vec<u8>) {
         if self.hides_messages {
             self.mask.break_off(out);
@@ -137,7 +137,7 @@ impl EventMask {
         self.decide(out);
     }
 
-    /// The name of a field or an event is over. It is shown where it is one that there is.
+    /// Ends the name of a field or an event. A known name is shown.
     fn decide(&mut self, out: &mut Vec<u8>) {
         let (name, known) = match &mut self.line {
             Line::Field(name) => (std::mem::take(name), FIELDS.as_slice()),

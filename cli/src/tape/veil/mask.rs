@@ -1,17 +1,17 @@
-//! Changes messages as they arrive. Knows no stream.
+//! Redacts messages as they arrive. Knows no stream.
 
 use everlink::protocol::method;
 
 use super::cipher::{Cipher, Escape, Key, Run};
 use super::words::{Shown, VALUES, is_word, shown};
 
-/// Deeper than so, nothing is shown.
+/// The maximum depth at which anything is shown.
 const DEEPEST: usize = 32;
 
-/// The end of a longer text is not waited for.
+/// The maximum number of bytes of a name, text or number that are held until it ends.
 const LONGEST: usize = 64 << 10;
 
-/// Finds the states that a machine has sealed in what is carried: how one begins, and its proof.
+/// Finds, in a stream of bytes, the states that a machine signed: the beginning of a state, and its proof.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tape) struct Seal {
     begins: Vec<u8>,
@@ -22,7 +22,7 @@ impl Seal {
     const PREFIX: &[u8] = b"everlink.";
     const PROOF: usize = 16;
 
-    /// Which byte of a proof this is, if it is of one.
+    /// Returns the index of this byte in a proof, or `None` if it is outside of a proof.
     pub(in crate::tape) fn next(&mut self, byte: u8) -> Option<usize> {
         if self.proved == Seal::PROOF {
             *self = Seal::default();
@@ -33,7 +33,7 @@ impl Seal {
         }
         let fits = match Seal::PREFIX.get(self.begins.len()) {
             Some(expected) => *expected == byte,
-            // Two numbers, which are not long.
+            // Two short numbers follow.
             None => byte == b'.' || (byte.is_ascii_hexdigit() && self.begins.len() < 64),
         };
         if !fits {
@@ -45,7 +45,7 @@ impl Seal {
         None
     }
 
-    /// How the state begins whose proof is being read.
+    /// Returns the part of the state before the proof that is being read.
     pub(in crate::tape) fn begins(&self) -> &[u8] {
         &self.begins
     }
@@ -55,50 +55,50 @@ impl Seal {
     }
 }
 
-/// Changes JSON as it arrives, in pieces of any size.
+/// Redacts JSON in pieces of any size.
 ///
-/// What a name or a text becomes may depend on all of it. So less may come out than went in, until more of it arrives, or it is over.
+/// The replacement of a name or text may depend on all of its bytes. So the output may lag behind the input until the name or text has ended.
 pub(in crate::tape) struct Mask {
     cipher: Cipher,
-    /// The objects and arrays around, the outermost first; those that are too deep are only counted.
+    /// The enclosing objects and arrays, outermost first. Those deeper than [`DEEPEST`] are only counted, in `deeper`.
     around: Vec<Around>,
     deeper: usize,
     place: Place,
-    /// The name of the present member, if it is a word.
+    /// The name of the present member, if it is a word of the protocol.
     name: Vec<u8>,
-    /// What is no JSON is changed with this.
+    /// Replaces bytes that are no JSON.
     run: Run,
-    /// Texts in arguments are repeated in the fields of the request, and must stay equal to these.
+    /// Whether header fields repeat the arguments of the request. Texts in arguments must then stay equal to these fields.
     links_arguments: bool,
 }
 
 struct Around {
     is_object: bool,
-    /// Of which member it is the value, if of one.
+    /// The name of the member whose value this is, if it is the value of a member.
     name: Option<Vec<u8>>,
     shown: Shown,
-    /// What the names in it are changed with, where they need not be equal to others.
+    /// The key for the names in it that are not linked.
     key: Key,
 }
 
 enum Place {
-    /// In the name of a member, which is this so far.
+    /// In the name of a member. Holds the name so far.
     Name { raw: Vec<u8>, is_escaped: bool },
     /// Before the name of a member.
     Names,
-    /// In a number, which is this so far.
+    /// In a number. Holds the number so far.
     Number { raw: Vec<u8>, shown: Shown },
-    /// In a text that is changed as it comes.
+    /// In a text that is redacted byte by byte.
     Stream { run: Run, escape: Escape },
-    /// In a text that is changed when it is over, which is this so far.
+    /// In a text that is redacted when it has ended. Holds the text so far.
     Text {
         raw: Vec<u8>,
         is_escaped: bool,
         shown: Shown,
     },
-    /// Before a value, or after one.
+    /// Before or after a value.
     Value,
-    /// In something like `true`: how much of which literal it has been, and what stands for that.
+    /// In a literal such as `true`: the expected literal, its replacement, and how many bytes have matched.
     Word {
         literal: &'static [u8],
         stands: &'static [u8],
@@ -119,13 +119,13 @@ impl Mask {
         }
     }
 
-    /// For a request whose fields repeat some of its arguments.
+    /// For a request whose header fields repeat some of its arguments.
     pub(in crate::tape) fn with_linked_arguments(mut self) -> Mask {
         self.links_arguments = true;
         self
     }
 
-    /// A whole value, which is this part of a message.
+    /// Redacts a whole value. `before` is the beginning of the message, up to the value.
     pub(in crate::tape) fn value(cipher: &Cipher, before: &str, value: &str) -> String {
         let mut mask = Mask::new(cipher);
         let mut out = Vec::new();
@@ -140,7 +140,7 @@ impl Mask {
         String::from_utf8_lossy(&out).into_owned()
     }
 
-    /// Takes the next byte of the text, and adds what can be told by now.
+    /// Takes the next byte of the JSON, and appends the output that is known by now.
     pub(in crate::tape) fn byte(&mut self, byte: u8, out: &mut Vec<u8>) {
         match &mut self.place {
             Place::Name { raw, is_escaped }
@@ -187,7 +187,7 @@ impl Mask {
                     if literal.get(at) == Some(&byte) {
                         return out.push(stands[at]);
                     }
-                    // It was no literal at all.
+                    // Not a literal after all.
                     *len = usize::MAX / 2;
                     return out.push(self.run.litter(&self.cipher, byte));
                 }
@@ -202,7 +202,7 @@ impl Mask {
         }
     }
 
-    /// The text is over; another one begins.
+    /// Ends this JSON. The next byte begins another one.
     pub(in crate::tape) fn end(&mut self, out: &mut Vec<u8>) {
         self.break_off(out);
         self.around.clear();
@@ -211,7 +211,7 @@ impl Mask {
         self.name.clear();
     }
 
-    /// What is waited for will not come: what is there by now is no whole name or text.
+    /// Finishes an incomplete name, text or number, because no more bytes will come.
     pub(in crate::tape) fn break_off(&mut self, out: &mut Vec<u8>) {
         match self.place {
             Place::Number { .. } => self.decide(out),
@@ -220,7 +220,7 @@ impl Mask {
         }
     }
 
-    /// The name, text or number is over.
+    /// Replaces a name, text or number that has ended.
     fn decide(&mut self, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.place, Place::Value) {
             Place::Name { raw, .. } => {
@@ -229,7 +229,7 @@ impl Mask {
                 out.extend(other.unwrap_or_else(|| self.streamed(&raw)));
                 self.name = raw;
                 if !is_known {
-                    // Nothing is shown of what is in it, whatever it is called.
+                    // Nothing inside this member is shown, whatever the names in it are.
                     self.name = b"?".to_vec();
                 }
             }
@@ -252,19 +252,19 @@ impl Mask {
         }
     }
 
-    /// What stands for a name.
+    /// Returns the replacement of a name.
     fn name_for(&self, name: &[u8], is_known: bool) -> Option<Vec<u8>> {
         if is_known {
             return Some(name.to_vec());
         }
         let around = self.around.last().filter(|_| self.deeper == 0);
-        // What is asked for is called by the one who asks, and the answer to it must be called the same.
+        // The server chooses the names of its asks in a result, and the client's answers must have the same names.
         let is_asked = around.is_some_and(|around| {
             let name = around.name.as_deref();
             matches!(name, Some(b"inputRequests" | b"inputResponses"))
         });
         if is_asked && name.iter().all(u8::is_ascii_digit) {
-            // It was the machine itself that asked: it calls its questions by their numbers.
+            // The machine itself asked: it names its asks by numbers.
             return Some(name.to_vec());
         }
         let is_linked = around.is_some_and(|around| {
@@ -280,11 +280,11 @@ impl Mask {
         self.cipher.name(name, key).map(not_a_word)
     }
 
-    /// What stands for a text, where that is not changed as it comes.
+    /// Returns the replacement of a text. `None` if the text is redacted byte by byte.
     fn text_for(&self, text: &[u8], shown: Shown) -> Option<Vec<u8>> {
         let is_known = match shown {
             Shown::Word => is_value(text),
-            // Some peers answer the id 1 as "1", and a machine takes that.
+            // Some peers answer the id 1 as "1", and a machine accepts that.
             Shown::Shape => text.iter().all(u8::is_ascii_digit),
             Shown::Method => {
                 let method = std::str::from_utf8(text).ok();
@@ -294,7 +294,7 @@ impl Mask {
         };
         match shown {
             _ if is_known => Some(text.to_vec()),
-            // Names of fields mean the same in capitals.
+            // Names of header fields are case-insensitive.
             Shown::Header => self.cipher.linked_json(&text.to_ascii_lowercase()),
             Shown::Seal => {
                 let sealed = sealed(text)?;
@@ -307,7 +307,7 @@ impl Mask {
         }
     }
 
-    /// Whether texts and numbers that are shown so must stay equal to others.
+    /// Whether texts and numbers of this kind must stay equal to others.
     fn links(&self, shown: Shown) -> bool {
         match shown {
             Shown::Arguments => self.links_arguments,
@@ -316,7 +316,7 @@ impl Mask {
         }
     }
 
-    /// The name or text is too long, or breaks off: it is changed as it comes.
+    /// Starts to redact byte by byte, because the name or text is too long or incomplete.
     fn give_up(&mut self, out: &mut Vec<u8>) {
         let (raw, run) = match std::mem::replace(&mut self.place, Place::Value) {
             Place::Name { raw, .. } => (raw, Run::linked()),
@@ -334,7 +334,7 @@ impl Mask {
         self.place = Place::Stream { run, escape };
     }
 
-    /// A text that stands for this one, and for no other.
+    /// Replaces a text with a key of its own, byte by byte.
     fn streamed(&self, text: &[u8]) -> Vec<u8> {
         let (mut run, mut escape) = (Run::new(self.cipher.fresh()), Escape::Nowhere);
         let bytes = text.iter();
@@ -343,7 +343,7 @@ impl Mask {
             .collect()
     }
 
-    /// A number of the same form.
+    /// Replaces a number by another one of the same form.
     fn digits(&self, number: &[u8]) -> Vec<u8> {
         let mut run = Run::new(self.cipher.fresh());
         let bytes = number.iter().map(|byte| match byte {
@@ -353,7 +353,7 @@ impl Mask {
         bytes.collect()
     }
 
-    /// A byte that is in no name, text or number. Nothing where one begins that is waited for.
+    /// Handles a byte outside of names, texts and numbers. Returns `None` if a number begins, because its bytes are held.
     fn between(&mut self, byte: u8) -> Option<u8> {
         let is_name = matches!(self.place, Place::Names);
         self.place = Place::Value;
@@ -391,9 +391,9 @@ impl Mask {
                     self.place = Place::Names;
                 }
             }
-            // A mark of UTF-8 may stand before a message.
+            // A byte order mark may come before a message.
             0xef | 0xbb | 0xbf if self.around.is_empty() => {}
-            // It is no JSON.
+            // This is no JSON.
             byte => return Some(self.run.litter(&self.cipher, byte)),
         }
         Some(byte)
@@ -428,7 +428,7 @@ impl Mask {
             .unwrap_or_else(|| self.run.litter(&self.cipher, byte))
     }
 
-    /// How much is shown of a value that begins here.
+    /// Returns how much is shown of a value that begins here.
     fn shown_here(&self) -> Shown {
         if self.deeper > 0 {
             return Shown::Nothing;
@@ -436,7 +436,7 @@ impl Mask {
         let Some(last) = self.around.last() else {
             return Shown::Nothing;
         };
-        // Where texts are shown, a list of them is. An object is something else: a property may have the name of anything.
+        // An array of texts is shown like a text. An object is not, because its properties may have any name.
         if matches!(last.shown, Shown::Arguments | Shown::Shape) || !last.is_object {
             return last.shown;
         }
@@ -478,13 +478,13 @@ impl Mask {
         }
     }
 
-    /// Too deep, all are taken for objects: there, texts and names are told alike.
+    /// Whether the innermost container is an object. Always false beyond [`DEEPEST`], where names and texts are both hidden.
     fn is_in_object(&self) -> bool {
         self.deeper == 0 && self.around.last().is_some_and(|around| around.is_object)
     }
 }
 
-/// What stands for a name must not be a word: a machine would read it.
+/// Makes sure that the replacement of a name is no word of the protocol, which a machine would read.
 fn not_a_word(mut name: Vec<u8>) -> Vec<u8> {
     if is_word(&name) {
         name.reverse();
@@ -492,13 +492,13 @@ fn not_a_word(mut name: Vec<u8>) -> Vec<u8> {
     name
 }
 
-/// Whether this is a text that says nothing about anybody: a word of the protocol, or a version.
+/// Whether this text reveals nothing: a word of the protocol, or a version.
 fn is_value(text: &[u8]) -> bool {
     let is_version = text.len() <= 10 && text.iter().all(|byte| b"0123456789-.".contains(byte));
     is_version || VALUES.iter().any(|value| value.as_bytes() == text)
 }
 
-/// How much of a text is how a state begins that the machine has sealed, if it is one.
+/// Returns the length of the part before the proof, if this is a state that the machine signed.
 fn sealed(text: &[u8]) -> Option<usize> {
     let mut seal = Seal::default();
     let begins = text.iter().position(|byte| seal.next(*byte).is_some())?;

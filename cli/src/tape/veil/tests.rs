@@ -1,10 +1,10 @@
-//! What is hidden, what is not, and that a machine reads the one like the other.
+//! Tests what is redacted and what is not, and that a machine handles both in the same way.
 
 use serde_json::Value;
 
 use super::*;
 
-/// Chance that is the same each time.
+/// A random number generator with a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -110,7 +110,7 @@ fn masked(cipher: &Cipher, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same JSON, but for what is said in it.
+/// Returns the JSON without the content of texts, numbers and literals.
 fn shape(json: &str) -> String {
     let mut shape = String::new();
     let (mut is_text, mut is_escaped) = (false, false);
@@ -137,14 +137,14 @@ fn masked_json_is_json_of_the_same_length_and_shape() {
         assert_eq!(other.len(), json.len());
         let other = String::from_utf8(other).unwrap_or_else(|_| panic!("{json}"));
         assert_eq!(shape(&other), shape(&json), "{json}\n{other}");
-        // Both are read alike: a number of any size, and a half of a pair, may be refused.
+        // Both must be valid. Only a strict reader refuses a number out of range, or half of a surrogate pair.
         let reads =
             |text: &str| serde_json::from_str::<Box<serde_json::value::RawValue>>(text).is_ok();
         assert!(reads(&json), "{json}");
         assert!(reads(&other), "{json}\n{other}");
         let strict = |text: &str| serde_json::from_str::<Value>(text).is_ok();
         if !json.contains("1e400") && strict(&json) {
-            // What became an exponent may have become too large.
+            // An exponent may have become too large.
             assert!(strict(&other) || other.contains("e+"), "{json}\n{other}");
         }
     }
@@ -253,7 +253,7 @@ fn where_words_are_shown_nothing_else_is() {
     }
     let shown = r#"{"jsonrpc":"2.0","id":17,"result":{"resultType":"input_required","isError":true,"protocolVersion":"2025-11-25","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":false}},"tools":[{"inputSchema":{"type":["object","null"],"properties":{"type":{"type":"string","x-mcp-header":null}}}}]}}"#;
     assert_eq!(masked(&cipher, shown.as_bytes()), shown.as_bytes());
-    // A link takes the text of a number for its id.
+    // A link accepts an id that is the text of a number.
     let shown = r#"{"jsonrpc":"2.0","id":"17"}"#;
     assert_eq!(masked(&cipher, shown.as_bytes()), shown.as_bytes());
 }
@@ -342,14 +342,14 @@ fn a_stream_of_events_shows_messages_only_where_it_may() {
     );
 }
 
-/// The same key each time: what is seen here is seen each time.
+/// Fixed keys, so that each run gives the same result.
 fn cipher(number: u64) -> Cipher {
     let mut key = [7; 16];
     key[..8].copy_from_slice(&number.to_le_bytes());
     Cipher::with_key(key)
 }
 
-/// Messages with a secret wherever a text can be, and nothing else that begins like it.
+/// Messages with a secret in every place for a text, and no other text that begins like the secret.
 fn messages(secret: &str) -> Vec<String> {
     let s = secret;
     vec![
@@ -393,7 +393,7 @@ fn all_of(cipher: &Cipher, secret: &str) -> String {
     told + &cipher.text(secret) + &cipher.linked(secret)
 }
 
-/// Texts that begin like words of the protocol, like each other, and like what is shown.
+/// Texts that begin like words of the protocol, like each other, and like texts that are shown.
 const SECRETS: [&str; 8] = [
     "toolsSecret",
     "messageKey1",
@@ -409,7 +409,7 @@ const SECRETS: [&str; 8] = [
 fn nothing_that_was_said_is_told_not_even_how_it_begins() {
     for (number, secret) in SECRETS.into_iter().enumerate() {
         let told = all_of(&cipher(number as u64), secret);
-        // What stands around the secret is told with or without it.
+        // The text around the secret is shown with or without it.
         let without = messages("").concat() + "event: id: data: ";
         for len in 4..=secret.len() {
             for start in [0, secret.len() - len] {
@@ -421,7 +421,7 @@ fn nothing_that_was_said_is_told_not_even_how_it_begins() {
     }
 }
 
-/// Two secrets of one length and kind leave nothing behind by which they could be told apart: each byte of what stands for them is spread alike.
+/// Two secrets of the same length and kind cannot be told apart by their replacements: each byte of the replacements has the same distribution.
 #[test]
 fn what_stands_for_a_secret_says_nothing_of_it() {
     const RUNS: u64 = 3_000;
@@ -443,7 +443,7 @@ fn what_stands_for_a_secret_says_nothing_of_it() {
     for linked in [false, true] {
         let (one, other) = (counts("openSesame7", linked), counts("aaaaaaaaaa1", linked));
         for (at, (one, other)) in one.iter().zip(&other).enumerate() {
-            // The sum over all bytes of (a - b)^2 / (a + b) is about as large as there are bytes that may come out: 52.
+            // The sum of (a - b)^2 / (a + b) over all bytes is about the number of possible bytes: 52.
             let distance: f64 = one
                 .iter()
                 .zip(other)
@@ -455,14 +455,14 @@ fn what_stands_for_a_secret_says_nothing_of_it() {
     }
 }
 
-/// What a reader of a recording can still tell of what was said. Whoever adds to this tells it in the docs of this module, too.
+/// Lists what a reader of a recording can still learn. An addition to this test belongs into the docs of the module, too.
 #[test]
 fn this_remains() {
     let cipher = cipher(1);
     let read = |json: &str| -> Value {
         serde_json::from_slice(&masked(&cipher, json.as_bytes())).expect("it is JSON")
     };
-    // Equal texts are equal only where a machine compares them.
+    // Equal texts stay equal only where a machine compares them.
     let said = |text: &str| {
         read(&format!(
             r#"{{"result":{{"content":[{{"text":"{text}"}},{{"text":"{text}"}}]}}}}"#
@@ -494,14 +494,14 @@ fn this_remains() {
         let json = format!(r#"{{"params":{{"{linked}":{{"sesame":"x"}}}}}}"#);
         assert_eq!(names(&json), names(&json), "{linked}");
     }
-    // Other names are told apart in one object, and in no other.
+    // Other names stay different within one object. In another object, the same name gets another replacement.
     let json = r#"{"params":{"sesame":{"a":1,"b":1,"c":1,"d":1}}}"#;
     assert_eq!(names(json).len(), 4);
     assert_ne!(
         names(r#"{"params":{"x":{"open sesame":1}}}"#),
         names(r#"{"params":{"x":{"open sesame":1}}}"#)
     );
-    // A linked text shows how far it is the same as another up to a slash, and no further.
+    // Two linked texts show their common parts before a slash, and nothing else.
     let [one, other] =
         ["file:///home/ali/one", "file:///home/ali/two"].map(|uri| cipher.linked(uri));
     assert_eq!(
@@ -510,7 +510,7 @@ fn this_remains() {
     );
     let [one, other] = ["tool_for_ali", "tool_for_bob"].map(|name| cipher.linked(name));
     assert_ne!(one[..4], other[..4]);
-    // Lengths, and kinds of bytes.
+    // Lengths and kinds of bytes stay.
     assert_eq!(
         cipher
             .text("Ab1/é \"")
@@ -521,7 +521,7 @@ fn this_remains() {
     );
 }
 
-/// What depends on all of a text is the same in any pieces.
+/// The replacement is the same for any division into pieces.
 #[test]
 fn pieces_make_no_difference() {
     for message in messages("toolsSecret") {

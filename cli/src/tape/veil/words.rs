@@ -1,27 +1,27 @@
-//! Which parts of a message are shown because a machine reads them. Changes nothing.
+//! Lists the parts of a message that are shown or linked because a machine reads them. Changes nothing.
 
 /// How much of a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// Nothing. What the arguments are called stays equal to how the tool calls them.
+    /// Shows nothing. The names of arguments stay equal to those that the tool declares.
     Arguments,
-    /// Nothing. Equal names of fields stay equal, also in capitals.
+    /// Shows nothing. Equal names of header fields stay equal, regardless of case.
     Header,
-    /// Nothing. Equal names, texts and numbers stay equal.
+    /// Shows nothing. Equal names, texts and numbers stay equal.
     Linked,
-    /// A method of the protocol. Equal ones of others stay equal.
+    /// Shows a method of the protocol. Equal other methods stay equal.
     Method,
     Nothing,
-    /// How a state begins that the machine has sealed for whoever gives it back, but not the proof in it.
+    /// Shows the beginning of a state that the machine signed for a client, but not its proof.
     Seal,
-    /// Numbers and literals. Equal texts stay equal.
+    /// Shows numbers and literals. Equal texts stay equal.
     Shape,
-    /// Texts that are words of the protocol or its versions, numbers and literals.
+    /// Shows words and versions of the protocol, numbers and literals.
     Word,
 }
 
-/// What a machine reads of messages, or compares with others, beside their form: the way to it, from the message down. Arrays are not counted; `**`
-/// stands for any way, `*` for one member of any name. What is linked is so with all that is in it.
+/// The parts of messages that a machine reads or compares, as paths from the message down. Arrays do not count as a level. `**` stands for any path,
+/// `*` for one member of any name. Everything inside a linked part is linked.
 const SHOWN: &[(Shown, &[&str])] = &[
     (Shown::Word, &["jsonrpc"]),
     (Shown::Shape, &["id"]),
@@ -30,15 +30,15 @@ const SHOWN: &[(Shown, &[&str])] = &[
     (Shown::Word, &["error", "data", "requested"]),
     (Shown::Word, &["error", "data", "supported"]),
     (Shown::Shape, &["error", "data", "requiredCapabilities"]),
-    // Arguments may be repeated in fields, by the names that the tool has for them.
+    // Header fields may repeat arguments, under names that the tool declares.
     (Shown::Arguments, &["params", "arguments"]),
     (Shown::Shape, &["params", "capabilities"]),
-    // A client is the same as before if it says the same of itself.
+    // A machine compares `clientInfo` to recognise a client.
     (Shown::Linked, &["params", "clientInfo"]),
     (Shown::Linked, &["params", "cursor"]),
     (Shown::Linked, &["params", "elicitationId"]),
     (Shown::Word, &["params", "level"]),
-    // What a request is about is repeated in a field.
+    // A header field repeats the name or URI of a request.
     (Shown::Linked, &["params", "name"]),
     (Shown::Shape, &["params", "notifications"]),
     (Shown::Shape, &["params", "progress"]),
@@ -80,7 +80,7 @@ const SHOWN: &[(Shown, &[&str])] = &[
     (Shown::Linked, &["result", "instructions"]),
     (Shown::Shape, &["result", "isError"]),
     (Shown::Linked, &["result", "nextCursor"]),
-    // Lists are compared with those that were seen before.
+    // A machine compares lists with earlier ones.
     (Shown::Linked, &["result", "prompts"]),
     (Shown::Word, &["result", "protocolVersion"]),
     (Shown::Linked, &["result", "resources"]),
@@ -110,7 +110,7 @@ const SHOWN: &[(Shown, &[&str])] = &[
     ),
 ];
 
-/// Names of members that say nothing about anybody, wherever they are: those of the protocol. All those above are, too.
+/// Other names of members in the protocol, which reveal nothing. They are shown wherever they occur, like the names in [`SHOWN`].
 const WORDS: &[&str] = &[
     "_meta",
     "action",
@@ -152,7 +152,7 @@ const WORDS: &[&str] = &[
     "version",
 ];
 
-/// What clients and servers can say that they can.
+/// Names of capabilities of clients and servers.
 const CAPABILITIES: &[&str] = &[
     "call",
     "cancel",
@@ -176,7 +176,7 @@ const CAPABILITIES: &[&str] = &[
     "url",
 ];
 
-/// Texts that say nothing about anybody, where the machine reads some.
+/// Texts of the protocol that reveal nothing. They are shown where the machine reads a [`Shown::Word`].
 pub(super) const VALUES: &[&str] = &[
     "alert",
     "array",
@@ -200,7 +200,7 @@ pub(super) const VALUES: &[&str] = &[
     "warning",
 ];
 
-/// Whether this is the name of a member in the protocol.
+/// Whether the protocol has a member of this name.
 pub(super) fn is_word(name: &[u8]) -> bool {
     let of_ways = SHOWN.iter().flat_map(|(_, way)| way.iter());
     let mut words = WORDS.iter().chain(CAPABILITIES).chain(of_ways);
