@@ -699,6 +699,23 @@ fn update_that_nobody_subscribed_to_reaches_the_only_client() {
     }
 }
 
+/// The Python SDK 1 serves subscriptions and declares that it does not.
+#[test]
+fn updates_reach_those_who_subscribed_though_the_server_does_not_declare_it() {
+    let mut front = Front::new();
+    let (ann, eve) = (front.session("ann"), front.session("eve"));
+    let (hers, other) = (front.send(&ann.get()), front.send(&eve.get()));
+    front.send(&ann.post(1, "resources/subscribe", json!({"uri": "a:b"})));
+    let id = front.told("resources/subscribe")[0]["id"].clone();
+    front.say(json!({"jsonrpc": "2.0", "id": id, "result": {}}));
+    front.say(
+        json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "a:b"}}),
+    );
+    assert!(front.text(hers).contains("a:b"));
+    assert!(!front.text(other).contains("a:b"));
+    front.finish();
+}
+
 /// A modern server logs only for requests. If only one client has a request, the log message is for that client.
 #[test]
 fn the_only_client_hears_what_a_modern_server_logs() {

@@ -60,13 +60,18 @@ impl Server {
             Change::List(list) => list.announcement(),
             Change::Resource { .. } => ServerFeature::ResourcesSubscribe,
         };
-        self.check_offered(feature)?;
+        // A server behind a relay may serve subscriptions that it does not declare.
+        let is_subscribed = self.config.is_relayed && matches!(change, Change::Resource { .. });
+        if !is_subscribed {
+            self.check_offered(feature)?;
+        }
         if let Change::Resource { uri } = change {
             self.check_size(uri.len())?;
         }
         let can_hear = |session| {
             let scope: Option<&Scope> = self.scopes.get(&session);
-            scope.is_some_and(|scope| scope.is_initialized && scope.offered.offers(feature))
+            let offers = |scope: &Scope| is_subscribed || scope.offered.offers(feature);
+            scope.is_some_and(|scope| scope.is_initialized && offers(scope))
         };
         // A change that is queued already is not queued again. So the watched URIs bound the number of queued changes, and none is dropped.
         let hearing = self.watchers.hearing(change).into_iter();
