@@ -165,7 +165,7 @@ DIFFERENCES = [
     row(
         "an error without an id gets the id of its request",
         BY_DESIGN,
-        "Over HTTP some servers refuse a request with an error that has no id, or with a text that is no message. The guard knows which request that response is for, and answers the host with its id. The guard's own message is longer by `everlink/via`, so a column in the text differs.",
+        "Over HTTP some servers refuse a request with an error that has no id, or with a text that is no message. The guard knows which request that response is for, and answers the host with its id. The guard writes the envelope of a message anew, so a column that the text names differs.",
         "* over http: host [start] host: server/discover reply added",
         "* over http: host [start] server: (reply to nothing) missing",
         "* over http: host [surrogates] server: (reply to nothing) missing",
