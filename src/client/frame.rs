@@ -435,7 +435,7 @@ impl Voice {
                         // A modern client declares its capabilities and log level in each request.
                         Era::Modern => (declared.as_given(), behalf.log_level),
                     };
-                    members.paste(&meta_for(&declared, self.version, logs, client));
+                    write_meta(members, &declared, self.version, logs, client);
                 }
                 (Some(ours), None) => {
                     members.paste(ours);
@@ -465,6 +465,20 @@ fn written(implementation: &Implementation) -> Option<Box<str>> {
 fn meta_for(declared: &str, version: Version, logs: Option<LogLevel>, client: &str) -> String {
     let mut buf = Vec::new();
     let mut members = Object::open(&mut buf);
+    write_meta(&mut members, declared, version, logs, client);
+    members.close();
+    let object = String::from_utf8(buf).unwrap_or_default();
+    object[1..object.len() - 1].into()
+}
+
+/// Writes the members of `_meta` that every modern request has.
+fn write_meta(
+    members: &mut Object<'_>,
+    declared: &str,
+    version: Version,
+    logs: Option<LogLevel>,
+    client: &str,
+) {
     members
         .text(meta::PROTOCOL_VERSION, version.as_str())
         .raw(meta::CLIENT_CAPABILITIES, declared)
@@ -472,9 +486,6 @@ fn meta_for(declared: &str, version: Version, logs: Option<LogLevel>, client: &s
     if let Some(level) = logs {
         members.text(meta::LOG_LEVEL, level.as_str());
     }
-    members.close();
-    let object = String::from_utf8(buf).unwrap_or_default();
-    object[1..object.len() - 1].into()
 }
 
 /// Writes the answers and the state that the client in front of a relay brings along.

@@ -41,7 +41,10 @@ fn collect(source: &str, tokens: TokenStream, tests: &mut Vec<Test>) {
                 let name = tokens.next();
                 let body = tokens.find_map(|token| match token {
                     TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => Some(body),
-                    _ => None,
+                    TokenTree::Group(_)
+                    | TokenTree::Ident(_)
+                    | TokenTree::Literal(_)
+                    | TokenTree::Punct(_) => None,
                 });
                 if let (Some(TokenTree::Ident(name)), Some(body)) = (name, body) {
                     let end = body.span().byte_range().end;
