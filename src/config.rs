@@ -44,7 +44,7 @@ pub struct Config {
     /// The changes that the application wants to be told of from the start: by default, the three lists.
     pub watch: Watch,
     /// The lowest level of log messages that are reported although the watch does not ask for logs. `None` reports none. A legacy server is
-    /// not asked to send them. A modern server is, because it sends none unasked.
+    /// not asked to send them. A modern server is, because it sends none unasked; but a relay asks for none of its own.
     pub unasked_logs: Option<LogLevel>,
     /// Timeouts, intervals and retries.
     pub policy: Policy,

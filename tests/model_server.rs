@@ -1,5 +1,5 @@
 //! Plays random byte tapes against the rules that the fuzzers check: for a server, for both ends of a link, and for a
-//! relay. The seeds are fixed, so every machine sees the same failure. Each past finding has a test of its own.
+//! relay. The seeds are fixed, so every machine sees the same failure.
 
 #![allow(
     clippy::std_instead_of_alloc,

@@ -495,7 +495,7 @@ pub(crate) struct Recording {
     /// Replaces every name, text and number by another one of the same length, with a random key that is not stored. The recording still shows the
     /// form of messages, lengths, times, and the words of the protocol itself (its methods, members, versions, error codes, capabilities). Texts that
     /// must be recognised again stay equal to each other: ids, cursors, sessions, URIs, unknown methods, names of tools and arguments, lists, and the
-    /// names of client and server. `Host` and `Origin` are shown.
+    /// names of client and server. Numeric ids, `Host` and `Origin` are shown.
     #[arg(long, requires = "record", help_heading = "Recording")]
     pub(crate) redact: bool,
 }

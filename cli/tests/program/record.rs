@@ -64,7 +64,9 @@ async fn what_a_guard_at_the_standard_streams_told_is_told_again() {
         for (behind, _) in ERAS {
             for (log, redact) in [("text", false), ("json", false), ("text", true)] {
                 let tape = Tape::new(&format!("stdio-{front}-{behind}-{log}-{redact}"));
-                let host = host_of(&tape, dialect, &["--era", behind, "--log", log], redact);
+                // The host speaks one era alone.
+                let options = ["--answer-discover", "--era", behind, "--log", log];
+                let host = host_of(&tape, dialect, &options, redact);
                 live(&host).await;
                 host.shutdown().await.expect("it is driven");
                 tape.is_told_again(log, redact);
