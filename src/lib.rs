@@ -152,38 +152,26 @@ extern crate alloc;
 extern crate std;
 
 pub mod client;
-mod config;
-mod digest;
-mod fault;
-mod filter;
+mod driver;
 pub mod http;
-mod id;
-mod io;
-mod noise;
-mod pipe;
+mod json;
 pub mod protocol;
-mod queue;
-mod register;
 pub mod relay;
 pub mod server;
-mod sorted;
-mod stats;
-mod time;
-mod timers;
-mod watch;
+mod util;
 pub mod wire;
 
 pub use client::Client;
-pub use config::{
+pub use client::config::{
     Binding, Config, Dialect, Hang, Http, Keepalive, Limit, Limits, Policy, Retry, SessionLoss,
     WhenSpent,
 };
-pub use fault::{ExitStatus, Fault, FaultKind};
-pub use id::{AskId, CallId, Epoch, RequestId, StreamId};
-pub use io::{Input, LAST_WORDS, Output};
+pub use client::stats::Stats;
+pub use driver::{
+    AskId, CallId, Deadline, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, LAST_WORDS,
+    Output, RequestId, StreamId, Wake,
+};
+pub use protocol::watch::{Change, List, Watch, WatchUpdate};
 pub use relay::Relay;
 pub use server::Server;
-pub use stats::Stats;
-pub use time::{Deadline, Instant, Wake};
-pub use watch::{Change, List, Watch, WatchUpdate};
 pub use wire::{ErrorObject, Payload};

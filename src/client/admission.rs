@@ -8,10 +8,10 @@ use super::event::Outcome;
 use super::failure::Misuse;
 use super::frame::Frame;
 use super::lifecycle::State;
-use crate::id::CallId;
+use crate::driver::CallId;
+use crate::json::Payload;
+use crate::json::object::{self, Sought};
 use crate::protocol::{Kind, Method, Owner, meta, method, round};
-use crate::wire::Payload;
-use crate::wire::object::{self, Sought};
 
 // The members of parameters that the link itself writes.
 const META: Sought = Sought::new("_meta");

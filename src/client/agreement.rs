@@ -12,8 +12,8 @@ use super::handshake::{Move, Say, Terms};
 use super::keepalive::Pulse;
 use super::lifecycle::Cue;
 use super::{Client, Timer};
-use crate::noise::excerpt;
 use crate::protocol::{Era, LogLevel, Version};
+use crate::util::noise::excerpt;
 
 /// The least time between two reports of a slow handshake.
 const NOTICE_FLOOR: Duration = Duration::from_secs(1);

@@ -4,12 +4,13 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::id::{AskId, CallId};
-use crate::noise::excerpt;
+use crate::driver::{AskId, CallId};
+use crate::json::Json;
 use crate::protocol::question::{self, Unaskable};
 use crate::protocol::{ClientCapabilities, Version, code};
-use crate::register::Register;
-use crate::wire::{ErrorObject, Id, Json};
+use crate::util::noise::excerpt;
+use crate::util::register::Register;
+use crate::wire::{ErrorObject, Id};
 
 /// The origin of an ask, which is where its answer goes. Requests sort before rounds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

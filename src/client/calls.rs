@@ -9,14 +9,13 @@ use alloc::vec::Vec;
 
 use super::clock::Clock;
 use super::failure::{Delivery, Failure, FailureKind, TimeLimit};
-use crate::config::{Limit, SHORT};
-use crate::id::CallId;
+use crate::client::config::{Limit, SHORT};
+use crate::driver::{CallId, Instant};
+use crate::json::Payload;
+use crate::protocol::watch::List;
 use crate::protocol::{LogLevel, Method, Peer, Repeat, method};
-use crate::register::Register;
-use crate::sorted::Sorted;
-use crate::time::Instant;
-use crate::watch::List;
-use crate::wire::Payload;
+use crate::util::register::Register;
+use crate::util::sorted::Sorted;
 
 /// Options for a single call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -616,7 +615,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Policy;
+    use crate::client::config::Policy;
 
     fn payload(text: &str) -> Option<Payload> {
         Some(text.parse().unwrap())

@@ -7,12 +7,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::config::Limits;
-use crate::id::{CallId, Epoch};
+use crate::client::config::Limits;
+use crate::driver::{CallId, Epoch, Instant};
+use crate::json::{Json, Payload, object};
 use crate::protocol::Era;
-use crate::time::Instant;
-use crate::watch::List;
-use crate::wire::{ErrorObject, Json, Payload, object};
+use crate::protocol::watch::List;
+use crate::wire::ErrorObject;
 
 /// One complete list of a server, from all pages.
 #[derive(Clone, Debug)]

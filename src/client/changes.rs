@@ -17,12 +17,12 @@ use super::inbound::{Reply, read};
 use super::lifecycle::State;
 use super::watcher::{Chore, Watcher};
 use super::{Client, Timer};
-use crate::http::mirror;
-use crate::id::CallId;
+use crate::driver::{CallId, Instant};
+use crate::json::{Json, Payload};
+use crate::protocol::param_headers;
+use crate::protocol::watch::{Change, List, Watch, WatchUpdate};
 use crate::protocol::{Era, meta, method};
-use crate::time::Instant;
-use crate::watch::{Change, List, Watch, WatchUpdate};
-use crate::wire::{Id, Json, Payload};
+use crate::wire::Id;
 
 /// If this many messages wait for a server that does not read, a new watch waits too.
 const FRAMES_KEPT: usize = 256;
@@ -279,7 +279,7 @@ impl Client {
     pub(super) fn fit_tools(&mut self, page: Json<'_>, is_first: bool) -> Option<Payload> {
         let is_modern = self.voice.version().era() == Era::Modern;
         let web = self.web.as_mut().filter(|_| is_modern)?;
-        let survey = mirror::survey(page);
+        let survey = param_headers::survey(page);
         web.mirror(survey.tools, is_first);
         for (tool, unfit) in survey.dropped {
             let why = unfit.to_string().into();

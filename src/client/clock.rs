@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use super::calls::CallOptions;
 use super::failure::TimeLimit;
-use crate::config::{Limit, Policy};
-use crate::time::Instant;
+use crate::client::config::{Limit, Policy};
+use crate::driver::Instant;
 
 /// The two time limits of a call, and its pauses.
 #[derive(Debug)]

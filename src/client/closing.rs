@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::config::{Binding, Policy};
+use crate::client::config::{Binding, Policy};
 
 /// A close step. Each one is harder than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,9 +11,9 @@ use super::frame::Frame;
 use super::http::{Exchange, Listen, Load, Purpose};
 use super::lifecycle::State;
 use super::{Client, Timer};
+use crate::driver::{CallId, StreamId};
 use crate::http::{Fields, names};
-use crate::id::{CallId, StreamId};
-use crate::watch::List;
+use crate::protocol::watch::List;
 
 /// The number of bytes of a challenge that are reported.
 const CHALLENGE_BYTES: usize = 4 << 10;

@@ -4,9 +4,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::id::CallId;
-use crate::register::Register;
-use crate::watch::List;
+use crate::driver::CallId;
+use crate::protocol::watch::List;
+use crate::util::register::Register;
 use crate::wire::Id;
 
 /// The purpose of a pending request.

@@ -10,13 +10,13 @@ use core::time::Duration;
 use super::catalog::Listing;
 use super::failure::{Cause, Ended, Failure};
 use super::lifecycle::State;
-use crate::id::{AskId, CallId, Epoch};
-use crate::noise::Noise;
+use crate::driver::{AskId, CallId, Epoch, Instant};
+use crate::json::Payload;
+use crate::protocol::watch::{Change, WatchUpdate};
 use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version};
-use crate::queue::Weigh;
-use crate::time::Instant;
-use crate::watch::{Change, WatchUpdate};
-use crate::wire::{ErrorObject, Payload};
+use crate::util::noise::Noise;
+use crate::util::queue::Weigh;
+use crate::wire::ErrorObject;
 
 /// An event for the application.
 ///

@@ -11,12 +11,11 @@ use super::frame::Frame;
 use super::http::{Body, Exchange, Load, Message, Purpose};
 use super::lifecycle::State;
 use super::{Client, Timer};
-use crate::id::StreamId;
-use crate::io::Output;
+use crate::driver::{Output, StreamId};
+use crate::json::{Json, Payload};
 use crate::protocol::Era;
 use crate::protocol::method::names as methods;
-use crate::watch::List;
-use crate::wire::{Json, Payload};
+use crate::protocol::watch::List;
 
 /// The number of exchanges that may be under way besides those of calls.
 const OTHER_EXCHANGES: usize = 64;

@@ -8,9 +8,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::lifecycle::State;
-use crate::fault::{ExitStatus, Fault};
-use crate::id::{CallId, Epoch};
-use crate::time::Span;
+use crate::driver::{CallId, Epoch, ExitStatus, Fault, Span};
 
 /// How one epoch ended.
 #[derive(Clone)]

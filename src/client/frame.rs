@@ -9,14 +9,15 @@ use alloc::vec::Vec;
 use super::calls::{Behalf, Call};
 use super::catalog::Cursor;
 use super::errand::{id_of, number_of};
-use crate::config::Config;
-use crate::filter;
+use crate::client::config::Config;
+use crate::json::{Payload, object};
 use crate::protocol::method::names;
+use crate::protocol::watch::{List, Watch};
+use crate::protocol::watch_filter;
 use crate::protocol::{Era, Implementation, LogLevel, Version, meta, round};
-use crate::queue::add;
-use crate::watch::{List, Watch};
+use crate::util::queue::add;
 use crate::wire::encode::{self, Object};
-use crate::wire::{ErrorObject, Id, Payload, object};
+use crate::wire::{ErrorObject, Id};
 
 /// The reason and `_meta` of a cancellation.
 #[derive(Debug, Default)]
@@ -366,7 +367,9 @@ impl Voice {
             }
             Frame::Listen(wire, watch) => {
                 self.request(buf, *wire, names::SUBSCRIPTIONS_LISTEN, |params| {
-                    params.object(filter::MEMBER, |members| filter::write(members, watch));
+                    params.object(watch_filter::MEMBER, |members| {
+                        watch_filter::write(members, watch)
+                    });
                 });
             }
             Frame::Notify(method, params) => encode::notification(buf, method, |members| {

@@ -9,10 +9,11 @@ use alloc::vec::Vec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
-use crate::config::Dialect;
-use crate::noise::excerpt;
+use crate::client::config::Dialect;
+use crate::json::{Json, Payload};
 use crate::protocol::{Era, Implementation, ServerCapabilities, Version, Versions, code};
-use crate::wire::{ErrorObject, Json, Payload};
+use crate::util::noise::excerpt;
+use crate::wire::ErrorObject;
 
 /// A request that the handshake sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -503,7 +504,7 @@ struct Supported {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Payload;
+    use crate::json::Payload;
 
     fn handshake(remembered: Option<Era>) -> Handshake {
         Handshake::new(Dialect::Automatic, Versions::ALL, remembered)

@@ -14,14 +14,13 @@ use super::failure::{Cause, FailureKind};
 use super::handshake::Move;
 use super::lifecycle::State;
 use super::liveness::names_a_loss;
-use crate::id::CallId;
-use crate::noise::{self, Noise};
+use crate::driver::CallId;
+use crate::json::{Json, Payload};
 use crate::protocol::method::names;
+use crate::protocol::watch::List;
 use crate::protocol::{ClientFeature, Era, LogLevel, code, method, round};
-use crate::watch::List;
-use crate::wire::{
-    self, ErrorObject, Id, Inbound, Json, Line, LineReader, Malformed, Message, Payload, Skimmed,
-};
+use crate::util::noise::{self, Noise};
+use crate::wire::{self, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Skimmed};
 
 /// A reply: the result, or the error instead of it.
 pub(super) type Reply<'a> = Result<Json<'a>, ErrorObject>;

@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
-use crate::config::{Hang, Keepalive};
-use crate::time::Instant;
+use crate::client::config::{Hang, Keepalive};
+use crate::driver::Instant;
 
 /// A healthy server replies to a probe within this time. If it has not, unsent calls are held back.
 pub(super) const PROMPT: Duration = Duration::from_secs(1);

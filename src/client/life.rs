@@ -14,12 +14,9 @@ use super::results::Preamble;
 use super::retry::{Outlook, Verdict};
 use super::stderr::Tail;
 use super::{Client, Timer};
-use crate::config::{Binding, Dialect, Limits};
-use crate::fault::{ExitStatus, Fault, FaultKind};
-use crate::id::{CallId, Epoch};
-use crate::io::{LAST_WORDS, Output};
-use crate::pipe::Pipe;
-use crate::time::Instant;
+use crate::client::config::{Binding, Dialect, Limits};
+use crate::driver::{CallId, Epoch, ExitStatus, Fault, FaultKind, Instant, LAST_WORDS, Output};
+use crate::util::pipe::Pipe;
 
 /// The number of faults that are kept for each epoch; more are only counted.
 const FAULTS_KEPT: usize = 16;

@@ -8,11 +8,9 @@ use super::failure::{Cause, Sign};
 use super::frame::{Frame, Withdrawal};
 use super::keepalive::{Beat, PROMPT, Situation};
 use super::{Client, Timer};
-use crate::config::Binding;
-use crate::id::StreamId;
-use crate::io::Output;
+use crate::client::config::Binding;
+use crate::driver::{Instant, Output, StreamId};
 use crate::protocol::{Era, code};
-use crate::time::Instant;
 use crate::wire::ErrorObject;
 
 /// Parts of error messages, in lower case, that report a lost session or a lost upstream server. Such an error in reply to a probe is no sign of

@@ -24,6 +24,7 @@ mod catalog;
 mod changes;
 mod clock;
 mod closing;
+pub(crate) mod config;
 mod credentials;
 mod errand;
 mod event;
@@ -45,6 +46,7 @@ mod results;
 mod retry;
 mod settle;
 mod standing;
+pub(crate) mod stats;
 mod stderr;
 mod streams;
 mod telling;
@@ -66,7 +68,7 @@ pub(crate) use frame::Withdrawal;
 pub(crate) use handshake::no_discover;
 pub use lifecycle::State;
 
-pub use crate::noise::Noise;
+pub use crate::util::noise::Noise;
 
 use admission::{check_kind, split_meta};
 use asks::Asks;
@@ -84,16 +86,15 @@ use results::Preamble;
 use retry::Budget;
 use watcher::Watcher;
 
-use crate::config::{Binding, Config};
-use crate::id::{AskId, CallId, Epoch, StreamId};
-use crate::io::{Input, Output};
+use crate::client::config::{Binding, Config};
+use crate::client::stats::Stats;
+use crate::driver::{AskId, CallId, Deadline, Epoch, Input, Instant, Output, StreamId, TICK, Wake};
+use crate::json::Payload;
+use crate::protocol::watch::{Change, List, Setting, Watch, WatchUpdate};
 use crate::protocol::{ClientCapabilities, Era, Implementation, Kind, Version, method};
-use crate::queue::Outbox;
-use crate::stats::Stats;
-use crate::time::{Deadline, Instant, TICK, Wake};
-use crate::timers::Timers;
-use crate::watch::{Change, List, Setting, Watch, WatchUpdate};
-use crate::wire::{ErrorObject, Payload};
+use crate::util::queue::Outbox;
+use crate::util::timers::Timers;
+use crate::wire::ErrorObject;
 
 /// The client end of a link to one server.
 ///

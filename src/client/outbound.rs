@@ -7,8 +7,7 @@ use super::errand::Errand;
 use super::event::Event;
 use super::http::Load;
 use super::lifecycle::State;
-use crate::id::{CallId, StreamId};
-use crate::io::Output;
+use crate::driver::{CallId, Output, StreamId};
 use crate::wire::encode;
 
 impl Client {

@@ -16,10 +16,11 @@ use super::failure::FailureKind;
 use super::frame::Frame;
 use super::results::ResultHead;
 use super::{Client, Timer};
-use crate::id::{AskId, CallId};
+use crate::driver::{AskId, CallId};
+use crate::json::{Json, Payload, object};
 use crate::protocol::method::names;
 use crate::protocol::{ClientCapabilities, Era, Version, code, method};
-use crate::wire::{ErrorObject, Id, Json, Payload, object};
+use crate::wire::{ErrorObject, Id};
 
 /// The number of answers that may wait for a server that does not read.
 const ANSWERS_KEPT: usize = 256;

@@ -8,10 +8,9 @@ use super::failure::{Cause, FailureKind};
 use super::http::{Body, Exchange, Load, Purpose};
 use super::lifecycle::State;
 use super::responses::read_error;
-use crate::fault::{Fault, FaultKind};
-use crate::id::{CallId, StreamId};
-use crate::noise::excerpt;
+use crate::driver::{CallId, Fault, FaultKind, StreamId};
 use crate::protocol::{Era, code};
+use crate::util::noise::excerpt;
 use crate::wire::ErrorObject;
 
 /// Error responses.

@@ -7,11 +7,10 @@ use super::failure::FailureKind;
 use super::http::{self, Body, Carrier, Exchange, Purpose, Text};
 use super::inbound::Reply;
 use super::{Client, Timer};
-use crate::fault::Fault;
-use crate::http::{Fields, ResponseHead, delay, media, names};
-use crate::id::{CallId, StreamId};
-use crate::noise::excerpt;
+use crate::driver::{CallId, Fault, StreamId};
+use crate::http::{Fields, ResponseHead, media, names, retry_after};
 use crate::protocol::code;
+use crate::util::noise::excerpt;
 use crate::wire::{self, ErrorObject, Id, Inbound, SseReader};
 
 /// The number of bytes of an error body that are read.
@@ -47,7 +46,7 @@ impl Client {
             _ => {
                 if let Some(exchange) = self.exchange_mut(stream) {
                     exchange.body = Body::Text(Text::default());
-                    exchange.retry_after = delay::retry_after(&head.fields);
+                    exchange.retry_after = retry_after::retry_after(&head.fields);
                 }
                 // The body may explain the error, but the wait for it is limited.
                 self.arm_in(Timer::Exchange(stream), self.linger());

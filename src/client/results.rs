@@ -3,9 +3,9 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
+use crate::json::Json;
+use crate::json::object::{self, Sought};
 use crate::protocol::round;
-use crate::wire::Json;
-use crate::wire::object::{self, Sought};
 
 const TYPE: Sought = Sought::new(round::RESULT_TYPE);
 

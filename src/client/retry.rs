@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
-use crate::config::{Retry, WhenSpent};
-use crate::time::{Instant, TICK};
+use crate::client::config::{Retry, WhenSpent};
+use crate::driver::{Instant, TICK};
 
 /// The decision after the end of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ impl SplitMix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Policy;
+    use crate::client::config::Policy;
 
     fn budget(seed: u64) -> Budget {
         Budget::new(Policy::interactive().retry, seed)

@@ -12,10 +12,10 @@ use super::failure::{Cause, Ended, FailureKind, TimeLimit};
 use super::frame::{Frame, Withdrawal};
 use super::lifecycle::State;
 use super::{Client, Timer};
-use crate::id::CallId;
+use crate::driver::CallId;
+use crate::protocol::watch::List;
 use crate::protocol::{Era, ServerFeature, Version, method};
-use crate::register::Register;
-use crate::watch::List;
+use crate::util::register::Register;
 
 impl Client {
     /// Ends a call with this outcome.

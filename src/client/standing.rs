@@ -11,7 +11,7 @@ use super::http::{Exchange, Kept, Load, Purpose};
 use super::lifecycle::State;
 use super::refusals::{is_about_us, is_passing, is_unread};
 use super::{Client, Timer};
-use crate::id::StreamId;
+use crate::driver::StreamId;
 use crate::protocol::code;
 use crate::wire::ErrorObject;
 
@@ -272,7 +272,7 @@ impl Client {
             // S-HTTP-42: older specifications fall back on any such status.
             Some(_) if falls_back && is_streamable && !proves_modern => {
                 let why = format!("`initialize` was refused with status {status}: {error}");
-                return self.try_old(crate::noise::excerpt(&why).into(), false);
+                return self.try_old(crate::util::noise::excerpt(&why).into(), false);
             }
             Some(_) => self.handshake.initialized(Err(&error)),
             None => return,

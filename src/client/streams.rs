@@ -11,8 +11,7 @@ use super::handshake::{Move, Say};
 use super::http::{self, Body, Carrier, Exchange, Listen, Load, Purpose, STUCK, Thread};
 use super::lifecycle::State;
 use super::{Client, Timer};
-use crate::fault::Fault;
-use crate::id::StreamId;
+use crate::driver::{Fault, StreamId};
 use crate::protocol::Era;
 use crate::wire::{Inbound, SseEvent, SseReader};
 

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::event::{Event, Outcome};
-use crate::time::Span;
-use crate::watch::Change;
+use crate::driver::Span;
+use crate::protocol::watch::Change;
 
 /// One line that says what happened, and to what. It shows no payloads, arguments or samples of noise, but the text of failures and ends.
 impl fmt::Display for Event {
@@ -124,10 +124,10 @@ mod tests {
     use alloc::string::ToString;
 
     use crate::client::{Ask, Event, Noise, Outcome};
-    use crate::id::{AskId, CallId, Epoch};
+    use crate::driver::Instant;
+    use crate::driver::{AskId, CallId, Epoch};
+    use crate::json::Payload;
     use crate::protocol::LogLevel;
-    use crate::time::Instant;
-    use crate::wire::Payload;
 
     #[test]
     fn what_the_server_said_stays_out() {

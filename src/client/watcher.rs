@@ -7,12 +7,12 @@ use core::ops::Bound;
 use core::time::Duration;
 
 use super::event::Session;
-use crate::filter;
+use crate::driver::Instant;
+use crate::json::Json;
+use crate::protocol::watch::{Setting, Watch, WatchUpdate, covering};
+use crate::protocol::watch_filter;
 use crate::protocol::{Era, LogLevel, ServerFeature, code};
-use crate::register::Register;
-use crate::time::Instant;
-use crate::watch::{Setting, Watch, WatchUpdate, covering};
-use crate::wire::Json;
+use crate::util::register::Register;
 
 /// The longest pause before a watch is set up again. A watch that lasted this long resets the pause.
 const RETRY_CAP: Duration = Duration::from_secs(60);
@@ -631,7 +631,7 @@ const fn is_final(refusal: i64) -> bool {
 
 /// Reads what an acknowledgement grants. The result is empty if it cannot be read.
 fn granted(params: Json<'_>) -> Watch {
-    filter::read(params).unwrap_or_default().into()
+    watch_filter::read(params).unwrap_or_default().into()
 }
 
 #[cfg(test)]
@@ -639,9 +639,9 @@ mod tests {
     use alloc::format;
 
     use super::*;
-    use crate::id::Epoch;
+    use crate::driver::Epoch;
+    use crate::json::Payload;
     use crate::protocol::{ServerCapabilities, Version};
-    use crate::wire::Payload;
 
     fn session() -> Session {
         Session {

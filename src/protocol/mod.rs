@@ -12,10 +12,13 @@ mod log;
 mod members;
 pub mod meta;
 pub mod method;
+pub(crate) mod param_headers;
 mod peer;
 pub mod question;
 pub mod round;
 mod version;
+pub(crate) mod watch;
+pub(crate) mod watch_filter;
 
 pub use capability::{ClientCapabilities, ServerCapabilities};
 pub use declared::InvalidCapability;

@@ -1,7 +1,7 @@
 //! A client, as it describes itself to a server.
 
 use super::{ClientCapabilities, Implementation, Version};
-use crate::wire::Payload;
+use crate::json::Payload;
 
 /// A client, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::capability::ClientCapabilities;
 use super::feature::ClientFeature;
 use super::method::{self, Kind, names};
 use super::version::{Era, Version};
-use crate::wire::Json;
+use crate::json::Json;
 
 /// Why a server cannot send an ask to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,11 @@ use alloc::string::ToString;
 use super::bridge::{Carried, Errand};
 use super::{Event, Relay};
 use crate::client;
-use crate::id::{AskId, RequestId};
+use crate::driver::{AskId, RequestId};
+use crate::json::Payload;
 use crate::protocol::{Era, code, question};
 use crate::server::{self, Caller, Unanswered};
-use crate::wire::{ErrorObject, Payload};
+use crate::wire::ErrorObject;
 
 /// The pending asks, by their ids on both sides.
 #[derive(Debug, Default)]

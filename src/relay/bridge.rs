@@ -8,12 +8,12 @@ use core::time::Duration;
 
 use super::{Event, Relay, Side, lists, words};
 use crate::client::{self, Behalf, Delivery, FailureKind, Outcome, Withdrawal};
-use crate::id::{CallId, Epoch, RequestId};
+use crate::driver::{CallId, Epoch, RequestId};
+use crate::json::{Json, Payload, object};
 use crate::protocol::method::names;
+use crate::protocol::watch::{Change, List, Setting, WatchUpdate};
 use crate::protocol::{Era, code, round};
 use crate::server::{self, Caller, EndOfService, Peer, Progress};
-use crate::watch::{Change, List, Setting, WatchUpdate};
-use crate::wire::{Json, Payload, object};
 
 /// The purpose of a call to the server.
 #[derive(Debug)]

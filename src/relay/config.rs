@@ -4,10 +4,10 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::client::CallOptions;
-use crate::config::{Config as Upstream, Limit, Relayed};
+use crate::client::config::{Config as Upstream, Limit, Relayed};
 use crate::protocol::ServerCapabilities;
+use crate::protocol::watch::Watch;
 use crate::server::{self, Limits, Offer, UnknownMethods};
-use crate::watch::Watch;
 
 /// The size of the longest message that passes. 64 MiB: as large as anything that a host and a server send each other without a relay.
 const MESSAGE_BYTES: usize = 64 << 20;

@@ -5,10 +5,10 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::client::Listing;
-use crate::digest;
+use crate::json::{Json, Payload};
+use crate::protocol::watch::List;
 use crate::server::Caller;
-use crate::watch::List;
-use crate::wire::{Json, Payload};
+use crate::util::digest;
 
 #[derive(Debug, Default)]
 pub(super) struct Lists {
@@ -126,8 +126,8 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{Epoch, StreamId};
-    use crate::time::Instant;
+    use crate::driver::Instant;
+    use crate::driver::{Epoch, StreamId};
 
     const ANN: Caller = Caller::exchange(StreamId::DUPLEX);
 

@@ -28,11 +28,9 @@ use notices::Notices;
 use offer::Offered;
 
 use crate::client::{self, Client, Failure};
-use crate::id::{CallId, Epoch, RequestId, StreamId};
-use crate::io::{Input, Output};
+use crate::driver::{CallId, Deadline, Epoch, Input, Instant, Output, RequestId, StreamId, Wake};
 use crate::protocol::ClientCapabilities;
 use crate::server::{self, Server};
-use crate::time::{Deadline, Instant, Wake};
 
 /// One of the two transports of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,12 +7,12 @@ use alloc::string::String;
 
 use super::{Event, Relay, Side};
 use crate::client::Misuse;
-use crate::id::CallId;
+use crate::driver::CallId;
+use crate::json::Payload;
 use crate::protocol::LogLevel;
 use crate::protocol::method::names;
+use crate::protocol::watch::{Change, List};
 use crate::server::{self, Caller};
-use crate::watch::{Change, List};
-use crate::wire::Payload;
 
 /// The number of notifications that wait for a server that is starting. The oldest is dropped for a newer one.
 const KEPT: usize = 64;

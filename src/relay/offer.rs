@@ -3,11 +3,11 @@
 use super::bridge::Errand;
 use super::{Event, Relay, words};
 use crate::client::{self, CallOptions, Delivery, FailureKind, Outcome, Session};
-use crate::id::Epoch;
+use crate::driver::Epoch;
+use crate::json::Payload;
+use crate::protocol::watch::{Change, List};
 use crate::protocol::{ClientCapabilities, Era, ServerCapabilities, ServerFeature, Version, code};
 use crate::server::{Offer, Peer};
-use crate::watch::{Change, List};
-use crate::wire::Payload;
 
 /// The last offer to the host.
 #[derive(Debug)]

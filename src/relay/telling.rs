@@ -35,7 +35,7 @@ mod tests {
 
     use super::Event;
     use crate::client;
-    use crate::id::Epoch;
+    use crate::driver::Epoch;
     use crate::protocol::LogLevel;
     use crate::server;
 

@@ -7,11 +7,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::client::{Cause, Delivery, Ended, Failure};
+use crate::driver::Span;
 use crate::http::Url;
+use crate::json::Payload;
 use crate::protocol::{Era, round};
-use crate::time::Span;
+use crate::wire::ErrorObject;
 use crate::wire::encode::Object;
-use crate::wire::{ErrorObject, Payload};
 
 /// The key in `_meta`, or in the data of an error, that says whether a call may have run.
 const DELIVERY: &str = "everlink/delivery";

@@ -17,12 +17,13 @@ use super::seal::PREFIX;
 use super::service::no_such_level;
 use super::terms::Terms;
 use super::{Server, missing_capability, quoting};
-use crate::config::SHORT;
+use crate::client::config::SHORT;
+use crate::json::Payload;
 use crate::protocol::method::{self, names};
 use crate::protocol::{
     ClientFeature, Era, Kind, LogLevel, Method, Peer, ServerFeature, Version, code,
 };
-use crate::wire::{ErrorObject, Id, Payload};
+use crate::wire::{ErrorObject, Id};
 
 impl Server {
     pub(super) fn asked(&mut self, from: &Origin, id: Id, name: &str, params: &Params<'_>) {

@@ -12,13 +12,14 @@ use super::reply::{InputRequired, Shape, Verdict};
 use super::requests::{Entry, Phase};
 use super::seal::PREFIX;
 use super::{Server, Timer};
-use crate::id::RequestId;
+use crate::driver::RequestId;
+use crate::json::Payload;
 use crate::protocol::method::names;
 use crate::protocol::question::Unaskable;
 use crate::protocol::{
     ClientFeature, Era, Peer, ServerCapabilities, ServerFeature, question, round,
 };
-use crate::wire::{ErrorObject, Id, Payload};
+use crate::wire::{ErrorObject, Id};
 
 impl Server {
     /// Refuses a request with an error of the server itself.

@@ -7,8 +7,9 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::origin::{Lane, SessionKey};
-use crate::id::{AskId, RequestId};
-use crate::wire::{Id, Payload};
+use crate::driver::{AskId, RequestId};
+use crate::json::Payload;
+use crate::wire::Id;
 
 #[derive(Debug)]
 pub(super) struct Open {
@@ -211,7 +212,7 @@ pub(super) fn is_number(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::StreamId;
+    use crate::driver::StreamId;
 
     const ONE: RequestId = RequestId::from_number(1);
 

@@ -5,8 +5,9 @@ use core::fmt;
 use core::time::Duration;
 
 use super::http::Http;
+use crate::json::Payload;
 use crate::protocol::{Era, Implementation, LogLevel, ServerCapabilities, Version, Versions};
-use crate::wire::{ErrorObject, Payload};
+use crate::wire::ErrorObject;
 
 /// The configuration of a server.
 #[derive(Clone)]

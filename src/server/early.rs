@@ -5,8 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::origin::{Lane, Origin, SessionKey, Whose, WireId};
+use crate::json::Payload;
 use crate::protocol::method::names;
-use crate::wire::{Id, Payload};
+use crate::wire::Id;
 
 /// A message that waits for the offer.
 #[derive(Debug)]

@@ -7,9 +7,7 @@ use super::frame::{Answer, Frame};
 use super::origin::{Lane, WireId};
 use super::requests::Phase;
 use super::{Server, Timer};
-use crate::fault::Fault;
-use crate::id::{Epoch, RequestId};
-use crate::io::Output;
+use crate::driver::{Epoch, Fault, Output, RequestId};
 use crate::protocol::code;
 use crate::wire::ErrorObject;
 

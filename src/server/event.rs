@@ -8,15 +8,15 @@ use core::fmt;
 use core::net::IpAddr;
 
 use super::origin::{Lane, SessionKey};
-use crate::fault::Fault;
+use crate::driver::{AskId, Fault, RequestId, StreamId};
 use crate::http::Verb;
-use crate::id::{AskId, RequestId, StreamId};
-use crate::noise::Noise;
+use crate::json::Payload;
 use crate::protocol::question::Unaskable;
+use crate::protocol::watch::WatchUpdate;
 use crate::protocol::{LogLevel, Peer};
-use crate::queue::Weigh;
-use crate::watch::WatchUpdate;
-use crate::wire::{ErrorObject, Payload};
+use crate::util::noise::Noise;
+use crate::util::queue::Weigh;
+use crate::wire::ErrorObject;
 
 /// An event for the application.
 #[derive(Debug)]

@@ -9,13 +9,14 @@ use alloc::vec::Vec;
 use super::config::{Cache, Config, Offer};
 use super::reply::{Progress, Shape, Verdict, payload_bytes};
 use super::requests::{Arrival, Entry};
-use crate::filter;
-use crate::id::{AskId, RequestId};
+use crate::driver::{AskId, RequestId};
+use crate::json::{Json, Payload, object};
 use crate::protocol::method::names;
+use crate::protocol::watch::{Change, List, Watch};
+use crate::protocol::watch_filter;
 use crate::protocol::{Era, LogLevel, Version, Versions, code, meta, round};
-use crate::watch::{Change, List, Watch};
 use crate::wire::encode::{self, Object};
-use crate::wire::{ErrorObject, Id, Json, Payload, object};
+use crate::wire::{ErrorObject, Id};
 
 /// A message that waits to be written.
 #[derive(Clone, Debug)]
@@ -330,7 +331,9 @@ impl Voice {
             params.object("_meta", |members| {
                 members.id(meta::SUBSCRIPTION_ID, id);
             });
-            params.object(filter::MEMBER, |members| filter::write(members, granted));
+            params.object(watch_filter::MEMBER, |members| {
+                watch_filter::write(members, granted)
+            });
         });
     }
 

@@ -10,13 +10,13 @@ use super::event::{Cancelled, Event, State, Unanswered};
 use super::frame::{Answer, Frame};
 use super::origin::{Origin, SessionKey};
 use super::params::Params;
-use crate::id::Epoch;
-use crate::noise::{self, Noise};
+use crate::driver::Epoch;
+use crate::json::{Json, Payload};
 use crate::protocol::method::names;
 use crate::protocol::{Version, code};
+use crate::util::noise::{self, Noise};
 use crate::wire::{
-    self, Batch, ErrorObject, Id, Inbound, Json, Line, LineReader, Malformed, Message, Payload,
-    Skimmed,
+    self, Batch, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Skimmed,
 };
 
 impl Server {

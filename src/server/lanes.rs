@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use super::frame::Frame;
 use super::origin::Lane;
 use super::waiting::{Subject, Waiting};
-use crate::id::{AskId, RequestId};
-use crate::pipe::Window;
-use crate::sorted::Sorted;
+use crate::driver::{AskId, RequestId};
+use crate::util::pipe::Window;
+use crate::util::sorted::Sorted;
 use crate::wire::Id;
 
 #[derive(Debug)]
@@ -325,8 +325,8 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::StreamId;
-    use crate::watch::{Change, List};
+    use crate::driver::StreamId;
+    use crate::protocol::watch::{Change, List};
 
     const ONE: Lane = Lane::Stream(StreamId::new(1));
     const TWO: Lane = Lane::Stream(StreamId::new(2));

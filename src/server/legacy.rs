@@ -8,11 +8,11 @@ use alloc::sync::Arc;
 use serde::Deserialize;
 
 use super::origin::SessionKey;
+use crate::json::{Json, Payload};
 use crate::protocol::method::names;
 use crate::protocol::{
     ClientCapabilities, Era, Implementation, Peer, ServerCapabilities, Version, Versions,
 };
-use crate::wire::{Json, Payload};
 
 /// The terms that hold from `initialize` on. Modern requests carry their own terms (S-VER-07).
 #[derive(Debug)]

@@ -65,7 +65,7 @@ pub use misuse::Misuse;
 pub use reply::{InputRequired, Progress, Question};
 pub use stats::Stats;
 
-pub use crate::noise::Noise;
+pub use crate::util::noise::Noise;
 
 use asks::Asks;
 use early::Deferred;
@@ -80,17 +80,17 @@ use seal::Seal;
 use terms::Known;
 use watchers::Watchers;
 
-use crate::fault::Fault;
-use crate::id::{AskId, RequestId, StreamId};
-use crate::io::{Input, Output};
-use crate::noise::NoiseMeter;
+use crate::driver::{
+    AskId, Deadline, Fault, Input, Instant, Output, RequestId, StreamId, TICK, Wake,
+};
+use crate::json::Payload;
 pub use crate::protocol::Peer;
+use crate::protocol::watch::{Change, Setting, Watch};
 use crate::protocol::{ClientFeature, LogLevel, code};
-use crate::queue::Outbox;
-use crate::time::{Deadline, Instant, TICK, Wake};
-use crate::timers::Timers;
-use crate::watch::{Change, Setting, Watch};
-use crate::wire::{ErrorObject, LineReader, Payload};
+use crate::util::noise::NoiseMeter;
+use crate::util::queue::Outbox;
+use crate::util::timers::Timers;
+use crate::wire::{ErrorObject, LineReader};
 
 /// The server end of a link. It serves one client on a duplex byte stream, or many clients over HTTP.
 ///
@@ -778,6 +778,6 @@ impl fmt::Debug for Server {
 
 /// Returns an error text of ours that quotes an excerpt of the peer's text.
 fn quoting(before: &str, words: &str, after: &str) -> Box<str> {
-    let words = crate::noise::excerpt(words);
+    let words = crate::util::noise::excerpt(words);
     alloc::format!("{before}`{words}`{after}").into()
 }

@@ -13,11 +13,11 @@ use super::origin::{Lane, SessionKey};
 use super::reply::Progress;
 use super::requests::Phase;
 use super::watchers::{Heard, Hearing, To};
-use crate::id::RequestId;
+use crate::driver::RequestId;
+use crate::json::{Payload, object};
 use crate::protocol::method::{self, names};
+use crate::protocol::watch::{Change, List};
 use crate::protocol::{Kind, LogLevel, Method, Owner, ServerFeature, meta};
-use crate::watch::{Change, List};
-use crate::wire::{Payload, object};
 
 impl Server {
     pub(super) fn progressed(

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::event::Caller;
-use crate::id::StreamId;
+use crate::driver::StreamId;
 use crate::protocol::Era;
 use crate::wire::Id;
 

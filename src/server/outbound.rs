@@ -7,8 +7,7 @@ use super::frame::{Frame, Voice};
 use super::origin::Lane;
 use super::requests::Phase;
 use super::{Server, asks};
-use crate::id::{Epoch, RequestId, StreamId};
-use crate::io::Output;
+use crate::driver::{Epoch, Output, RequestId, StreamId};
 use crate::wire::encode;
 
 impl Server {

@@ -2,9 +2,9 @@
 
 use alloc::borrow::Cow;
 
+use crate::json::object::{self, Part, Plan};
+use crate::json::{Json, Payload};
 use crate::protocol::{meta, round};
-use crate::wire::object::{self, Part, Plan};
-use crate::wire::{Json, Payload};
 
 const META: &str = "_meta";
 

@@ -15,9 +15,10 @@ use super::origin::{Origin, SessionKey};
 use super::reply::Verdict;
 use super::requests::{Arrival, Phase};
 use super::{Server, Timer, missing_capability, seal};
-use crate::id::{AskId, RequestId};
+use crate::driver::{AskId, RequestId};
+use crate::json::{Json, Payload, object};
 use crate::protocol::{Era, code, question};
-use crate::wire::{ErrorObject, Id, Json, Payload, object};
+use crate::wire::{ErrorObject, Id};
 
 impl Server {
     pub(super) fn ask_for(

@@ -5,9 +5,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::json::Payload;
+use crate::json::object::{self, Sought};
 use crate::protocol::round;
-use crate::wire::object::{self, Sought};
-use crate::wire::{ErrorObject, Payload};
+use crate::wire::ErrorObject;
 
 // The members that every modern result has.
 const META: Sought = Sought::new("_meta");

@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 
 use super::origin::{Lane, SessionKey, Whose, WireId};
 use super::reply::{Progress, Verdict};
-use crate::id::{AskId, RequestId};
+use crate::driver::{AskId, RequestId};
 use crate::protocol::{LogLevel, Method, Peer};
-use crate::register::Register;
-use crate::sorted::Sorted;
+use crate::util::register::Register;
+use crate::util::sorted::Sorted;
 use crate::wire::Id;
 
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use alloc::string::String;
 use core::fmt;
 use core::hash::Hasher;
 
-use crate::digest;
-use crate::id::RequestId;
+use crate::driver::RequestId;
+use crate::util::digest;
 
 /// The prefix of every state that the server makes.
 pub(super) const PREFIX: &str = "everlink.";

@@ -10,10 +10,10 @@ use super::origin::Origin;
 use super::params::Params;
 use super::watchers::grant;
 use super::{Server, missing_capability};
-use crate::filter;
 use crate::protocol::method::names;
+use crate::protocol::watch::{Setting, Watch};
+use crate::protocol::watch_filter;
 use crate::protocol::{ClientFeature, LogLevel, Peer, code};
-use crate::watch::{Setting, Watch};
 use crate::wire::{ErrorObject, Id};
 
 impl Server {
@@ -105,7 +105,7 @@ impl Server {
         peer: &Peer,
         params: &Params<'_>,
     ) -> Result<(), ErrorObject> {
-        let wanted = params.whole().and_then(filter::read).ok_or_else(|| {
+        let wanted = params.whole().and_then(watch_filter::read).ok_or_else(|| {
             let text = "`notifications` must be an object that says what to hear of, by flags and addresses";
             ErrorObject::new(code::INVALID_PARAMS, text)
         })?;

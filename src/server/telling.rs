@@ -103,11 +103,12 @@ mod tests {
 
     use super::super::{Caller, Peer, Request};
     use super::*;
-    use crate::fault::FaultKind;
-    use crate::id::{AskId, Epoch, RequestId};
-    use crate::noise::Noise;
+    use crate::driver::FaultKind;
+    use crate::driver::{AskId, Epoch, RequestId};
+    use crate::json::Payload;
     use crate::protocol::{ClientCapabilities, Implementation, Version};
-    use crate::wire::{ErrorObject, Payload};
+    use crate::util::noise::Noise;
+    use crate::wire::ErrorObject;
 
     fn peer() -> Arc<Peer> {
         Arc::new(Peer {

@@ -14,13 +14,14 @@ use super::legacy::{self, Scope, Unmet};
 use super::origin::{Origin, SessionKey};
 use super::params::Params;
 use super::{Server, quoting};
-use crate::noise::excerpt;
+use crate::json::{Json, Payload};
 use crate::protocol::method::{self, names};
 use crate::protocol::{
     ClientCapabilities, Era, Implementation, Peer, ServerCapabilities, ServerFeature, Version, code,
 };
+use crate::util::noise::excerpt;
 use crate::wire::encode::Object;
-use crate::wire::{ErrorObject, Id, Json, Payload};
+use crate::wire::{ErrorObject, Id};
 
 /// A modern client, with its terms as it wrote them. The same text need not be parsed twice.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::frame::{Answer, Frame};
-use crate::id::{AskId, RequestId};
-use crate::queue::{add, let_go};
-use crate::watch::Change;
+use crate::driver::{AskId, RequestId};
+use crate::protocol::watch::Change;
+use crate::util::queue::{add, let_go};
 use crate::wire::Id;
 
 /// A queue of up to this many messages is searched one by one. Most queues never hold more, and need no index.

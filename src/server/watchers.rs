@@ -10,9 +10,9 @@ use core::ops::Bound;
 
 use super::config::Limits;
 use super::origin::{Lane, SessionKey, Whose, WireId};
+use crate::protocol::watch::{Change, List, Watch, WatchUpdate, covering};
 use crate::protocol::{LogLevel, ServerCapabilities, ServerFeature};
-use crate::sorted::Sorted;
-use crate::watch::{Change, List, Watch, WatchUpdate, covering};
+use crate::util::sorted::Sorted;
 use crate::wire::Id;
 
 /// The lists that can be watched, in the order of their indexes.
@@ -530,7 +530,7 @@ fn least(one: Option<LogLevel>, other: Option<LogLevel>) -> Option<LogLevel> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::StreamId;
+    use crate::driver::StreamId;
 
     /// Whether `watched` is `uri`, or `uri` lies below it. Compares the two directly.
     fn covered_by(watched: &str, uri: &str) -> bool {

@@ -5,7 +5,7 @@ use core::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::scan::{checked_number, count};
+use crate::json::scan::{checked_number, count};
 
 /// The longest text id that is accepted, in bytes. Ids are stored as long as a request runs, so their size is bounded.
 pub const TEXT_ID_LIMIT: usize = 1024;

@@ -10,13 +10,10 @@ use core::{fmt, mem};
 
 use serde::Serialize;
 
-use super::{
-    id::{self, Id},
-    json::Json,
-    object::{self, Part, Plan},
-    payload::Payload,
-    scan::{Cursor, NotJson},
-};
+use super::id::{self, Id};
+use crate::json::object::{self, Part, Plan};
+use crate::json::scan::{Cursor, NotJson};
+use crate::json::{Json, Payload};
 
 /// The most messages a batch may hold.
 pub const BATCH_LIMIT: usize = 4_096;

@@ -12,28 +12,20 @@
 
 pub mod encode;
 mod id;
-mod json;
 mod keep;
 mod line;
 mod message;
-pub mod object;
-mod path;
-mod payload;
-mod scan;
 mod skim;
 pub mod sse;
 #[cfg(test)]
 mod tests;
-mod unescape;
 
+pub use crate::json::{Json, NotJson, Payload, Step, object};
 pub use id::{Id, TEXT_ID_LIMIT};
-pub use json::{Json, NotJson};
 pub use line::{Line, LineReader};
 pub use message::{
     BATCH_LIMIT, Batch, ErrorObject, Inbound, Malformed, MalformedKind, Message, parse,
 };
 pub(crate) use message::{parse_behind, parse_showing};
-pub use path::Step;
-pub use payload::Payload;
 pub use skim::Skimmed;
 pub use sse::{SseEvent, SseReader};

@@ -9,10 +9,11 @@ use alloc::{
 };
 
 use super::{
-    Id, Inbound, Json, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, encode,
-    object::{self, ObjectError, Part, Plan, Sought},
-    parse, parse_showing,
+    Id, Inbound, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, encode, parse,
+    parse_showing,
 };
+use crate::json::Json;
+use crate::json::object::{self, ObjectError, Part, Plan, Sought};
 
 /// A line that outlives its reader.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -352,7 +353,7 @@ fn messages_are_written_compactly() {
         written(|buf| encode::result(buf, &id, |_| {})),
         r#"kept {"jsonrpc":"2.0","id":-10,"result":{}}"#
     );
-    let data = "[1,\n2]".parse::<super::Payload>().unwrap();
+    let data = "[1,\n2]".parse::<crate::json::Payload>().unwrap();
     assert_eq!(
         written(|buf| {
             encode::error(buf, Some(&id), -32_601, "no\n", Some(data.json()));

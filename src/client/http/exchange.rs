@@ -6,10 +6,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::super::frame::Frame;
-use crate::config::Http;
-use crate::id::CallId;
+use crate::client::config::Http;
+use crate::driver::{CallId, Instant};
 use crate::protocol::Version;
-use crate::time::Instant;
 use crate::wire::SseReader;
 
 /// How often in a row the stream of a request may be resumed without a new event. With the pauses in between, that takes half a minute.

@@ -14,13 +14,12 @@ pub(super) use exchange::{Body, Exchange, Load, Purpose, STUCK, Text, Thread};
 pub(super) use heads::{Message, is_nameable, session_id};
 
 use super::event::Session;
-use crate::config::Http;
+use crate::client::config::Http;
+use crate::driver::{CallId, Instant, StreamId};
 use crate::http::Url;
-use crate::http::mirror::Mirrored;
-use crate::id::{CallId, StreamId};
 use crate::protocol::Version;
-use crate::register::Register;
-use crate::time::Instant;
+use crate::protocol::param_headers::Mirrored;
+use crate::util::register::Register;
 use crate::wire::Id;
 use table::Table;
 

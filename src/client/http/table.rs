@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::exchange::{Body, Exchange, Purpose};
-use crate::id::StreamId;
-use crate::register::Register;
+use crate::driver::StreamId;
+use crate::util::register::Register;
 
 #[derive(Debug)]
 pub(in crate::client) struct Table {

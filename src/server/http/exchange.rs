@@ -6,9 +6,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::super::origin::{Lane, SessionKey};
+use crate::driver::{Instant, StreamId};
 use crate::http::{Fields, Verb};
-use crate::id::StreamId;
-use crate::time::Instant;
 
 /// A request whose body is arriving.
 pub(in crate::server) struct Asked {

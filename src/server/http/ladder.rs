@@ -11,8 +11,8 @@ use super::config::{Allowed, Http};
 use super::cors;
 use super::exchange::{Asked, Route, Takes};
 use crate::http::{Fields, RequestHead, Verb, fields, media, names, url, value};
-use crate::noise::excerpt;
 use crate::protocol::code;
+use crate::util::noise::excerpt;
 use crate::wire::{ErrorObject, Id};
 
 pub(super) const JSON: &str = "application/json";

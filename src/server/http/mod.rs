@@ -51,13 +51,10 @@ use super::frame::{Answer, Frame, Signal};
 use super::lanes::Kind;
 use super::origin::{Lane, SessionKey, Whose};
 use super::{Server, Timer};
-use crate::fault::{Fault, FaultKind};
+use crate::driver::{Epoch, Fault, FaultKind, Input, Output, StreamId, TICK};
 use crate::http::{Fields, RequestHead, ResponseHead, Verb, names};
-use crate::id::{Epoch, StreamId};
-use crate::io::{Input, Output};
+use crate::json::Payload;
 use crate::protocol::Era;
-use crate::time::TICK;
-use crate::wire::Payload;
 
 /// The error text for a client for which no session is left (F-110).
 const FULL: &str = "as many clients as may be are here already; come back later";

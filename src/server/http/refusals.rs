@@ -11,8 +11,8 @@ use super::super::origin::Lane;
 use super::exchange::{Asked, Route};
 use super::ladder::{self, Blame, Refusal};
 use crate::http::{RequestHead, Verb};
-use crate::noise::excerpt;
 use crate::protocol::code;
+use crate::util::noise::excerpt;
 use crate::wire::ErrorObject;
 
 /// The number of reasons that are counted separately. A reason may quote a `Host` or an `Origin`, which clients choose.

@@ -6,8 +6,7 @@ use super::super::frame::Answer;
 use super::super::origin::{Lane, Origin, SessionKey, Whose};
 use super::ladder::Refusal;
 use super::shares::Standing;
-use crate::id::{Epoch, RequestId, StreamId};
-use crate::io::Output;
+use crate::driver::{Epoch, Output, RequestId, StreamId};
 use crate::protocol::code;
 use crate::wire::ErrorObject;
 

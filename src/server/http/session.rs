@@ -8,9 +8,8 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 
 use super::super::origin::SessionKey;
-use crate::digest;
-use crate::id::StreamId;
-use crate::time::Instant;
+use crate::driver::{Instant, StreamId};
+use crate::util::digest;
 
 /// The name, in event ids, of the standalone stream, which belongs to no request.
 pub(super) const STANDALONE: u64 = 0;

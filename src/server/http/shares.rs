@@ -5,8 +5,7 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use super::super::origin::SessionKey;
-use crate::id::StreamId;
-use crate::time::Instant;
+use crate::driver::{Instant, StreamId};
 
 /// A response with no more unread bytes than this is not counted. With 4 KiB, the default 4,096 exchanges hold at most a quarter of the
 /// limit uncounted, and most responses are never counted.

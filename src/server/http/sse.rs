@@ -10,8 +10,8 @@ use super::FULL;
 use super::exchange::{Asked, Exchange};
 use super::ladder::Refusal;
 use super::post::session_origin;
+use crate::driver::StreamId;
 use crate::http::Fields;
-use crate::id::StreamId;
 use crate::protocol::code;
 use crate::wire::{self, Inbound};
 

@@ -17,10 +17,9 @@ use super::ladder::{Refusal, Said};
 use super::session::{STANDALONE, read_event_id};
 use super::session_field;
 use super::store::SessionRecord;
+use crate::driver::{StreamId, TICK};
 use crate::http::{Fields, names};
-use crate::id::StreamId;
 use crate::protocol::{Era, Peer, ServerFeature, Version, code};
-use crate::time::TICK;
 use crate::wire::ErrorObject;
 
 /// # Sessions

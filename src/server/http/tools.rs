@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use serde::Deserialize;
 
 use crate::http::Fields;
-use crate::http::mirror::{Mirrored, survey};
-use crate::wire::Json;
+use crate::json::Json;
+use crate::protocol::param_headers::{Mirrored, survey};
 
 /// The most bytes that are kept, enough for thousands of tools. Tools beyond are not checked.
 const MOST_BYTES: usize = 1 << 20;
@@ -119,7 +119,7 @@ fn named(result: Json<'_>) -> Vec<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::wire::Payload;
+    use crate::json::Payload;
 
     use super::*;
 

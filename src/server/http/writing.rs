@@ -12,9 +12,8 @@ use super::super::reply::Verdict;
 use super::super::requests::{Arrival, Phase};
 use super::ladder::{self, Blame, JSON, Refusal};
 use super::session::{STANDALONE, event_id};
+use crate::driver::{Epoch, Output, RequestId, StreamId};
 use crate::http::{ResponseHead, names};
-use crate::id::{Epoch, RequestId, StreamId};
-use crate::io::Output;
 use crate::protocol::{Version, code};
 use crate::wire::sse;
 

@@ -2,10 +2,11 @@
 
 use alloc::{borrow::Cow, format, string::ToString, vec::Vec};
 
-use crate::wire::Json;
+use crate::json::Json;
 
 use super::{BATCH_LIMIT, ErrorObject, Inbound, Malformed, MalformedKind as Kind, Message, parse};
-use crate::wire::{Id, Payload};
+use crate::json::Payload;
+use crate::wire::Id;
 
 fn one(text: &str) -> Message<'_> {
     let Ok(Inbound::One(message)) = parse(text) else {

@@ -1,0 +1,14 @@
+//! What passes between a machine and its driver: inputs, outputs, ids, instants and faults.
+//!
+//! Does not depend on the wire format, nor on either end.
+
+mod fault;
+mod id;
+mod io;
+mod time;
+
+pub use fault::{ExitStatus, Fault, FaultKind};
+pub use id::{AskId, CallId, Epoch, RequestId, StreamId};
+pub use io::{Input, LAST_WORDS, Output};
+pub use time::{Deadline, Instant, Wake};
+pub(crate) use time::{Span, TICK};

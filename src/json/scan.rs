@@ -1,0 +1,624 @@
+//! Finds the ends of values in a JSON text, and validates the text. Of the content it knows only how strings are escaped.
+//!
+//! A text that comes from a peer is *checked*: every byte is validated once. A text that was checked is then *skipped over* without
+//! validation when parts of it are searched. No function recurses, so no depth of nesting exhausts the stack. The grammar is that of
+//! `serde_json`: escapes must be well-formed, but need not be valid Unicode.
+
+use alloc::{borrow::Cow, vec::Vec};
+
+use memchr::{memchr, memchr2};
+
+use super::unescape;
+
+/// A position in a text that is checked on the way.
+pub(crate) struct Cursor<'a> {
+    text: &'a str,
+    rest: &'a [u8],
+    /// Whether the text contains control characters, which no string may hold. Compact JSON has none, so its strings need not be searched
+    /// for them one by one.
+    has_controls: bool,
+}
+
+/// The text is not JSON.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotJson;
+
+impl<'a> Cursor<'a> {
+    /// Starts at the beginning of a text.
+    #[inline]
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            rest: text.as_bytes(),
+            has_controls: has_controls(text.as_bytes()),
+        }
+    }
+
+    /// Skips whitespace, then takes this byte if it is next.
+    #[inline]
+    pub(crate) fn eat(&mut self, byte: u8) -> bool {
+        match behind_space(self.rest) {
+            [next, rest @ ..] if *next == byte => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the opening bracket, and the closing one if nothing is in between. Returns whether the value has content.
+    #[inline]
+    pub(crate) fn opens(&mut self, [start, end]: [u8; 2]) -> bool {
+        self.eat(start);
+        !self.eat(end)
+    }
+
+    /// Takes these bytes, if they are next.
+    #[inline]
+    pub(crate) fn eat_all<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
+        match self.rest.split_first_chunk() {
+            Some((next, rest)) if next == bytes => {
+                self.rest = rest;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Whether nothing but whitespace is left.
+    #[inline]
+    pub(crate) fn is_at_end(&self) -> bool {
+        behind_space(self.rest).is_empty()
+    }
+
+    /// Checks a key and the colon after it. Returns the unescaped key.
+    #[inline(always)]
+    pub(crate) fn key(&mut self) -> Result<Cow<'a, str>, NotJson> {
+        let start = behind_space(self.rest);
+        let [b'"', string @ ..] = start else {
+            return Err(NotJson);
+        };
+        let (rest, is_plain) = checked_string(string, self.has_controls)?;
+        let key = content(self.text, start, rest, is_plain);
+        let [b':', rest @ ..] = behind_space(rest) else {
+            return Err(NotJson);
+        };
+        self.rest = rest;
+        Ok(key)
+    }
+
+    /// Checks an object. If it begins with these members, which were checked before, only the rest is checked.
+    #[inline]
+    pub(crate) fn object_behind(&mut self, run: &str) -> Result<&'a str, NotJson> {
+        let start = behind_space(self.rest);
+        let inner = start.strip_prefix(b"{").unwrap_or(start);
+        match inner.strip_prefix(run.as_bytes()).map(behind_space) {
+            Some([b',', members @ ..]) if !run.is_empty() => {
+                let mut nest = Nest::default();
+                nest.push(Bracket::Object);
+                self.rest = checked_rest(behind_space(members), nest, true, self.has_controls)?;
+                Ok(between(self.text, start, self.rest))
+            }
+            Some(_) | None => self.value(),
+        }
+    }
+
+    /// Whether an object is next, after whitespace.
+    #[inline]
+    pub(crate) fn is_at_object(&self) -> bool {
+        matches!(behind_space(self.rest), [b'{', ..])
+    }
+
+    /// Takes members that were checked before, if exactly this text is next. The text of a run ends with a bracket or a quote.
+    #[inline]
+    pub(crate) fn eat_run(&mut self, run: &str) -> bool {
+        match behind_space(self.rest).strip_prefix(run.as_bytes()) {
+            Some(rest) if !run.is_empty() => {
+                self.rest = rest;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Takes the comma after an element, or else the closing bracket. Returns whether there is another element.
+    #[inline]
+    pub(crate) fn goes_on(&mut self, end: u8) -> Result<bool, NotJson> {
+        loop {
+            match self.rest {
+                [b',', rest @ ..] => {
+                    self.rest = rest;
+                    return Ok(true);
+                }
+                [byte, rest @ ..] if *byte == end => {
+                    self.rest = rest;
+                    return Ok(false);
+                }
+                [b' ' | b'\t' | b'\n' | b'\r', rest @ ..] => self.rest = rest,
+                _ => return Err(NotJson),
+            }
+        }
+    }
+
+    /// The text that is left.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The text that was taken since `rest` was left, without the whitespace before it.
+    #[inline]
+    pub(crate) fn since(&self, rest: &[u8]) -> &'a str {
+        between(self.text, behind_space(rest), self.rest)
+    }
+
+    /// Takes a plain non-negative integer, if it is next and ends its member.
+    #[inline]
+    pub(crate) fn count(&mut self) -> Option<i64> {
+        let (number, rest) = count(self.rest)?;
+        let (b',' | b'}') = rest.first()? else {
+            return None;
+        };
+        self.rest = rest;
+        Some(number)
+    }
+
+    /// Checks a value.
+    #[inline(always)]
+    pub(crate) fn value(&mut self) -> Result<&'a str, NotJson> {
+        let start = behind_space(self.rest);
+        self.rest = match start {
+            [b'"', string @ ..] => checked_string(string, self.has_controls)?.0,
+            [b'-' | b'0'..=b'9', ..] => checked_number(start)?,
+            _ => checked_value(start, self.has_controls)?,
+        };
+        Ok(between(self.text, start, self.rest))
+    }
+}
+
+/// The text between two positions. Each position is given as the text that is left there.
+#[inline]
+pub(crate) fn between<'a>(text: &'a str, start: &[u8], end: &[u8]) -> &'a str {
+    let (start, end) = (text.len() - start.len(), text.len() - end.len());
+    text.get(start..end).unwrap_or("")
+}
+
+/// The content of the string between two positions, unescaped.
+#[inline]
+pub(crate) fn content<'a>(text: &'a str, start: &[u8], end: &[u8], is_plain: bool) -> Cow<'a, str> {
+    if !is_plain {
+        return unescape::lossy(between(text, start, end));
+    }
+    let (start, end) = (text.len() - start.len(), text.len() - end.len());
+    Cow::Borrowed(text.get(start + 1..end - 1).unwrap_or(""))
+}
+
+/// Reads a plain non-negative integer: at most 18 digits without leading zeros. Returns it and the text after it.
+#[inline]
+pub(crate) fn count(start: &[u8]) -> Option<(i64, &[u8])> {
+    const MOST: usize = 18;
+    let (mut number, mut rest) = (0, start);
+    while let [digit @ b'0'..=b'9', behind @ ..] = rest {
+        if start.len() - rest.len() == MOST {
+            return None;
+        }
+        number = 10 * number + i64::from(digit - b'0');
+        rest = behind;
+    }
+    let digits = start.len() - rest.len();
+    let is_padded = digits > 1 && start.first() == Some(&b'0');
+    (digits > 0 && !is_padded).then_some((number, rest))
+}
+
+// The functions below check an element at the beginning of the text, and return the text after it.
+
+#[inline(never)]
+fn checked_value(rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
+    checked_rest(rest, Nest::default(), false, has_controls)
+}
+
+/// Checks the rest of a value in which the brackets of `nest` are open. `is_member` says whether a member is next, or a value.
+#[inline(always)]
+fn checked_rest(
+    mut rest: &[u8],
+    mut nest: Nest,
+    mut is_member: bool,
+    has_controls: bool,
+) -> Result<&[u8], NotJson> {
+    'next: loop {
+        // A value begins here, or a member of an object.
+        if is_member {
+            rest = checked_key(rest, has_controls)?;
+        }
+        is_member = false;
+        rest = match rest {
+            [b'"', string @ ..] => checked_string(string, has_controls)?.0,
+            [b'{', inner @ ..] => {
+                rest = behind_space(inner);
+                if let [b'}', rest @ ..] = rest {
+                    rest
+                } else {
+                    nest.push(Bracket::Object);
+                    is_member = true;
+                    continue;
+                }
+            }
+            [b'[', inner @ ..] => {
+                rest = behind_space(inner);
+                if let [b']', rest @ ..] = rest {
+                    rest
+                } else {
+                    nest.push(Bracket::Array);
+                    continue;
+                }
+            }
+            [b'-' | b'0'..=b'9', ..] => checked_number(rest)?,
+            _ => checked_literal(rest)?,
+        };
+        // A value has ended here, and maybe the values around it.
+        while let Some(bracket) = nest.last() {
+            match behind_space(rest) {
+                [b',', behind @ ..] => {
+                    rest = behind_space(behind);
+                    is_member = bracket == Bracket::Object;
+                    continue 'next;
+                }
+                [byte, behind @ ..] if *byte == bracket.end() => {
+                    rest = behind;
+                    nest.pop();
+                }
+                _ => return Err(NotJson),
+            }
+        }
+        return Ok(rest);
+    }
+}
+
+/// Checks a key, its colon and the whitespace around the colon.
+#[inline(always)]
+fn checked_key(rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
+    let [b'"', string @ ..] = rest else {
+        return Err(NotJson);
+    };
+    match behind_space(checked_string(string, has_controls)?.0) {
+        [b':', rest @ ..] => Ok(behind_space(rest)),
+        _ => Err(NotJson),
+    }
+}
+
+/// Checks a string after its opening quote. Also returns whether it contains no escapes.
+#[inline(always)]
+fn checked_string(rest: &[u8], has_controls: bool) -> Result<(&[u8], bool), NotJson> {
+    if !has_controls {
+        if let Some(rest) = behind_short(rest) {
+            return Ok((rest, true));
+        }
+    }
+    checked_long_string(rest, has_controls)
+}
+
+#[inline(never)]
+fn checked_long_string(mut rest: &[u8], has_controls: bool) -> Result<(&[u8], bool), NotJson> {
+    let mut is_plain = true;
+    loop {
+        let odd = if has_controls {
+            plain_end(rest)
+        } else {
+            memchr2(b'"', b'\\', rest).ok_or(NotJson)?
+        };
+        match &rest[odd..] {
+            [b'"', rest @ ..] => return Ok((rest, is_plain)),
+            escape => rest = behind_escape(escape).ok_or(NotJson)?,
+        }
+        is_plain = false;
+    }
+}
+
+/// Checks an escape.
+fn behind_escape(rest: &[u8]) -> Option<&[u8]> {
+    match rest {
+        [b'\\', b'u', rest @ ..] => {
+            let (digits, rest) = rest.split_first_chunk::<4>()?;
+            digits.iter().all(u8::is_ascii_hexdigit).then_some(rest)
+        }
+        [
+            b'\\',
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't',
+            rest @ ..,
+        ] => Some(rest),
+        _ => None,
+    }
+}
+
+fn checked_literal(rest: &[u8]) -> Result<&[u8], NotJson> {
+    match rest {
+        [b't', b'r', b'u', b'e', rest @ ..]
+        | [b'f', b'a', b'l', b's', b'e', rest @ ..]
+        | [b'n', b'u', b'l', b'l', rest @ ..] => Ok(rest),
+        _ => Err(NotJson),
+    }
+}
+
+pub(crate) fn checked_number(rest: &[u8]) -> Result<&[u8], NotJson> {
+    let mut rest = rest.strip_prefix(b"-").unwrap_or(rest);
+    // `01` is not a number.
+    rest = match rest {
+        [b'0', rest @ ..] => rest,
+        _ => behind_digits(rest)?,
+    };
+    if let [b'.', fraction @ ..] = rest {
+        rest = behind_digits(fraction)?;
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        rest = match exponent {
+            [b'+' | b'-', digits @ ..] => behind_digits(digits)?,
+            digits => behind_digits(digits)?,
+        };
+    }
+    Ok(rest)
+}
+
+/// Checks one or more digits.
+#[inline]
+fn behind_digits(start: &[u8]) -> Result<&[u8], NotJson> {
+    let mut rest = start;
+    while let [b'0'..=b'9', behind @ ..] = rest {
+        rest = behind;
+    }
+    if rest.len() < start.len() {
+        Ok(rest)
+    } else {
+        Err(NotJson)
+    }
+}
+
+/// Skips whitespace. Compact JSON has none.
+#[inline(always)]
+pub(crate) fn behind_space(rest: &[u8]) -> &[u8] {
+    match rest {
+        [b'\0'..=b' ', ..] => behind_spaces(rest),
+        _ => rest,
+    }
+}
+
+/// JSON has fewer whitespace characters than ASCII.
+#[inline(never)]
+fn behind_spaces(mut rest: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t' | b'\n' | b'\r', behind @ ..] = rest {
+        rest = behind;
+    }
+    rest
+}
+
+// The functions below skip an element at the beginning of a text that was checked before, and return the text after it.
+
+/// Skips a value.
+#[inline]
+pub(crate) fn behind_value(rest: &[u8]) -> &[u8] {
+    match rest {
+        [b'"', string @ ..] => behind_string(string).0,
+        [b'{' | b'[', ..] => behind_nested(rest),
+        _ => behind_scalar(rest),
+    }
+}
+
+/// Skips an object or an array.
+fn behind_nested(mut rest: &[u8]) -> &[u8] {
+    let mut depth = 0_usize;
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        match byte {
+            b'"' => rest = behind_string(behind).0,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth <= 1 => break,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+    }
+    rest
+}
+
+/// Skips a string after its opening quote. Also returns whether it contains no escapes.
+#[inline]
+pub(crate) fn behind_string(rest: &[u8]) -> (&[u8], bool) {
+    match behind_short(rest) {
+        Some(rest) => (rest, true),
+        None => behind_long_string(rest),
+    }
+}
+
+#[inline(never)]
+fn behind_long_string(string: &[u8]) -> (&[u8], bool) {
+    let Some(odd) = memchr2(b'"', b'\\', string) else {
+        return (&[], true);
+    };
+    let rest = &string[odd..];
+    if let [b'"', rest @ ..] = rest {
+        return (rest, true);
+    }
+    // Quotes are rare in a string with escapes, so this searches for quotes.
+    let mut from = 0;
+    while let Some(quote) = memchr(b'"', &rest[from..]) {
+        let (before, behind) = rest.split_at(from + quote);
+        let slashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+        if slashes.count() % 2 == 0 {
+            return (&behind[1..], false);
+        }
+        from += quote + 1;
+    }
+    (&[], false)
+}
+
+/// Skips a number or a literal.
+#[inline]
+fn behind_scalar(rest: &[u8]) -> &[u8] {
+    let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b'\0'..=b' ');
+    &rest[rest.iter().position(is_end).unwrap_or(rest.len())..]
+}
+
+/// Skips a string of up to 15 bytes without escapes, after its opening quote. The text must have no control characters.
+#[inline(always)]
+fn behind_short(rest: &[u8]) -> Option<&[u8]> {
+    let (first, behind) = rest.split_first_chunk()?;
+    match quote_before_escape(u64::from_le_bytes(*first)) {
+        Looked::Quote(at) => return Some(&rest[at + 1..]),
+        Looked::Escape => return None,
+        Looked::Neither => {}
+    }
+    let second = behind.first_chunk()?;
+    match quote_before_escape(u64::from_le_bytes(*second)) {
+        Looked::Quote(at) => Some(&behind[at + 1..]),
+        Looked::Escape | Looked::Neither => None,
+    }
+}
+
+/// The index of the first byte that is not plain text of a string: its end, an escape, or an invalid byte.
+pub(crate) fn plain_end(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some((word, behind)) = rest.split_first_chunk() {
+        if let Some(found) = odd_bytes(u64::from_le_bytes(*word)) {
+            return bytes.len() - rest.len() + found;
+        }
+        rest = behind;
+    }
+    let start = bytes.len() - rest.len();
+    match bytes.last_chunk() {
+        // The last word overlaps bytes that were searched before; only the rest is new.
+        Some(word) => {
+            let found = odd_bytes(u64::from_le_bytes(*word));
+            let before = bytes.len() - word.len();
+            found.map_or(bytes.len(), |found| before + found)
+        }
+        None => {
+            let is_odd = |&byte: &u8| byte < b' ' || byte == b'"' || byte == b'\\';
+            start + rest.iter().position(is_odd).unwrap_or(rest.len())
+        }
+    }
+}
+
+/// The index of the first byte in a word that is not plain text.
+#[inline]
+const fn odd_bytes(word: u64) -> Option<usize> {
+    let controls = word.wrapping_sub(ONES * b' ' as u64) & !word & HIGHS;
+    match controls | bytes_like(word, b'"') | bytes_like(word, b'\\') {
+        0 => None,
+        found => Some(index_of_first(found)),
+    }
+}
+
+fn has_controls(bytes: &[u8]) -> bool {
+    const STEP: usize = 16;
+    // The last chunk may overlap the chunks before it, so that no remainder is left.
+    let Some(last) = bytes.last_chunk::<STEP>() else {
+        return bytes.iter().any(|byte| *byte < b' ');
+    };
+    let mut lowest = *last;
+    for chunk in bytes.chunks_exact(STEP) {
+        for (lowest, byte) in lowest.iter_mut().zip(chunk) {
+            *lowest = (*lowest).min(*byte);
+        }
+    }
+    lowest.into_iter().fold(u8::MAX, u8::min) < b' '
+}
+
+// The functions below process eight bytes at a time, as one number. A match sets the highest bit of its byte.
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x80 * ONES;
+
+/// The first hit in a word.
+enum Looked {
+    Escape,
+    Neither,
+    Quote(usize),
+}
+
+#[inline(always)]
+const fn quote_before_escape(word: u64) -> Looked {
+    let quotes = bytes_like(word, b'"');
+    let escapes = bytes_like(word, b'\\');
+    // The bits below the first quote, or all bits if there is none.
+    let before = quotes.wrapping_sub(1) & !quotes;
+    if escapes & before != 0 {
+        Looked::Escape
+    } else if quotes == 0 {
+        Looked::Neither
+    } else {
+        Looked::Quote(index_of_first(quotes))
+    }
+}
+
+/// Marks the bytes that equal `byte`. Marks after the first one may be wrong.
+#[inline(always)]
+const fn bytes_like(word: u64, byte: u8) -> u64 {
+    let differences = word ^ (ONES * byte as u64);
+    differences.wrapping_sub(ONES) & !differences & HIGHS
+}
+
+#[inline]
+const fn index_of_first(found: u64) -> usize {
+    found.trailing_zeros() as usize / 8
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bracket {
+    Array,
+    Object,
+}
+
+impl Bracket {
+    #[inline]
+    const fn end(self) -> u8 {
+        match self {
+            Self::Array => b']',
+            Self::Object => b'}',
+        }
+    }
+}
+
+/// The open brackets, one bit each, with the innermost in the lowest bit.
+struct Nest {
+    /// The innermost brackets, below a marker bit.
+    inner: u64,
+    /// The brackets around them, 63 per word.
+    outer: Vec<u64>,
+}
+
+impl Default for Nest {
+    fn default() -> Self {
+        Self {
+            inner: Self::EMPTY,
+            outer: Vec::new(),
+        }
+    }
+}
+
+impl Nest {
+    const EMPTY: u64 = 1;
+
+    #[inline]
+    fn last(&self) -> Option<Bracket> {
+        match (self.inner, self.inner & 1) {
+            (Self::EMPTY, _) => None,
+            (_, 0) => Some(Bracket::Array),
+            (_, _) => Some(Bracket::Object),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, bracket: Bracket) {
+        if self.inner.leading_zeros() == 0 {
+            self.outer.push(self.inner);
+            self.inner = Self::EMPTY;
+        }
+        self.inner = self.inner << 1 | u64::from(bracket == Bracket::Object);
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        self.inner >>= 1;
+        if self.inner == Self::EMPTY {
+            self.inner = self.outer.pop().unwrap_or(Self::EMPTY);
+        }
+    }
+}

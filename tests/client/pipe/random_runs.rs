@@ -1,0 +1,898 @@
+//! Random runs against a small model of the rules, which predicts the state, the budget, the next deadline and the
+//! outcome of each call. Also random scripts against the rules that the fuzzers check. Each past finding has its own
+//! test.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use everlink::client::{CallOptions, Delivery, Event, FailureKind, Outcome, State};
+use everlink::{
+    Binding, CallId, Client, Config, Dialect, Epoch, ExitStatus, Fault, FaultKind, Input, Instant,
+    Keepalive, Limit, Output, Payload, Watch, WhenSpent,
+};
+use exercise::{Nap, Op, Reply, Setup, Speech, Whose};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const FLOOR: Duration = Duration::from_millis(250);
+const OPEN: Duration = Duration::from_secs(30);
+const HANDSHAKE: Duration = Duration::from_secs(120);
+const TOTAL: Duration = Duration::from_secs(600);
+const STABLE: Duration = Duration::from_secs(60);
+const DRAIN: Duration = Duration::from_secs(5);
+const GRACES: [Duration; 3] = [
+    Duration::from_millis(2_001),
+    Duration::from_millis(3_003),
+    Duration::from_millis(2_007),
+];
+const BUDGET: u32 = 2;
+const RESENDS: u32 = 1;
+const CAP: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(4);
+const PACE: Duration = Duration::from_secs(1);
+
+fn config(binding: Binding, when_spent: WhenSpent) -> Config {
+    let mut config = Config::child("model", "1");
+    config.binding = binding;
+    config.dialect = Dialect::Legacy;
+    config.watch = Watch::none();
+    let policy = &mut config.policy;
+    policy.open_timeout = OPEN;
+    policy.handshake_timeout = HANDSHAKE;
+    policy.handshake_notice = Duration::MAX;
+    policy.keepalive = None;
+    policy.call_idle = Limit::Never;
+    policy.call_total = Limit::After(TOTAL);
+    policy.resends = RESENDS;
+    policy.drain = DRAIN;
+    [
+        policy.close_grace,
+        policy.terminate_grace,
+        policy.kill_grace,
+    ] = GRACES;
+    policy.retry.budget = BUDGET;
+    policy.retry.first = CAP / 2;
+    policy.retry.cap = CAP;
+    policy.retry.floor = FLOOR;
+    // How long a process that ends by itself is retried at the start depends on chance, which the model lacks.
+    policy.retry.start_for = Duration::MAX;
+    policy.retry.stable_after = STABLE;
+    policy.retry.call_patience = PATIENCE;
+    policy.retry.call_pace = PACE;
+    policy.retry.when_spent = when_spent;
+    config
+}
+
+const PARK: WhenSpent = WhenSpent::Park {
+    probe: Duration::from_secs(60),
+};
+
+/// An event that can happen to a link of the model.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Agree,
+    Call { may_repeat: bool },
+    Connect,
+    End { real: bool },
+    Exit,
+    OpenFails,
+    Opens,
+    Reconnect,
+    ReplyToOldest,
+    Shutdown,
+    Stale,
+    Sleep,
+    Wake,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => Just(Act::Opens),
+        4 => Just(Act::Agree),
+        4 => any::<bool>().prop_map(|may_repeat| Act::Call { may_repeat }),
+        4 => Just(Act::Sleep),
+        3 => Just(Act::ReplyToOldest),
+        2 => any::<bool>().prop_map(|real| Act::End { real }),
+        2 => Just(Act::Exit),
+        2 => Just(Act::Reconnect),
+        2 => Just(Act::Stale),
+        1 => Just(Act::Connect),
+        1 => Just(Act::OpenFails),
+        1 => Just(Act::Wake),
+        1 => (0..6_u8).prop_map(|n| if n == 0 { Act::Shutdown } else { Act::Sleep }),
+    ]
+}
+
+/// The predicted outcome of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Closed(Delivery),
+    Down(Delivery),
+    Lost,
+    Replied,
+    TimedOut(Delivery),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ModelCall {
+    may_repeat: bool,
+    due: Instant,
+    /// The time until which the call waits for a server.
+    patience: Option<Instant>,
+    /// Whether the call fails with the next failed attempt.
+    is_tired: bool,
+    /// Whether the present server has the call.
+    is_out: bool,
+    sent: u32,
+}
+
+impl ModelCall {
+    fn delivery(self) -> Delivery {
+        if self.sent == 0 {
+            Delivery::NotSent
+        } else {
+            Delivery::Unknown
+        }
+    }
+}
+
+/// The kinds of deadlines, in the order in which deadlines at the same time are handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Attempt,
+    Call(CallId),
+    Drain,
+    Handshake,
+    Ladder,
+    Open,
+    Stable,
+}
+
+/// The link as the rules describe it, without bytes, queues and events.
+#[derive(Debug)]
+struct Model {
+    binding: Binding,
+    when_spent: WhenSpent,
+    now: Instant,
+    state: State,
+    failures: u32,
+    opened_at: Option<Instant>,
+    ready_at: Option<Instant>,
+    due: BTreeMap<Due, Instant>,
+    /// State of the present transport: a planned end, a real fault, ended output, an exit, an open transport.
+    planned: bool,
+    faulty: bool,
+    ended: bool,
+    exited: bool,
+    is_open: bool,
+    /// Whether the transport answered a call.
+    useful: bool,
+    /// The close step: 1 to 3 have grace periods, 4 releases the transport.
+    rung: usize,
+    calls: BTreeMap<CallId, ModelCall>,
+    fates: BTreeMap<CallId, Fate>,
+    shut_down: bool,
+    /// The latest time of the next attempt, if known.
+    latest: Option<Instant>,
+}
+
+impl Model {
+    fn new(binding: Binding, when_spent: WhenSpent) -> Model {
+        Model {
+            binding,
+            when_spent,
+            now: Instant::ZERO,
+            state: State::Idle,
+            failures: 0,
+            opened_at: None,
+            ready_at: None,
+            due: BTreeMap::new(),
+            planned: false,
+            faulty: false,
+            ended: false,
+            exited: false,
+            is_open: false,
+            useful: false,
+            rung: 0,
+            calls: BTreeMap::new(),
+            fates: BTreeMap::new(),
+            shut_down: false,
+            latest: None,
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.due.values().min().copied()
+    }
+
+    fn settle(&mut self, id: CallId, fate: Fate) {
+        self.calls.remove(&id);
+        self.due.remove(&Due::Call(id));
+        let before = self.fates.insert(id, fate);
+        assert_eq!(before, None);
+    }
+
+    fn attempt(&mut self) {
+        if !matches!(self.state, State::Idle | State::Waiting | State::Parked) {
+            return;
+        }
+        let at = self
+            .opened_at
+            .map_or(self.now, |at| (at + FLOOR).max(self.now));
+        if at > self.now {
+            self.due.insert(Due::Attempt, at);
+            return;
+        }
+        self.due.remove(&Due::Attempt);
+        self.due.insert(Due::Open, self.now + OPEN);
+        self.opened_at = Some(self.now);
+        self.state = State::Opening;
+        (self.planned, self.faulty, self.ended, self.exited) = (false, false, false, false);
+        (self.is_open, self.useful, self.ready_at) = (false, false, None);
+    }
+
+    /// Another transport is wanted; calls in flight may finish first.
+    fn wind_down(&mut self) {
+        match self.state {
+            State::Draining => {}
+            State::Ready if self.is_busy() => {
+                self.leave_ready();
+                self.planned = true;
+                self.due.insert(Due::Drain, self.now + DRAIN);
+                self.state = State::Draining;
+            }
+            _ => self.down(true, true),
+        }
+    }
+
+    /// The transport goes down, on purpose or because it failed. The first reason counts.
+    fn down(&mut self, planned: bool, gently: bool) {
+        match self.state {
+            State::Opening | State::Handshaking | State::Ready => self.planned = planned,
+            State::Draining => {}
+            _ => return,
+        }
+        self.leave_ready();
+        self.state = State::Closing;
+        let firm = if self.binding == Binding::Child { 2 } else { 3 };
+        self.stand_on(if gently && self.is_open { 1 } else { firm });
+    }
+
+    fn leave_ready(&mut self) {
+        if self
+            .ready_at
+            .take()
+            .is_some_and(|at| at + STABLE <= self.now)
+        {
+            self.failures = 0;
+        }
+        for due in [Due::Drain, Due::Handshake, Due::Open, Due::Stable] {
+            self.due.remove(&due);
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.calls.values().any(|call| call.is_out)
+    }
+
+    fn stand_on(&mut self, rung: usize) {
+        self.rung = rung;
+        self.part();
+        if rung == 4 {
+            return self.gone(true);
+        }
+        self.due.insert(Due::Ladder, self.now + GRACES[rung - 1]);
+    }
+
+    fn climb(&mut self) {
+        let skips = self.rung == 1 && self.binding == Binding::Socket;
+        self.stand_on(self.rung + if skips { 2 } else { 1 });
+    }
+
+    /// Gives up on this server's open calls (7).
+    fn part(&mut self) {
+        let out: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, c)| c.is_out)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in out {
+            let call = self.calls.get_mut(&id).unwrap();
+            call.is_out = false;
+            if !call.may_repeat || call.sent > RESENDS {
+                self.settle(id, Fate::Lost);
+            } else {
+                self.arm(id);
+            }
+        }
+    }
+
+    fn died(&mut self) {
+        self.down(false, true);
+        let reaped = self.exited || self.binding == Binding::Socket;
+        if self.ended && reaped {
+            self.gone(false);
+        } else if self.exited && !self.ended && self.rung == 1 {
+            // A process that still holds the output open gets 100 ms.
+            self.due
+                .insert(Due::Ladder, self.now + Duration::from_millis(100));
+        }
+    }
+
+    /// Nothing is left of the transport; the budget decides what follows (4, 5).
+    fn gone(&mut self, abandoned: bool) {
+        self.part();
+        self.due.remove(&Due::Ladder);
+        let costs = !self.planned || self.faulty || abandoned;
+        if self.shut_down {
+            return self.close();
+        }
+        let floor = self.opened_at.unwrap() + FLOOR;
+        if !costs {
+            self.state = State::Waiting;
+            return self.wait(Some(floor.max(self.now)));
+        }
+        if self.useful {
+            self.failures = 0;
+        }
+        self.failures += 1;
+        if self.failures <= BUDGET {
+            self.state = State::Waiting;
+            self.wait(self.useful.then(|| floor.max(self.now)));
+        } else if self.when_spent == WhenSpent::Close {
+            self.close();
+        } else {
+            self.state = State::Parked;
+            self.wait(None);
+        }
+    }
+
+    /// The time at which waiting calls trigger an attempt.
+    fn for_calls(&self) -> Instant {
+        let opened = self.opened_at.map_or(self.now, |at| at + PACE.max(FLOOR));
+        opened.max(self.now)
+    }
+
+    /// There is no server. The next attempt comes at `until` at the latest, if that is known, or for the calls that wait.
+    fn wait(&mut self, until: Option<Instant>) {
+        for id in self.calls.keys().copied().collect::<Vec<_>>() {
+            let call = self.calls.get_mut(&id).unwrap();
+            if call.is_tired || call.patience.is_some_and(|at| at <= self.now) {
+                let delivery = call.delivery();
+                self.settle(id, Fate::Down(delivery));
+            } else {
+                call.patience.get_or_insert(self.now + PATIENCE);
+                self.arm(id);
+            }
+        }
+        let for_calls = (!self.calls.is_empty()).then(|| self.for_calls());
+        self.latest = until.into_iter().chain(for_calls).min();
+        if self.latest.is_some_and(|at| at <= self.now) {
+            self.attempt();
+        }
+    }
+
+    fn arm(&mut self, id: CallId) {
+        let call = self.calls[&id];
+        let at = call.patience.map_or(call.due, |at| at.min(call.due));
+        self.due.insert(Due::Call(id), at);
+    }
+
+    /// There is a server.
+    fn found(&mut self) {
+        for id in self.calls.keys().copied().collect::<Vec<_>>() {
+            let call = self.calls.get_mut(&id).unwrap();
+            (call.patience, call.is_tired) = (None, false);
+        }
+    }
+
+    fn settle_all(&mut self, fate: fn(Delivery) -> Fate) {
+        for (id, call) in std::mem::take(&mut self.calls) {
+            self.settle(id, fate(call.delivery()));
+        }
+    }
+
+    fn close(&mut self) {
+        let fate = if self.shut_down {
+            Fate::Closed
+        } else {
+            Fate::Down
+        };
+        self.settle_all(fate);
+        self.due.clear();
+        self.state = State::Closed;
+    }
+
+    /// Sends waiting calls while the link is ready, and takes a drained link down.
+    fn conclude(&mut self) {
+        if self.state == State::Ready {
+            for call in self.calls.values_mut().filter(|call| !call.is_out) {
+                call.is_out = true;
+                call.sent += 1;
+            }
+        }
+        if self.state == State::Draining && !self.is_busy() {
+            self.down(true, true);
+        }
+    }
+
+    fn timeout(&mut self) {
+        while let Some((at, due)) = self.due.iter().map(|(due, at)| (*at, *due)).min() {
+            if at > self.now {
+                break;
+            }
+            self.due.remove(&due);
+            match due {
+                Due::Attempt => self.attempt(),
+                Due::Call(id) => self.call_due(id),
+                Due::Drain => self.down(true, true),
+                Due::Handshake | Due::Open => self.down(false, false),
+                Due::Ladder => self.climb(),
+                Due::Stable => self.failures = 0,
+            }
+        }
+    }
+}
+
+impl Model {
+    fn call_due(&mut self, id: CallId) {
+        let call = self.calls.get_mut(&id).unwrap();
+        if call.patience.is_some_and(|at| at <= self.now) {
+            (call.patience, call.is_tired) = (None, true);
+        }
+        let (call, delivery) = (*call, call.delivery());
+        if call.is_tired && matches!(self.state, State::Waiting | State::Parked) {
+            self.settle(id, Fate::Down(delivery));
+        } else if call.due <= self.now {
+            self.settle(id, Fate::TimedOut(delivery));
+        } else {
+            self.arm(id);
+        }
+    }
+}
+
+/// The link and the model side by side.
+struct Pair {
+    client: Client,
+    model: Model,
+    outcomes: BTreeMap<CallId, Fate>,
+    /// The requests that the server has, the oldest first.
+    requests: Vec<i64>,
+    past: Vec<Epoch>,
+}
+
+impl Pair {
+    fn act(&mut self, act: Act) {
+        let now = self.model.now;
+        let epoch = self.client.epoch();
+        use State::{Closing, Draining, Handshaking, Opening, Ready};
+        let alive = matches!(
+            self.model.state,
+            Opening | Handshaking | Ready | Draining | Closing
+        );
+        match act {
+            Act::Opens if self.model.state == State::Opening => {
+                self.client.handle(now, epoch, Input::Opened);
+                self.model.due.remove(&Due::Open);
+                self.model.due.insert(Due::Handshake, now + HANDSHAKE);
+                self.model.is_open = true;
+                self.model.state = State::Handshaking;
+            }
+            Act::OpenFails if self.model.state == State::Opening => {
+                let refused = [Fault::new(FaultKind::Refused)];
+                self.client
+                    .handle(now, epoch, Input::open_failed(&refused[..]));
+                self.model.down(false, true);
+                self.model.gone(false);
+            }
+            Act::Agree if self.model.state == State::Handshaking => {
+                self.reply(r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#);
+                self.model.due.remove(&Due::Handshake);
+                self.model.due.insert(Due::Stable, now + STABLE);
+                self.model.ready_at = Some(now);
+                self.model.state = State::Ready;
+                self.model.found();
+            }
+            Act::Call { may_repeat } if !self.model.shut_down => self.call(may_repeat),
+            Act::ReplyToOldest if self.can_reply() => {
+                self.reply("{}");
+                let oldest = self.model.calls.iter().find(|(_, call)| call.is_out);
+                let id = *oldest.expect("a call").0;
+                self.model.settle(id, Fate::Replied);
+                self.model.useful = true;
+            }
+            Act::End { real } if alive && self.model.is_open => {
+                let kinds = [
+                    FaultKind::Reset,
+                    if real {
+                        FaultKind::Read
+                    } else {
+                        FaultKind::Closed
+                    },
+                ];
+                let faults = kinds.map(Fault::new);
+                self.client.handle(now, epoch, Input::end(&faults[..]));
+                (self.model.ended, self.model.faulty) = (true, self.model.faulty | real);
+                self.model.died();
+            }
+            Act::Exit if alive && self.model.is_open && self.model.binding == Binding::Child => {
+                self.client
+                    .handle(now, epoch, Input::exited(ExitStatus::Code(1)));
+                self.model.exited = true;
+                self.model.died();
+            }
+            Act::Reconnect => {
+                self.client.reconnect(now, epoch, "the model wants it");
+                self.model.wind_down();
+            }
+            Act::Shutdown => {
+                self.client.shutdown(now);
+                self.model.shut_down = true;
+                self.model.settle_all(Fate::Closed);
+                self.model.down(true, true);
+                if matches!(
+                    self.model.state,
+                    State::Idle | State::Waiting | State::Parked
+                ) {
+                    self.model.close();
+                }
+            }
+            Act::Connect => {
+                self.client.connect(now);
+                self.model.attempt();
+            }
+            Act::Wake => {
+                self.client.wake(now);
+                if self.model.state != State::Idle {
+                    self.model.attempt();
+                }
+            }
+            Act::Stale => {
+                for epoch in self.past.clone() {
+                    let real = [Fault::new(FaultKind::Read)];
+                    self.client.handle(now, epoch, Input::end(&real[..]));
+                    self.client
+                        .handle(now, epoch, Input::exited(ExitStatus::Code(1)));
+                }
+            }
+            Act::Sleep => {
+                if let Some(at) = self.model.next_due() {
+                    self.model.now = at;
+                    self.client.handle_timeout(at);
+                    self.model.timeout();
+                }
+            }
+            // Not possible in this state.
+            _ => {}
+        }
+        self.model.conclude();
+        self.drain();
+        self.compare(act);
+    }
+
+    fn call(&mut self, may_repeat: bool) {
+        let options = CallOptions::new();
+        let options = if may_repeat {
+            options.idempotent()
+        } else {
+            options
+        };
+        let now = self.model.now;
+        let called = self
+            .client
+            .call(now, "tools/call", Some(object("{}")), options);
+        if self.model.state == State::Closed {
+            assert!(called.is_err());
+            return;
+        }
+        let id = called.unwrap();
+        let due = now + TOTAL;
+        let call = ModelCall {
+            may_repeat,
+            due,
+            patience: None,
+            is_tired: false,
+            is_out: false,
+            sent: 0,
+        };
+        self.model.calls.insert(id, call);
+        self.model.due.insert(Due::Call(id), call.due);
+        match self.model.state {
+            State::Idle => self.model.attempt(),
+            State::Waiting | State::Parked => {
+                let model = &mut self.model;
+                model.calls.get_mut(&id).unwrap().patience = Some(now + PATIENCE);
+                model.arm(id);
+                let at = model.for_calls();
+                if at <= now {
+                    model.attempt();
+                } else {
+                    let due = model.due.entry(Due::Attempt).or_insert(at);
+                    *due = at.min(*due);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn can_reply(&self) -> bool {
+        let is_heard = matches!(self.model.state, State::Ready | State::Draining);
+        is_heard && !self.requests.is_empty()
+    }
+
+    /// The server answers its oldest request.
+    fn reply(&mut self, result: &str) {
+        let wire = self.requests.remove(0);
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{wire},\"result\":{result}}}\n");
+        let epoch = self.client.epoch();
+        self.client
+            .handle(self.model.now, epoch, Input::bytes(line.as_bytes()));
+    }
+
+    fn drain(&mut self) {
+        let mut buf = Vec::new();
+        while let Some(output) = self.client.poll_output(&mut buf) {
+            match output {
+                Output::Open { .. } => self.requests.clear(),
+                Output::Release { epoch } => self.past.push(epoch),
+                Output::Write { epoch, len, .. } => {
+                    self.client.handle(self.model.now, epoch, Input::sent(len));
+                    let line: serde_json::Value =
+                        serde_json::from_slice(&buf.split_off(buf.len() - len)).unwrap();
+                    match line["id"].as_i64() {
+                        Some(wire) => self.requests.push(wire),
+                        None => {
+                            let taken_back = line["params"]["requestId"].as_i64();
+                            self.requests.retain(|wire| Some(*wire) != taken_back);
+                        }
+                    }
+                }
+                Output::Event(Event::Waiting { until, .. }) => {
+                    // The length of the pause is random, its bounds are not.
+                    let pause = until.since(self.model.now);
+                    assert!(pause <= CAP.max(FLOOR), "{pause:?}");
+                    let latest = self.model.latest.take();
+                    assert!(latest.is_none_or(|at| until <= at), "{until:?}, {latest:?}");
+                    if self.model.state == State::Waiting {
+                        self.model.due.insert(Due::Attempt, until);
+                    }
+                }
+                Output::Event(Event::Parked { until }) if self.model.state == State::Parked => {
+                    self.model.due.insert(Due::Attempt, until);
+                }
+                Output::Event(Event::Done { call, outcome }) => {
+                    let before = self.outcomes.insert(call, fate(&outcome));
+                    assert_eq!(before, None, "a second outcome");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn compare(&self, act: Act) {
+        assert_eq!(self.client.state(), self.model.state, "after {act:?}");
+        assert_eq!(self.client.failures(), self.model.failures, "after {act:?}");
+        assert_eq!(self.outcomes, self.model.fates, "after {act:?}");
+        let next = self.client.poll_timeout().map(|deadline| deadline.at);
+        assert_eq!(
+            next,
+            self.model.next_due(),
+            "after {act:?}: {:?}",
+            self.client.poll_timeout()
+        );
+    }
+}
+
+fn fate(outcome: &Outcome) -> Fate {
+    match outcome {
+        Outcome::Reply(_) => Fate::Replied,
+        Outcome::Failed(failure) => match &failure.kind {
+            FailureKind::Closed => Fate::Closed(failure.delivery),
+            FailureKind::Down => Fate::Down(failure.delivery),
+            FailureKind::Lost => Fate::Lost,
+            FailureKind::TimedOut { .. } => Fate::TimedOut(failure.delivery),
+            kind => panic!("the model knows no {kind:?}"),
+        },
+        outcome => panic!("the model knows no {outcome:?}"),
+    }
+}
+
+fn object(text: &str) -> Payload {
+    text.parse().unwrap()
+}
+
+fn live(binding: Binding, when_spent: WhenSpent, acts: &[Act]) {
+    let mut pair = Pair {
+        client: Client::new(config(binding, when_spent)),
+        model: Model::new(binding, when_spent),
+        outcomes: BTreeMap::new(),
+        requests: Vec::new(),
+        past: Vec::new(),
+    };
+    for act in acts {
+        pair.act(*act);
+    }
+    pair.act(Act::Shutdown);
+    for _ in 0..4 {
+        pair.act(Act::Sleep);
+    }
+    assert_eq!(pair.client.state(), State::Closed);
+}
+
+fn whose() -> impl Strategy<Value = Whose> {
+    prop_oneof![
+        8 => Just(Whose::Current),
+        1 => (0..3_u8).prop_map(Whose::Past),
+        1 => (0..3_u8).prop_map(Whose::Future),
+    ]
+}
+
+fn faults() -> impl Strategy<Value = Vec<FaultKind>> {
+    let kinds = [
+        FaultKind::Closed,
+        FaultKind::BrokenPipe,
+        FaultKind::Read,
+        FaultKind::Refused,
+    ];
+    vec(prop::sample::select(kinds.to_vec()), 0..3)
+}
+
+fn speech() -> impl Strategy<Value = Speech> {
+    let reply = prop_oneof![
+        6 => any::<u8>().prop_map(Reply::Good),
+        4 => any::<u8>().prop_map(Reply::InputRequired),
+        2 => any::<u8>().prop_map(Reply::Error),
+        2 => prop::sample::select(vec![
+            Reply::Empty, Reply::NoObject, Reply::Oversized, Reply::TextId, Reply::Twice, Reply::UnknownType,
+        ]),
+    ];
+    prop_oneof![
+        8 => (any::<u8>(), reply).prop_map(|(which, how)| Speech::Reply { which, how }),
+        2 => any::<(u8, u8)>().prop_map(|(id, what)| Speech::Ask { id, what }),
+        1 => any::<(u8, u8)>().prop_map(|(which, progress)| Speech::Progress { which, progress }),
+        1 => any::<u8>().prop_map(Speech::Acknowledge),
+        1 => any::<u8>().prop_map(Speech::Cancelled),
+        1 => any::<u8>().prop_map(Speech::Changed),
+        1 => any::<u8>().prop_map(Speech::Late),
+        1 => Just(Speech::Nameless),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let spans = [0, 1, 40, 5_000, 1_000_000].map(Duration::from_millis);
+    let nap = prop_oneof![
+        6 => Just(Nap::ToDeadline),
+        2 => prop::sample::select(spans.to_vec()).prop_map(Nap::For),
+        1 => Just(Nap::Before),
+        1 => Just(Nap::Back(Duration::from_secs(3))),
+    ];
+    prop_oneof![
+        6 => any::<u8>().prop_map(Op::Serve),
+        8 => (whose(), speech(), any::<u8>()).prop_map(|(whose, speech, cut)| Op::Say { whose, speech, cut }),
+        6 => any::<(u8, u8, u8)>()
+            .prop_map(|(method, params, options)| Op::Call { method, params, options }),
+        6 => nap.prop_map(Op::Nap),
+        2 => whose().prop_map(Op::Opened),
+        1 => (whose(), faults()).prop_map(|(whose, faults)| Op::OpenFailed { whose, faults }),
+        2 => (whose(), faults()).prop_map(|(whose, faults)| Op::End { whose, faults }),
+        1 => (whose(), faults()).prop_map(|(whose, faults)| Op::WriteFailed { whose, faults }),
+        2 => (whose(), any::<u8>()).prop_map(|(whose, status)| Op::Exited { whose, status }),
+        2 => any::<(u8, u8)>().prop_map(|(which, how)| Op::Answer { which, how }),
+        1 => any::<u8>().prop_map(|which| Op::Cancel { which }),
+        1 => whose().prop_map(Op::Reconnect),
+        1 => any::<u8>().prop_map(Op::Watch),
+        1 => any::<u8>().prop_map(Op::Poll),
+        1 => (prop::sample::select(everlink::List::ALL.to_vec()), any::<u8>())
+            .prop_map(|(list, options)| Op::List { list, options }),
+        1 => Just(Op::Wake),
+        1 => (0..8_u8).prop_map(|n| if n == 0 { Op::Shutdown } else { Op::Connect }),
+    ]
+}
+
+fn setup() -> impl Strategy<Value = Setup> {
+    let dialects = vec![Dialect::Automatic, Dialect::Legacy, Dialect::Modern];
+    let dialect = prop::sample::select(dialects);
+    (dialect, any::<(bool, bool, bool)>()).prop_map(|(dialect, (socket, lazy, impatient))| {
+        let mut config = Config::child("model", "1");
+        config.dialect = dialect;
+        config.capabilities = config.capabilities.with_roots(true).with_sampling();
+        if socket {
+            config.binding = Binding::Socket;
+        }
+        if impatient {
+            config.policy.keepalive = Some(Keepalive::every(Duration::from_millis(30)));
+            config.policy.call_total = Limit::After(Duration::from_millis(200));
+            config.policy.retry.budget = 1;
+            config.limits.message_bytes = 400;
+            config.limits.calls_in_flight = 2;
+        }
+        let mut setup = Setup::prompt(config);
+        setup.lazy = lazy;
+        setup
+    })
+}
+
+proptest! {
+    // Each finding becomes a named test below. `PROPTEST_CASES` sets the number of cases.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_child_lives_as_the_model_says(acts in vec(act(), 1..60)) {
+        live(Binding::Child, PARK, &acts);
+    }
+
+    #[test]
+    fn a_socket_lives_as_the_model_says(acts in vec(act(), 1..60)) {
+        live(Binding::Socket, PARK, &acts);
+    }
+
+    #[test]
+    fn a_link_with_an_end_lives_as_the_model_says(acts in vec(act(), 1..60)) {
+        live(Binding::Child, WhenSpent::Close, &acts);
+    }
+
+    #[test]
+    fn any_script_keeps_the_rules(setup in setup(), ops in vec(op(), 1..60)) {
+        exercise::run(&setup, &ops);
+    }
+}
+
+#[test]
+fn a_kill_that_nobody_polled_is_still_told() {
+    let mut config = Config::child("late", "1");
+    config.policy.open_timeout = Duration::from_secs(1);
+    let mut client = Client::new(config);
+    client.connect(Instant::ZERO);
+    let mut now = Instant::ZERO;
+    while client.last_end().is_none() {
+        now = now + Duration::from_secs(10);
+        client.handle_timeout(now);
+    }
+    let mut told = Vec::new();
+    while let Some(output) = client.poll_output(&mut Vec::new()) {
+        told.push(output);
+    }
+    let killed = told
+        .iter()
+        .position(|output| matches!(output, Output::Kill { .. }));
+    let released = told
+        .iter()
+        .position(|output| matches!(output, Output::Release { .. }));
+    assert!(killed.is_some() && killed < released, "{told:?}");
+}
+
+#[test]
+fn the_end_of_time_is_no_spin() {
+    let mut client = Client::new(Config::child("late", "1"));
+    client.connect(Instant::ZERO);
+    client.handle(Instant::ZERO, client.epoch(), Input::Opened);
+    client.handle_timeout(Instant::MAX);
+    assert_eq!(client.state(), State::Closing);
+}
+
+#[test]
+fn draining_is_no_part_of_a_good_life() {
+    let mut config = config(Binding::Child, PARK);
+    config.policy.retry.stable_after = DRAIN - Duration::from_secs(1);
+    let refused = Op::OpenFailed {
+        whose: Whose::Current,
+        faults: vec![FaultKind::Refused],
+    };
+    let call = Op::Call {
+        method: 0,
+        params: 0,
+        options: 0,
+    };
+    let to_deadline = Op::Nap(Nap::ToDeadline);
+    let ops = [
+        Op::Connect,
+        refused,
+        to_deadline.clone(),
+        Op::Serve(0),
+        call,
+        Op::Reconnect(Whose::Current),
+        to_deadline,
+    ];
+    exercise::run(&Setup::prompt(config), &ops);
+}

@@ -1,0 +1,149 @@
+//! Every method that an application can call, in every version that has it, answered as JSON and as an event stream.
+
+use everlink::client::{CallOptions, Event, Outcome, State};
+use everlink::protocol::{
+    ClientCapabilities, ClientFeature, Era, Kind, LogLevel, Method, Owner, ServerFeature, Version,
+};
+use everlink::server::{self, Http, Progress};
+use everlink::{Change, List, Watch};
+use exercise::{Net, Weather};
+use serde_json::{Value, json};
+
+use crate::http::stage::{client, payload, seconds, server};
+
+fn ready(version: Version, weather: Weather) -> Net {
+    let mut config = client(version);
+    config.watch = Watch::lists()
+        .and_uri("file:///a")
+        .and_logs(LogLevel::Debug);
+    config.capabilities = ClientCapabilities::default().with(ClientFeature::TasksExtension);
+    let mut site = server(Http::new());
+    let offer = site.offer.take().map(|offer| {
+        let all = offer.capabilities.clone();
+        let all = all
+            .with(ServerFeature::TasksCancel)
+            .with(ServerFeature::TasksList)
+            .with(ServerFeature::TasksExtension);
+        offer.with_capabilities(all)
+    });
+    site.offer = offer;
+    let mut net = Net::new(config, site, weather, 1);
+    let (client, now) = net.client();
+    client.connect(now);
+    net.pass(seconds(2));
+    assert_eq!(net.client().0.state(), State::Ready, "{version}");
+    let agreed = net.client().0.session().map(|session| session.version);
+    assert_eq!(agreed, Some(version));
+    net.take_client_events();
+    net.take_server_events();
+    net
+}
+
+fn requests(version: Version) -> impl Iterator<Item = &'static Method> {
+    let all = Method::all().iter();
+    all.filter(move |method| {
+        method.kind == Kind::Request
+            && method.owner == Owner::Application
+            && method.to_server.contains(version)
+    })
+}
+
+#[test]
+fn every_method_of_every_version_is_answered_as_json_and_as_a_stream() {
+    for &version in Version::ALL {
+        for weather in [Weather::calm(), Weather::windy()] {
+            let mut net = ready(version, weather);
+            let mut called = 0;
+            for method in requests(version) {
+                for is_stream in [false, true] {
+                    let params = json!({"name": "n", "uri": "file:///a", "taskId": "t", "x": [1, {"y": null}]});
+                    let (client, now) = net.client();
+                    let call =
+                        client.call(now, method.name, Some(payload(&params)), CallOptions::new());
+                    let call = call.expect("the link takes it");
+                    called += 1;
+                    let mut was_asked = false;
+                    net.serve_for(seconds(1), |server, now, event| {
+                        if let server::Event::Request(request) = event {
+                            assert_eq!(request.method, method.name);
+                            assert_eq!(request.params, Some(payload(&params)));
+                            was_asked = true;
+                            if is_stream {
+                                let told =
+                                    server.progress(now, request.request, Progress::new(0.5));
+                                told.expect("the request is open");
+                            }
+                            let result = payload(&json!({"x": "y", "_meta": {"z": 1}}));
+                            let given = server.respond(now, request.request, result);
+                            given.expect("the request is open");
+                        }
+                    });
+                    assert!(was_asked, "{} in {version}", method.name);
+                    let events = net.take_client_events();
+                    let progress = |event: &&Event| matches!(event, Event::Progress { .. });
+                    let progress = events.iter().filter(progress).count();
+                    assert_eq!(
+                        progress,
+                        usize::from(is_stream),
+                        "{} in {version}",
+                        method.name
+                    );
+                    let reply = events.iter().find_map(|event| match event {
+                        Event::Done {
+                            call: of,
+                            outcome: Outcome::Reply(reply),
+                        } if *of == call => Some(reply),
+                        _ => None,
+                    });
+                    let reply =
+                        reply.unwrap_or_else(|| panic!("{} in {version}: {events:?}", method.name));
+                    let reply: Value = reply.parse().expect("JSON");
+                    assert_eq!(reply["x"], "y", "{} in {version}", method.name);
+                    assert_eq!(reply["_meta"]["z"], 1, "{} in {version}", method.name);
+                }
+            }
+            assert!(called >= 10, "{version}: {called}");
+        }
+    }
+}
+
+#[test]
+fn what_changes_is_heard_in_every_version() {
+    for &version in Version::ALL {
+        let mut net = ready(version, Weather::windy());
+        let (server, now) = net.server();
+        for list in List::ALL {
+            // Templates have no change notification of their own.
+            let told = server.publish(now, Change::List(list));
+            told.expect("it is offered");
+        }
+        let uri = "file:///a".into();
+        let told = server.publish(now, Change::Resource { uri });
+        told.expect("it is offered");
+        if version.era() == Era::Legacy {
+            let told = server.log(now, None, LogLevel::Error, None, payload(&json!(1)));
+            told.expect("it is offered");
+        }
+        net.pass(seconds(1));
+        let events = net.take_client_events();
+        let changed = |event: &&Event| matches!(event, Event::Changed(_));
+        let changed = events.iter().filter(changed).count();
+        assert_eq!(changed, List::ALL.len() + 1, "{version}: {events:?}");
+        let logs = |event: &&Event| matches!(event, Event::Log { .. });
+        let logs = events.iter().filter(logs).count();
+        assert_eq!(logs, usize::from(version.era() == Era::Legacy), "{version}");
+    }
+}
+
+#[test]
+fn a_link_that_is_shut_down_leaves_nothing_behind_at_the_server() {
+    for &version in Version::ALL {
+        let mut net = ready(version, Weather::windy());
+        let (client, now) = net.client();
+        client.shutdown(now);
+        net.pass(seconds(5));
+        assert_eq!(net.client().0.state(), State::Closed, "{version}");
+        let (server, _) = net.server();
+        assert_eq!((server.sessions(), server.requests()), (0, 0), "{version}");
+    }
+}

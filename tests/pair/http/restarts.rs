@@ -1,0 +1,180 @@
+//! Servers that are replaced by others, with lost or shared sessions.
+
+use std::sync::{Arc, Mutex};
+
+use everlink::Server;
+use everlink::client::State;
+use everlink::protocol::Version;
+use everlink::server::{
+    EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
+};
+use exercise::{Net, Weather};
+
+use crate::http::stage::{Ledger, client, finish, seconds, server};
+
+fn ready(net: &mut Net) {
+    let (client, now) = net.client();
+    client.connect(now);
+    net.pass(seconds(2));
+    assert_eq!(net.client().0.state(), State::Ready);
+    net.take_client_events();
+}
+
+#[test]
+fn a_restart_under_200_calls_costs_one_handshake_and_each_call_has_one_outcome() {
+    for seed in 0..4 {
+        let config = client(Version::V2025_11_25);
+        let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+        ready(&mut net);
+        let mut ledger = Ledger::default();
+        for nth in 0..200 {
+            let (client, now) = net.client();
+            ledger.call(client, now, nth % 2 == 0);
+        }
+        // All calls run, and none is answered.
+        net.serve_for(seconds(1), |_, _, event| {
+            if let everlink::server::Event::Request(request) = event {
+                ledger.run(&request);
+            }
+        });
+        assert_eq!(ledger.runs.len(), 200);
+        net.restart();
+        let outcomes = finish(&mut net, &mut ledger);
+        assert_eq!(net.count("initialize"), 2, "seed {seed}");
+        assert_eq!(outcomes["reply"], 100, "seed {seed}: {outcomes:?}");
+        assert_eq!(outcomes.len(), 2, "seed {seed}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn calls_into_a_session_that_a_restart_ended_are_all_served_after_one_handshake() {
+    for seed in 0..4 {
+        let config = client(Version::V2025_06_18);
+        let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+        ready(&mut net);
+        net.restart();
+        let mut ledger = Ledger::default();
+        for _ in 0..200 {
+            let (client, now) = net.client();
+            ledger.call(client, now, false);
+        }
+        let outcomes = finish(&mut net, &mut ledger);
+        assert_eq!(net.count("initialize"), 2, "seed {seed}");
+        assert_eq!(outcomes["reply"], 200, "seed {seed}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn a_modern_client_hardly_notices_a_restart() {
+    for seed in 0..4 {
+        let config = client(Version::LATEST_MODERN);
+        let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+        ready(&mut net);
+        net.restart();
+        let mut ledger = Ledger::default();
+        for _ in 0..200 {
+            let (client, now) = net.client();
+            ledger.call(client, now, false);
+        }
+        let outcomes = finish(&mut net, &mut ledger);
+        assert_eq!(outcomes["reply"], 200, "seed {seed}: {outcomes:?}");
+        assert_eq!(net.count("server/discover"), 1, "seed {seed}");
+    }
+}
+
+/// A store that outlives a server.
+struct Shared<T>(Arc<Mutex<T>>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Shared<T> {
+        Shared(self.0.clone())
+    }
+}
+
+impl<T> Shared<T> {
+    fn new(store: T) -> Shared<T> {
+        Shared(Arc::new(Mutex::new(store)))
+    }
+}
+
+impl<T: SessionStore> SessionStore for Shared<T> {
+    fn put(&mut self, record: &SessionRecord) {
+        self.0.lock().expect("a lock").put(record);
+    }
+
+    fn get(&mut self, id: &str) -> Option<SessionRecord> {
+        self.0.lock().expect("a lock").get(id)
+    }
+
+    fn remove(&mut self, id: &str) {
+        self.0.lock().expect("a lock").remove(id);
+    }
+}
+
+impl<T: EventStore> EventStore for Shared<T> {
+    fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
+        let mut store = self.0.lock().expect("a lock");
+        store.append(session, stream, message)
+    }
+
+    fn replay(
+        &mut self,
+        session: &str,
+        stream: u64,
+        after: u64,
+        show: &mut dyn FnMut(u64, &str),
+    ) -> bool {
+        let mut store = self.0.lock().expect("a lock");
+        store.replay(session, stream, after, show)
+    }
+
+    fn forget(&mut self, session: &str) {
+        self.0.lock().expect("a lock").forget(session);
+    }
+}
+
+#[test]
+fn a_server_that_shares_the_stores_goes_on_with_the_session() {
+    for seed in 0..4 {
+        let sessions = Shared::new(MemorySessions::new(8));
+        let events = Shared::new(MemoryEvents::new(Replay::new(100, 1 << 20)));
+        let cast = move |_| {
+            let (sessions, events) = (Box::new(sessions.clone()), Box::new(events.clone()));
+            Server::with_stores(server(Http::new()), sessions, events)
+        };
+        let config = client(Version::V2025_11_25);
+        let mut net = Net::served_by(config, cast, Weather::windy(), seed);
+        ready(&mut net);
+        net.restart();
+        let mut ledger = Ledger::default();
+        for _ in 0..50 {
+            let (client, now) = net.client();
+            ledger.call(client, now, false);
+        }
+        let outcomes = finish(&mut net, &mut ledger);
+        assert_eq!(net.count("initialize"), 1, "seed {seed}");
+        assert_eq!(outcomes["reply"], 50, "seed {seed}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_away_for_a_while_is_waited_for() {
+    for version in [Version::V2025_11_25, Version::LATEST_MODERN] {
+        for seed in 0..4 {
+            let mut net = Net::new(client(version), server(Http::new()), Weather::windy(), seed);
+            ready(&mut net);
+            net.restart();
+            net.refuse_for(seconds(3));
+            let mut ledger = Ledger::default();
+            for _ in 0..50 {
+                let (client, now) = net.client();
+                ledger.call(client, now, false);
+            }
+            let outcomes = finish(&mut net, &mut ledger);
+            assert_eq!(
+                outcomes["reply"], 50,
+                "{version}, seed {seed}: {outcomes:?}"
+            );
+        }
+    }
+}

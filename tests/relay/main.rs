@@ -1,0 +1,21 @@
+//! A relay between hosts and a server. `relay_chain` is the harness with a byte stream in front, `server_http` the one with HTTP.
+#![allow(
+    clippy::std_instead_of_alloc,
+    clippy::std_instead_of_core,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may use all of std, and looks only at the events that it is about"
+)]
+
+#[path = "../support/chunking.rs"]
+mod chunking;
+mod deaths;
+mod epochs;
+mod failures;
+mod http;
+mod messages;
+#[path = "../support/relay_chain/mod.rs"]
+mod relay_chain;
+#[path = "../support/server_http/mod.rs"]
+mod server_http;
+mod start;
+mod transparent;

@@ -1,0 +1,625 @@
+//! The messages that a relay carries between a host and a server of any two eras.
+
+use crate::relay_chain::exchanges::{EXCHANGES, changes_of, questions};
+use crate::relay_chain::script::{call, initialize, request};
+use crate::relay_chain::{
+    Behind, Chain, Chunking, Death, Eras, Order, Whose, agreeable, host_config, payload,
+    relay_config, seconds, silent,
+};
+use everlink::client::{Event, Outcome};
+use everlink::protocol::{
+    ClientCapabilities, Era, ServerCapabilities, ServerFeature, Version, Versions,
+};
+use everlink::{ErrorObject, Watch};
+use serde_json::{Value, json};
+
+/// Every kind of exchange, between all eras, with every cut of the bytes and every order of the parties.
+#[test]
+fn every_exchange_is_carried_between_all_eras() {
+    let ways = Chunking::ALL.map(|chunking| (chunking, Order::Fair));
+    let orders = (1..=4).map(|seed| (Chunking::Whole, Order::Random(seed)));
+    let ways: Vec<_> = ways.into_iter().chain(orders).collect();
+    for exchange in EXCHANGES {
+        for eras in Eras::ALL
+            .into_iter()
+            .filter(|eras| (exchange.exists)(*eras))
+        {
+            for (chunking, order) in &ways {
+                println!("{} in {eras:?}, {chunking:?}, {order:?}", exchange.name);
+                let mut chain = Chain::new(eras).chunked(*chunking).ordered(*order);
+                let calls = (exchange.play)(&mut chain);
+                (exchange.check)(&chain, &calls);
+                assert_eq!(chain.lives(), 1, "nothing happened to the server");
+                chain.finish();
+            }
+        }
+    }
+}
+
+/// A host of any version in front of a server of any other. A host must itself support the version of an older server of its own
+/// era.
+#[test]
+fn every_version_meets_every_other() {
+    for &host in Version::ALL {
+        for &server in Version::ALL {
+            println!("a host of {host:?}, a server of {server:?}");
+            let mut config = host_config(host.era());
+            config.versions = match host.era() == server.era() {
+                true => Versions::only(host).with(server.min(host)),
+                false => Versions::only(host),
+            };
+            let mut chain = Chain::of(relay_config(), Some(config))
+                .served_by(move |_| Behind::of_version(server));
+            let count = chain.tool("count");
+            let list = chain.call("tools/list", Value::Null);
+            let prompt = chain.call("prompts/get", json!({"name": "greet"}));
+            chain.until_all_done();
+            assert_eq!(chain.text(count), "count \"m1\" by life 1");
+            assert_eq!(chain.result(list)["tools"][1]["name"], "count");
+            assert!(chain.result(prompt)["messages"].is_array());
+            assert_eq!(chain.told("notifications/progress").len(), 3);
+            let spoken = chain
+                .link()
+                .upstream()
+                .session()
+                .expect("it is ready")
+                .version;
+            assert_eq!(spoken, server);
+            chain.finish();
+        }
+    }
+}
+
+#[test]
+fn the_host_is_offered_what_the_server_offers() {
+    for eras in Eras::ALL {
+        let few = ServerCapabilities::default()
+            .with_tools(false)
+            .with_completions();
+        let mut chain =
+            Chain::new(eras).served_by(move |_| Behind::of(eras.server).offering(few.clone()));
+        let list = chain.call("tools/list", Value::Null);
+        chain.until_done(list);
+        let session = chain.host(|host, _| host.session().cloned());
+        let session = session.expect("the host is ready");
+        assert_eq!(
+            session
+                .server
+                .as_ref()
+                .map(|s| s.name().to_owned())
+                .as_deref(),
+            Some("shop")
+        );
+        assert_eq!(session.instructions.as_deref(), Some("ask for anything"));
+        let offers = |feature| session.capabilities.offers(feature);
+        assert!(offers(ServerFeature::Tools) && offers(ServerFeature::Completions));
+        let is_bridged = eras.host != eras.server;
+        // A relay that translates announces by itself that a list differs in the next epoch.
+        assert_eq!(offers(ServerFeature::ToolsListChanged), is_bridged);
+        for not in [
+            ServerFeature::Prompts,
+            ServerFeature::Resources,
+            ServerFeature::Logging,
+        ] {
+            assert!(!offers(not), "{not} is not offered");
+        }
+        chain.finish();
+    }
+}
+
+#[test]
+fn the_server_is_told_what_the_host_declares() {
+    for eras in Eras::ALL {
+        for (declared, told) in [
+            (ClientCapabilities::default(), json!({})),
+            (
+                ClientCapabilities::default().with_sampling(),
+                json!({"sampling": {}}),
+            ),
+        ] {
+            let mut config = host_config(eras.host);
+            config.capabilities = declared;
+            let mut relay = relay_config();
+            // The owner of the relay does not know the host's capabilities.
+            relay.upstream.capabilities = ClientCapabilities::default().with_roots(true);
+            let mut chain =
+                Chain::of(relay, Some(config)).served_by(move |_| Behind::of(eras.server));
+            let sample = chain.tool("sample");
+            let form = chain.tool("form");
+            chain.until_all_done();
+            let is_askable = told != json!({});
+            assert_eq!(
+                matches!(chain.outcome(sample), Outcome::Reply(_)),
+                is_askable
+            );
+            assert!(chain.error(form).message.contains("cannot ask"));
+            let said = match eras.server {
+                Era::Modern => chain.asked_of(1, "tools/call")[0]["params"]["_meta"]
+                    ["io.modelcontextprotocol/clientCapabilities"]
+                    .clone(),
+                _ => chain.asked_of(1, "initialize")[0]["params"]["capabilities"].clone(),
+            };
+            assert_eq!(said, told);
+            chain.finish();
+        }
+    }
+}
+
+/// The members that a modern result adds reach a modern host unchanged, and a legacy host not at all.
+#[test]
+fn results_are_dressed_for_the_era_of_the_host() {
+    for eras in Eras::ALL {
+        let mut chain = Chain::new(eras);
+        let list = chain.call("tools/list", Value::Null);
+        chain.until_done(list);
+        let answers = chain.messages(Whose::Relay);
+        let result = answers
+            .iter()
+            .find(|said| said["result"]["tools"].is_array());
+        let result = &result.expect("the list was given")["result"];
+        let is_typed = result["resultType"] == "complete" && result["ttlMs"].is_u64();
+        assert_eq!(is_typed, eras.host == Era::Modern, "{result}");
+        assert!(is_typed || result["resultType"].is_null());
+        chain.finish();
+    }
+}
+
+/// Neither side sees the ids of the other.
+#[test]
+fn ids_of_any_kind_are_given_back_and_never_passed_on() {
+    for server in [Era::Legacy, Era::Modern] {
+        let mut chain = Chain::scripted(server);
+        chain.shake_hands(json!({}));
+        for (number, id) in [json!(1), json!(2), json!("two"), json!(-7), json!("")]
+            .into_iter()
+            .enumerate()
+        {
+            let mark = format!("m{number}");
+            let answer = chain.ask(&request(id.clone(), "tools/call", call("echo", &mark)));
+            let text = &answer["result"]["content"][0]["text"];
+            assert_eq!(*text, format!("echo \"{mark}\" by life 1"));
+        }
+        let written = chain.written_to(1);
+        let ids: Vec<u64> = written
+            .iter()
+            .filter_map(|said| said["id"].as_u64())
+            .collect();
+        assert!(ids.is_sorted_by(|one, other| one < other), "{ids:?}");
+        assert_eq!(
+            ids.len(),
+            written.iter().filter(|said| !said["id"].is_null()).count(),
+            "the relay counts, whatever the host does"
+        );
+        chain.finish();
+    }
+}
+
+/// S-META-13: unknown `_meta` members are passed on; those for the direct peer are not.
+#[test]
+fn the_meta_of_a_request_is_carried_but_for_what_is_between_neighbours() {
+    for server in [Era::Legacy, Era::Modern] {
+        let mut chain = Chain::scripted(server);
+        chain.shake_hands(json!({}));
+        let mut params = call("echo", "m");
+        params["_meta"] = json!({"traceparent": "00-1", "acme/x": [1], "progressToken": "mine"});
+        chain.ask(&request(1, "tools/call", params));
+        let meta = chain.asked_of(1, "tools/call")[0]["params"]["_meta"].clone();
+        assert_eq!(meta["traceparent"], "00-1");
+        assert_eq!(meta["acme/x"], json!([1]));
+        assert!(meta["progressToken"].is_u64(), "{meta}");
+        chain.finish();
+    }
+}
+
+/// A long message is carried unchanged, and one over the limit fails only its own call.
+#[test]
+fn long_messages_are_carried_and_too_long_ones_are_told() {
+    for eras in Eras::ALL {
+        let mut relay = relay_config();
+        relay.downstream.limits.message_bytes = 2 << 20;
+        let mut chain = Chain::relayed_by(relay, eras);
+        let long = chain.tool_with("big", json!({"bytes": 1 << 20}));
+        let longer = chain.tool_with("big", json!({"bytes": 3 << 20}));
+        let echo = chain.tool("echo");
+        chain.until_all_done();
+        assert_eq!(chain.text(long).len(), 1 << 20);
+        let text = chain.text(longer);
+        assert!(text.contains("could not be passed on"), "{text}");
+        assert_eq!(
+            chain.result(longer)["_meta"]["everlink/delivery"],
+            "unknown"
+        );
+        assert_eq!(chain.text(echo), "echo \"m3\" by life 1");
+        chain.finish();
+    }
+}
+
+/// Each era has its own error codes; all other codes pass unchanged.
+#[test]
+fn the_codes_of_errors_are_those_of_the_era_of_the_host() {
+    for (code, to_legacy, to_modern) in [
+        (-32_602, -32_602, -32_602),
+        (-32_603, -32_603, -32_603),
+        (-32_002, -32_002, -32_602),
+        (-32_042, -32_042, -32_603),
+        (-32_000, -32_000, -32_000),
+        (-1, -1, -1),
+        (4_711, 4_711, 4_711),
+    ] {
+        for host in [Era::Legacy, Era::Modern] {
+            let mut chain = Chain::new(Eras::new(host, Era::Legacy));
+            let refused = chain.tool_with("refuse", json!({"code": code}));
+            chain.until_done(refused);
+            let expected = if host == Era::Modern {
+                to_modern
+            } else {
+                to_legacy
+            };
+            assert_eq!(chain.error(refused).code, expected, "{code} to {host:?}");
+            chain.finish();
+        }
+    }
+}
+
+/// A batch of a host is carried as separate requests.
+#[test]
+fn a_batch_of_a_host_is_carried() {
+    for server in [Era::Legacy, Era::Modern] {
+        let mut chain = Chain::scripted(server);
+        chain.ask(&initialize("2025-03-26", json!({})));
+        let batch = json!([
+            request(1, "tools/call", call("echo", "one")),
+            request(2, "tools/list", json!({})),
+        ]);
+        chain.say(&batch);
+        chain.until("both are answered", |chain| {
+            [1, 2]
+                .iter()
+                .all(|id| chain.answer_to(&json!(id)).is_some())
+        });
+        chain.finish();
+    }
+}
+
+/// S-TIME-08: the relay itself answers a ping, even without a server.
+#[test]
+fn a_ping_is_answered_without_a_server() {
+    let mut chain = Chain::of(relay_config(), None).served_by(|_| Behind::Mute);
+    let answer = chain.ask(&request("p", "ping", json!({})));
+    assert_eq!(answer["result"], json!({}));
+    assert_eq!(chain.now().as_nanos(), 0);
+    chain.finish();
+}
+
+/// An invalid message is not passed on.
+#[test]
+fn noise_of_either_side_stays_there() {
+    for server in [Era::Legacy, Era::Modern] {
+        let mut chain = Chain::scripted(server);
+        chain.shake_hands(json!({}));
+        chain.say_raw("this is no message\n");
+        chain.say(&json!({"jsonrpc": "2.0", "method": "notifications/unheard_of"}));
+        chain.say(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
+        let answer = chain.ask(&request(1, "tools/call", call("echo", "m")));
+        assert!(answer["result"].is_object());
+        let to_server = chain.written_to(1);
+        assert!(to_server.iter().all(|said| said["id"] != 99));
+        chain.finish();
+    }
+}
+
+/// At any step, a cancelled call gets no reply. Its server is told only if it has the call.
+#[test]
+fn a_call_can_be_cancelled_at_every_step() {
+    for eras in Eras::ALL {
+        for tool in ["count", "form", "echo"] {
+            for steps in 0.. {
+                let mut chain = Chain::new(eras);
+                let call = chain.tool(tool);
+                let mut left = steps;
+                while left > 0 && !chain.is_done(call) && chain.go_on() {
+                    left -= 1;
+                }
+                if chain.is_done(call) {
+                    break;
+                }
+                println!("{tool} in {eras:?}, cancelled after {steps} steps");
+                chain.cancel(call, "no more");
+                let after = chain.tool("echo");
+                chain.until_done(after);
+                assert_eq!(chain.text(after), "echo \"m2\" by life 1");
+                chain.pass(seconds(10));
+                let first = &chain.asked_of(1, "tools/call")[0];
+                let was_sent = first["params"]["arguments"]["mark"] == "m1";
+                let was_told = !chain.asked_of(1, "notifications/cancelled").is_empty();
+                assert!(
+                    was_sent || !was_told,
+                    "nothing is cancelled that was not sent"
+                );
+                chain.finish();
+            }
+        }
+    }
+}
+
+/// A call that the relay has not sent is cancelled without a message to any server.
+#[test]
+fn a_call_that_was_never_sent_is_cancelled_in_silence() {
+    for host in [Era::Legacy, Era::Modern] {
+        let mut chain = Chain::new(Eras::new(host, Era::Legacy));
+        let first = chain.tool("echo");
+        chain.until_done(first);
+        chain.kill(Death::Heard);
+        chain.settle();
+        let call = chain.tool("echo");
+        chain.settle();
+        chain.cancel(call, "no more");
+        let last = chain.tool("echo");
+        chain.until_done(last);
+        assert_eq!(chain.text(last), "echo \"m3\" by life 2");
+        assert_eq!(chain.asked_of(2, "tools/call").len(), 1);
+        assert_eq!(chain.asked_of(2, "notifications/cancelled").len(), 0);
+        chain.finish();
+    }
+}
+
+/// The server is told that the host refused the ask, if its era has a message for it.
+#[test]
+fn a_refused_question_is_refused_to_the_server() {
+    for server in [Era::Legacy, Era::Modern] {
+        let mut chain = Chain::new(Eras::new(Era::Legacy, server))
+            .mannered(|_| Some(Err(ErrorObject::new(-1, "the user said no"))));
+        let form = chain.tool("form");
+        chain.until_done(form);
+        if server == Era::Legacy {
+            let answers = chain.result(form)["structuredContent"]["answers"].clone();
+            let said = answers[0]["unanswered"].as_str().unwrap_or_default();
+            assert!(
+                said.contains("the user said no") && said.contains("-1"),
+                "{said}"
+            );
+        } else {
+            // S-MRTR: a modern server cannot be told. The call fails and names the reason.
+            let text = chain.text(form);
+            assert_eq!(chain.result(form)["isError"], true);
+            assert!(
+                text.contains("(elicitation/create) was not answered"),
+                "{text}"
+            );
+        }
+        chain.finish();
+    }
+}
+
+/// If the server continues without the answer, the ask of the host is cancelled.
+#[test]
+fn a_question_ends_with_the_call_that_it_was_asked_for() {
+    for eras in Eras::ALL
+        .into_iter()
+        .filter(|eras| eras.server == Era::Legacy)
+    {
+        let mut chain = Chain::new(eras).mannered(silent);
+        let call = chain.tool("form and go on");
+        if eras.host == Era::Legacy {
+            chain.until_done(call);
+            assert_eq!(chain.told("notifications/cancelled").len(), 1);
+        } else {
+            // A modern host gets the ask in place of the reply, and gets the reply when it answers.
+            chain.pass(seconds(5));
+            let asks = chain.picked(|event| match event {
+                Event::Ask(ask) => Some(ask.ask),
+                _ => None,
+            });
+            assert_eq!(asks.len(), 1);
+            let answer = payload(&json!({"action": "cancel"}));
+            chain
+                .host(|host, now| host.answer(now, asks[0], Ok(answer)))
+                .expect("the question is open");
+            chain.until_done(call);
+        }
+        assert_eq!(chain.text(call), "form and go on \"m1\" by life 1");
+        chain.finish();
+    }
+}
+
+/// An ask that the server withdraws is withdrawn from the host.
+#[test]
+fn a_question_that_is_taken_back_is_taken_back_from_the_host() {
+    let mut chain = Chain::new(Eras::new(Era::Legacy, Era::Legacy)).mannered(silent);
+    let call = chain.tool("form and withdraw");
+    chain.until_done(call);
+    assert_eq!(chain.told("notifications/cancelled").len(), 1);
+    let withdrawn = chain.picked(|event| match event {
+        Event::AskWithdrawn { .. } => Some(()),
+        _ => None,
+    });
+    assert_eq!(withdrawn.len(), 1);
+    chain.finish();
+}
+
+/// An ask without a request waits for the next one, because a modern host can be asked only for a request of its own.
+#[test]
+fn a_question_for_nobody_waits_for_the_next_request() {
+    let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy));
+    let blurt = chain.tool("blurt and go on");
+    chain.until_done(blurt);
+    chain.settle();
+    assert_eq!(chain.heard_by(1, "answered").len(), 0);
+    let next = chain.tool("echo");
+    chain.until_done(next);
+    chain.settle();
+    let heard = chain.heard_by(1, "answered");
+    assert_eq!(heard.len(), 1, "{:#?}", chain.heard_by(1, ""));
+    assert!(heard[0].contains("Ada"), "{heard:?}");
+    chain.finish();
+}
+
+/// An unanswered ask does not block the next one.
+#[test]
+fn a_question_does_not_wait_behind_one_that_nobody_answers() {
+    let mut asked = 0;
+    let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).mannered(move |ask| {
+        asked += 1;
+        agreeable(ask).filter(|_| asked > 1)
+    });
+    let first = chain.tool("blurt");
+    chain.settle();
+    let second = chain.tool("blurt");
+    chain.until_done(second);
+    let answers = &chain.result(second)["structuredContent"]["answers"];
+    assert_eq!(answers[0]["content"]["name"], "Ada");
+    assert!(!chain.is_done(first));
+    chain.cancel(first, "enough");
+    chain.finish();
+}
+
+/// A waiting ask ends with the server that sent it.
+#[test]
+fn a_question_that_waits_ends_with_its_server() {
+    let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy));
+    let blurt = chain.tool("blurt and go on");
+    chain.until_done(blurt);
+    chain.settle();
+    chain.kill(Death::Heard);
+    chain.settle();
+    let echo = chain.tool("echo");
+    chain.until_done(echo);
+    chain.settle();
+    assert!(questions(&chain).is_empty());
+    chain.finish();
+}
+
+/// A legacy server does not name the call of its ask. Whichever call the relay uses towards the host, the answer
+/// reaches the server.
+#[test]
+fn questions_among_many_calls_are_answered() {
+    for exchange in EXCHANGES
+        .iter()
+        .filter(|exchange| exchange.name.contains("among"))
+    {
+        for order in [Order::Fair, Order::Random(1), Order::Random(2)] {
+            let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).ordered(order);
+            let calls = (exchange.play)(&mut chain);
+            (exchange.check)(&chain, &calls);
+            chain.finish();
+        }
+    }
+}
+
+/// A host may report progress of its answer to an ask.
+#[test]
+fn progress_of_an_answer_is_carried_to_the_server() {
+    let mut chain = Chain::scripted(Era::Legacy);
+    chain.shake_hands(json!({"sampling": {}}));
+    chain.say(&request(1, "tools/call", call("sample with progress", "m")));
+    chain.until("the question", |chain| {
+        !chain.told("sampling/createMessage").is_empty()
+    });
+    let question = chain.told("sampling/createMessage")[0].clone();
+    let token = question["params"]["_meta"]["progressToken"].clone();
+    assert!(!token.is_null());
+    let params = json!({"progressToken": token, "progress": 1});
+    chain.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+    chain.settle();
+    assert_eq!(chain.asked_of(1, "notifications/progress").len(), 1);
+    chain.finish();
+}
+
+/// One change is reported once.
+#[test]
+fn a_change_of_the_resources_is_told_once() {
+    for eras in Eras::ALL {
+        let mut chain = Chain::new(eras);
+        let find = chain.tool("find");
+        chain.until_done(find);
+        chain.settle();
+        let told = chain.told("notifications/resources/list_changed");
+        assert_eq!(told.len(), 1, "{told:?}");
+        chain.finish();
+    }
+}
+
+/// A new watch reports no changes of resources that were already watched.
+#[test]
+fn another_watch_announces_nothing_of_the_first() {
+    for eras in Eras::ALL {
+        let mut chain = Chain::new(eras);
+        let first = chain.tool("echo");
+        chain.until_done(first);
+        chain.watch(Watch::lists().and_uri("file:///a"));
+        chain.pass(seconds(1));
+        let before = changes_of(&chain, "file:///a").len();
+        chain.watch(Watch::lists().and_uri("file:///a").and_uri("file:///b"));
+        chain.pass(seconds(1));
+        assert_eq!(changes_of(&chain, "file:///a").len(), before, "{eras:?}");
+        chain.finish();
+    }
+}
+
+/// After a watch ends, changes are not reported any more, and the server is told.
+#[test]
+fn the_end_of_a_watch_is_carried() {
+    for eras in Eras::ALL {
+        let mut chain = Chain::new(eras);
+        let first = chain.tool("echo");
+        chain.until_done(first);
+        chain.watch(Watch::lists().and_uri("file:///a"));
+        chain.pass(seconds(1));
+        chain.watch(Watch::lists());
+        chain.pass(seconds(1));
+        let heard = chain.heard_by(1, "watching").last().copied();
+        assert!(
+            heard.is_some_and(|watch| !watch.contains("file:///a")),
+            "{heard:?}"
+        );
+        let before = changes_of(&chain, "file:///a").len();
+        let touch = chain.tool_with("touch", json!({"uri": "file:///a"}));
+        chain.until_done(touch);
+        chain.settle();
+        assert_eq!(changes_of(&chain, "file:///a").len(), before);
+        chain.finish();
+    }
+}
+
+/// A legacy host that set no log level gets log messages from a server of either era.
+#[test]
+fn a_legacy_host_that_chose_no_level_hears_the_logs() {
+    for server in [Era::Legacy, Era::Modern] {
+        let mut chain = Chain::scripted(server);
+        chain.shake_hands(json!({}));
+        chain.ask(&request(1, "tools/call", call("log", "m")));
+        let logs = chain.told("notifications/message");
+        assert_eq!(logs.len(), 2, "{logs:?}");
+        chain.finish();
+    }
+}
+
+/// A log level that a legacy host sets goes to the server, in the form of its era.
+#[test]
+fn a_level_that_the_host_chooses_is_told_to_the_server() {
+    for server in [Era::Legacy, Era::Modern] {
+        let mut chain = Chain::scripted(server);
+        chain.shake_hands(json!({}));
+        for (id, level, expected) in [(1, "error", 1), (2, "debug", 3), (3, "error", 1)] {
+            chain.ask(&request(id, "logging/setLevel", json!({"level": level})));
+            let before = chain.told("notifications/message").len();
+            let mark = format!("m{id}");
+            chain.ask(&request(10 + id, "tools/call", call("log", &mark)));
+            let logs = chain.told("notifications/message");
+            assert_eq!(logs.len() - before, expected, "{level}: {logs:?}");
+        }
+        chain.finish();
+    }
+}
+
+/// The status of a server's task is passed on to a host without tasks of its own.
+#[test]
+fn the_status_of_a_task_is_carried_to_the_host() {
+    let mut chain = Chain::scripted(Era::Legacy);
+    chain.shake_hands(json!({}));
+    let mut params = call("tell", "m");
+    params["arguments"]["method"] = "notifications/tasks/status".into();
+    chain.ask(&request(1, "tools/call", params));
+    assert_eq!(chain.told("notifications/tasks/status").len(), 1);
+    chain.finish();
+}

@@ -1,0 +1,720 @@
+//! A scripted site around one server end over HTTP: a virtual clock, a driver, and scripted clients.
+//!
+//! ```ignore
+//! let mut site = Site::new(config());
+//!
+//! // A modern request is one exchange. What is asked is an `Ask`: change its fields and send it.
+//! let call = site.send(modern(1, "tools/call", json!({"name": "add"})));
+//! let request = site.newest();
+//! site.respond(request, json!({"content": []}));
+//! assert_eq!(site.status(call), 200);
+//! assert_eq!(site.json(call)["result"]["content"], json!([]));
+//!
+//! // A legacy client has a session, and streams.
+//! let session = site.session("2025-11-25");
+//! let stream = site.send(session.get());
+//! let call = site.send(session.post(2, "tools/call", json!({"name": "slow"})));
+//! site.hangs_up(call); // its client is gone
+//! assert_eq!(site.messages(stream), NOTHING); // what was heard there: the data of each event
+//! site.finish();
+//! ```
+//!
+//! The driver carries out every output in order and sleeps exactly until `poll_timeout`. A late deadline or a spinning server is therefore a failed
+//! test. With every output the driver checks the rules of exchanges:
+//!
+//! - An exchange has one `Response`, then `Write`s, then one `Finish` (none after a whole response) or an `Abort`.
+//! - Only an `Abort` of unread output may follow. A client that is gone receives nothing.
+//! - Each request is answered at most once, on its own exchange or on a stream that resumes it.
+//! - A modern stream carries no request of the server.
+//!
+//! `finish` ends the service and checks that nothing is left.
+
+mod ask;
+mod exchange;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use everlink::protocol::{ServerCapabilities, Version};
+use everlink::server::{
+    Cancelled, Config, Event, Http, Misuse, Offer, Progress, Refused, Request, Server, State,
+    Unanswered,
+};
+use everlink::{
+    AskId, Change, Epoch, ErrorObject, Fault, FaultKind, Input, Instant, Output, Payload,
+    RequestId, StreamId, Wake,
+};
+use serde_json::{Value, json};
+
+pub(crate) use ask::{
+    Ask, Session, declaring, delete, get, initialize, introduce, modern, notice, post, with_meta,
+};
+pub(crate) use exchange::{Exchange, Sse};
+
+/// An event that does not happen within this time never happens.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A server that takes this many steps without any time passing is spinning.
+const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
+
+/// All versions with a handshake.
+pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// An empty list of messages.
+pub(crate) const NOTHING: [Value; 0] = [];
+
+pub(crate) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The configuration of a server over HTTP that offers every capability of the protocol.
+pub(crate) fn config() -> Config {
+    over(Http::new())
+}
+
+/// Like `config`, with these HTTP settings.
+pub(crate) fn over(http: Http) -> Config {
+    Config::new(everything(), [7; 16]).with_http(http)
+}
+
+/// Like `config`, with exactly these capabilities.
+pub(crate) fn offering(capabilities: ServerCapabilities) -> Config {
+    let offer = Offer::new("site", "1").with_capabilities(capabilities);
+    Config::new(offer, [7; 16]).with_http(Http::new())
+}
+
+/// An offer with every capability of the protocol.
+pub(crate) fn everything() -> Offer {
+    let all = ServerCapabilities::default()
+        .with_completions()
+        .with_logging()
+        .with_prompts(true)
+        .with_resources(true, true)
+        .with_tools(true);
+    Offer::new("site", "1").with_capabilities(all)
+}
+
+pub(crate) fn payload(value: &Value) -> Payload {
+    Payload::of(value).expect("a value is JSON")
+}
+
+pub(crate) struct Site {
+    pub(crate) server: Server,
+    now: Instant,
+    last_stream: u64,
+    exchanges: BTreeMap<StreamId, Exchange>,
+    events: Vec<(Instant, Event)>,
+    /// The requests that the application received, and whether each was cancelled.
+    requests: BTreeMap<RequestId, bool>,
+    /// Whether the application hangs up on the client of each request as soon as it arrives.
+    pub(crate) hangs_up_at_once: bool,
+    is_closed: bool,
+    steps: u32,
+    /// Everything that was read, written and reported, printed when a test fails.
+    transcript: Vec<String>,
+}
+
+/// # Clients
+impl Site {
+    pub(crate) fn new(config: Config) -> Site {
+        Site::around(Server::new(config))
+    }
+
+    /// A site around an existing server, which may have its own stores.
+    pub(crate) fn around(server: Server) -> Site {
+        assert_eq!(server.poll_timeout(), None, "a new server wants nothing");
+        Site {
+            server,
+            now: Instant::ZERO,
+            last_stream: 0,
+            exchanges: BTreeMap::new(),
+            events: Vec::new(),
+            requests: BTreeMap::new(),
+            hangs_up_at_once: false,
+            is_closed: false,
+            steps: 0,
+            transcript: Vec::new(),
+        }
+    }
+
+    /// Sends a whole HTTP request, then polls the server.
+    pub(crate) fn send(&mut self, ask: Ask) -> StreamId {
+        let stream = self.begin(&ask);
+        self.body(stream, &ask.body);
+        self.end(stream);
+        stream
+    }
+
+    /// Sends an HTTP request that must reach the application.
+    #[track_caller]
+    pub(crate) fn taken(&mut self, ask: Ask) -> (StreamId, RequestId) {
+        let (shown, before) = (ask.to_string(), self.requests().len());
+        let stream = self.send(ask);
+        assert_eq!(self.requests().len(), before + 1, "{shown} does not arrive");
+        (stream, self.newest())
+    }
+
+    /// Sends an HTTP request that must reach the application, and answers it with `result`.
+    #[track_caller]
+    pub(crate) fn served(&mut self, ask: Ask, result: Value) -> StreamId {
+        let (stream, request) = self.taken(ask);
+        self.respond(request, result);
+        stream
+    }
+
+    /// Sends an HTTP request that must not reach the application. Returns the HTTP status and the error code.
+    #[track_caller]
+    pub(crate) fn refused(&mut self, ask: Ask) -> (u16, i64) {
+        let (shown, before) = (ask.to_string(), self.requests().len());
+        let stream = self.send(ask);
+        assert_eq!(self.requests().len(), before, "{shown} arrives");
+        assert!(self.is_over(stream), "{shown} is not answered");
+        let code = self.answer(stream)["error"]["code"].as_i64();
+        let code = code.unwrap_or_else(|| panic!("{shown} is answered: {}", self.text(stream)));
+        (self.status(stream), code)
+    }
+
+    /// Sends only the head of an HTTP request.
+    pub(crate) fn begin(&mut self, ask: &Ask) -> StreamId {
+        self.last_stream += 1;
+        let stream = StreamId::new(self.last_stream);
+        self.note(format!("{stream} <- {ask}"));
+        self.exchanges.insert(stream, Exchange::new(ask));
+        let head = Box::new(ask.head());
+        self.feed(Input::Request { stream, head });
+        stream
+    }
+
+    /// Sends a piece of the request body.
+    pub(crate) fn body(&mut self, stream: StreamId, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.feed(Input::Bytes {
+                stream,
+                bytes: bytes.into(),
+            });
+        }
+    }
+
+    /// Ends the request body.
+    pub(crate) fn end(&mut self, stream: StreamId) {
+        let faults = (&[] as &[Fault]).into();
+        self.feed(Input::End { stream, faults });
+    }
+
+    /// Makes the client of an exchange disappear: writing to it fails.
+    pub(crate) fn hangs_up(&mut self, stream: StreamId) {
+        self.note(format!("{stream} <- (gone)"));
+        self.exchange_mut(stream).leave();
+        let faults = vec![Fault::new(FaultKind::BrokenPipe)].into();
+        self.feed(Input::WriteFailed { stream, faults });
+    }
+
+    /// Makes the client of an exchange disappear: reading from it fails.
+    pub(crate) fn breaks(&mut self, stream: StreamId) {
+        self.note(format!("{stream} <- (broken)"));
+        self.exchange_mut(stream).leave();
+        let faults = vec![Fault::new(FaultKind::Reset)].into();
+        self.feed(Input::End { stream, faults });
+    }
+
+    /// Makes the client of an exchange stop reading: no written byte is reported as sent.
+    pub(crate) fn stops_reading(&mut self, stream: StreamId) {
+        self.exchange_mut(stream).reads = false;
+    }
+
+    /// Makes the client of an exchange read everything that it has not read.
+    pub(crate) fn reads_again(&mut self, stream: StreamId) {
+        let exchange = self.exchange_mut(stream);
+        exchange.reads = true;
+        let len = core::mem::take(&mut exchange.unread);
+        self.feed(Input::Sent { stream, len });
+    }
+
+    /// Does a whole handshake of this version.
+    #[track_caller]
+    pub(crate) fn session(&mut self, version: &str) -> Session {
+        self.session_by(version, None)
+    }
+
+    /// Does a whole handshake of this version on behalf of a user.
+    #[track_caller]
+    pub(crate) fn session_by(&mut self, version: &str, user: Option<&str>) -> Session {
+        self.session_with(initialize(version), version, user)
+    }
+
+    /// Does a whole handshake that starts with this request.
+    #[track_caller]
+    pub(crate) fn session_with(
+        &mut self,
+        begin: Ask,
+        version: &str,
+        user: Option<&str>,
+    ) -> Session {
+        let begun = self.send(begin.by(user));
+        assert_eq!(self.status(begun), 200, "{:?}", self.text(begun));
+        let answer = self.messages(begun).remove(0);
+        assert_eq!(answer["result"]["protocolVersion"], version);
+        let id = self.field(begun, "mcp-session-id");
+        let id = id.expect("a session has an id").to_owned();
+        let session = Session::new(id, version).by(user);
+        let done = self.send(session.notice("notifications/initialized", Value::Null));
+        assert_eq!(self.status(done), 202);
+        session
+    }
+
+    /// Feeds any other input.
+    pub(crate) fn feed(&mut self, input: Input<'_>) {
+        self.server.handle(self.now, input);
+        self.turn();
+    }
+}
+
+/// # Application
+impl Site {
+    /// Answers a request with a result.
+    #[track_caller]
+    pub(crate) fn respond(&mut self, request: RequestId, result: Value) {
+        let done = self.verb(|server, now| server.respond(now, request, payload(&result)));
+        done.expect("the server takes the answer");
+    }
+
+    /// Answers a request with an error.
+    #[track_caller]
+    pub(crate) fn fail(&mut self, request: RequestId, code: i64, message: &str) {
+        let error = ErrorObject::new(code, message);
+        let done = self.verb(|server, now| server.fail(now, request, error));
+        done.expect("the server takes the answer");
+    }
+
+    /// Reports progress of a request.
+    #[track_caller]
+    pub(crate) fn progress(&mut self, request: RequestId, progress: f64) {
+        let done = self.verb(|server, now| server.progress(now, request, Progress::new(progress)));
+        done.expect("the server takes the progress");
+    }
+
+    /// Hangs up on the client of a request.
+    #[track_caller]
+    pub(crate) fn hang_up(&mut self, request: RequestId) {
+        let done = self.verb(|server, now| server.hang_up(now, request));
+        done.expect("the request is open");
+    }
+
+    /// Sends an ask to the client on behalf of a request.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, request: RequestId, method: &'static str, params: Value) -> AskId {
+        let params = (!params.is_null()).then(|| payload(&params));
+        let ask = self.verb(|server, now| server.ask(now, request, method, params));
+        ask.expect("the server takes the question")
+    }
+
+    /// Publishes a change.
+    #[track_caller]
+    pub(crate) fn publish(&mut self, change: Change) {
+        let done = self.verb(|server, now| server.publish(now, change));
+        done.expect("the server offers word of it");
+    }
+
+    pub(crate) fn shutdown(&mut self) {
+        self.verb(Server::shutdown);
+    }
+
+    /// Calls any verb.
+    pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Server, Instant) -> T) -> T {
+        let done = verb(&mut self.server, self.now);
+        self.turn();
+        done
+    }
+}
+
+/// # Time
+impl Site {
+    /// Advances the clock by `span`.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let goal = self.now + span;
+        while let Some(deadline) = self.server.poll_timeout() {
+            if deadline.at > goal {
+                break;
+            }
+            if deadline.at > self.now {
+                self.now = deadline.at;
+                self.steps = 0;
+            }
+            self.count_step();
+            self.server.handle_timeout(self.now);
+            if let Some(deadline) = self.server.poll_timeout() {
+                assert!(
+                    deadline.at > self.now || deadline.wake == Wake::Output,
+                    "{deadline:?} is due again right after it was told"
+                );
+            }
+            self.turn();
+        }
+        self.now = goal;
+        self.steps = 0;
+    }
+
+    /// Ends the service and checks that nothing is left.
+    pub(crate) fn finish(mut self) {
+        self.shutdown();
+        self.pass(PATIENCE);
+        assert_eq!(self.server.state(), State::Closed, "it never closes");
+        assert_eq!(self.server.requests(), 0, "closed with requests in hand");
+        assert_eq!(self.server.poll_timeout(), None, "due after the end");
+        for (stream, exchange) in &self.exchanges {
+            assert!(exchange.is_over(), "{stream} never ends");
+        }
+    }
+}
+
+/// # Driver
+impl Site {
+    fn turn(&mut self) {
+        // The buffer may hold bytes that the driver has not handled yet; outputs refer to the appended bytes only.
+        let mut buf = b"before".to_vec();
+        loop {
+            let due = self.server.poll_timeout();
+            let output = self.server.poll_output(&mut buf);
+            let says_output = due.is_some_and(|due| due.wake == Wake::Output);
+            assert_eq!(
+                output.is_some(),
+                says_output,
+                "poll_timeout said {due:?} before {output:?}"
+            );
+            let Some(output) = output else { break };
+            assert!(!self.is_closed, "{output:?} after the last event there is");
+            self.count_step();
+            self.carry_out(output, &mut buf);
+        }
+        assert_eq!(buf, b"before", "bytes that belong to no output");
+    }
+
+    fn carry_out(&mut self, output: Output<Event>, buf: &mut Vec<u8>) {
+        match output {
+            Output::Abort { epoch, stream } => {
+                assert_eq!(epoch, Epoch::FIRST);
+                self.note(format!("{stream} -> (abort)"));
+                self.exchange_mut(stream).abort();
+            }
+            Output::Event(event) => self.event(event),
+            Output::Finish { epoch, stream } => {
+                assert_eq!(epoch, Epoch::FIRST);
+                self.note(format!("{stream} -> (finish)"));
+                self.exchange_mut(stream).finish();
+                self.heard_all(stream);
+            }
+            Output::Release { .. } => self.note("release".to_owned()),
+            Output::Response {
+                epoch,
+                stream,
+                head,
+                len,
+                is_whole,
+            } => {
+                assert_eq!(epoch, Epoch::FIRST);
+                let body = buf.split_off(buf.len() - len);
+                let shown = String::from_utf8_lossy(&body).into_owned();
+                let (status, end) = (head.status, if is_whole { "." } else { "" });
+                self.note(format!("{stream} -> {status}{end} {shown}"));
+                self.exchange_mut(stream).respond(*head, &body, is_whole);
+                self.wrote(stream, len);
+                if is_whole {
+                    self.heard_all(stream);
+                }
+            }
+            Output::Write { epoch, stream, len } => {
+                assert_eq!(epoch, Epoch::FIRST);
+                let body = buf.split_off(buf.len() - len);
+                let shown = String::from_utf8_lossy(&body).into_owned();
+                self.note(format!("{stream} -> {shown}"));
+                self.exchange_mut(stream).write(&body);
+                self.wrote(stream, len);
+            }
+            other => panic!("{other:?} means nothing for a server over HTTP"),
+        }
+    }
+
+    fn wrote(&mut self, stream: StreamId, len: usize) {
+        let exchange = self.exchange_mut(stream);
+        if exchange.reads {
+            self.server.handle(self.now, Input::Sent { stream, len });
+        } else {
+            exchange.unread += len;
+        }
+    }
+
+    /// Checks that each request is answered at most once, and on its own exchange.
+    fn heard_all(&mut self, stream: StreamId) {
+        let exchange = &self.exchanges[&stream];
+        let mut answered = BTreeSet::new();
+        for message in exchange.messages() {
+            if message.get("method").is_some() {
+                let is_request = message.get("id").is_some();
+                let is_modern = exchange.is_modern;
+                assert!(!is_request || !is_modern, "{message} on a modern stream");
+            } else if let Some(id) = message.get("id") {
+                assert!(answered.insert(id.to_string()), "{id} is answered twice");
+                let is_asked = exchange.asked.contains(&id.to_string());
+                assert!(is_asked || exchange.may_go_on, "{message} answers nothing");
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.note(format!("{event:?}"));
+        match &event {
+            Event::Request(request) => {
+                let known = self.requests.insert(request.request, false);
+                assert!(known.is_none(), "{} arrived twice", request.request);
+                if self.hangs_up_at_once {
+                    let done = self.server.hang_up(self.now, request.request);
+                    done.expect("the request is open");
+                }
+            }
+            Event::Cancelled { request, .. } => match self.requests.insert(*request, true) {
+                Some(false) => {}
+                known => panic!("{event:?} where {known:?}"),
+            },
+            Event::Closed { .. } => self.is_closed = true,
+            _ => {}
+        }
+        self.events.push((self.now, event));
+    }
+
+    fn note(&mut self, what: String) {
+        let shown: String = what.chars().take(1_000).collect();
+        self.transcript.push(format!("[{:?}] {shown}", self.now));
+    }
+
+    fn count_step(&mut self) {
+        self.steps += 1;
+        assert!(
+            self.steps < MOST_STEPS_AT_ONE_TIME,
+            "the server spins at {:?}",
+            self.now
+        );
+    }
+
+    #[track_caller]
+    fn exchange_mut(&mut self, stream: StreamId) -> &mut Exchange {
+        let exchange = self.exchanges.get_mut(&stream);
+        exchange.unwrap_or_else(|| panic!("{stream} was never begun"))
+    }
+}
+
+/// # Results
+impl Site {
+    #[track_caller]
+    pub(crate) fn exchange(&self, stream: StreamId) -> &Exchange {
+        &self.exchanges[&stream]
+    }
+
+    /// The status of the HTTP response.
+    #[track_caller]
+    pub(crate) fn status(&self, stream: StreamId) -> u16 {
+        let head = self.exchange(stream).head.as_ref();
+        head.unwrap_or_else(|| panic!("{stream} has no response"))
+            .status
+    }
+
+    /// Whether a response has begun.
+    pub(crate) fn is_answered(&self, stream: StreamId) -> bool {
+        self.exchange(stream).head.is_some()
+    }
+
+    /// Whether the exchange is over.
+    pub(crate) fn is_over(&self, stream: StreamId) -> bool {
+        self.exchange(stream).is_over()
+    }
+
+    /// A header field of the response.
+    #[track_caller]
+    pub(crate) fn field(&self, stream: StreamId, name: &str) -> Option<&str> {
+        self.exchange(stream).field(name)
+    }
+
+    /// All values of a repeated header field of the response.
+    #[track_caller]
+    pub(crate) fn all(&self, stream: StreamId, name: &str) -> Vec<String> {
+        let head = self.exchange(stream).head.as_ref().expect("a response");
+        let said = head.fields.all(name);
+        said.map(|value| String::from_utf8_lossy(value).into_owned())
+            .collect()
+    }
+
+    /// The body so far, as text.
+    pub(crate) fn text(&self, stream: StreamId) -> &str {
+        core::str::from_utf8(&self.exchange(stream).body).expect("a body is text")
+    }
+
+    /// The only message of a JSON response.
+    #[track_caller]
+    pub(crate) fn json(&self, stream: StreamId) -> Value {
+        let kind = self.field(stream, "content-type");
+        assert_eq!(kind, Some("application/json"), "{}", self.text(stream));
+        serde_json::from_str(self.text(stream)).expect("the body is JSON")
+    }
+
+    /// The error code in a JSON response.
+    #[track_caller]
+    pub(crate) fn code(&self, stream: StreamId) -> i64 {
+        let body = self.json(stream);
+        body["error"]["code"].as_i64().expect("it is an error")
+    }
+
+    /// The events of an event stream, comments and primers included.
+    #[track_caller]
+    pub(crate) fn sse(&self, stream: StreamId) -> Vec<Sse> {
+        let kind = self.field(stream, "content-type");
+        assert_eq!(kind, Some("text/event-stream"), "{}", self.text(stream));
+        self.exchange(stream).sse()
+    }
+
+    /// The events of an event stream, or none if the response is something else or has not begun.
+    pub(crate) fn sse_or_nothing(&self, stream: StreamId) -> Vec<Sse> {
+        self.exchange(stream).sse_or_nothing()
+    }
+
+    /// All messages of a response of any content type.
+    pub(crate) fn messages(&self, stream: StreamId) -> Vec<Value> {
+        self.exchange(stream).messages()
+    }
+
+    /// The only reply among the messages of an exchange.
+    #[track_caller]
+    pub(crate) fn answer(&self, stream: StreamId) -> Value {
+        let mut answers = self.messages(stream);
+        answers.retain(|message| message.get("method").is_none());
+        assert_eq!(answers.len(), 1, "{}", self.text(stream));
+        answers.remove(0)
+    }
+
+    /// The result in the only reply of an exchange.
+    #[track_caller]
+    pub(crate) fn result(&self, stream: StreamId) -> Value {
+        let answer = self.answer(stream);
+        assert!(answer.get("result").is_some(), "{answer} is an error");
+        answer["result"].clone()
+    }
+
+    /// The messages with this method, in order.
+    pub(crate) fn said(&self, stream: StreamId, method: &str) -> Vec<Value> {
+        let mut said = self.messages(stream);
+        said.retain(|message| message["method"] == method);
+        said
+    }
+
+    /// The ids of the asks with this method on all exchanges, in order.
+    pub(crate) fn asked(&self, method: &str) -> Vec<Value> {
+        let heard = self.exchanges.keys().flat_map(|s| self.said(*s, method));
+        let mut ids: Vec<Value> = heard.filter_map(|asked| asked.get("id").cloned()).collect();
+        ids.sort_by_key(Value::as_u64);
+        ids.dedup();
+        ids
+    }
+
+    /// The id of the newest ask with this method.
+    #[track_caller]
+    pub(crate) fn question(&self, method: &str) -> Value {
+        let newest = self.asked(method).pop();
+        newest.unwrap_or_else(|| panic!("nobody is asked {method}"))
+    }
+
+    /// The id of the last event that has one.
+    #[track_caller]
+    pub(crate) fn last_event_id(&self, stream: StreamId) -> String {
+        let mut ids = self.sse(stream).into_iter().filter_map(|event| event.id);
+        ids.next_back().expect("an event has an id")
+    }
+
+    /// The values that `pick` finds in the events, in order.
+    pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
+        self.events
+            .iter()
+            .map(|(_, event)| event)
+            .filter_map(pick)
+            .collect()
+    }
+
+    /// The requests that the application received, in order.
+    pub(crate) fn requests(&self) -> Vec<&Request> {
+        self.picked(|event| match event {
+            Event::Request(request) => Some(request),
+            _ => None,
+        })
+    }
+
+    /// The newest request that the application received.
+    #[track_caller]
+    pub(crate) fn newest(&self) -> RequestId {
+        let newest = self.requests().pop();
+        newest.expect("a request arrived").request
+    }
+
+    /// The methods of the clients' notifications in the events, in order.
+    pub(crate) fn notified(&self) -> Vec<&str> {
+        self.picked(|event| match event {
+            Event::Notified { method, .. } => Some(&**method),
+            _ => None,
+        })
+    }
+
+    /// The refused requests in the events.
+    pub(crate) fn refusals(&self) -> Vec<&Refused> {
+        self.picked(|event| match event {
+            Event::Refused(refused) => Some(&**refused),
+            _ => None,
+        })
+    }
+
+    /// The cancelled requests in the events, and the reasons.
+    pub(crate) fn cancellations(&self) -> Vec<(RequestId, Cancelled)> {
+        self.picked(|event| match event {
+            Event::Cancelled { request, why } => Some((*request, why.clone())),
+            _ => None,
+        })
+    }
+
+    /// The versions of the clients in the `Met` events, in order.
+    pub(crate) fn met(&self) -> Vec<Version> {
+        self.picked(|event| match event {
+            Event::Met(peer) => Some(peer.version),
+            _ => None,
+        })
+    }
+
+    /// The asks that have an outcome, in order.
+    pub(crate) fn settled(&self) -> Vec<AskId> {
+        self.picked(|event| match event {
+            Event::Answered { ask, .. } => Some(*ask),
+            _ => None,
+        })
+    }
+
+    /// The outcome of an ask, if it has one.
+    pub(crate) fn outcome(&self, of: AskId) -> Option<Result<Value, Unanswered>> {
+        let found = self.picked(|event| match event {
+            Event::Answered { ask, outcome, .. } if *ask == of => Some(outcome),
+            _ => None,
+        });
+        let outcome = found.into_iter().next()?.as_ref();
+        Some(
+            outcome
+                .map(|answer| answer.parse().expect("an answer is JSON"))
+                .map_err(Clone::clone),
+        )
+    }
+}
+
+/// Prints the last 60 lines of the transcript if the test fails.
+impl Drop for Site {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let from = self.transcript.len().saturating_sub(60);
+            eprintln!("the last of what happened:");
+            for line in &self.transcript[from..] {
+                eprintln!("  {line}");
+            }
+        }
+    }
+}
