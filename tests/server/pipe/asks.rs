@@ -44,12 +44,6 @@ fn narrow() -> Config {
 }
 
 impl Host {
-    /// Fills the pipe, so that later messages wait in the queue.
-    fn clog(&mut self) {
-        self.stops_reading();
-        self.modern_call("server/discover", json!({}));
-    }
-
     /// The result that asks for input, in place of the reply to this request.
     #[track_caller]
     fn round(&self, id: &Value) -> Value {
@@ -95,25 +89,12 @@ impl Host {
 
     /// Sends an ask for the roots.
     #[track_caller]
-    fn roots(&mut self, request: RequestId) -> AskId {
-        self.ask(request, ROOTS, Value::Null)
-    }
-
     fn withdraw(&mut self, ask: AskId) -> Result<(), Misuse> {
         self.verb(|server, now| server.withdraw(now, ask, None))
     }
 
     fn require(&mut self, request: RequestId, input: InputRequired) -> Result<(), Misuse> {
         self.verb(|server, now| server.require_input(now, request, input))
-    }
-
-    /// The reason why a request was cancelled, if it was.
-    fn why_cancelled(&self, of: RequestId) -> Option<Cancelled> {
-        let whys = self.picked(|event| match event {
-            Event::Cancelled { request, why } if *request == of => Some(why.clone()),
-            _ => None,
-        });
-        whys.into_iter().next()
     }
 }
 
@@ -261,7 +242,7 @@ fn a_refusal_of_the_user_is_an_answer() {
 fn several_questions_go_out_in_one_round() {
     let mut host = Host::modern(narrow());
     let (first, asking) = host.tool("asks");
-    host.clog();
+    host.fill_pipe();
     let asks = [
         host.ask(asking, ELICIT, form("one?")),
         host.roots(asking),
@@ -328,7 +309,7 @@ fn a_question_after_the_round_was_written_goes_out_in_the_next() {
 fn missing_answers_are_asked_again() {
     let mut host = Host::modern(narrow());
     let (first, asking) = host.tool("asks");
-    host.clog();
+    host.fill_pipe();
     let elicit = host.ask(asking, ELICIT, form("well?"));
     let roots = host.roots(asking);
     host.reads_again();
@@ -716,7 +697,7 @@ fn a_later_question_has_its_own_time() {
 fn a_question_that_is_never_written_ends_in_time() {
     let mut host = Host::modern(narrow());
     let (first, asking) = host.tool("asks");
-    host.clog();
+    host.fill_pipe();
     let ask = host.roots(asking);
     host.pass(seconds(601));
     assert_eq!(host.outcome(ask), Some(Err(Unanswered::TimedOut)));
@@ -831,7 +812,7 @@ fn an_answer_for_a_client_that_never_comes_back_is_dropped() {
 fn a_question_that_is_taken_back_before_it_was_written_is_not_put() {
     let mut host = Host::modern(narrow());
     let (first, asking) = host.tool("asks");
-    host.clog();
+    host.fill_pipe();
     let ask = host.roots(asking);
     host.withdraw(ask).expect("it is open");
     assert_eq!(host.outcome(ask), Some(Err(Unanswered::Withdrawn)));
@@ -851,7 +832,7 @@ fn a_question_that_is_taken_back_before_it_was_written_is_not_put() {
 fn the_other_questions_of_a_round_are_put() {
     let mut host = Host::modern(narrow());
     let (first, asking) = host.tool("asks");
-    host.clog();
+    host.fill_pipe();
     let dropped = host.ask(asking, ELICIT, form("well?"));
     let kept = host.roots(asking);
     host.withdraw(dropped).expect("it is open");

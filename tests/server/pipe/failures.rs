@@ -35,17 +35,7 @@ fn fault(kind: FaultKind, detail: &str) -> Fault {
 }
 
 impl Host {
-    /// Fills the pipe, so that later messages wait in the queue.
-    fn clog(&mut self) {
-        self.stops_reading();
-        self.modern_call("server/discover", json!({}));
-    }
-
-    fn roots(&mut self, request: RequestId) -> AskId {
-        self.ask(request, ROOTS, Value::Null)
-    }
-
-    fn listen(&mut self) -> Value {
+    fn listen_for_tools(&mut self) -> Value {
         let params = json!({"notifications": {"toolsListChanged": true}});
         self.modern_call("subscriptions/listen", params)
     }
@@ -57,15 +47,6 @@ impl Host {
             Event::Closed { faults } => Some((*at, faults.clone())),
             _ => None,
         })
-    }
-
-    /// The reason why a request was cancelled, if it was.
-    fn why_cancelled(&self, of: RequestId) -> Option<Cancelled> {
-        let whys = self.picked(|event| match event {
-            Event::Cancelled { request, why } if *request == of => Some(why.clone()),
-            _ => None,
-        });
-        whys.into_iter().next()
     }
 
     /// The reasons in the `Draining` events.
@@ -389,7 +370,7 @@ fn f_060_a_handshake_ends_nothing_of_the_modern_era() {
     let mut host = Host::legacy(config(), "2025-11-25");
     let id = host.modern_call("tools/call", json!({"name": "slow"}));
     let running = host.newest();
-    let watch = host.listen();
+    let watch = host.listen_for_tools();
     host.initialize("2025-06-18");
     assert_eq!(host.why_cancelled(running), None);
     host.respond(running, json!({"content": []}));
@@ -438,7 +419,7 @@ fn f_068_a_question_blocks_nothing() {
             let ping = host.call("ping", Value::Null);
             assert_eq!(host.result(&ping), json!({}));
         }
-        let watch = host.listen();
+        let watch = host.listen_for_tools();
         host.publish(Change::List(List::Tools));
         assert!(!host.said("notifications/tools/list_changed").is_empty());
         host.cancel(&watch);
@@ -639,7 +620,7 @@ fn f_013_a_client_that_is_away_cannot_come_back_after_its_last_word() {
 fn f_013_a_client_that_was_not_asked_yet_is_answered() {
     let mut host = Host::modern(narrow());
     let (id, asking) = host.tool("asks");
-    host.clog();
+    host.fill_pipe();
     let ask = host.roots(asking);
     host.eof();
     assert_eq!(host.outcome(ask), Some(Err(Unanswered::PeerGone)));
@@ -681,7 +662,7 @@ fn f_010_a_broken_pipe_is_the_end() {
         let (_, running) = host.tool("slow");
         let (_, asking) = host.tool("asks");
         let ask = host.roots(asking);
-        host.listen();
+        host.listen_for_tools();
         let broken = fault(FaultKind::BrokenPipe, "EPIPE");
         host.write_fails(core::slice::from_ref(&broken));
         assert_eq!(host.server.state(), State::Closed);
@@ -754,7 +735,7 @@ fn f_101_a_shutdown_takes_nothing_new() {
     every_era(|chunking, version| {
         let mut host = Host::new(config()).chunked(chunking).speaking(version);
         let (id, running) = host.tool("slow");
-        let watch = host.listen();
+        let watch = host.listen_for_tools();
         host.shutdown();
         assert_eq!(host.server.state(), State::Draining);
         assert_eq!(host.drained(), [EndOfService::Shutdown]);
@@ -804,7 +785,7 @@ fn f_101_a_claim_to_come_back_does_not_pass() {
 #[test]
 fn f_101_watches_do_not_keep_a_server() {
     let mut host = Host::modern(config());
-    let watches = [host.listen(), host.listen()];
+    let watches = [host.listen_for_tools(), host.listen_for_tools()];
     host.shutdown();
     assert_eq!(host.server.state(), State::Closed);
     for watch in &watches {
@@ -942,7 +923,7 @@ fn f_102_a_shutdown_ends_all_that_is_open() {
         host.modern_call("tools/call", json!({"name": "asks"}));
         let away = host.newest();
         let awaited = host.roots(away);
-        let watch = host.listen();
+        let watch = host.listen_for_tools();
         host.call("resources/subscribe", json!({"uri": "file:///a"}));
         if ends_input {
             host.eof();
@@ -974,8 +955,8 @@ fn f_103_the_last_words_have_their_time() {
     config.drain = seconds(50);
     config.flush = seconds(3);
     let mut host = Host::modern(config);
-    host.clog();
-    let watch = host.listen();
+    host.fill_pipe();
+    let watch = host.listen_for_tools();
     host.shutdown();
     assert_eq!(
         host.server.state(),
@@ -1001,7 +982,7 @@ fn f_103_the_end_has_a_deadline_whatever_the_client_does() {
         config.flush = seconds(1);
         let mut host = Host::new(config).speaking(version);
         let (id, running) = host.tool("slow");
-        host.clog();
+        host.fill_pipe();
         host.shutdown();
         host.pass(seconds(100));
         assert_eq!(host.closed(), Some((at(seconds(6)), Vec::new())));
@@ -1016,8 +997,8 @@ fn f_103_the_end_has_a_deadline_whatever_the_client_does() {
 fn f_103_last_words_that_are_read_in_time_are_said() {
     let mut host = Host::modern(narrow());
     let (id, _) = host.tool("slow");
-    host.clog();
-    let watch = host.listen();
+    host.fill_pipe();
+    let watch = host.listen_for_tools();
     host.shutdown();
     host.pass(millis(5_500));
     assert_eq!(host.server.state(), State::Draining);
@@ -1035,8 +1016,8 @@ fn f_103_a_client_that_reads_slowly_is_waited_for_within_the_whole_time() {
     config.drain = seconds(20);
     config.flush = seconds(3);
     let mut host = Host::modern(config);
-    host.clog();
-    host.listen();
+    host.fill_pipe();
+    host.listen_for_tools();
     host.shutdown();
     for _ in 0..30 {
         host.pass(seconds(1));
@@ -1191,8 +1172,8 @@ fn f_109_a_client_that_does_not_read_is_not_written_to_without_bound() {
     let mut config = narrow();
     config.limits.queued_bytes = 20_000;
     let mut host = Host::legacy(config, "2025-11-25");
-    host.listen();
-    host.clog();
+    host.listen_for_tools();
+    host.fill_pipe();
     assert!(host.server.wants_input(StreamId::DUPLEX));
     let (id, running) = host.tool("large");
     host.respond(running, json!({"content": ["x".repeat(30_000)]}));
@@ -1224,7 +1205,7 @@ fn f_109_a_client_that_asks_and_does_not_read_is_not_heard_without_bound() {
     let mut config = narrow();
     config.limits.queued_bytes = 10_000;
     let mut host = Host::modern(config);
-    host.clog();
+    host.fill_pipe();
     let mut asked = Vec::new();
     while host.server.wants_input(StreamId::DUPLEX) {
         asked.push(host.modern_call("server/discover", json!({})));

@@ -22,12 +22,6 @@ fn narrow() -> Config {
 }
 
 impl Host {
-    /// Fills the pipe, so that later messages wait in the queue.
-    fn clog(&mut self) {
-        self.stops_reading();
-        self.modern_call("server/discover", json!({}));
-    }
-
     /// Calls a tool with these `_meta` members.
     fn tool_with(&mut self, meta: Value) -> (Value, RequestId) {
         let id = self.call("tools/call", json!({"name": "slow", "_meta": meta}));
@@ -46,11 +40,11 @@ impl Host {
     }
 
     /// Reports progress of a request, with all its members.
-    fn tell(&mut self, request: RequestId, progress: Progress) -> Result<(), Misuse> {
+    fn report_progress(&mut self, request: RequestId, progress: Progress) -> Result<(), Misuse> {
         self.verb(|server, now| server.progress(now, request, progress))
     }
 
-    fn log(&mut self, request: Option<RequestId>, level: LogLevel) -> Result<(), Misuse> {
+    fn log_at(&mut self, request: Option<RequestId>, level: LogLevel) -> Result<(), Misuse> {
         let data = payload(&json!(level.as_str()));
         self.verb(|server, now| server.log(now, request, level, None, data))
     }
@@ -59,7 +53,7 @@ impl Host {
     #[track_caller]
     fn log_all(&mut self, request: Option<RequestId>) {
         for level in LogLevel::ALL {
-            self.log(request, *level).expect("logging is offered");
+            self.log_at(request, *level).expect("logging is offered");
         }
     }
 
@@ -161,7 +155,10 @@ fn progress_is_a_number() {
     let (_, running) = host.tool_with(json!({"progressToken": "t"}));
     for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for progress in [Progress::new(odd), Progress::new(1.0).of(odd)] {
-            assert_eq!(host.tell(running, progress), Err(Misuse::NotFinite));
+            assert_eq!(
+                host.report_progress(running, progress),
+                Err(Misuse::NotFinite)
+            );
         }
     }
     assert!(host.said(PROGRESS).is_empty());
@@ -190,7 +187,7 @@ fn progress_stops_with_the_answer() {
         let (_, running) = host.tool_with(json!({"progressToken": "t"}));
         host.progress(running, 1.0);
         host.respond(running, json!({"content": []}));
-        let done = host.tell(running, Progress::new(2.0));
+        let done = host.report_progress(running, Progress::new(2.0));
         assert_eq!(done, Err(Misuse::UnknownRequest));
         assert_eq!(host.progresses(), [(json!("t"), 1.0)]);
         host
@@ -203,7 +200,7 @@ fn progress_that_waits_does_not_come_after_the_answer() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
         let mut host = Host::new(narrow()).speaking(version);
         let (id, running) = host.tool_with(json!({"progressToken": "t"}));
-        host.clog();
+        host.fill_pipe();
         host.progress(running, 1.0);
         host.respond(running, json!({"content": []}));
         host.reads_again();
@@ -221,7 +218,7 @@ fn progress_that_waits_does_not_come_after_the_answer() {
 fn progress_that_was_not_written_is_replaced() {
     let mut host = Host::modern(narrow());
     let (_, running) = host.tool_with(json!({"progressToken": "t"}));
-    host.clog();
+    host.fill_pipe();
     for number in 0..10_000 {
         host.progress(running, f64::from(number));
     }
@@ -267,8 +264,8 @@ fn progress_has_a_total_and_words_where_the_version_has_them() {
         let full = Progress::new(1.5)
             .of(4.0)
             .with_message("one and a half\nof four");
-        host.tell(running, full).expect("it is running");
-        host.tell(running, Progress::new(2.0))
+        host.report_progress(running, full).expect("it is running");
+        host.report_progress(running, Progress::new(2.0))
             .expect("it is running");
         let told = host.said(PROGRESS);
         let mut expected = json!({
@@ -301,7 +298,7 @@ fn words_that_are_too_long_are_a_mistake_of_the_application() {
     let mut host = Host::modern(config);
     let (_, running) = host.tool_with(json!({"progressToken": 7}));
     let long = Progress::new(1.0).with_message("x".repeat(5_000));
-    let done = host.tell(running, long);
+    let done = host.report_progress(running, long);
     assert!(matches!(done, Err(Misuse::TooLarge { .. })), "{done:?}");
     assert!(host.said(PROGRESS).is_empty());
     host.progress(running, 1.0);
@@ -368,7 +365,7 @@ fn a_watch_is_told_neither_progress_nor_logs() {
     );
     let (_, running) = host.tool_with(json!({"progressToken": "t", LOG_LEVEL: "debug"}));
     host.progress(running, 1.0);
-    host.log(Some(running), LogLevel::Error)
+    host.log_at(Some(running), LogLevel::Error)
         .expect("it is running");
     assert_eq!(host.progresses(), [(json!("t"), 1.0)]);
     let told = host.said(MESSAGE);
@@ -481,7 +478,7 @@ fn a_modern_request_is_logged_to_from_its_level_on() {
             host.heard().last().and_then(|line| line.get("id")),
             Some(&id)
         );
-        let done = host.log(Some(running), LogLevel::Emergency);
+        let done = host.log_at(Some(running), LogLevel::Emergency);
         assert_eq!(done, Err(Misuse::UnknownRequest));
         host.finish();
     }
@@ -505,7 +502,7 @@ fn the_level_of_one_request_is_not_that_of_another() {
 fn logs_that_wait_do_not_come_after_the_answer() {
     let mut host = Host::modern(narrow());
     let (id, running) = host.tool_with(json!({LOG_LEVEL: "debug"}));
-    host.clog();
+    host.fill_pipe();
     host.log_all(Some(running));
     host.respond(running, json!({"content": []}));
     host.reads_again();
@@ -639,7 +636,7 @@ fn a_server_that_does_not_offer_logging_does_not_log() {
         let mut host = Host::new(offering(capabilities.clone())).speaking(version);
         let (_, running) = host.tool_with(json!({LOG_LEVEL: "debug"}));
         for request in [Some(running), None] {
-            let done = host.log(request, LogLevel::Error);
+            let done = host.log_at(request, LogLevel::Error);
             assert!(matches!(done, Err(Misuse::NotOffered { .. })), "{done:?}");
         }
         assert!(host.said(MESSAGE).is_empty());
@@ -663,7 +660,7 @@ fn a_message_says_who_logged_what() {
         let expected =
             json!({"level": "notice", "logger": "db\n", "data": {"lines": "a\nb", "n": [1, null]}});
         assert_eq!(host.said(MESSAGE)[0]["params"], expected);
-        host.log(Some(running), LogLevel::Error)
+        host.log_at(Some(running), LogLevel::Error)
             .expect("it is running");
         assert!(host.said(MESSAGE)[1]["params"].get("logger").is_none());
         host
@@ -709,7 +706,7 @@ fn a_call_that_became_a_task_is_answered_and_its_progress_stops() {
     let long = host.newest();
     host.progress(long, 1.0);
     host.respond(long, json!({"task": {"taskId": "t", "status": "working"}}));
-    let done = host.tell(long, Progress::new(2.0));
+    let done = host.report_progress(long, Progress::new(2.0));
     assert_eq!(done, Err(Misuse::UnknownRequest));
     assert_eq!(host.progresses(), [(json!("t"), 1.0)]);
     host.finish();

@@ -100,12 +100,6 @@ impl Host {
         first["params"]["notifications"].clone()
     }
 
-    /// Fills the pipe, so that later messages wait in the queue.
-    fn clog(&mut self) {
-        self.stops_reading();
-        self.modern_call("server/discover", json!({}));
-    }
-
     /// The union of all watches after each `Watching` event.
     fn watched(&self) -> Vec<Watch> {
         let updates = self.picked(|event| match event {
@@ -121,7 +115,7 @@ impl Host {
     }
 
     /// Sends a notification of the application.
-    fn tell(&mut self, method: &'static str, params: &Value) -> Result<(), Misuse> {
+    fn notify_client(&mut self, method: &'static str, params: &Value) -> Result<(), Misuse> {
         let params = payload(params);
         self.verb(|server, now| server.notify(now, method, Some(params)))
     }
@@ -163,7 +157,7 @@ fn a_watch_is_acknowledged_first_and_everything_of_it_carries_its_id() {
 #[test]
 fn a_change_does_not_overtake_the_acknowledgement() {
     let mut host = Host::modern(narrow());
-    host.clog();
+    host.fill_pipe();
     let watch = host.listen(json!({"toolsListChanged": true}));
     host.publish(Change::List(List::Tools));
     assert!(host.told_to(&watch).is_empty(), "the pipe is full");
@@ -179,7 +173,7 @@ fn watches_and_requests_lie_between_each_other() {
     let mut host = Host::modern(narrow());
     let first = host.listen(json!({"toolsListChanged": true}));
     let (call, running) = host.tool("slow");
-    host.clog();
+    host.fill_pipe();
     host.publish(Change::List(List::Tools));
     let second = host.listen(json!({"promptsListChanged": true}));
     host.respond(running, json!({"content": []}));
@@ -324,7 +318,7 @@ fn a_change_below_a_watched_address_is_told() {
     assert_eq!(uris(&host), ["file:///dir/a"; 2]);
     assert_eq!(host.told_to(&watch).len(), 2);
 
-    host.clog();
+    host.fill_pipe();
     for number in 0..1_000 {
         host.publish(resource(&format!("file:///dir/{number}")));
     }
@@ -405,7 +399,7 @@ fn a_watch_that_is_cancelled_ends_without_a_word() {
 fn what_waits_for_a_cancelled_watch_is_not_written() {
     let mut host = Host::modern(narrow());
     let old = host.listen(json!({"toolsListChanged": true}));
-    host.clog();
+    host.fill_pipe();
     let new = host.listen(json!({"toolsListChanged": true}));
     let kept = host.listen(json!({"toolsListChanged": true}));
     host.publish(Change::List(List::Tools));
@@ -563,7 +557,7 @@ fn word_of_tasks_is_neither_granted_nor_sent() {
     let watch = host.listen(json!({"taskIds": ["t"], "toolsListChanged": true}));
     assert_eq!(host.granted(&watch), json!({"toolsListChanged": true}));
     let task = json!({"taskId": "t", "status": "working"});
-    let told = host.tell("notifications/tasks", &task);
+    let told = host.notify_client("notifications/tasks", &task);
     assert!(matches!(told, Err(Misuse::NotSendable { .. })), "{told:?}");
     assert_eq!(host.methods_to(&watch), [ACKNOWLEDGED]);
     host.finish();
@@ -644,7 +638,7 @@ fn watches_are_bounded_in_the_bytes_of_their_addresses() {
 fn a_change_that_waits_is_told_once_and_none_is_forgotten() {
     let mut host = Host::modern(narrow());
     let watch = host.listen(everything_of("file:///a"));
-    host.clog();
+    host.fill_pipe();
     for _ in 0..100 {
         for (_, list, _) in LISTS {
             host.publish(Change::List(list));
@@ -902,18 +896,19 @@ fn a_watch_that_is_cancelled_before_the_offer_never_was() {
 fn an_application_has_notifications_of_its_own() {
     let mut host = Host::modern(config());
     let moon = json!({"phase": "full"});
-    host.tell("notifications/moon", &moon)
+    host.notify_client("notifications/moon", &moon)
         .expect("nobody is there");
     assert!(host.heard().is_empty());
     host.tool("slow");
-    host.tell("notifications/moon", &moon).expect("somebody is");
+    host.notify_client("notifications/moon", &moon)
+        .expect("somebody is");
     assert_eq!(host.said("notifications/moon")[0]["params"], moon);
-    let odd = host.tell("notifications/moon", &json!([1]));
+    let odd = host.notify_client("notifications/moon", &json!([1]));
     assert!(matches!(odd, Err(Misuse::NotAnObject { .. })), "{odd:?}");
     for method in ["tools/call", "ping", "notifications/initialized"] {
-        assert!(host.tell(method, &json!({})).is_err(), "{method}");
+        assert!(host.notify_client(method, &json!({})).is_err(), "{method}");
     }
-    let asked = host.tell("sampling/createMessage", &json!({}));
+    let asked = host.notify_client("sampling/createMessage", &json!({}));
     assert!(
         matches!(asked, Err(Misuse::OwnedByLink { instead: "ask", .. })),
         "{asked:?}"
@@ -930,7 +925,7 @@ fn word_of_changes_goes_through_publish_alone() {
     let lists = LISTS.map(|(_, _, method)| method);
     for method in lists.into_iter().chain([UPDATED, ACKNOWLEDGED, CANCELLED]) {
         let before = host.heard().len();
-        let done = host.tell(method, &json!({"uri": "file:///a"}));
+        let done = host.notify_client(method, &json!({"uri": "file:///a"}));
         let is_refused = matches!(
             done,
             Err(Misuse::NotSendable { .. } | Misuse::OwnedByLink { .. })

@@ -445,13 +445,6 @@ impl Web {
         self.json(begun.stream, 200, &complete(begun, members));
     }
 
-    /// Replies to a POST with a complete result, as the only event of an event stream.
-    pub(crate) fn stream_reply(&mut self, begun: &Begun, members: Value) {
-        self.stream(begun.stream);
-        self.event(begun.stream, None, &complete(begun, members));
-        self.end(begun.stream);
-    }
-
     /// Gives a whole response with only a status.
     pub(crate) fn status(&mut self, stream: StreamId, status: u16) {
         self.respond(stream, status, &[], "");

@@ -223,11 +223,6 @@ impl Peer {
         self
     }
 
-    /// Sets the reaction to the reply to one of the server's own requests.
-    pub(crate) fn on_answer(self, habit: impl FnMut(&Value) -> Vec<Act> + 'static) -> Peer {
-        self.on("", habit)
-    }
-
     /// Makes the server reply to `method` with this result.
     pub(crate) fn replies(
         self,

@@ -40,7 +40,7 @@ pub(crate) use host::{agreeable, host_config, silent};
 use ledger::Ledger;
 pub(crate) use ledger::Whose;
 use pipe::Pipe;
-pub(crate) use service::{Behind, COUNTING, REPORTS, everything};
+pub(crate) use service::{Behind, REPORTS};
 
 /// An event that does not happen within this time never happens.
 const PATIENCE: Duration = seconds(24 * 60 * 60);
@@ -616,11 +616,6 @@ impl Chain {
     /// The number of bytes that the relay wrote and the host has not read.
     pub(crate) const fn unread_by_host(&self) -> usize {
         self.to_host.waiting()
-    }
-
-    /// The number of bytes that the host wrote and the relay has not read.
-    pub(crate) const fn unread_of_host(&self) -> usize {
-        self.from_host.waiting()
     }
 
     /// Adds a line to the transcript.

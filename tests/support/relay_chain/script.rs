@@ -58,8 +58,3 @@ pub(crate) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> V
 pub(crate) fn call(name: &str, mark: &str) -> Value {
     json!({"name": name, "arguments": {"mark": mark}})
 }
-
-pub(crate) fn cancel(id: impl Into<Value>) -> Value {
-    let params = json!({"requestId": id.into(), "reason": "no more"});
-    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-}

@@ -1,7 +1,6 @@
 //! The servers behind the relay: real server ends with one application that supports every kind of exchange. Depends
 //! on neither the relay nor the host.
 
-use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -493,6 +492,3 @@ fn question(method: &str) -> Value {
         _ => Value::Null,
     }
 }
-
-/// The time that `count` takes.
-pub(crate) const COUNTING: Duration = seconds(REPORTS as u64);

@@ -37,14 +37,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use everlink::protocol::{ServerCapabilities, Version};
 use everlink::server::{
-    Cancelled, Config, Event, Http, Misuse, Offer, Progress, Refused, Request, Server, State,
-    Unanswered,
+    Cancelled, Config, Event, Http, Offer, Progress, Refused, Request, Server, State, Unanswered,
 };
 use everlink::{
     AskId, Change, Epoch, ErrorObject, Fault, FaultKind, Input, Instant, Output, Payload,
     RequestId, StreamId, Wake,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub(crate) use ask::{
     Ask, Session, declaring, delete, get, initialize, introduce, modern, notice, post, with_meta,

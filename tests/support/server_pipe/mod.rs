@@ -22,10 +22,10 @@ use std::sync::Arc;
 
 use everlink::protocol::{Era, ServerCapabilities, Version};
 use everlink::server::{
-    Config, Event, Misuse, Offer, Peer, Progress, Request, Server, State, Unanswered,
+    Cancelled, Config, Event, Misuse, Offer, Peer, Progress, Request, Server, State, Unanswered,
 };
 use everlink::{
-    AskId, Change, ErrorObject, Fault, Input, Instant, List, Output, Payload, RequestId, Wake,
+    AskId, Change, ErrorObject, Fault, Input, Instant, Output, Payload, RequestId, Wake,
 };
 use serde_json::{Value, json};
 
@@ -198,6 +198,27 @@ pub(crate) struct Host {
 
 /// # Setup
 impl Host {
+    /// Fills the pipe, so that later messages wait in the queue.
+    pub(crate) fn fill_pipe(&mut self) {
+        self.stops_reading();
+        self.modern_call("server/discover", json!({}));
+    }
+
+    pub(crate) fn roots(&mut self, request: RequestId) -> AskId {
+        self.ask(request, "roots/list", Value::Null)
+    }
+
+    /// The reason why a request was cancelled, if it was.
+    #[track_caller]
+    pub(crate) fn why_cancelled(&self, of: RequestId) -> Option<Cancelled> {
+        let mut whys = self.picked(|event| match event {
+            Event::Cancelled { request, why } if *request == of => Some(why.clone()),
+            _ => None,
+        });
+        assert!(whys.len() <= 1, "{of} was cancelled {} times", whys.len());
+        whys.pop()
+    }
+
     pub(crate) fn new(config: Config) -> Host {
         let server = Server::new(config);
         assert_eq!(server.poll_timeout(), None, "a new server wants nothing");
@@ -603,11 +624,6 @@ impl Host {
     /// All messages that the server wrote, in order.
     pub(crate) fn heard(&self) -> &[Value] {
         &self.heard
-    }
-
-    /// All messages that the server wrote, as text, with their times.
-    pub(crate) fn written(&self) -> &[String] {
-        &self.record.written
     }
 
     /// All replies to the request with this id, in order.
