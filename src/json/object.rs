@@ -7,7 +7,7 @@ use memchr::{memchr_iter, memchr2_iter, memchr3_iter};
 
 use super::{
     payload::Payload,
-    scan::{Cursor, NotJson, behind_space, behind_string, behind_value, between, content},
+    scan::{Cursor, NotJson, between, content, skip_space, skip_string, skip_value},
     value::Json,
 };
 
@@ -111,7 +111,7 @@ pub(crate) fn checked<'a>(
     visit: &mut impl FnMut(Part<'a>),
 ) -> Result<Json<'a>, NotJson> {
     let start = cursor.rest();
-    let mut has_more = cursor.opens(*b"{}");
+    let mut has_more = cursor.take_opening(*b"{}");
     while has_more {
         let member = cursor.rest();
         let key = cursor.key()?;
@@ -122,7 +122,7 @@ pub(crate) fn checked<'a>(
             let value = cursor.value()?;
             visit(Part::Member(key, Json::checked(value)));
         }
-        has_more = cursor.goes_on(b'}')?;
+        has_more = cursor.take_separator(b'}')?;
     }
     Ok(Json::checked(cursor.since(start)))
 }
@@ -134,7 +134,7 @@ fn nested<'a>(
     visit: &mut impl FnMut(Part<'a>),
 ) -> Result<Json<'a>, NotJson> {
     let start = cursor.rest();
-    let mut has_more = cursor.opens(*b"{}");
+    let mut has_more = cursor.take_opening(*b"{}");
     while has_more {
         if cursor.eat_run(run) {
             visit(Part::Run);
@@ -142,7 +142,7 @@ fn nested<'a>(
             let key = cursor.key()?;
             visit(Part::Nested(key, Json::checked(cursor.value()?)));
         }
-        has_more = cursor.goes_on(b'}')?;
+        has_more = cursor.take_separator(b'}')?;
     }
     Ok(Json::checked(cursor.since(start)))
 }
@@ -310,18 +310,18 @@ impl<'a> Walk<'a> {
     /// The next key; `None` at the end of the object.
     #[inline(always)]
     pub(super) fn key(&mut self) -> Option<Cow<'a, str>> {
-        let member = match behind_space(self.rest) {
-            [b',', rest @ ..] => behind_space(rest),
+        let member = match skip_space(self.rest) {
+            [b',', rest @ ..] => skip_space(rest),
             rest => rest,
         };
         let [b'"', string @ ..] = member else {
             return None;
         };
-        let (rest, is_plain) = behind_string(string);
+        let (rest, is_plain) = skip_string(string);
         self.member = member;
         self.spelling_end = rest;
-        if let [b':', rest @ ..] = behind_space(rest) {
-            self.rest = behind_space(rest);
+        if let [b':', rest @ ..] = skip_space(rest) {
+            self.rest = skip_space(rest);
         }
         Some(content(self.text, member, rest, is_plain))
     }
@@ -330,7 +330,7 @@ impl<'a> Walk<'a> {
     #[inline(always)]
     pub(super) fn value(&mut self) -> Json<'a> {
         let start = self.rest;
-        self.rest = behind_value(start);
+        self.rest = skip_value(start);
         Json::checked(self.since(start))
     }
 

@@ -180,12 +180,14 @@ pub fn parse(text: &str) -> Result<Inbound<'_>, Malformed> {
 
 /// Like [`parse`], for results that may begin with members that were validated before (see [`object::run_of`]). Those are not validated
 /// again.
-pub(crate) fn parse_behind<'a>(text: &'a str, run: &str) -> Result<Inbound<'a>, Malformed> {
-    parse_by(text, |cursor| cursor.object_behind(run).map(Json::checked))
+pub(crate) fn parse_after_run<'a>(text: &'a str, run: &str) -> Result<Inbound<'a>, Malformed> {
+    parse_by(text, |cursor| {
+        cursor.object_after_run(run).map(Json::checked)
+    })
 }
 
 /// Like [`parse`], but also calls `visit` with the members of params and results. It does not do so for a batch.
-pub(crate) fn parse_showing<'a>(
+pub(crate) fn parse_visiting<'a>(
     text: &'a str,
     plan: Plan<'_>,
     mut visit: impl FnMut(Part<'a>),
@@ -336,13 +338,13 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
 fn elements(text: &str) -> Result<Vec<Json<'_>>, NotJson> {
     let mut elements = Vec::new();
     let mut cursor = Cursor::new(text);
-    let mut has_more = cursor.opens(*b"[]");
+    let mut has_more = cursor.take_opening(*b"[]");
     while has_more {
         elements.push(Json::checked(cursor.value()?));
         if elements.len() > BATCH_LIMIT {
             return Ok(elements);
         }
-        has_more = cursor.goes_on(b']')?;
+        has_more = cursor.take_separator(b']')?;
     }
     if cursor.is_at_end() {
         Ok(elements)
@@ -405,7 +407,7 @@ impl<'a> Envelope<'a> {
                 Key::Version => envelope.version.replace(value(&mut cursor)?).is_some(),
             };
             envelope.duplicate |= seen_before;
-            has_more = cursor.goes_on(b'}')?;
+            has_more = cursor.take_separator(b'}')?;
         }
         if cursor.is_at_end() {
             Ok(envelope)
