@@ -18,34 +18,25 @@ pub struct Url {
 }
 
 /// Why a text is not a URL to which a request can be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadUrl {
     /// The text has a space, a control character, a backslash or a character outside ASCII. Parsers disagree about those.
+    #[error("the URL has a character that must be percent-encoded")]
     Character,
     /// The host is missing, or is neither a name nor an address.
+    #[error("the URL names no valid host")]
     Host,
     /// The port is not a number between 1 and 65535.
+    #[error("the port of the URL is no number between 1 and 65535")]
     Port,
     /// The scheme is missing, or neither `http` nor `https`.
+    #[error("the URL does not begin with http:// or https://")]
     Scheme,
     /// The URL has user information. Credentials belong in a header field.
+    #[error("the URL has user information before its host")]
     UserInfo,
 }
-
-impl fmt::Display for BadUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BadUrl::Character => "the URL has a character that must be percent-encoded",
-            BadUrl::Host => "the URL names no valid host",
-            BadUrl::Port => "the port of the URL is no number between 1 and 65535",
-            BadUrl::Scheme => "the URL does not begin with http:// or https://",
-            BadUrl::UserInfo => "the URL has user information before its host",
-        })
-    }
-}
-
-impl core::error::Error for BadUrl {}
 
 impl Url {
     /// Parses an absolute URL. The fragment is dropped, because it is not part of a request.

@@ -1,7 +1,6 @@
 //! Reads and edits the members of a JSON object that is kept as text.
 
 use alloc::{borrow::Cow, string::String};
-use core::fmt;
 
 use memchr::{memchr_iter, memchr2_iter, memchr3_iter};
 
@@ -12,25 +11,16 @@ use super::{
 };
 
 /// Why the members of a text cannot be read.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
     /// The requested member occurs more than once, and readers differ on which one counts.
+    #[error("the object has the member more than once")]
     Duplicate,
     /// The text is not one JSON object.
+    #[error("the text is not a JSON object")]
     NotAnObject,
 }
-
-impl fmt::Display for ObjectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Duplicate => "the object has the member more than once",
-            Self::NotAnObject => "the text is not a JSON object",
-        })
-    }
-}
-
-impl core::error::Error for ObjectError {}
 
 /// The value of the top-level member `key` of `object`.
 ///

@@ -3,7 +3,7 @@
 //! It knows how a member declares a feature, and which members a version has. It does not know the meaning of any feature.
 
 use alloc::{borrow::ToOwned, boxed::Box};
-use core::{fmt, marker::PhantomData};
+use core::marker::PhantomData;
 
 use serde_json::value::RawValue;
 
@@ -25,29 +25,18 @@ pub(super) struct Declared<F> {
 }
 
 /// Why something cannot be declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidCapability {
     /// The identifier of an extension is not a `_meta` key with a prefix (S-VER-14).
+    #[error(
+        "the identifier of an extension must be a `_meta` key with a prefix, as in `com.example/name`"
+    )]
     Identifier,
     /// The settings are not a JSON object.
+    #[error("the settings of an extension or an experimental capability must be a JSON object")]
     Settings,
 }
-
-impl fmt::Display for InvalidCapability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Identifier => {
-                "the identifier of an extension must be a `_meta` key with a prefix, as in `com.example/name`"
-            }
-            Self::Settings => {
-                "the settings of an extension or an experimental capability must be a JSON object"
-            }
-        })
-    }
-}
-
-impl core::error::Error for InvalidCapability {}
 
 impl<F: Feature> Declared<F> {
     pub(super) fn new(members: Members) -> Self {

@@ -8,7 +8,7 @@
 use alloc::{
     borrow::Cow, boxed::Box, collections::BTreeSet, format, string::String, vec, vec::Vec,
 };
-use core::{fmt, mem::size_of};
+use core::mem::size_of;
 
 use memchr::memchr2;
 
@@ -51,63 +51,39 @@ struct Mark {
 }
 
 /// Why the marks of a tool are invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     /// A member occurs twice, and readers differ on which one counts.
+    #[error("the tool has an x-mcp-header, and a part that this depends on more than once")]
     Ambiguous,
     /// The schema is nested too deeply to be searched.
+    #[error("the input schema may have an x-mcp-header deeper than {DEPTH_LIMIT} levels")]
     Deep,
     /// Two properties have the same field name, ignoring case.
+    #[error("two properties share the x-mcp-header {name:?}")]
     Duplicate {
         /// The name.
         name: Box<str>,
     },
     /// The name is not valid for a header field.
+    #[error("the x-mcp-header at {at:?} is not a name for a header")]
     Name {
         /// The path in the schema.
         at: Box<str>,
     },
     /// The marked schema is not reached through a chain of `properties`.
+    #[error("the x-mcp-header at {at:?} is not on a property that is reached by properties alone")]
     Place {
         /// The path in the schema.
         at: Box<str>,
     },
     /// The type of the property cannot be repeated in a field.
+    #[error("the x-mcp-header at {at:?} is not on a boolean, an integer or a string")]
     Type {
         /// The path in the schema.
         at: Box<str>,
     },
 }
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unfit::Ambiguous => f.write_str(
-                "the tool has an x-mcp-header, and a part that this depends on more than once",
-            ),
-            Unfit::Deep => write!(
-                f,
-                "the input schema may have an x-mcp-header deeper than {DEPTH_LIMIT} levels"
-            ),
-            Unfit::Duplicate { name } => {
-                write!(f, "two properties share the x-mcp-header {name:?}")
-            }
-            Unfit::Name { at } => {
-                write!(f, "the x-mcp-header at {at:?} is not a name for a header")
-            }
-            Unfit::Place { at } => write!(
-                f,
-                "the x-mcp-header at {at:?} is not on a property that is reached by properties alone"
-            ),
-            Unfit::Type { at } => write!(
-                f,
-                "the x-mcp-header at {at:?} is not on a boolean, an integer or a string"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for Unfit {}
 
 impl Mirrored {
     /// Reads the marked properties of a tool, as it occurs in a list of tools (S-XHDR-03, S-XHDR-04, S-XHDR-05).

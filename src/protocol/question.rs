@@ -1,7 +1,6 @@
 //! Decides which requests a server may send to a client, by version and by the client's capabilities.
 
 use alloc::borrow::Cow;
-use core::fmt;
 
 use serde::{Deserialize, Deserializer};
 
@@ -12,32 +11,22 @@ use super::version::{Era, Version};
 use crate::json::Json;
 
 /// Why a server cannot send an ask to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unaskable {
     /// The version has no such ask.
+    #[error("the version knows no such question to a client")]
     Unknown,
     /// The version has such an ask, but not in this mode.
+    #[error("a client cannot be asked in this manner")]
     UnknownManner,
     /// The client did not declare this feature.
+    #[error("the client did not declare {0}")]
     Undeclared(ClientFeature),
     /// The client did not declare the feature for this mode of the ask.
+    #[error("the client did not declare {0}")]
     UndeclaredManner(ClientFeature),
 }
-
-impl fmt::Display for Unaskable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("the version knows no such question to a client"),
-            Self::UnknownManner => f.write_str("a client cannot be asked in this manner"),
-            Self::Undeclared(feature) | Self::UndeclaredManner(feature) => {
-                write!(f, "the client did not declare {feature}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for Unaskable {}
 
 impl Unaskable {
     /// The feature that the client would have to declare, if that is the reason.
