@@ -1,7 +1,6 @@
-//! What stands where `std` would: memory, and an end for panics. Knows nothing of links.
+//! Replaces `std`: an allocator and a panic handler. Must not depend on links.
 //!
-//! What is taken of the system is the C runtime, which starts the program and has the functions on memory that compilers
-//! take for granted.
+//! The C runtime starts the program and has the memory functions that compilers emit calls to.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -12,25 +11,25 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 #[link(name = "c")]
 unsafe extern "C" {}
 
-/// Far more than a handshake and a call take, though nothing is ever given back.
-const ARENA: usize = 1 << 20;
+/// Far more than a handshake and a call need, though nothing is ever freed.
+const ARENA_BYTES: usize = 1 << 20;
 
 #[global_allocator]
 static HEAP: Bump = Bump {
-    arena: UnsafeCell::new([0; ARENA]),
+    arena: UnsafeCell::new([0; ARENA_BYTES]),
     used: AtomicUsize::new(0),
 };
 
-/// Hands out one piece of a static array after the other.
+/// Allocates consecutive pieces of a static array.
 struct Bump {
-    arena: UnsafeCell<[u8; ARENA]>,
+    arena: UnsafeCell<[u8; ARENA_BYTES]>,
     used: AtomicUsize,
 }
 
-// SAFETY: `used` only grows, and in one atomic step, so no two callers are given the same piece.
+// SAFETY: `used` only grows, in one atomic step, so no two callers get the same piece.
 unsafe impl Sync for Bump {}
 
-// SAFETY: a piece lies in the arena, is aligned, is given out once and is never taken back.
+// SAFETY: a piece lies in the arena, is aligned, is handed out once and never reused.
 unsafe impl GlobalAlloc for Bump {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let base = self.arena.get().cast::<u8>();
@@ -38,7 +37,7 @@ unsafe impl GlobalAlloc for Bump {
             let padding = base.wrapping_add(used).align_offset(layout.align());
             let start = used.checked_add(padding)?;
             let end = start.checked_add(layout.size())?;
-            (end <= ARENA).then_some((start, end))
+            (end <= ARENA_BYTES).then_some((start, end))
         };
         let end = |used| piece(used).map(|(_, end)| end);
         let taken = self
@@ -53,20 +52,20 @@ unsafe impl GlobalAlloc for Bump {
     unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
 }
 
-/// There is nobody to tell, so the process is made to fail at once.
+/// Without a standard error, the only report is the failure of the process.
 #[panic_handler]
 fn panic(_: &PanicInfo<'_>) -> ! {
     trap()
 }
 
-/// `alloc` comes compiled for unwinding and names an unwinder. Where a panic aborts, it is never called.
+/// `alloc` is compiled for unwinding and refers to an unwinder. With `panic = "abort"` it is never called.
 // SAFETY: no other function of this program has the name.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() -> ! {
     trap()
 }
 
-/// As above.
+/// As above: referred to, never called.
 // SAFETY: no other function of this program has the name.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {

@@ -1,4 +1,4 @@
-//! The adapters for processes, all of which go through the same ordeals. Knows no ordeal.
+//! Lists the adapters that spawn processes, so that each test runs with all of them. Must not depend on any test.
 
 use std::io;
 use std::process::Command;
@@ -10,29 +10,29 @@ use everlink_handle::{Context, Link};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// How a program gets a link to a child from an adapter.
+/// Opens a link to the child that the command spawns.
 pub type Connect<'a> = dyn Fn(Command, Config) -> io::Result<Link> + 'a;
 
-/// What is done with links.
+/// Uses links of one adapter.
 type Program<'a> = dyn FnMut(&Connect<'_>) + 'a;
 
-/// How a server of ours answers.
+/// The handler of a server of ours.
 pub type Answer = fn(Request, Context) -> Result<Payload, ErrorObject>;
 
 /// One adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Adapter {
-    /// What it is called.
+    /// The name on the command line and in output.
     pub name: &'static str,
-    within: fn(&mut Program<'_>),
+    run_inside: fn(&mut Program<'_>),
     serve: fn(server::Config, Answer) -> io::Result<()>,
 }
 
-/// All of them.
+/// All adapters under test.
 pub const ADAPTERS: &[Adapter] = &[
     Adapter {
         name: "stdio",
-        within: |program| program(&everlink_stdio::connect),
+        run_inside: |program| program(&everlink_stdio::connect),
         serve: |config, answer| {
             let service = everlink_stdio::serve(config, answer)?;
             service.closed().wait().map_err(io::Error::other)
@@ -40,7 +40,7 @@ pub const ADAPTERS: &[Adapter] = &[
     },
     Adapter {
         name: "threads",
-        within: |program| program(&everlink_stdio::threads::connect),
+        run_inside: |program| program(&everlink_stdio::threads::connect),
         serve: |config, answer| {
             let service = everlink_stdio::threads::serve(config, answer)?;
             service.closed().wait().map_err(io::Error::other)
@@ -48,14 +48,14 @@ pub const ADAPTERS: &[Adapter] = &[
     },
     Adapter {
         name: "tokio",
-        within: |program| {
-            let runtime = runtime();
-            let _inside = runtime.enter();
+        run_inside: |program| {
+            let runtime = multi_threaded_runtime();
+            let _guard = runtime.enter();
             program(&everlink_tokio::child::connect);
         },
         serve: |config, answer| {
-            let runtime = runtime();
-            let _inside = runtime.enter();
+            let runtime = multi_threaded_runtime();
+            let _guard = runtime.enter();
             let answer = move |request, context| async move { answer(request, context) };
             let service = everlink_tokio::stdio::serve(config, answer)?;
             service.closed().wait().map_err(io::Error::other)
@@ -63,23 +63,25 @@ pub const ADAPTERS: &[Adapter] = &[
     },
     Adapter {
         name: "tokio-alone",
-        within: |program| {
-            let runtime = alone();
-            let _inside = runtime.enter();
+        run_inside: |program| {
+            let runtime = single_threaded_runtime();
+            let _guard = runtime.enter();
             let (stop, stopped) = oneshot::channel::<()>();
             thread::scope(|scope| {
-                let lent = scope.spawn(|| runtime.block_on(stopped));
-                // Also dropped by a panic.
+                let runtime_thread = scope.spawn(|| runtime.block_on(stopped));
+                // A panic drops it, too, and stops the runtime.
                 let stop = stop;
                 program(&everlink_tokio::child::connect);
                 drop(stop);
-                // Not only its work is over then, but the thread.
-                lent.join().expect("it does not panic")
+                // Waits for the exit of the thread: the test counts threads.
+                runtime_thread
+                    .join()
+                    .expect("the runtime thread does not panic")
             })
-            .expect_err("nothing was sent");
+            .expect_err("the sender is dropped");
         },
         serve: |config, answer| {
-            alone().block_on(async {
+            single_threaded_runtime().block_on(async {
                 let answer = move |request, context| async move { answer(request, context) };
                 let service = everlink_tokio::stdio::serve(config, answer)?;
                 service.closed().await.map_err(io::Error::other)
@@ -89,37 +91,37 @@ pub const ADAPTERS: &[Adapter] = &[
 ];
 
 impl Adapter {
-    /// The one of this name.
+    /// Finds an adapter by its name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Adapter> {
+    pub fn by_name(name: &str) -> Option<Adapter> {
         let mut all = ADAPTERS.iter().copied();
         all.find(|adapter| adapter.name == name)
     }
 
-    /// Runs a program with links of this adapter, within whatever the adapter needs around it.
+    /// Runs a program with links of this adapter, inside the runtime that the adapter needs.
     pub fn run(self, mut program: impl FnMut(&Connect<'_>)) {
-        (self.within)(&mut program);
+        (self.run_inside)(&mut program);
     }
 
-    /// Serves the client at the standard streams of this process, until its end.
+    /// Serves the client on the standard streams of this process until it closes them.
     ///
     /// # Errors
     ///
-    /// When the system has no room for it.
+    /// If the system lacks resources for the service.
     pub fn serve(self, config: server::Config, answer: Answer) -> io::Result<()> {
         (self.serve)(config, answer)
     }
 }
 
-/// A runtime with one thread beside that of the program, which may block.
-fn runtime() -> Runtime {
+/// A runtime with one worker thread; the program blocks its own thread.
+fn multi_threaded_runtime() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_all().build();
-    runtime.expect("the system has room for a runtime")
+    runtime.expect("the system can create a runtime")
 }
 
-/// A runtime with no thread but the one that is lent to it.
-fn alone() -> Runtime {
+/// A single-threaded runtime; the caller lends it a thread.
+fn single_threaded_runtime() -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.expect("the system has room for a runtime")
+    runtime.expect("the system can create a runtime")
 }

@@ -1,28 +1,28 @@
-//! What an ordeal needs: a family of real processes that can be found again, a count of what this process holds, and patience.
+//! Helpers for the tests with real processes: marked processes, a count of this process's resources, and `wait_until`.
 //!
-//! `rascal` is the child that misbehaves, `parent` a program to be killed over it, `careless` a server of ours that is used badly; `many` and
-//! `obituary` are measurements, not tests.
-//! The ordeals themselves are in `tests/children`. What is counted is read from `/proc`, so all of it is for Linux.
+//! `bad-child` misbehaves, `parent` holds a link and gets killed, and `noisy-server` is a server of ours with careless handlers.
+//! `many-links` and `death-latency` are measurements, not tests. The tests are in `tests/children`. The counts come from `/proc`, so all of
+//! it is for Linux.
 
 mod adapter;
-mod census;
-mod family;
+mod processes;
+mod resources;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 pub use adapter::{ADAPTERS, Adapter, Answer, Connect};
-pub use census::{Census, resident_bytes};
-pub use family::{Family, Member};
+pub use processes::{Process, ProcessSet};
+pub use resources::{Resources, resident_bytes};
 
-/// For how long something may take that takes a moment: far longer than on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The limit for anything that takes a moment: far longer than it takes on a busy machine.
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
-/// Waits until it is so. Returns whether it came to be.
-pub fn settles(mut is_so: impl FnMut() -> bool) -> bool {
+/// Polls the condition every 2 ms for up to 30 s. Returns whether it became true.
+pub fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
-    while !is_so() {
-        if start.elapsed() > PATIENCE {
+    while !condition() {
+        if start.elapsed() > WAIT_LIMIT {
             return false;
         }
         thread::sleep(Duration::from_millis(2));

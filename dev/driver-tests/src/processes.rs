@@ -1,4 +1,4 @@
-//! Processes that can be found again, whatever became of their parents: a mark in their environment tells whose they are.
+//! Finds spawned processes by a mark in their environment, even after they lost their parent.
 
 use std::env::current_exe;
 use std::ffi::OsStr;
@@ -9,140 +9,141 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What holds the mark.
-const MARK: &str = "ORDEAL";
+/// The environment variable that holds the mark.
+const MARK_VARIABLE: &str = "DRIVER_TESTS";
 
-/// All processes with one mark. What is left of it when it is dropped is killed, so that a failed ordeal leaves nothing behind.
+/// All processes with one mark. Kills them when dropped, so that a failed test leaves none behind.
 #[derive(Debug)]
-pub struct Family {
+pub struct ProcessSet {
     mark: String,
 }
 
-impl Family {
-    /// One that has no member yet.
+impl ProcessSet {
+    /// A set with a new mark and no process yet.
     #[must_use]
-    pub fn new() -> Family {
-        static FAMILIES: AtomicU32 = AtomicU32::new(0);
-        let number = FAMILIES.fetch_add(1, Ordering::Relaxed);
-        Family {
+    pub fn new() -> ProcessSet {
+        static SETS: AtomicU32 = AtomicU32::new(0);
+        let number = SETS.fetch_add(1, Ordering::Relaxed);
+        ProcessSet {
             mark: format!("{}-{number}", id()),
         }
     }
 
-    /// How to start a member of it.
+    /// A command that spawns a process of this set.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        command.env(MARK, &self.mark);
+        command.env(MARK_VARIABLE, &self.mark);
         command
     }
 
-    /// How to start a `rascal` of these manners.
+    /// A command that spawns a `bad-child` with these options.
     #[must_use]
-    pub fn rascal(&self, manners: &[&str]) -> Command {
-        let mut command = self.command(program("rascal"));
-        command.args(manners);
+    pub fn bad_child(&self, options: &[&str]) -> Command {
+        let mut command = self.command(program("bad-child"));
+        command.args(options);
         command
     }
 
-    /// Who is alive of it.
+    /// The processes of the set that run or are stopped; zombies have no environment.
     #[must_use]
-    pub fn members(&self) -> Vec<Member> {
-        let mark = format!("{MARK}={}", self.mark);
-        let is_marked = |member: &Member| {
-            let environment = fs::read(format!("/proc/{}/environ", member.pid)).unwrap_or_default();
+    pub fn alive(&self) -> Vec<Process> {
+        let mark = format!("{MARK_VARIABLE}={}", self.mark);
+        let has_mark = |process: &Process| {
+            let environment =
+                fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
             environment
                 .split(|byte| *byte == 0)
                 .any(|variable| variable == mark.as_bytes())
         };
-        let mut members = processes();
-        members.retain(is_marked);
-        members
+        let mut alive = all_processes();
+        alive.retain(has_mark);
+        alive
     }
 }
 
-impl Default for Family {
-    fn default() -> Family {
-        Family::new()
+impl Default for ProcessSet {
+    fn default() -> ProcessSet {
+        ProcessSet::new()
     }
 }
 
-impl Drop for Family {
+impl Drop for ProcessSet {
     fn drop(&mut self) {
-        for member in self.members() {
-            member.signal(Signal::KILL);
+        for process in self.alive() {
+            process.signal(Signal::KILL);
         }
     }
 }
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its number.
+pub struct Process {
+    /// Its process id.
     pub pid: i32,
-    /// That of its parent.
+    /// The id of its parent.
     pub parent: i32,
-    /// That of its group.
+    /// The id of its process group.
     pub group: i32,
-    /// What it does, in the system's letters: `Z` is dead and not reaped, `T` is stopped.
+    /// Its state as in `/proc`: `Z` is a zombie, `T` is stopped.
     pub state: char,
-    /// The words that it was started with.
-    pub words: Vec<String>,
+    /// Its arguments, without the program.
+    pub args: Vec<String>,
 }
 
-impl Member {
-    /// Whether it was started with this word.
+impl Process {
+    /// Whether this is one of its arguments.
     #[must_use]
-    pub fn has(&self, word: &str) -> bool {
-        self.words.iter().any(|said| said == word)
+    pub fn has_arg(&self, word: &str) -> bool {
+        self.args.iter().any(|own| own == word)
     }
 
-    /// Signals it; not its group.
+    /// Signals the process, not its group.
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid) {
-            // One that is gone needs no signal.
+            // The process may have exited already.
             let _ = kill_process(pid, signal);
         }
     }
 
-    fn read(pid: i32) -> Option<Member> {
+    fn read(pid: i32) -> Option<Process> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name of the program stands in parentheses and may hold anything.
+        // The program name is in parentheses and may contain any character.
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         let state = fields.next()?.chars().next()?;
         let mut number = || fields.next()?.parse().ok();
         let (parent, group) = (number()?, number()?);
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words = words.split(|byte| *byte == 0).skip(1);
-        Some(Member {
+        let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let args = args.split(|byte| *byte == 0).skip(1);
+        Some(Process {
             pid,
             parent,
             group,
             state,
-            words: words
+            args: args
                 .map(|word| String::from_utf8_lossy(word).into())
                 .collect(),
         })
     }
 }
 
-/// All processes of the machine, those that are dead and not reaped included.
-pub(crate) fn processes() -> Vec<Member> {
-    let entries = fs::read_dir("/proc").expect("there is a /proc");
+/// All processes of the machine, zombies included.
+pub(crate) fn all_processes() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").expect("/proc is mounted");
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names
-        .filter_map(|name| Member::read(name.parse().ok()?))
+        .filter_map(|name| Process::read(name.parse().ok()?))
         .collect()
 }
 
-/// A program of this crate, which lies beside this one or, for a test, one floor up.
+/// Finds a program of this crate: beside this program or, for a test, in the parent directory.
 pub(crate) fn program(name: &str) -> PathBuf {
-    let here = current_exe().expect("a program knows where it lies");
-    let mut floors = here
+    let exe = current_exe().expect("the program has a path");
+    let mut candidates = exe
         .ancestors()
         .skip(1)
         .take(2)
-        .map(|floor| floor.join(name));
-    floors
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| panic!("{name} is not built: run `cargo build --package ordeal --bins`"))
+        .map(|directory| directory.join(name));
+    candidates.find(|path| path.is_file()).unwrap_or_else(|| {
+        panic!("{name} is not built: run `cargo build --package driver-tests --bins`")
+    })
 }

@@ -1,45 +1,51 @@
-//! What this process holds of the system: children, threads, descriptors, memory. Counts, and judges nothing.
+//! Counts the system resources of this process: children, threads, descriptors, memory. Must not judge them.
 
 use std::fmt;
 use std::fs;
 use std::process::id;
 
-use crate::family::processes;
+use crate::processes::all_processes;
 
-/// What this process holds at one moment.
+/// The resources of this process at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Census {
-    /// Its children, dead ones that were not reaped included, by what they were started with.
+pub struct Resources {
+    /// Its children, zombies included, as debug text.
     pub children: Vec<String>,
     /// The names of its threads.
     pub threads: Vec<String>,
-    /// What its descriptors are.
+    /// The kinds of its descriptors.
     pub descriptors: Vec<String>,
 }
 
-impl Census {
-    /// Counts.
+impl Resources {
+    /// Reads them from `/proc`.
     #[must_use]
-    pub fn take() -> Census {
-        let me = i32::try_from(id()).expect("numbers of processes are small");
-        let children = processes().into_iter().filter(|child| child.parent == me);
-        Census {
+    pub fn snapshot() -> Resources {
+        let own_pid = i32::try_from(id()).expect("a process id fits");
+        let children = all_processes()
+            .into_iter()
+            .filter(|child| child.parent == own_pid);
+        Resources {
             children: sorted(children.map(|child| format!("{child:?}"))),
-            threads: sorted(listed("/proc/self/task").into_iter().filter_map(|thread| {
-                // One that ended in between is not there any more.
-                let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
-                Some(name.ok()?.trim_end().to_owned())
-            })),
-            descriptors: sorted(listed("/proc/self/fd").into_iter().filter_map(|number| {
-                // The one with which the others are listed is gone by now.
-                let what = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
-                Some(kind(&what.to_string_lossy()).to_owned())
+            threads: sorted(
+                names_in("/proc/self/task")
+                    .into_iter()
+                    .filter_map(|thread| {
+                        // A thread may have ended since the directory was read.
+                        let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+                        Some(name.ok()?.trim_end().to_owned())
+                    }),
+            ),
+            descriptors: sorted(names_in("/proc/self/fd").into_iter().filter_map(|number| {
+                // The descriptor that read the directory is closed by now.
+                let target = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
+                Some(kind(&target.to_string_lossy()).to_owned())
             })),
         }
     }
 }
 
-impl fmt::Display for Census {
+impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "children: {:#?}", self.children)?;
         writeln!(f, "threads: {:?}", self.threads)?;
@@ -47,25 +53,25 @@ impl fmt::Display for Census {
     }
 }
 
-/// The bytes of memory that are there for this process: all of them, and those that no file stands behind, which are heap and stacks.
+/// The resident memory of this process in bytes: all of it, and the anonymous part (heap and stacks).
 #[must_use]
 pub fn resident_bytes() -> (u64, u64) {
-    let status = fs::read_to_string("/proc/self/status").expect("there is a /proc");
-    let of = |name: &str| {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        kilobytes.expect("the system says so") << 10
+        kilobytes.expect("/proc/self/status has the field") << 10
     };
-    (of("VmRSS:"), of("RssAnon:"))
+    (field("VmRSS:"), field("RssAnon:"))
 }
 
-/// A pipe is a pipe, whatever its number.
-fn kind(what: &str) -> &str {
-    what.split_once(":[").map_or(what, |(kind, _)| kind)
+/// Removes the inode number: `pipe:[123]` becomes `pipe`.
+fn kind(target: &str) -> &str {
+    target.split_once(":[").map_or(target, |(kind, _)| kind)
 }
 
-fn listed(directory: &str) -> Vec<String> {
-    let entries = fs::read_dir(directory).expect("there is a /proc");
+fn names_in(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("/proc is mounted");
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.collect()
 }

@@ -1,17 +1,17 @@
-//! The picture of a link's life in the README, made from the table of its transitions. Knows no transition itself, only words for them.
+//! Draws the state diagram in the README from the transition table. Must not contain a transition, only labels for them.
 
 use core::fmt::Write;
 use std::fs;
 
 use crate::step::{Done, Outcome, root};
 
-/// The table, which a test of the machine holds against the machine.
+/// The transition table, which a test compares with the machine.
 const TABLE: &str = "src/client/lifecycle.txt";
 const BEGIN: &str = "```mermaid\n";
 const END: &str = "```\n";
 
-/// What happens, for people: from which state, and what the table calls it. The first that fits; an empty state is any.
-const WORDS: &[(&str, &str, &str)] = &[
+/// The labels: a state, a cue of the table, and the text. The first match counts; an empty state matches all.
+const LABELS: &[(&str, &str, &str)] = &[
     ("idle", "Attempt", "wanted"),
     ("parked", "Attempt", "a call, a wish, a look"),
     ("waiting", "Attempt", "the pause is over"),
@@ -25,20 +25,20 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("", "Shutdown", "shutdown"),
 ];
 
-/// Draws it anew.
+/// Draws the diagram again.
 pub(crate) fn run() -> Result<(), String> {
-    let (readme, drawn) = compare()?;
-    if readme != drawn {
-        fs::write(root().join("README.md"), drawn)
+    let (readme, updated) = compare()?;
+    if readme != updated {
+        fs::write(root().join("README.md"), updated)
             .map_err(|error| format!("the README cannot be written: {error}"))?;
     }
     Ok(())
 }
 
-/// Fails where the picture is not that of the table.
+/// Fails if the diagram does not match the table.
 pub(crate) fn check() -> Outcome {
-    let (readme, drawn) = compare()?;
-    if readme == drawn {
+    let (readme, updated) = compare()?;
+    if readme == updated {
         Ok(Done::Passed)
     } else {
         Err("the picture in the README is old: run `cargo xtask docs`".into())
@@ -54,26 +54,26 @@ fn compare() -> Result<(String, String), String> {
     let (readme, table) = (read("README.md")?, read(TABLE)?);
     let begin = readme.find(BEGIN).ok_or("the README has no picture")? + BEGIN.len();
     let end = readme[begin..].find(END).ok_or("the picture has no end")? + begin;
-    let drawn = format!("{}{}{}", &readme[..begin], draw(&table)?, &readme[end..]);
-    Ok((readme, drawn))
+    let updated = format!("{}{}{}", &readme[..begin], draw(&table)?, &readme[end..]);
+    Ok((readme, updated))
 }
 
 fn draw(table: &str) -> Result<String, String> {
-    let mut picture = String::from("stateDiagram-v2\n    [*] --> Idle\n");
+    let mut diagram = String::from("stateDiagram-v2\n    [*] --> Idle\n");
     for line in table.lines().skip(1) {
-        let [from, on, to] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+        let [from, event, to] = line.split_whitespace().collect::<Vec<_>>()[..] else {
             return Err(format!("{TABLE} has a line that is no transition: {line}"));
         };
-        let words = WORDS
+        let label = LABELS
             .iter()
-            .find(|(state, cue, _)| (state.is_empty() || *state == from) && *cue == on);
-        let (_, _, words) =
-            words.ok_or_else(|| format!("there are no words for {on} in {from}"))?;
+            .find(|(state, cue, _)| (state.is_empty() || *state == from) && *cue == event);
+        let (_, _, label) =
+            label.ok_or_else(|| format!("there are no words for {event} in {from}"))?;
         let (from, to) = (capitalised(from), capitalised(to));
-        let _ = writeln!(picture, "    {from} --> {to}: {words}");
+        let _ = writeln!(diagram, "    {from} --> {to}: {label}");
     }
-    picture.push_str("    Closed --> [*]\n");
-    Ok(picture)
+    diagram.push_str("    Closed --> [*]\n");
+    Ok(diagram)
 }
 
 fn capitalised(state: &str) -> String {
@@ -87,11 +87,11 @@ mod tests {
     use super::draw;
 
     #[test]
-    fn each_transition_is_an_arrow_with_words() {
+    fn each_transition_becomes_a_labelled_arrow() {
         let table = "from on to\nidle Attempt opening\nparked Attempt opening\n";
-        let picture = draw(table).expect("a picture");
-        assert!(picture.contains("Idle --> Opening: wanted\n"), "{picture}");
-        assert!(picture.contains("Parked --> Opening: a call"), "{picture}");
+        let diagram = draw(table).expect("a picture");
+        assert!(diagram.contains("Idle --> Opening: wanted\n"), "{diagram}");
+        assert!(diagram.contains("Parked --> Opening: a call"), "{diagram}");
         assert!(draw("from on to\nidle Sneeze opening\n").is_err());
         assert!(draw("from on to\nidle Attempt\n").is_err());
     }

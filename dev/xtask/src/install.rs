@@ -1,4 +1,4 @@
-//! Programs that others wrote, as they are published: how they are installed below the target directory and run. Knows no particular one.
+//! Installs and runs programs of other projects below the target directory. Must not depend on a particular program.
 
 use std::env;
 use std::fs;
@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use crate::step::{Done, Outcome, cargo_with, target};
 
-/// The interpreter of an environment with what this file of requirements wants.
+/// The interpreter of an environment with the packages of this requirements file.
 pub(crate) fn python(requirements: &Path) -> Result<PathBuf, String> {
     let wanted = fs::read_to_string(requirements)
         .map_err(|error| format!("{} cannot be read: {error}", requirements.display()))?;
-    // Whatever wants the same shares it.
+    // Equal requirements share one environment.
     let name: String = wanted
         .chars()
         .map(|letter| {
@@ -24,8 +24,8 @@ pub(crate) fn python(requirements: &Path) -> Result<PathBuf, String> {
         .collect();
     let directory = target().join("peers/python").join(name.trim_matches('-'));
     let python = directory.join("bin/python");
-    installed(&directory, &wanted, || {
-        succeed(
+    install_once(&directory, &wanted, || {
+        run_command(
             Command::new("python3")
                 .args(["-m", "venv", "--clear"])
                 .arg(&directory),
@@ -38,71 +38,71 @@ pub(crate) fn python(requirements: &Path) -> Result<PathBuf, String> {
             "--disable-pip-version-check",
             "--requirement",
         ];
-        succeed(Command::new(&python).args(pip).arg(requirements))
+        run_command(Command::new(&python).args(pip).arg(requirements))
     })?;
     Ok(python)
 }
 
-/// A directory with these packages for Node.
+/// A directory with these Node packages installed.
 pub(crate) fn node_modules(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
     let directory = target().join("peers").join(name);
-    installed(&directory, &packages.join("\n"), || {
+    install_once(&directory, &packages.join("\n"), || {
         let npm = ["install", "--silent", "--no-audit", "--no-fund", "--prefix"];
-        succeed(Command::new("npm").args(npm).arg(&directory).args(packages))
+        run_command(Command::new("npm").args(npm).arg(&directory).args(packages))
     })?;
     Ok(directory)
 }
 
-/// A program of a package written in Rust, of this very version.
+/// A program of a Rust package, in exactly this version.
 pub(crate) fn rust_program(package: &str, version: &str) -> Result<PathBuf, String> {
     let directory = target().join("peers").join(package);
-    installed(&directory, &format!("{package} {version}"), || {
+    install_once(&directory, &format!("{package} {version}"), || {
         let build = directory.join("build");
-        let done = cargo_with(
+        let outcome = cargo_with(
             &format!("install {package} --version ={version} --locked --force"),
             |command| {
                 command.arg("--root").arg(&directory);
-                // Apart from all that is built here. And it is to be there soon; it need not be fast.
+                // A separate target directory, and no optimisation: build time matters, and speed does not.
                 command
                     .env("CARGO_TARGET_DIR", &build)
                     .env("CARGO_PROFILE_RELEASE_LTO", "off")
                     .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
             },
         )?;
-        // What it was made of is many times as large.
+        // The build directory is many times as large as the program.
         let _ = fs::remove_dir_all(build);
-        Ok(done)
+        Ok(outcome)
     })?;
     let program = directory.join("bin").join(package);
     Ok(program.with_extension(env::consts::EXE_EXTENSION))
 }
 
-/// Installs what is wanted in a directory, unless a note there says that it was done already.
-fn installed(
+/// Runs the installation, unless a file in the directory says that it was done.
+fn install_once(
     directory: &Path,
     wanted: &str,
     install: impl FnOnce() -> Outcome,
 ) -> Result<(), String> {
     let note = directory.join("installed");
-    if fs::read_to_string(&note).is_ok_and(|is| is == wanted) {
+    if fs::read_to_string(&note).is_ok_and(|current| current == wanted) {
         return Ok(());
     }
-    let words: Vec<&str> = wanted.split_whitespace().collect();
-    eprintln!("installing {}", words.join(" "));
+    let packages: Vec<&str> = wanted.split_whitespace().collect();
+    eprintln!("installing {}", packages.join(" "));
     let failed = |error| format!("{} cannot be written: {error}", directory.display());
     fs::create_dir_all(directory).map_err(failed)?;
     install()?;
     fs::write(&note, wanted).map_err(failed)
 }
 
-/// Says that these programs are missing, if one is. Where everything is to be checked, that is an error.
-pub(crate) fn lacks(programs: &[&str]) -> Option<Outcome> {
-    let missing = programs.iter().find(|program| !has(program))?;
-    Some(without(missing))
+/// Returns a skipped step or an error if one of these programs is missing.
+pub(crate) fn skip_without(programs: &[&str]) -> Option<Outcome> {
+    let missing = programs.iter().find(|program| !is_installed(program))?;
+    Some(missing_program(missing))
 }
 
-/// The outcome of a step whose program is not installed: skipped, or an error where `CI` is set.
-pub(crate) fn without(missing: &str) -> Outcome {
+/// The outcome of a step whose program is missing: skipped, or an error if `CI` is set.
+pub(crate) fn missing_program(missing: &str) -> Outcome {
     if env::var_os("CI").is_some() {
         Err(format!(
             "`{missing}` is not installed, and CI is set: nothing is to be left out"
@@ -112,7 +112,7 @@ pub(crate) fn without(missing: &str) -> Outcome {
     }
 }
 
-fn has(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let mut command = Command::new(program);
     command
         .arg("--version")
@@ -122,7 +122,7 @@ fn has(program: &str) -> bool {
 }
 
 /// Runs a command that must succeed.
-pub(crate) fn succeed(command: &mut Command) -> Outcome {
+pub(crate) fn run_command(command: &mut Command) -> Outcome {
     let name = command.get_program().to_string_lossy().into_owned();
     match command.status() {
         Ok(status) if status.success() => Ok(Done::Passed),
@@ -131,10 +131,14 @@ pub(crate) fn succeed(command: &mut Command) -> Outcome {
     }
 }
 
-/// The number after this option, or another one where it is not there. Nothing else may be said.
-pub(crate) fn number(arguments: &[String], option: &str, usual: u32) -> Result<u32, String> {
+/// The number after this option, or the default without arguments. No other arguments are allowed.
+pub(crate) fn number_option(
+    arguments: &[String],
+    option: &str,
+    default: u32,
+) -> Result<u32, String> {
     match arguments {
-        [] => Ok(usual),
+        [] => Ok(default),
         [word, number] if word == option => number
             .parse()
             .map_err(|_| format!("{option} must be followed by a number")),

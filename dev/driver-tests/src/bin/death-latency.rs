@@ -1,28 +1,33 @@
-//! How soon everybody knows of a death: `obituary [TIMES] [CALLS] [ADAPTER]`, by default 200 deaths with 100 calls in flight, for each adapter.
+//! Measures how soon callers learn of a child's death: `death-latency [TIMES] [CALLS] [ADAPTER]`; defaults: 200 deaths, 100 calls in
+//! flight, every adapter.
 //!
-//! A child is killed with `SIGKILL` while calls are in flight. The clock starts before the signal is sent, so the time in which the system
-//! takes the process apart is in the figures; it is read when the last call is settled, and again when a call that is made then has the
-//! reply of a new child. A measurement, not a test: build it with `cargo build --release --package ordeal --bins`.
+//! The program kills a child with `SIGKILL` while calls are in flight. The clock starts before the signal, so the figures include the time
+//! in which the system ends the process. It stops when the last call is settled, and again when a new child answers a call. This is no
+//! test: build it with `cargo build --release --package driver-tests --bins`.
 
 use std::env::args;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use driver_tests::{ADAPTERS, Adapter, Connect, ProcessSet};
 use everlink::Config;
 use everlink_handle::{CallError, Link};
-use ordeal::{ADAPTERS, Adapter, Connect, Family};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-/// The pause before a new child is started, which is the policy's and not the adapter's.
+/// The pause before a new child is spawned. The policy sets it, not the adapter.
 const PAUSE: Duration = Duration::from_millis(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut words = args().skip(1);
-    let times = words.next().map_or(Ok(200), |word| word.parse())?;
-    let calls = words.next().map_or(Ok(100), |word| word.parse())?;
-    let adapters = match words.next() {
-        Some(name) => vec![Adapter::named(&name).ok_or("there is no such adapter")?],
+    let mut arguments = args().skip(1);
+    let times = arguments
+        .next()
+        .map_or(Ok(200), |argument| argument.parse())?;
+    let calls = arguments
+        .next()
+        .map_or(Ok(100), |argument| argument.parse())?;
+    let adapters = match arguments.next() {
+        Some(name) => vec![Adapter::by_name(&name).ok_or("there is no such adapter")?],
         None => ADAPTERS.to_vec(),
     };
     println!(
@@ -32,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:46}{:>10}{:>10}{:>10}", "", "median", "p99", "max");
     for adapter in adapters {
         let mut deaths = Vec::new();
-        adapter.run(|connect| deaths = mourn(connect, times, calls));
+        adapter.run(|connect| deaths = measure_deaths(connect, times, calls));
         let row = |what: &str, of: fn(&Death) -> Duration| {
             let mut spans: Vec<Duration> = deaths.iter().map(of).collect();
             spans.sort_unstable();
@@ -49,9 +54,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         row("from there to the reply of a new child", |death| {
             death.revived
         });
-        let silent: usize = deaths.iter().map(|death| death.silent).sum();
+        let uninformative: usize = deaths.iter().map(|death| death.uninformative).sum();
         println!(
-            "{:8}texts without the signal or the last words: {silent} of {}",
+            "{:8}texts without the signal or the last words: {uninformative} of {}",
             adapter.name,
             times * calls
         );
@@ -62,40 +67,43 @@ fn main() -> Result<(), Box<dyn Error>> {
 struct Death {
     settled: Duration,
     revived: Duration,
-    /// How many failures did not tell how the server ended.
-    silent: usize,
+    /// The number of failures whose text lacks the signal or the last lines of stderr.
+    uninformative: usize,
 }
 
-fn mourn(connect: &Connect<'_>, times: usize, calls: usize) -> Vec<Death> {
-    let family = Family::new();
-    let mut config = Config::child("obituary", "1.0");
+fn measure_deaths(connect: &Connect<'_>, times: usize, calls: usize) -> Vec<Death> {
+    let processes = ProcessSet::new();
+    let mut config = Config::child("death-latency", "1.0");
     config.policy.retry.first = PAUSE;
     config.policy.retry.floor = Duration::ZERO;
-    // Each life is good enough to be mourned alone.
+    // Every epoch restores the budget, so the link is never parked.
     config.policy.retry.stable_after = Duration::ZERO;
-    let rascal = family.rascal(&["words=these are my last words\n"]);
-    let link = connect(rascal, config).expect("there is room for a link");
-    let deaths = (0..times).map(|_| one_death(&link, calls)).collect();
+    let bad_child = processes.bad_child(&["stderr=these are my last words\n"]);
+    let link = connect(bad_child, config).expect("a link can be opened");
+    let deaths = (0..times).map(|_| measure_death(&link, calls)).collect();
     link.shutdown().wait().expect("the link is driven");
     deaths
 }
 
-fn one_death(link: &Link, calls: usize) -> Death {
-    let hanging: Vec<_> = (0..calls)
+fn measure_death(link: &Link, calls: usize) -> Death {
+    let calls_in_flight: Vec<_> = (0..calls)
         .map(|_| link.call_tool("hang", json!({})))
         .collect();
-    // It reads in order: those before are with it when it answers this.
+    // The child reads in order: it has read the calls before when it answers this one.
     let child = pid(link);
 
     let start = Instant::now();
-    kill_process(child, Signal::KILL).expect("it is ours");
-    let failures: Vec<_> = hanging.into_iter().map(|call| call.wait()).collect();
+    kill_process(child, Signal::KILL).expect("the child is ours to kill");
+    let failures: Vec<_> = calls_in_flight
+        .into_iter()
+        .map(|call| call.wait())
+        .collect();
     let settled = start.elapsed();
     let next = pid(link);
     let revived = start.elapsed() - settled;
 
-    assert_ne!(child, next, "the dead do not answer");
-    let is_silent = |failure: &Result<_, CallError>| {
+    assert_ne!(child, next, "a new child answers");
+    let is_uninformative = |failure: &Result<_, CallError>| {
         let text = failure
             .as_ref()
             .map_or_else(ToString::to_string, |_| String::new());
@@ -104,18 +112,18 @@ fn one_death(link: &Link, calls: usize) -> Death {
     Death {
         settled,
         revived,
-        silent: failures
+        uninformative: failures
             .into_iter()
-            .filter(|failure| is_silent(failure))
+            .filter(|failure| is_uninformative(failure))
             .count(),
     }
 }
 
 fn pid(link: &Link) -> Pid {
-    let said = link
+    let reply = link
         .call_tool("pid", json!({}))
         .wait()
-        .expect("it is alive");
-    let pid = said.text().parse().ok().and_then(Pid::from_raw);
-    pid.expect("it knows its number")
+        .expect("the child answers");
+    let pid = reply.text().parse().ok().and_then(Pid::from_raw);
+    pid.expect("the reply is a process id")
 }

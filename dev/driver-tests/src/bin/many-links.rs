@@ -1,8 +1,8 @@
-//! Many links to as many children in one process: `many [LINKS] [SECONDS] [ADAPTER]`, by default 1,000 links for a minute through `stdio`.
+//! Runs many links to as many children in one process: `many-links [LINKS] [SECONDS] [ADAPTER]`; defaults: 1,000 links, 60 s, `stdio`.
 //!
-//! Each link calls a tool now and then, and each second one child in a hundred is killed. What the process holds is counted before, when all
-//! links are ready, in the middle, at the end, and when all are shut down. It is a failure if anything is left then, or if memory grows
-//! between the middle and the end. Build it with `cargo build --release --package ordeal --bins`.
+//! Each link calls a tool every 2 s on average, and each second 1 % of the children are killed. The program counts its resources before,
+//! when all links are ready, in the middle, at the end, and after the shutdown. It fails if a resource is left, or if memory grows between
+//! the middle and the end. Build it with `cargo build --release --package driver-tests --bins`.
 
 use std::collections::BTreeMap;
 use std::env::args;
@@ -14,49 +14,53 @@ use std::task::{Context, Poll, Waker};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use driver_tests::{Adapter, Connect, ProcessSet, Resources, resident_bytes, wait_until};
 use everlink::Config;
 use everlink::client::FailureKind;
 use everlink_handle::{Call, CallError, Link, ToolResult};
-use ordeal::{Adapter, Census, Connect, Family, resident_bytes, settles};
 use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use serde_json::json;
 
-/// How long it is slept between two looks at all links.
+/// The sleep between two passes over all links.
 const TICK: Duration = Duration::from_millis(20);
-/// In how many ticks each link makes one call, on average.
+/// The average number of ticks between two calls of a link.
 const TICKS_PER_CALL: u64 = 100;
-/// How many children there are for each that is killed in a second.
+/// The number of children for each one that is killed per second.
 const CHILDREN_PER_KILL: usize = 100;
-/// How much memory may grow from the middle to the end, in parts of a hundred.
+/// The limit for the growth of memory from the middle to the end, in percent.
 const GROWTH: u64 = 5;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let mut words = args().skip(1);
-    let links = words.next().map_or(Ok(1_000), |word| word.parse())?;
-    let seconds = words.next().map_or(Ok(60), |word| word.parse())?;
-    let name = words.next().unwrap_or("stdio".into());
-    let adapter = Adapter::named(&name).ok_or("there is no such adapter")?;
+    let mut arguments = args().skip(1);
+    let links = arguments
+        .next()
+        .map_or(Ok(1_000), |argument| argument.parse())?;
+    let seconds = arguments
+        .next()
+        .map_or(Ok(60), |argument| argument.parse())?;
+    let name = arguments.next().unwrap_or("stdio".into());
+    let adapter = Adapter::by_name(&name).ok_or("there is no such adapter")?;
     allow_many_descriptors()?;
     println!("{links} links through {name} for {seconds} s");
 
     adapter.run(|_| ());
-    let mut records = vec![Record::take("before")];
-    let mut tally = Tally::default();
+    let mut samples = vec![Sample::take("before")];
+    let mut outcomes = Outcomes::default();
     adapter.run(|connect| {
-        tally = live(connect, links, Duration::from_secs(seconds), &mut records);
+        outcomes = run_links(connect, links, Duration::from_secs(seconds), &mut samples);
     });
-    let is_as_before = |now: &Record| now.counts_as(&records[0]);
-    let is_clean = settles(|| is_as_before(&Record::take("after")));
-    records.push(Record::take("after"));
+    let is_like_before = |now: &Sample| now.has_same_counts(&samples[0]);
+    let is_clean = wait_until(|| is_like_before(&Sample::take("after")));
+    samples.push(Sample::take("after"));
 
-    Record::print(&records, links);
-    tally.print();
-    let grows = records[4].anonymous > records[3].anonymous * (100 + GROWTH) / 100;
+    Sample::print(&samples, links);
+    outcomes.print();
+    let grows = samples[4].anonymous > samples[3].anonymous * (100 + GROWTH) / 100;
     if grows {
         println!("memory grew by more than {GROWTH} % from the middle to the end");
     }
     if !is_clean {
-        println!("something is left: {}", Census::take());
+        println!("something is left: {}", Resources::snapshot());
     }
     Ok(if is_clean && !grows {
         ExitCode::SUCCESS
@@ -65,12 +69,17 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-/// Runs all links for so long, and shuts them down.
-fn live(connect: &Connect<'_>, links: usize, span: Duration, records: &mut Vec<Record>) -> Tally {
-    let family = Family::new();
+/// Runs all links for the given time, then shuts them down.
+fn run_links(
+    connect: &Connect<'_>,
+    links: usize,
+    span: Duration,
+    samples: &mut Vec<Sample>,
+) -> Outcomes {
+    let processes = ProcessSet::new();
     let open = || {
-        let config = Config::child("many", "1.0");
-        connect(family.rascal(&[]), config).expect("there is room for a link")
+        let config = Config::child("many-links", "1.0");
+        connect(processes.bad_child(&[]), config).expect("a link can be opened")
     };
     let links: Vec<Link> = (0..links).map(|_| open()).collect();
     let all_ready: Vec<_> = links.iter().map(Link::ready).collect();
@@ -78,51 +87,51 @@ fn live(connect: &Connect<'_>, links: usize, span: Duration, records: &mut Vec<R
         let ready = ready.wait().expect("the link is driven");
         ready.expect("the server is there");
     }
-    records.push(Record::take("ready"));
+    samples.push(Sample::take("ready"));
 
-    // Everybody has room for the largest reply from here on, so that what grows later is a leak.
+    // After this, every link has buffers for the largest reply, so later growth is a leak.
     let floods: Vec<_> = links.iter().map(flood).collect();
     for flood in floods {
         flood.wait().expect("it serves");
     }
-    records.push(Record::take("used"));
+    samples.push(Sample::take("used"));
 
-    let mut tally = Tally::default();
-    let mut chance = Chance(0x5eed);
-    let mut under_way: Vec<Option<Call<ToolResult>>> = links.iter().map(|_| None).collect();
+    let mut outcomes = Outcomes::default();
+    let mut rng = Rng(0x5eed);
+    let mut in_flight: Vec<Option<Call<ToolResult>>> = links.iter().map(|_| None).collect();
     let (start, mut last_kill) = (Instant::now(), Instant::now());
     while start.elapsed() < span {
-        for (link, call) in links.iter().zip(&mut under_way) {
-            tally.look(call);
-            if call.is_none() && chance.one_in(TICKS_PER_CALL) {
-                *call = Some(some_call(link, &mut chance));
-                tally.calls += 1;
+        for (link, call) in links.iter().zip(&mut in_flight) {
+            outcomes.record_if_done(call);
+            if call.is_none() && rng.one_in(TICKS_PER_CALL) {
+                *call = Some(random_call(link, &mut rng));
+                outcomes.calls += 1;
             }
         }
         if last_kill.elapsed() >= Duration::from_secs(1) {
             last_kill = Instant::now();
-            tally.deaths += kill_some(&family, links.len() / CHILDREN_PER_KILL, &mut chance);
+            outcomes.deaths += kill_some(&processes, links.len() / CHILDREN_PER_KILL, &mut rng);
         }
-        if records.len() == 3 && start.elapsed() >= span / 2 {
-            records.push(Record::take("middle"));
+        if samples.len() == 3 && start.elapsed() >= span / 2 {
+            samples.push(Sample::take("middle"));
         }
         sleep(TICK);
     }
-    records.push(Record::take("end"));
+    samples.push(Sample::take("end"));
 
-    for call in under_way.into_iter().flatten() {
-        tally.note(call.wait());
+    for call in in_flight.into_iter().flatten() {
+        outcomes.record(call.wait());
     }
     let closing: Vec<_> = links.iter().map(Link::shutdown).collect();
     for closed in closing {
         closed.wait().expect("the link is driven");
     }
-    tally
+    outcomes
 }
 
-/// Mostly something small; now and then something that takes a while, or much.
-fn some_call(link: &Link, chance: &mut Chance) -> Call<ToolResult> {
-    match chance.below(10) {
+/// Mostly a small call; one in five takes 500 ms or returns 32 KiB.
+fn random_call(link: &Link, rng: &mut Rng) -> Call<ToolResult> {
+    match rng.below(10) {
         0 => link.call_tool("sleep", json!({"ms": 500})),
         1 => flood(link),
         _ => link.call_tool("echo", json!({"text": "are you there?"})),
@@ -133,35 +142,35 @@ fn flood(link: &Link) -> Call<ToolResult> {
     link.call_tool("flood", json!({"bytes": 32 << 10}))
 }
 
-fn kill_some(family: &Family, kills: usize, chance: &mut Chance) -> usize {
-    let children = family.members();
+fn kill_some(processes: &ProcessSet, kills: usize, rng: &mut Rng) -> usize {
+    let children = processes.alive();
     for _ in 0..kills.min(children.len()) {
-        children[chance.below(children.len())].signal(Signal::KILL);
+        children[rng.below(children.len())].signal(Signal::KILL);
     }
     kills
 }
 
-/// What came of the calls.
+/// Counts of calls, replies, kills and failures.
 #[derive(Default)]
-struct Tally {
+struct Outcomes {
     calls: usize,
     replies: usize,
     deaths: usize,
     failures: BTreeMap<String, usize>,
 }
 
-impl Tally {
-    /// Notes the outcome of a call, if it has one by now.
-    fn look(&mut self, slot: &mut Option<Call<ToolResult>>) {
+impl Outcomes {
+    /// Records the outcome of a call that has ended.
+    fn record_if_done(&mut self, slot: &mut Option<Call<ToolResult>>) {
         let Some(call) = slot else { return };
         let mut cx = Context::from_waker(Waker::noop());
         if let Poll::Ready(outcome) = Pin::new(call).poll(&mut cx) {
             *slot = None;
-            self.note(outcome);
+            self.record(outcome);
         }
     }
 
-    fn note(&mut self, outcome: Result<ToolResult, CallError>) {
+    fn record(&mut self, outcome: Result<ToolResult, CallError>) {
         let kind = match outcome {
             Ok(_) => {
                 self.replies += 1;
@@ -187,47 +196,47 @@ impl Tally {
     }
 }
 
-/// What the process holds at one moment.
-struct Record {
+/// The resources of the process at one moment.
+struct Sample {
     when: &'static str,
     children: usize,
     threads: usize,
     descriptors: usize,
     resident: u64,
-    /// Heap and stacks.
+    /// Bytes of heap and stacks.
     anonymous: u64,
 }
 
-impl Record {
-    fn take(when: &'static str) -> Record {
-        let census = Census::take();
+impl Sample {
+    fn take(when: &'static str) -> Sample {
+        let resources = Resources::snapshot();
         let (resident, anonymous) = resident_bytes();
-        // The one thread that starts children lives as long as the process.
-        let threads = census
+        // The thread that spawns children lives as long as the process.
+        let threads = resources
             .threads
             .iter()
             .filter(|name| *name != "everlink-spawn");
-        Record {
+        Sample {
             when,
-            children: census.children.len(),
+            children: resources.children.len(),
             threads: threads.count(),
-            descriptors: census.descriptors.len(),
+            descriptors: resources.descriptors.len(),
             resident,
             anonymous,
         }
     }
 
-    fn counts_as(&self, other: &Record) -> bool {
-        let counts = |record: &Record| (record.children, record.threads, record.descriptors);
+    fn has_same_counts(&self, other: &Sample) -> bool {
+        let counts = |sample: &Sample| (sample.children, sample.threads, sample.descriptors);
         counts(self) == counts(other)
     }
 
-    fn print(records: &[Record], links: usize) {
+    fn print(samples: &[Sample], links: usize) {
         println!(
             "{:8}{:>10}{:>10}{:>12}{:>14}{:>18}",
             "", "children", "threads", "descriptors", "resident kB", "heap, stacks kB"
         );
-        for it in records {
+        for it in samples {
             println!(
                 "{:8}{:>10}{:>10}{:>12}{:>14}{:>18}",
                 it.when,
@@ -238,8 +247,8 @@ impl Record {
                 it.anonymous >> 10
             );
         }
-        let [before, ready, ..] = records else { return };
-        let per_link = |of: fn(&Record) -> u64| (of(ready) - of(before)) as f64 / links as f64;
+        let [before, ready, ..] = samples else { return };
+        let per_link = |of: fn(&Sample) -> u64| (of(ready) - of(before)) as f64 / links as f64;
         println!(
             "per link: {:.2} threads, {:.2} descriptors, {:.1} kB resident, {:.1} kB of heap and stacks",
             per_link(|it| it.threads as u64),
@@ -250,19 +259,19 @@ impl Record {
     }
 }
 
-/// Numbers that look random, the same ones each time.
-struct Chance(u64);
+/// A generator of pseudo-random numbers with a fixed seed.
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn one_in(&mut self, times: u64) -> bool {
-        self.draw() % times == 0
+        self.next_u64() % times == 0
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        (self.draw() % limit.max(1) as u64) as usize
+        (self.next_u64() % limit.max(1) as u64) as usize
     }
 
-    fn draw(&mut self) -> u64 {
+    fn next_u64(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

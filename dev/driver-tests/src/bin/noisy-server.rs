@@ -1,29 +1,29 @@
-//! A server of an adapter, written as people write servers: its tool prints to standard output, and starts programs that read from
-//! standard input and print, too. `careless ADAPTER`
+//! A server on one adapter whose tool misuses the standard streams: `noisy-server ADAPTER`
 //!
-//! Whoever started it may have made its streams non-blocking; this one does so itself.
+//! The tool prints to standard output and runs programs that read standard input and print. The server itself makes its streams
+//! non-blocking, as a parent process may have done.
 
 use std::env::args;
 use std::error::Error;
 use std::process::Command;
 
+use driver_tests::Adapter;
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{Config, Offer, Request};
 use everlink::{ErrorObject, Payload};
 use everlink_handle::Context;
-use ordeal::Adapter;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::stdio::{stdin, stdout};
 use serde_json::{Value, json};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let adapter = args().nth(1).and_then(|name| Adapter::named(&name));
-    let adapter = adapter.ok_or("usage: careless ADAPTER")?;
+    let adapter = args().nth(1).and_then(|name| Adapter::by_name(&name));
+    let adapter = adapter.ok_or("usage: noisy-server ADAPTER")?;
     for stream in [stdin(), stdout()] {
         fcntl_setfl(stream, fcntl_getfl(stream)? | OFlags::NONBLOCK)?;
     }
     let tools = ServerCapabilities::default().with_tools(false);
-    let offer = Offer::new("careless", "1.0").with_capabilities(tools);
+    let offer = Offer::new("noisy-server", "1.0").with_capabilities(tools);
     adapter.serve(Config::new(offer, everlink_stdio::secret()), answer)?;
     Ok(())
 }
@@ -42,12 +42,12 @@ fn answer(request: Request, _: Context) -> Result<Payload, ErrorObject> {
         "-c",
         r#"echo '{"jsonrpc":"2.0","id":1,"result":{}}'; cat; echo stolen"#,
     ]);
-    let is_well = program.status().is_ok_and(|status| status.success());
+    let succeeded = program.status().is_ok_and(|status| status.success());
     let params = request
         .params
         .as_ref()
         .and_then(|params| params.parse::<Value>().ok());
     let text = params.unwrap_or_default()["arguments"]["text"].clone();
-    let result = json!({"content": [{"type": "text", "text": text}], "isError": !is_well});
-    Ok(Payload::of(&result).expect("this is JSON"))
+    let result = json!({"content": [{"type": "text", "text": text}], "isError": !succeeded});
+    Ok(Payload::of(&result).expect("the result is JSON"))
 }

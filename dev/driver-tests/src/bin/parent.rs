@@ -1,36 +1,36 @@
-//! A program with a link to a child, to be killed over it or to end without a word: `parent ADAPTER FAREWELL COMMAND [ARGUMENT]...`
+//! Holds a link to a child until it is killed or exits: `parent ADAPTER ENDING COMMAND [ARGUMENT]...`
 //!
-//! It says `ready` when the link is, and then waits for ever (`wait`), drops the link and ends (`drop`), or only ends (`forget`).
+//! It prints `ready` when the link is ready. Then it waits for ever (`wait`), drops the link and exits (`drop`), or exits at once
+//! (`forget`).
 
 use std::env::args;
 use std::error::Error;
 use std::process::{Command, exit};
 use std::thread::park;
 
+use driver_tests::Adapter;
 use everlink::Config;
-use ordeal::Adapter;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut words = args().skip(1);
+    let mut arguments = args().skip(1);
     let usage = "usage: parent ADAPTER wait|drop|forget COMMAND [ARGUMENT]...";
-    let adapter = words
+    let adapter = arguments
         .next()
-        .and_then(|name| Adapter::named(&name))
+        .and_then(|name| Adapter::by_name(&name))
         .ok_or(usage)?;
-    let farewell = words.next().ok_or(usage)?;
-    let program = words.next().ok_or(usage)?;
-    let arguments: Vec<String> = words.collect();
+    let ending = arguments.next().ok_or(usage)?;
+    let program = arguments.next().ok_or(usage)?;
+    let command_arguments: Vec<String> = arguments.collect();
     adapter.run(|connect| {
         let mut command = Command::new(&program);
-        command.args(&arguments);
-        let link =
-            connect(command, Config::child("parent", "1.0")).expect("there is room for a link");
+        command.args(&command_arguments);
+        let link = connect(command, Config::child("parent", "1.0")).expect("a link can be opened");
         let ready = link.ready().wait().expect("the link is driven");
         ready.expect("the server is there");
         println!("ready");
-        match &*farewell {
+        match &*ending {
             "drop" => drop(link),
-            // Nothing is run any more that could take leave.
+            // `exit` runs no destructor, so the link is not shut down.
             "forget" => exit(0),
             _ => loop {
                 park();

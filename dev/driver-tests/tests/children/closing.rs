@@ -1,64 +1,64 @@
-//! How children end that do not want to, when the link or its program does.
+//! Tests that a shutdown ends children that ignore it.
 
 use std::thread;
 
+use driver_tests::{Adapter, wait_until};
 use everlink::ExitStatus;
 use everlink::client::{Cause, Delivery, FailureKind, Misuse, State};
 use everlink_handle::CallError;
-use ordeal::{Adapter, settles};
 use serde_json::json;
 
-use crate::stage::{Use, failure, ordeal, patient, stern};
+use crate::harness::{LinkExt, failure, for_each_adapter, long_timeouts, short_grace};
 
 #[test]
-fn s_stdio_15_a_child_that_can_end_is_left_to_end_by_itself() {
-    ordeal(|stage| {
-        let link = stage.link(&[], patient());
-        link.is_well();
-        let ended = link.ends();
+fn s_stdio_15_child_that_exits_on_eof_is_not_signalled() {
+    for_each_adapter(|harness| {
+        let link = harness.link(&[], long_timeouts());
+        link.wait_ready();
+        let ended = link.shut_down();
         assert_eq!(ended.exit, Some(ExitStatus::Code(0)), "{ended}");
         assert_eq!(ended.cause, Cause::Shutdown);
         assert!(!ended.counted && !ended.abandoned, "{ended:?}");
-        // Whoever waited for the shutdown finds nothing left.
-        stage.nobody_is_left();
+        // `shutdown` resolves only after everything is gone.
+        harness.assert_no_processes();
     });
 }
 
 #[test]
-fn f_011_a_child_that_ignores_the_end_of_its_input_is_asked_to_end() {
-    ordeal(|stage| {
-        let mut config = stern();
-        config.policy.terminate_grace = patient().policy.terminate_grace;
-        let link = stage.link(&["ignore-eof"], config);
-        link.is_well();
-        let ended = link.ends();
+fn f_011_child_that_ignores_eof_gets_sigterm() {
+    for_each_adapter(|harness| {
+        let mut config = short_grace();
+        config.policy.terminate_grace = long_timeouts().policy.terminate_grace;
+        let link = harness.link(&["ignore-eof"], config);
+        link.wait_ready();
+        let ended = link.shut_down();
         assert_eq!(ended.exit, Some(ExitStatus::Signal(15)), "{ended}");
-        stage.nobody_is_left();
+        harness.assert_no_processes();
     });
 }
 
 #[test]
-fn f_011_a_child_that_ignores_sigterm_too_is_killed() {
-    ordeal(|stage| {
-        let link = stage.link(&["ignore-eof", "ignore-term"], stern());
-        link.is_well();
-        let ended = link.ends();
+fn f_011_child_that_ignores_eof_and_sigterm_is_killed() {
+    for_each_adapter(|harness| {
+        let link = harness.link(&["ignore-eof", "ignore-term"], short_grace());
+        link.wait_ready();
+        let ended = link.shut_down();
         assert_eq!(ended.exit, Some(ExitStatus::Signal(9)), "{ended}");
         assert!(!ended.abandoned, "{ended}");
-        stage.nobody_is_left();
+        harness.assert_no_processes();
     });
 }
 
 #[test]
-fn f_014_a_child_that_is_still_starting_is_taken_down_too() {
-    ordeal(|stage| {
-        let link = stage.link(&["deaf", "ignore-term"], stern());
+fn f_014_shutdown_kills_a_child_that_is_still_starting() {
+    for_each_adapter(|harness| {
+        let link = harness.link(&["never-read", "ignore-term"], short_grace());
         let call = link.tool("echo", json!({}));
-        stage.member("deaf");
-        assert!(settles(|| link.state() == State::Handshaking));
-        let ended = link.ends();
+        harness.process_with_arg("never-read");
+        assert!(wait_until(|| link.state() == State::Handshaking));
+        let ended = link.shut_down();
         assert_eq!(ended.exit, Some(ExitStatus::Signal(9)), "{ended}");
-        stage.nobody_is_left();
+        harness.assert_no_processes();
         let failure = failure(call.wait());
         assert_eq!(failure.kind, FailureKind::Closed);
         assert_eq!(failure.delivery, Delivery::NotSent);
@@ -66,13 +66,13 @@ fn f_014_a_child_that_is_still_starting_is_taken_down_too() {
 }
 
 #[test]
-fn calls_in_flight_end_with_the_link_and_say_so() {
-    ordeal(|stage| {
-        let link = stage.link(&["ignore-eof", "ignore-term"], stern());
-        link.is_well();
+fn calls_in_flight_fail_when_the_link_shuts_down() {
+    for_each_adapter(|harness| {
+        let link = harness.link(&["ignore-eof", "ignore-term"], short_grace());
+        link.wait_ready();
         let calls: Vec<_> = (0..10).map(|_| link.tool("hang", json!({}))).collect();
-        link.pid(); // those before are read by now
-        link.ends();
+        link.server_pid(); // the server has read the calls before
+        link.shut_down();
         for call in calls {
             let failure = failure(call.wait());
             assert_eq!(failure.delivery, Delivery::Unknown, "{failure}");
@@ -89,16 +89,19 @@ fn calls_in_flight_end_with_the_link_and_say_so() {
     });
 }
 
-/// Nobody waits, nobody asked for anything: the last handle is gone, and so must all of it be.
+/// Without a shutdown, dropping the last handle ends the link and its processes.
 #[test]
-fn f_104_dropping_the_last_handle_with_calls_in_flight_leaves_nothing() {
-    ordeal(|stage| {
-        let link = stage.link(&["ignore-eof", "ignore-term", "kin"], stern());
+fn f_104_dropping_the_last_handle_fails_calls_and_kills_the_child() {
+    for_each_adapter(|harness| {
+        let link = harness.link(
+            &["ignore-eof", "ignore-term", "group-member"],
+            short_grace(),
+        );
         let clone = link.clone();
-        link.is_well();
+        link.wait_ready();
         let calls: Vec<_> = (0..10).map(|_| link.tool("hang", json!({}))).collect();
         drop(link);
-        assert_eq!(clone.state(), State::Ready, "a clone is as good");
+        assert_eq!(clone.state(), State::Ready, "a clone keeps the link open");
         drop(clone);
         for call in calls {
             failure(call.wait());
@@ -107,46 +110,51 @@ fn f_104_dropping_the_last_handle_with_calls_in_flight_leaves_nothing() {
 }
 
 #[test]
-fn a_shutdown_is_waited_for_by_as_many_as_want_to() {
-    ordeal(|stage| {
-        let link = stage.link(&["heir", "ignore-eof"], stern());
-        link.is_well();
+fn several_threads_can_wait_for_one_shutdown() {
+    for_each_adapter(|harness| {
+        let link = harness.link(&["stdout-holder", "ignore-eof"], short_grace());
+        link.wait_ready();
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| link.shutdown().wait().expect("the link is driven"));
             }
         });
-        stage.nobody_is_left();
-        link.shutdown().wait().expect("it is closed already");
+        harness.assert_no_processes();
+        link.shutdown()
+            .wait()
+            .expect("a closed link can be shut down");
     });
 }
 
 #[test]
-fn a_link_that_was_never_wanted_starts_nothing() {
-    ordeal(|stage| {
-        let link = stage.link(&[], patient());
+fn unused_link_spawns_no_child() {
+    for_each_adapter(|harness| {
+        let link = harness.link(&[], long_timeouts());
         assert_eq!(link.state(), State::Idle);
         link.shutdown().wait().expect("the link is driven");
         assert!(link.last_end().is_none());
-        drop(stage.link(&[], patient()));
+        drop(harness.link(&[], long_timeouts()));
     });
 }
 
-/// The runtime under a link ends before the link does: whoever waits is told, and the child goes with it.
+/// The runtime ends before the link: the calls fail, and the child is killed.
 #[test]
-fn f_104_a_runtime_that_ends_takes_its_children_with_it() {
-    ordeal(|stage| {
-        if !stage.adapter.starts_with("tokio") {
-            return; // a thread that drives a link is not ended by anybody else
+fn f_104_dropping_the_runtime_fails_calls_and_kills_children() {
+    for_each_adapter(|harness| {
+        if !harness.adapter.starts_with("tokio") {
+            return; // only a runtime can end the driver of a link
         }
         let (mut links, mut calls) = (Vec::new(), Vec::new());
-        let tokio = Adapter::named(stage.adapter).expect("it is one of them");
+        let tokio = Adapter::by_name(harness.adapter).expect("the adapter exists");
         tokio.run(|connect| {
             for _ in 0..4 {
-                let rascal = stage.family.rascal(&["ignore-eof", "ignore-term", "kin"]);
-                let link = connect(rascal, patient()).expect("there is room for a link");
+                let bad_child =
+                    harness
+                        .processes
+                        .bad_child(&["ignore-eof", "ignore-term", "group-member"]);
+                let link = connect(bad_child, long_timeouts()).expect("a link can be opened");
                 calls.push(link.tool("hang", json!({})));
-                link.pid(); // the one before is read by now
+                link.server_pid(); // the server has read the call before
                 links.push(link);
             }
         });
@@ -156,8 +164,10 @@ fn f_104_a_runtime_that_ends_takes_its_children_with_it() {
         }
         for link in links {
             assert_eq!(link.state(), State::Closed);
-            link.shutdown().wait().expect("that is done");
+            link.shutdown()
+                .wait()
+                .expect("a closed link can be shut down");
         }
-        stage.everybody_leaves();
+        harness.wait_for_no_processes();
     });
 }

@@ -1,4 +1,4 @@
-//! Where an ordeal takes place: in a process of its own, once for each adapter, and counted before and after. Knows no ordeal.
+//! Runs a test in its own process, once for each adapter, and compares its resources before and after. Must not depend on any test.
 
 use std::any::type_name;
 use std::env::{current_exe, temp_dir};
@@ -8,153 +8,161 @@ use std::process::{Command, exit, id};
 use std::thread;
 use std::time::Duration;
 
+use driver_tests::{ADAPTERS, Connect, Process, ProcessSet, Resources, wait_until};
 use everlink::client::{CallOptions, Ended, Failure, State};
 use everlink::{Config, Limit, WhenSpent};
 use everlink_handle::{Call, CallError, Link, ToolResult};
-use ordeal::{ADAPTERS, Census, Connect, Family, Member, settles};
 use serde::Serialize;
 use serde_json::json;
 
-/// Says that this process is for one ordeal alone.
-const ALONE: &str = "ORDEAL_ALONE";
-/// The few threads that an adapter may leave: they live as long as the process.
-const STARTER: &str = "everlink-spawn";
-/// An ordeal that takes longer hangs.
-const TOO_LONG: Duration = Duration::from_secs(180);
+/// The environment variable that marks the process of a single test.
+const SINGLE_TEST: &str = "DRIVER_TESTS_ALONE";
+/// The thread that spawns children. An adapter may leave it: it lives as long as the process.
+const SPAWN_THREAD: &str = "everlink-spawn";
+/// A test that takes longer fails as hung.
+const TEST_LIMIT: Duration = Duration::from_secs(180);
 
-/// What an ordeal finds.
-pub(crate) struct Stage<'a> {
+/// What a test works with.
+pub(crate) struct Harness<'a> {
     pub(crate) adapter: &'static str,
-    pub(crate) family: Family,
+    pub(crate) processes: ProcessSet,
     connect: &'a Connect<'a>,
-    /// Where its files lie.
-    room: PathBuf,
+    /// The directory for files of the test.
+    scratch_dir: PathBuf,
 }
 
-/// Puts every adapter through this. Afterwards nothing may be left: no process, no thread, no descriptor.
+/// Runs the test with every adapter. Afterwards no process, thread or descriptor may be left.
 ///
-/// Tests that run beside each other in one process cannot count what is theirs, so the test starts itself again, alone.
-pub(crate) fn ordeal<F: Fn(&Stage<'_>)>(ordeal: F) {
-    if std::env::var_os(ALONE).is_none() {
-        return alone(type_name::<F>());
+/// Tests that share a process cannot tell their resources apart. So the test runs its own program again, with only itself selected.
+pub(crate) fn for_each_adapter<F: Fn(&Harness<'_>)>(test: F) {
+    if std::env::var_os(SINGLE_TEST).is_none() {
+        return run_alone(type_name::<F>());
     }
     thread::spawn(|| {
-        thread::sleep(TOO_LONG);
-        eprintln!("the ordeal hangs");
+        thread::sleep(TEST_LIMIT);
+        eprintln!("the test hangs");
         exit(1);
     });
     for adapter in ADAPTERS {
         println!("{}", adapter.name);
-        // What a runtime keeps for as long as the process lives is not a link's.
+        // A runtime allocates some resources for the life of the process. The first run allocates them, so that they do not count for a
+        // link.
         adapter.run(|_| ());
-        let before = counted();
+        let before = count_resources();
         adapter.run(|connect| {
-            let stage = Stage {
+            let harness = Harness {
                 adapter: adapter.name,
-                family: Family::new(),
+                processes: ProcessSet::new(),
                 connect,
-                room: temp_dir().join(format!("ordeal-{}-{}", id(), adapter.name)),
+                scratch_dir: temp_dir().join(format!("driver-tests-{}-{}", id(), adapter.name)),
             };
-            fs::create_dir(&stage.room).expect("it is nobody else's");
-            ordeal(&stage);
-            stage.everybody_leaves();
+            fs::create_dir(&harness.scratch_dir).expect("the directory is new");
+            test(&harness);
+            harness.wait_for_no_processes();
         });
-        let is_as_before = settles(|| counted() == before);
-        assert!(is_as_before, "before: {before}\nleft: {}", counted());
+        let is_as_before = wait_until(|| count_resources() == before);
+        assert!(
+            is_as_before,
+            "before: {before}\nleft: {}",
+            count_resources()
+        );
     }
 }
 
-/// The test that this closure stands in, once more, in a process where nothing else runs.
-fn alone(closure: &str) {
+/// Runs the test that contains this closure again, alone in a new process.
+fn run_alone(closure: &str) {
     let path = closure.trim_end_matches("::{{closure}}");
-    let (_, test) = path.split_once("::").expect("a closure stands in a crate");
-    let mut itself = Command::new(current_exe().expect("a test knows where it lies"));
-    itself.args([test, "--exact", "--nocapture", "--test-threads=1"]);
-    let done = itself
-        .env(ALONE, "1")
+    let (_, test) = path
+        .split_once("::")
+        .expect("the path starts with the crate");
+    let mut program = Command::new(current_exe().expect("the test program has a path"));
+    program.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    let output = program
+        .env(SINGLE_TEST, "1")
         .output()
         .expect("a test can be started");
-    let said = String::from_utf8_lossy(&done.stdout);
-    let is_passed = done.status.success() && said.contains("1 passed");
-    let cried = String::from_utf8_lossy(&done.stderr);
-    assert!(is_passed, "{}\n{said}\n{cried}", done.status);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let is_passed = output.status.success() && printed.contains("1 passed");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(is_passed, "{}\n{printed}\n{errors}", output.status);
 }
 
-fn counted() -> Census {
-    let mut census = Census::take();
-    census.threads.retain(|name| name != STARTER);
-    census
+fn count_resources() -> Resources {
+    let mut resources = Resources::snapshot();
+    resources.threads.retain(|name| name != SPAWN_THREAD);
+    resources
 }
 
-impl Stage<'_> {
-    /// A link to a rascal of these manners.
-    pub(crate) fn link(&self, manners: &[&str], config: Config) -> Link {
-        self.link_to(self.family.rascal(manners), config)
+impl Harness<'_> {
+    /// A link to a `bad-child` with these options.
+    pub(crate) fn link(&self, options: &[&str], config: Config) -> Link {
+        self.link_to(self.processes.bad_child(options), config)
     }
 
     pub(crate) fn link_to(&self, command: Command, config: Config) -> Link {
-        (self.connect)(command, config).expect("the system has room for a link")
+        (self.connect)(command, config).expect("a link can be opened")
     }
 
-    /// A file for this ordeal alone.
-    pub(crate) fn scratch(&self, name: &str) -> PathBuf {
-        self.room.join(name)
+    /// The path of a file of this test.
+    pub(crate) fn scratch_file(&self, name: &str) -> PathBuf {
+        self.scratch_dir.join(name)
     }
 
-    /// The manner to keep a diary.
-    pub(crate) fn diary(&self) -> String {
-        format!("diary={}", self.scratch("diary").display())
+    /// The option that makes the child write a log.
+    pub(crate) fn log_option(&self) -> String {
+        format!("log={}", self.scratch_file("log").display())
     }
 
-    /// What stands in the diary.
-    pub(crate) fn entries(&self) -> Vec<String> {
-        let diary = fs::read_to_string(self.scratch("diary")).unwrap_or_default();
-        diary.lines().map(str::to_owned).collect()
+    /// The lines of the log.
+    pub(crate) fn log_lines(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.scratch_file("log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
     }
 
-    /// The one member of the family that was started with this word, as soon as it is there.
-    pub(crate) fn member(&self, word: &str) -> Member {
+    /// Waits for the process that has this argument, and returns it.
+    pub(crate) fn process_with_arg(&self, arg: &str) -> Process {
         let mut found = None;
-        // Once is enough: while a process becomes another program, it has no words at all.
-        let is_there = settles(|| {
-            let mut members = self.family.members().into_iter();
-            found = members.find(|it| it.has(word));
+        // One look that finds it is enough. During `exec`, a process has no arguments for a moment.
+        let is_there = wait_until(|| {
+            let mut alive = self.processes.alive().into_iter();
+            found = alive.find(|it| it.has_arg(arg));
             found.is_some()
         });
-        assert!(is_there, "nobody is {word}");
-        found.expect("it is there")
+        assert!(is_there, "no process has the argument {arg}");
+        found.expect("checked above")
     }
 
-    /// Whether none of these is there any more.
-    pub(crate) fn are_gone(&self, them: &[Member]) -> bool {
-        let alive = self.family.members();
-        them.iter()
+    /// Whether all of these processes are gone.
+    pub(crate) fn are_gone(&self, processes: &[Process]) -> bool {
+        let alive = self.processes.alive();
+        processes
+            .iter()
             .all(|it| alive.iter().all(|alive| alive.pid != it.pid))
     }
 
-    /// At this very moment there is nobody of the family, and no child of this process that was not reaped.
-    pub(crate) fn nobody_is_left(&self) {
-        assert_eq!(self.family.members(), []);
-        assert_eq!(Census::take().children, [""; 0]);
+    /// Asserts that right now no process of the test exists, and that this process has no child, not even a zombie.
+    pub(crate) fn assert_no_processes(&self) {
+        assert_eq!(self.processes.alive(), []);
+        assert_eq!(Resources::snapshot().children, [""; 0]);
     }
 
-    /// Waits until nobody of the family is.
-    pub(crate) fn everybody_leaves(&self) {
-        let left = || self.family.members();
-        assert!(settles(|| left().is_empty()), "left: {:#?}", left());
+    /// Waits until no process of the test exists.
+    pub(crate) fn wait_for_no_processes(&self) {
+        let left = || self.processes.alive();
+        assert!(wait_until(|| left().is_empty()), "left: {:#?}", left());
     }
 }
 
-impl Drop for Stage<'_> {
+impl Drop for Harness<'_> {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.room);
+        let _ = fs::remove_dir_all(&self.scratch_dir);
     }
 }
 
-/// Quick to come back, and otherwise so patient that nothing is forced because the machine is busy.
-pub(crate) fn patient() -> Config {
+/// A config with quick reconnects and timeouts of 60 s, so that a busy machine forces nothing.
+pub(crate) fn long_timeouts() -> Config {
     let long = Duration::from_secs(60);
-    let mut config = Config::child("ordeal", "1.0");
+    let mut config = Config::child("driver-tests", "1.0");
     let policy = &mut config.policy;
     policy.probe_timeout = long;
     policy.call_idle = Limit::After(long);
@@ -172,9 +180,9 @@ pub(crate) fn patient() -> Config {
     config
 }
 
-/// The same, for children that do not end before they are forced to.
-pub(crate) fn stern() -> Config {
-    let mut config = patient();
+/// The same with close steps of 50 ms, for children that must be forced to end.
+pub(crate) fn short_grace() -> Config {
+    let mut config = long_timeouts();
     config.policy.close_grace = millis(50);
     config.policy.terminate_grace = millis(50);
     config
@@ -184,54 +192,57 @@ pub(crate) const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What ordeals do with links.
-pub(crate) trait Use {
-    /// Calls a tool of the rascal.
+/// Shortcuts for links in tests.
+pub(crate) trait LinkExt {
+    /// Calls a tool of the `bad-child`.
     fn tool(&self, name: &str, arguments: impl Serialize) -> Call<ToolResult>;
 
     /// Waits until the link is ready.
-    fn is_well(&self);
+    fn wait_ready(&self);
 
-    /// Which process answers.
-    fn pid(&self) -> i32;
+    /// The id of the process that answers.
+    fn server_pid(&self) -> i32;
 
-    /// Shuts it down, and returns how its last life ended.
-    fn ends(&self) -> std::sync::Arc<Ended>;
+    /// Shuts the link down, and returns how its last epoch ended.
+    fn shut_down(&self) -> std::sync::Arc<Ended>;
 
-    /// The same, for calls that wait this long at most.
-    fn within(&self, limit: Duration) -> Link;
+    /// The same link, with this idle limit for calls.
+    fn with_idle_limit(&self, limit: Duration) -> Link;
 }
 
-impl Use for Link {
+impl LinkExt for Link {
     fn tool(&self, name: &str, arguments: impl Serialize) -> Call<ToolResult> {
         self.call_tool(name, arguments)
     }
 
-    fn is_well(&self) {
+    fn wait_ready(&self) {
         let ready = self.ready().wait().expect("the link is driven");
         ready.expect("the server is there");
     }
 
-    fn pid(&self) -> i32 {
-        let said = self.tool("pid", json!({})).wait().expect("it is alive");
-        said.text().parse().expect("a number")
+    fn server_pid(&self) -> i32 {
+        let reply = self
+            .tool("pid", json!({}))
+            .wait()
+            .expect("the child answers");
+        reply.text().parse().expect("a number")
     }
 
-    fn ends(&self) -> std::sync::Arc<Ended> {
+    fn shut_down(&self) -> std::sync::Arc<Ended> {
         self.shutdown().wait().expect("the link is driven");
         assert_eq!(self.state(), State::Closed);
-        self.last_end().expect("it has had a life")
+        self.last_end().expect("the link had an epoch")
     }
 
-    fn within(&self, limit: Duration) -> Link {
+    fn with_idle_limit(&self, limit: Duration) -> Link {
         self.with(CallOptions::new().with_idle(Limit::After(limit)))
     }
 }
 
-/// Why a call has no reply.
+/// The failure of a call that must fail.
 pub(crate) fn failure(outcome: Result<ToolResult, CallError>) -> Failure {
     match outcome {
         Err(CallError::Failed(failure)) => *failure,
-        other => panic!("this is no failure: {other:?}"),
+        other => panic!("expected a failure: {other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! What a program sees of the life of a link: its state, its events, and what each era can do.
+//! Tests what a program sees of a link: its state, its events, and the features of each era.
 
 use std::sync::mpsc::channel;
 
@@ -8,12 +8,12 @@ use everlink::{Dialect, ExitStatus, Payload};
 use everlink_handle::Events;
 use serde_json::json;
 
-use crate::stage::{Use, failure, ordeal, patient};
+use crate::harness::{LinkExt, failure, for_each_adapter, long_timeouts};
 
-/// The next event that tells of a state.
-fn next(events: &mut Events<Event>) -> (State, u64) {
+/// The next event with a state.
+fn next_state(events: &mut Events<Event>) -> (State, u64) {
     let event = events.find(|event| event.state().is_some());
-    let event = event.expect("there is more to come");
+    let event = event.expect("another event comes");
     let epoch = match &*event {
         Event::Opening { epoch, .. }
         | Event::Handshaking { epoch }
@@ -21,35 +21,38 @@ fn next(events: &mut Events<Event>) -> (State, u64) {
         Event::Ready(session) => session.epoch.number(),
         _ => 0,
     };
-    (event.state().expect("it is such an event"), epoch)
+    (
+        event.state().expect("`find` checks that there is a state"),
+        epoch,
+    )
 }
 
 #[test]
-fn f_117_the_state_is_true_at_each_step_and_the_events_tell_the_life_in_order() {
-    ordeal(|stage| {
-        let mut config = patient();
-        // It is looked at between two lives, for as long as that takes.
+fn f_117_state_matches_each_step_and_events_report_it_in_order() {
+    for_each_adapter(|harness| {
+        let mut config = long_timeouts();
+        // The pause between two epochs lasts until `wake`, so that the test can inspect it.
         config.policy.retry.first = config.policy.close_grace;
         config.policy.retry.cap = config.policy.close_grace;
-        let link = stage.link(&["words=farewell\n"], config);
+        let link = harness.link(&["stderr=farewell\n"], config);
         let mut events = link.events();
         assert_eq!(link.state(), State::Idle);
         assert!(link.session().is_none() && link.last_end().is_none());
 
-        link.is_well();
+        link.wait_ready();
         assert_eq!(link.state(), State::Ready);
         let session = link.session().expect("it is ready");
         assert_eq!(session.version, Version::V2026_07_28);
-        let server = session.server.as_ref().expect("it said who it is");
-        assert_eq!(server.name(), "rascal");
+        let server = session.server.as_ref().expect("the server names itself");
+        assert_eq!(server.name(), "bad-child");
         for state in [State::Opening, State::Handshaking, State::Ready] {
-            assert_eq!(next(&mut events), (state, 1));
+            assert_eq!(next_state(&mut events), (state, 1));
         }
 
         failure(link.tool("die", json!({"how": "exit", "code": 9})).wait());
         assert!(matches!(link.state(), State::Closing | State::Waiting));
         assert!(link.session().is_none());
-        assert_eq!(next(&mut events), (State::Closing, 1));
+        assert_eq!(next_state(&mut events), (State::Closing, 1));
         let ended = events.find_map(|event| match &*event {
             Event::Ended(ended) => Some(ended.clone()),
             _ => None,
@@ -60,29 +63,29 @@ fn f_117_the_state_is_true_at_each_step_and_the_events_tell_the_life_in_order() 
         assert_eq!(&*ended.stderr, "farewell");
         assert!(ended.ready_for.is_some() && ended.counted && !ended.abandoned);
 
-        assert_eq!(next(&mut events), (State::Waiting, 0));
+        assert_eq!(next_state(&mut events), (State::Waiting, 0));
         assert_eq!(link.state(), State::Waiting);
         link.wake();
         for state in [State::Opening, State::Handshaking, State::Ready] {
-            assert_eq!(next(&mut events), (state, 2));
+            assert_eq!(next_state(&mut events), (state, 2));
         }
         assert_eq!(link.session().expect("it is ready").epoch.number(), 2);
         let last = link.last_end().expect("it ended");
         assert_eq!(last.epoch.number(), 1);
 
-        link.ends();
+        link.shut_down();
         assert!(link.session().is_none());
         assert_eq!(link.last_end().expect("it ended").epoch.number(), 2);
-        assert_eq!(next(&mut events), (State::Closing, 2));
-        assert_eq!(next(&mut events), (State::Closed, 0));
-        assert!(events.next().is_none(), "that was the last one");
+        assert_eq!(next_state(&mut events), (State::Closing, 2));
+        assert_eq!(next_state(&mut events), (State::Closed, 0));
+        assert!(events.next().is_none(), "`Closed` is the last event");
         assert_eq!(events.missed(), 0);
     });
 }
 
 #[test]
-fn both_eras_serve_report_progress_and_ask() {
-    ordeal(|stage| {
+fn calls_progress_and_asks_work_in_both_eras() {
+    for_each_adapter(|harness| {
         let versions = [
             ("era=legacy", Dialect::Automatic, Version::V2025_11_25),
             ("era=modern", Dialect::Automatic, Version::V2026_07_28),
@@ -90,11 +93,11 @@ fn both_eras_serve_report_progress_and_ask() {
             ("era=both", Dialect::Modern, Version::V2026_07_28),
         ];
         for (era, dialect, version) in versions {
-            let mut config = patient();
+            let mut config = long_timeouts();
             config.dialect = dialect;
             config.capabilities = ClientCapabilities::default().with_roots(false);
-            let link = stage.link(&[era], config);
-            link.is_well();
+            let link = harness.link(&[era], config);
+            link.wait_ready();
             assert_eq!(link.session().expect("it is ready").version, version);
 
             let listing = link.list_tools().wait().expect("it has tools");
@@ -108,7 +111,7 @@ fn both_eras_serve_report_progress_and_ask() {
             let (report, reports) = channel();
             let call = link.tool("progress", json!({"n": 5}));
             let call = call.on_progress(move |progress| {
-                report.send(progress.progress).expect("somebody listens");
+                report.send(progress.progress).expect("the receiver lives");
             });
             assert_eq!(call.wait().expect("it serves").text(), "done");
             assert_eq!(
@@ -123,38 +126,38 @@ fn both_eras_serve_report_progress_and_ask() {
                 _ => None,
             });
             let roots = Payload::of(&json!({"roots": [{"uri": "file:///srv"}]}));
-            let roots = roots.expect("this is JSON");
+            let roots = roots.expect("the answer is JSON");
             let answer = link.answer(ask.expect("it asks"), Ok(roots)).wait();
             answer.expect("the link is driven").expect("it is open");
-            let said = call.wait().expect("it was answered").text();
-            assert!(said.contains("file:///srv"), "{said}");
-            link.ends();
+            let reply = call.wait().expect("it was answered").text();
+            assert!(reply.contains("file:///srv"), "{reply}");
+            link.shut_down();
         }
     });
 }
 
-/// Many programs, many links: what becomes of one concerns no other.
+/// A link does not depend on other links in the same process.
 #[test]
-fn f_119_the_death_of_one_child_concerns_no_other_link() {
-    ordeal(|stage| {
-        let links: Vec<_> = (0..8).map(|_| stage.link(&[], patient())).collect();
-        let pids: Vec<i32> = links.iter().map(|link| link.pid()).collect();
+fn f_119_dead_or_stopped_child_does_not_affect_other_links() {
+    for_each_adapter(|harness| {
+        let links: Vec<_> = (0..8).map(|_| harness.link(&[], long_timeouts())).collect();
+        let pids: Vec<i32> = links.iter().map(|link| link.server_pid()).collect();
         failure(links[0].tool("die", json!({"how": "kill9"})).wait());
         failure(
             links[1]
-                .within(crate::stage::millis(50))
+                .with_idle_limit(crate::harness::millis(50))
                 .tool("stop", json!({}))
                 .wait(),
         );
         for (link, pid) in links.iter().zip(&pids).skip(2) {
-            assert_eq!(link.pid(), *pid);
+            assert_eq!(link.server_pid(), *pid);
         }
-        assert_ne!(links[0].pid(), pids[0]);
-        for member in stage.family.members() {
-            member.signal(rustix::process::Signal::CONT);
+        assert_ne!(links[0].server_pid(), pids[0]);
+        for process in harness.processes.alive() {
+            process.signal(rustix::process::Signal::CONT);
         }
         for link in &links {
-            assert_eq!(link.ends().exit, Some(ExitStatus::Code(0)));
+            assert_eq!(link.shut_down().exit, Some(ExitStatus::Code(0)));
         }
     });
 }

@@ -1,15 +1,15 @@
-//! Links to real children that misbehave, through every adapter; and after each ordeal, a count of what is left.
+//! Tests links to real children that misbehave, with every adapter, and counts what is left after each test.
 //!
-//! `closing` is how children end that do not want to, `deaths` how they end unasked, `silence` how they stop to take part without ending,
-//! `noise` what they say that nobody asked for, `trees` whom they leave behind, `life` what a program sees of it all, `servers` our own
-//! servers as children. Start in `stage`.
+//! `closing` ends children that ignore a shutdown, `deaths` has children that die, `unresponsive` children that stop reading or running,
+//! `noise` unwanted output, `descendants` processes that children spawn, `lifecycle` state and events, and `servers` our own servers as
+//! children. Start in `harness`.
 #![cfg(target_os = "linux")]
 
 mod closing;
 mod deaths;
-mod life;
+mod descendants;
+mod harness;
+mod lifecycle;
 mod noise;
 mod servers;
-mod silence;
-mod stage;
-mod trees;
+mod unresponsive;

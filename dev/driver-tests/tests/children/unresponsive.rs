@@ -1,20 +1,20 @@
-//! Children that stop to take part without ending: stopped by a signal, or not reading any more.
+//! Tests children that neither answer nor exit: stopped by a signal, or no longer reading.
 
+use driver_tests::wait_until;
 use everlink::client::{Cause, Delivery, FailureKind, Misuse, Sign, State, TimeLimit};
 use everlink::{ExitStatus, Hang, Keepalive};
 use everlink_handle::CallError;
-use ordeal::settles;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::stage::{Use, failure, millis, ordeal, patient, stern};
+use crate::harness::{LinkExt, failure, for_each_adapter, long_timeouts, millis, short_grace};
 
 #[test]
-fn a_stopped_child_stops_no_clock_and_is_killed_in_the_end() {
-    ordeal(|stage| {
-        let link = stage.link(&[], stern());
-        link.is_well();
-        let brief = link.within(millis(100));
+fn calls_to_a_stopped_child_time_out_and_shutdown_kills_it() {
+    for_each_adapter(|harness| {
+        let link = harness.link(&[], short_grace());
+        link.wait_ready();
+        let brief = link.with_idle_limit(millis(100));
         let stop = brief.tool("stop", json!({}));
         let failed = failure(stop.wait());
         let timed_out = FailureKind::TimedOut {
@@ -23,33 +23,39 @@ fn a_stopped_child_stops_no_clock_and_is_killed_in_the_end() {
         };
         assert_eq!(failed.kind, timed_out, "{failed}");
         assert_eq!(failed.delivery, Delivery::Unknown);
-        assert!(settles(|| stage.family.members()[0].state == 'T'));
+        assert!(wait_until(|| harness.processes.alive()[0].state == 'T'));
         assert_eq!(
             failure(brief.tool("echo", json!({})).wait()).kind,
             timed_out
         );
-        let ended = link.ends();
+        let ended = link.shut_down();
         assert_eq!(ended.exit, Some(ExitStatus::Signal(9)), "{ended}");
-        stage.nobody_is_left();
+        harness.assert_no_processes();
     });
 }
 
 #[test]
-fn f_019_a_stopped_child_is_seen_to_be_stopped_and_replaced_when_it_is_wanted() {
-    ordeal(|stage| {
-        let mut config = stern();
+fn f_019_stopped_child_is_detected_and_replaced_when_a_call_waits() {
+    for_each_adapter(|harness| {
+        let mut config = short_grace();
         let mut keepalive = Keepalive::every(millis(50));
         keepalive.timeout = millis(500);
         config.policy.keepalive = Some(keepalive);
         config.policy.hang = Some(Hang::after(millis(600)));
-        let link = stage.link(&[], config);
-        link.is_well();
-        let child = stage.family.members().remove(0);
+        let link = harness.link(&[], config);
+        link.wait_ready();
+        let child = harness.processes.alive().remove(0);
         child.signal(Signal::STOP);
         let failed = failure(link.tool("echo", json!({})).wait());
         assert_eq!(failed.kind, FailureKind::Lost, "{failed}");
-        let is_gone = || stage.family.members().iter().all(|it| it.pid != child.pid);
-        assert!(settles(|| is_gone() && link.state() == State::Ready));
+        let is_gone = || {
+            harness
+                .processes
+                .alive()
+                .iter()
+                .all(|it| it.pid != child.pid)
+        };
+        assert!(wait_until(|| is_gone() && link.state() == State::Ready));
         let ended = link.last_end().expect("it ended");
         let is_seen = |cause: &Cause| {
             matches!(
@@ -62,37 +68,37 @@ fn f_019_a_stopped_child_is_seen_to_be_stopped_and_replaced_when_it_is_wanted() 
         };
         assert!(is_seen(&ended.cause), "{ended}");
         assert!(ended.counted);
-        assert_ne!(link.pid(), child.pid);
-        link.ends();
+        assert_ne!(link.server_pid(), child.pid);
+        link.shut_down();
     });
 }
 
 #[test]
-fn a_stopped_child_that_goes_on_is_the_same_child() {
-    ordeal(|stage| {
-        let link = stage.link(&[], patient());
-        let pid = link.pid();
+fn stopped_child_that_continues_answers_waiting_calls() {
+    for_each_adapter(|harness| {
+        let link = harness.link(&[], long_timeouts());
+        let pid = link.server_pid();
         let stop = link.tool("stop", json!({}));
-        assert!(settles(|| stage.family.members()[0].state == 'T'));
+        assert!(wait_until(|| harness.processes.alive()[0].state == 'T'));
         let echo = link.tool("echo", json!({"text": "later"}));
-        stage.family.members()[0].signal(Signal::CONT);
+        harness.processes.alive()[0].signal(Signal::CONT);
         assert_eq!(stop.wait().expect("it goes on").text(), "went on");
         assert_eq!(echo.wait().expect("it goes on").text(), "later");
-        assert_eq!(link.pid(), pid);
-        assert_eq!(link.ends().exit, Some(ExitStatus::Code(0)));
+        assert_eq!(link.server_pid(), pid);
+        assert_eq!(link.shut_down().exit, Some(ExitStatus::Code(0)));
     });
 }
 
-/// What is held for a child that does not read is bounded, each call says truly whether it was sent, and the child can be ended.
+/// The queue for a child that does not read is bounded. Each call reports truly whether it was sent, and the child can be ended.
 #[test]
-fn f_009_a_full_pipe_is_bounded_and_tells_what_was_sent() {
-    ordeal(|stage| {
-        let config = stern();
+fn f_009_full_pipe_bounds_the_queue_and_reports_delivery() {
+    for_each_adapter(|harness| {
+        let config = short_grace();
         let queue = config.limits.queued_bytes >> 20;
-        let link = stage.link(&["ignore-eof"], config);
-        link.tool("deafen", json!({}))
+        let link = harness.link(&["ignore-eof"], config);
+        link.tool("stop_reading", json!({}))
             .wait()
-            .expect("it goes deaf after that");
+            .expect("the reply comes before it stops reading");
         let megabyte = json!({"text": "x".repeat(1 << 20)});
         let first = link.tool("echo", &megabyte);
         let is_under_way = || {
@@ -100,12 +106,12 @@ fn f_009_a_full_pipe_is_bounded_and_tells_what_was_sent() {
                 .wait()
                 .is_ok_and(|stats| stats.bytes_out > 1 << 20)
         };
-        assert!(settles(is_under_way));
+        assert!(wait_until(is_under_way));
 
-        // One is under way, and as many wait as may. The others are refused.
+        // One call is half written, and the queue holds its limit. Further calls are refused.
         let calls: Vec<_> = (0..40).map(|_| link.tool("echo", &megabyte)).collect();
         for call in calls.iter().chain([&first]) {
-            call.canceller().cancel("nobody reads it");
+            call.canceller().cancel("the server does not read");
         }
         assert_eq!(failure(first.wait()).delivery, Delivery::Unknown);
         let mut waited = 0;
@@ -120,51 +126,66 @@ fn f_009_a_full_pipe_is_bounded_and_tells_what_was_sent() {
         }
         assert!((1..=queue).contains(&waited), "{waited}");
 
-        // What is on its way cannot be taken back, so nothing can follow it.
-        let timed_out = failure(link.within(millis(100)).tool("echo", &megabyte).wait());
+        // A half-written message cannot be withdrawn, so no other message can follow it.
+        let timed_out = failure(
+            link.with_idle_limit(millis(100))
+                .tool("echo", &megabyte)
+                .wait(),
+        );
         assert!(
             matches!(timed_out.kind, FailureKind::TimedOut { .. }),
             "{timed_out}"
         );
         assert_eq!(timed_out.delivery, Delivery::NotSent);
         assert_eq!(link.state(), State::Ready);
-        link.ends();
-        stage.nobody_is_left();
+        link.shut_down();
+        harness.assert_no_processes();
     });
 }
 
-/// The diary of the server is the proof: what was said to be unsent it never reads, however long it lives.
+/// The server's log proves it: a call that failed as not sent is never read, however long the server lives.
 #[test]
-fn f_009_what_was_said_to_be_unsent_is_not_read_later() {
-    ordeal(|stage| {
-        let link = stage.link(&[&stage.diary()], patient());
-        link.is_well();
-        let child = stage.family.members().remove(0);
+fn f_009_call_reported_as_not_sent_is_never_read_by_the_child() {
+    for_each_adapter(|harness| {
+        let link = harness.link(&[&harness.log_option()], long_timeouts());
+        link.wait_ready();
+        let child = harness.processes.alive().remove(0);
         child.signal(Signal::STOP);
-        assert!(settles(|| stage.family.members()[0].state == 'T'));
-        let brief = link.within(millis(200));
+        assert!(wait_until(|| harness.processes.alive()[0].state == 'T'));
+        let brief = link.with_idle_limit(millis(200));
         let padding = "x".repeat(1 << 18);
         let call = |tag: usize| {
             let arguments = json!({"tag": format!("call {tag}"), "text": padding});
             (tag, brief.tool("echo", arguments))
         };
         let calls: Vec<_> = (0..8).map(call).collect();
-        let mut fates = Vec::new();
+        let mut deliveries = Vec::new();
         for (tag, call) in calls {
-            fates.push((tag, failure(call.wait()).delivery));
+            deliveries.push((tag, failure(call.wait()).delivery));
         }
         child.signal(Signal::CONT);
         link.tool("echo", json!({"tag": "the last"}))
             .wait()
             .expect("it reads again");
-        let read = stage.entries();
+        let read = harness.log_lines();
         assert_eq!(read.last().map(String::as_str), Some("the last"));
-        for (tag, fate) in &fates {
+        for (tag, delivery) in &deliveries {
             let was_read = read.contains(&format!("call {tag}"));
-            assert!(!was_read || *fate == Delivery::Unknown, "{tag}: {fates:?}");
+            assert!(
+                !was_read || *delivery == Delivery::Unknown,
+                "{tag}: {deliveries:?}"
+            );
         }
-        assert!(fates.iter().any(|(_, fate)| *fate == Delivery::NotSent));
-        assert!(fates.iter().any(|(_, fate)| *fate == Delivery::Unknown));
-        assert_eq!(link.ends().exit, Some(ExitStatus::Code(0)));
+        assert!(
+            deliveries
+                .iter()
+                .any(|(_, delivery)| *delivery == Delivery::NotSent)
+        );
+        assert!(
+            deliveries
+                .iter()
+                .any(|(_, delivery)| *delivery == Delivery::Unknown)
+        );
+        assert_eq!(link.shut_down().exit, Some(ExitStatus::Code(0)));
     });
 }

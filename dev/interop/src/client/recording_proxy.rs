@@ -1,4 +1,4 @@
-//! A wire to a server over HTTP that remembers what the server says, whether a client still listens to it or not. Knows no protocol.
+//! A TCP proxy that records what the server sends, even after the client stops reading. Must not depend on a protocol.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,68 +7,69 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-pub(super) struct Tap {
-    /// Where to find it.
+pub(super) struct RecordingProxy {
+    /// The address on which it listens.
     pub(super) address: String,
-    said: Arc<Said>,
-    listening: AbortHandle,
+    received: Arc<Received>,
+    accept_task: AbortHandle,
 }
 
-type Said = Mutex<Vec<u8>>;
+type Received = Mutex<Vec<u8>>;
 
-impl Tap {
-    /// One before the server at this address.
-    pub(super) async fn before(server: &str) -> io::Result<Tap> {
+impl RecordingProxy {
+    /// Starts a proxy for the server at this address.
+    pub(super) async fn start(server: &str) -> io::Result<RecordingProxy> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
-        let (server, said) = (server.to_owned(), Arc::<Said>::default());
-        let shared = Arc::clone(&said);
-        let listening = tokio::spawn(async move {
+        let (server, received) = (server.to_owned(), Arc::<Received>::default());
+        let shared = Arc::clone(&received);
+        let accept_task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, server.clone(), Arc::clone(&shared)));
+                tokio::spawn(forward(client, server.clone(), Arc::clone(&shared)));
             }
         });
-        Ok(Tap {
+        Ok(RecordingProxy {
             address,
-            said,
-            listening: listening.abort_handle(),
+            received,
+            accept_task: accept_task.abort_handle(),
         })
     }
 
-    /// Whether the server has said this.
-    pub(super) fn has_heard(&self, words: &str) -> bool {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&said).contains(words)
+    /// Whether the server has sent this text.
+    pub(super) fn has_received(&self, text: &str) -> bool {
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&received).contains(text)
     }
 }
 
-impl Drop for Tap {
+impl Drop for RecordingProxy {
     fn drop(&mut self) {
-        self.listening.abort();
+        self.accept_task.abort();
     }
 }
 
-/// One connection, until either end closes it.
-async fn carry(client: TcpStream, server: String, said: Arc<Said>) -> io::Result<()> {
+/// Forwards one connection until either end closes it.
+async fn forward(client: TcpStream, server: String, received: Arc<Received>) -> io::Result<()> {
     let server = TcpStream::connect(server).await?;
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let there = tokio::io::copy(&mut from_client, &mut to_server);
     let back = async {
-        let mut piece = vec![0; 16 << 10];
+        let mut chunk = vec![0; 16 << 10];
         loop {
-            let len = from_server.read(&mut piece).await?;
+            let len = from_server.read(&mut chunk).await?;
             if len == 0 {
                 return io::Result::Ok(());
             }
-            said.lock()
+            received
+                .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .extend(&piece[..len]);
-            to_client.write_all(&piece[..len]).await?;
+                .extend(&chunk[..len]);
+            to_client.write_all(&chunk[..len]).await?;
         }
     };
     tokio::select! {
-        carried = there => carried.map(drop),
-        carried = back => carried,
+        forwarded = there => forwarded.map(drop),
+        forwarded = back => forwarded,
     }
 }

@@ -1,4 +1,4 @@
-//! What is called for each step, at each kind of server. Knows no link.
+//! Lists what to call for each step, for each kind of server. Must not depend on links.
 
 use std::time::Duration;
 
@@ -9,51 +9,51 @@ use super::Failure;
 
 const HOME: &str = "/home/ada";
 
-/// A tool, its arguments, and what the text of its result contains.
-pub(super) struct Piece {
+/// A tool, its arguments, and a part of its result text.
+pub(super) struct ToolCall {
     pub(super) tool: &'static str,
     pub(super) arguments: Value,
-    pub(super) says: &'static str,
+    pub(super) expected_text: &'static str,
 }
 
-impl Piece {
-    fn new(tool: &'static str, arguments: Value, says: &'static str) -> Piece {
-        Piece {
+impl ToolCall {
+    fn new(tool: &'static str, arguments: Value, expected_text: &'static str) -> ToolCall {
+        ToolCall {
             tool,
             arguments,
-            says,
+            expected_text,
         }
     }
 }
 
-/// What a server can be asked to do. Where it has no tool for a step, it is not asked for that step.
-pub(super) struct Repertoire {
-    /// The directory that servers are told of that ask for one.
+/// What to call for each step. A server without a tool for a step is not asked to run that step.
+pub(super) struct Tools {
+    /// The directory in the answer to `roots/list`.
     pub(super) home: String,
-    pub(super) call: Piece,
-    pub(super) error: Piece,
-    /// It reports three steps.
-    pub(super) progress: Option<Piece>,
-    /// It takes long, and says with a report of progress that it has begun.
-    pub(super) long: Option<Piece>,
+    pub(super) call: ToolCall,
+    pub(super) error: ToolCall,
+    /// A call that reports progress three times.
+    pub(super) progress: Option<ToolCall>,
+    /// A call that takes long, and reports progress when it has started.
+    pub(super) long: Option<ToolCall>,
     pub(super) cancelled: Cancelled,
-    pub(super) ask: Option<Piece>,
-    /// It changes the resource at this address.
-    pub(super) watch: Option<(&'static str, Piece)>,
-    /// It changes this list: afterwards there is something of this name.
-    pub(super) news: Option<(List, &'static str, Piece)>,
+    pub(super) ask: Option<ToolCall>,
+    /// A URI, and a call that changes that resource.
+    pub(super) watch: Option<(&'static str, ToolCall)>,
+    /// A list, a name, and a call that adds an item of that name to the list.
+    pub(super) list_change: Option<(List, &'static str, ToolCall)>,
 }
 
-/// How to see that the server knows that a call was cancelled.
+/// How to check that the server noticed a cancellation.
 pub(super) enum Cancelled {
-    /// A tool says so.
-    Noted(Piece),
-    /// It never answers it, although it would have after so long.
+    /// A tool reports it.
+    Noted(ToolCall),
+    /// The server does not answer the cancelled call within this time, although it would have finished.
     Unanswered(Duration),
 }
 
-impl Repertoire {
-    pub(super) fn of(server: &str) -> Result<Repertoire, Failure> {
+impl Tools {
+    pub(super) fn of(server: &str) -> Result<Tools, Failure> {
         match server.split_once('=') {
             None if server == "ours" => Ok(ours()),
             None if server == "everything" => Ok(everything()),
@@ -64,61 +64,61 @@ impl Repertoire {
     }
 }
 
-/// The tools that every script of ours has.
-fn ours() -> Repertoire {
-    let plain = |tool, says| Piece::new(tool, json!({}), says);
-    Repertoire {
+/// The tools of our own scripts.
+fn ours() -> Tools {
+    let plain = |tool, expected_text| ToolCall::new(tool, json!({}), expected_text);
+    Tools {
         home: HOME.to_owned(),
-        call: Piece::new("echo", json!({"message": "hello"}), "Echo: hello"),
+        call: ToolCall::new("echo", json!({"message": "hello"}), "Echo: hello"),
         error: plain("fail", "this never works"),
         progress: Some(plain("progress", "three steps")),
         long: Some(plain("slow", "slept")),
         cancelled: Cancelled::Noted(plain("noted", "cancelled: 1")),
         ask: Some(plain("ask", "Hello, Ada")),
         watch: Some(("interop://note", plain("touch", "touched"))),
-        news: Some((List::Tools, "grown", plain("grow", "grown"))),
+        list_change: Some((List::Tools, "grown", plain("grow", "grown"))),
     }
 }
 
-fn everything() -> Repertoire {
-    let long = |duration: f64, steps: u32, says| {
+fn everything() -> Tools {
+    let long = |duration: f64, steps: u32, expected_text| {
         let arguments = json!({"duration": duration, "steps": steps});
-        Piece::new("trigger-long-running-operation", arguments, says)
+        ToolCall::new("trigger-long-running-operation", arguments, expected_text)
     };
     let file = json!({"name": "interop.gz", "data": "data:text/plain,hello", "outputType": "resourceLink"});
-    Repertoire {
+    Tools {
         home: HOME.to_owned(),
-        call: Piece::new("echo", json!({"message": "hello"}), "Echo: hello"),
-        error: Piece::new("echo", json!({}), "message"),
+        call: ToolCall::new("echo", json!({"message": "hello"}), "Echo: hello"),
+        error: ToolCall::new("echo", json!({}), "message"),
         progress: Some(long(0.3, 3, "completed")),
         long: Some(long(1.5, 10, "completed")),
         cancelled: Cancelled::Unanswered(Duration::from_secs(2)),
-        ask: Some(Piece::new(
+        ask: Some(ToolCall::new(
             "trigger-elicitation-request",
             json!({}),
             "Name: Ada",
         )),
         watch: Some((
             "demo://resource/dynamic/text/1",
-            Piece::new("toggle-subscriber-updates", json!({}), "Started"),
+            ToolCall::new("toggle-subscriber-updates", json!({}), "Started"),
         )),
-        news: Some((
+        list_change: Some((
             List::Resources,
             "interop.gz",
-            Piece::new("gzip-file-as-resource", file, ""),
+            ToolCall::new("gzip-file-as-resource", file, ""),
         )),
     }
 }
 
-/// It asks for directories by itself, and from then on allows no others.
-fn files(directory: &str) -> Repertoire {
+/// This server asks for roots on its own, and then allows no other directories.
+fn files(directory: &str) -> Tools {
     let home = format!("{directory}/ada");
-    let read = |file: &str, says| {
+    let read = |file: &str, expected_text| {
         let path = format!("{home}/{file}");
-        Piece::new("read_text_file", json!({"path": path}), says)
+        ToolCall::new("read_text_file", json!({"path": path}), expected_text)
     };
-    Repertoire {
-        ask: Some(Piece::new("list_allowed_directories", json!({}), "/ada")),
+    Tools {
+        ask: Some(ToolCall::new("list_allowed_directories", json!({}), "/ada")),
         ..plain(
             &home,
             read("hello.txt", "hello"),
@@ -127,18 +127,18 @@ fn files(directory: &str) -> Repertoire {
     }
 }
 
-fn memory() -> Repertoire {
+fn memory() -> Tools {
     let observation = json!({"entityName": "nobody", "contents": ["is there"]});
     let ada = json!({"name": "Ada", "entityType": "person", "observations": []});
-    Repertoire {
+    Tools {
         watch: Some((
             "memory://knowledge-graph",
-            Piece::new("create_entities", json!({"entities": [ada]}), "Ada"),
+            ToolCall::new("create_entities", json!({"entities": [ada]}), "Ada"),
         )),
         ..plain(
             HOME,
-            Piece::new("read_graph", json!({}), "entities"),
-            Piece::new(
+            ToolCall::new("read_graph", json!({}), "entities"),
+            ToolCall::new(
                 "add_observations",
                 json!({"observations": [observation]}),
                 "nobody",
@@ -147,9 +147,9 @@ fn memory() -> Repertoire {
     }
 }
 
-/// A server whose tools answer at once.
-fn plain(home: &str, call: Piece, error: Piece) -> Repertoire {
-    Repertoire {
+/// A server with only quick tools.
+fn plain(home: &str, call: ToolCall, error: ToolCall) -> Tools {
+    Tools {
         home: home.to_owned(),
         call,
         error,
@@ -158,6 +158,6 @@ fn plain(home: &str, call: Piece, error: Piece) -> Repertoire {
         cancelled: Cancelled::Unanswered(Duration::ZERO),
         ask: None,
         watch: None,
-        news: None,
+        list_change: None,
     }
 }

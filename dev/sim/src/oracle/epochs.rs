@@ -1,4 +1,4 @@
-//! What must hold of transports: how they are asked for, taken down and paid for, and what state that is. Sees no call.
+//! Checks transports: how they are opened, closed and counted, and the state of the link. Must not depend on calls.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,18 +9,18 @@ use everlink::{
     WhenSpent,
 };
 
-use super::{Rule, TICK, Verdict, hold};
-use crate::subject::Look;
+use super::{Check, Rule, TICK, check};
+use crate::subject::Snapshot;
 
-/// Whether there is a transport in this state.
+/// Whether a transport exists in this state.
 pub(crate) fn is_alive(state: State) -> bool {
     use State::{Closing, Draining, Handshaking, Opening, Ready};
     matches!(state, Opening | Handshaking | Ready | Draining | Closing)
 }
 
-/// How far a transport was taken down.
+/// The last step of closing a transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Rung {
+enum CloseStep {
     #[default]
     None,
     CloseWrite,
@@ -29,111 +29,111 @@ enum Rung {
 }
 
 #[derive(Debug, Default)]
-struct Life {
-    // what happened to it
+struct EpochRecord {
+    // What happened to the transport.
     has_ended: bool,
     has_exited: bool,
-    is_stillborn: bool,
+    open_failed: bool,
     is_unwritable: bool,
     is_faulty: bool,
     /// A server over HTTP could not be reached.
     is_unreachable: bool,
     reconnect_asked: bool,
     last_heard: Instant,
-    /// When it was last told something, in the step that is being done.
-    hears: Option<Instant>,
-    turned_away: BTreeSet<StreamId>,
-    /// How long it had been silent when it was given up.
-    given_up: Option<Duration>,
-    /// When it was ended: whether nothing was left of it, and whether something was wrong with it.
+    /// When it last received something in the current step.
+    heard_in_step: Option<Instant>,
+    refused_streams: BTreeSet<StreamId>,
+    /// How long it had been silent when the machine gave it up.
+    silent_when_given_up: Option<Duration>,
+    /// At its end: whether nothing was left of it, and whether it had a fault.
     end: Option<(bool, bool)>,
-    under_way: usize,
+    unsent_bytes: usize,
     largest: usize,
-    // what the machine made of it
+    // What the machine did with it.
     was_opened: bool,
-    rung: Rung,
+    close_step: CloseStep,
     is_planned: bool,
-    is_told: bool,
+    is_reported: bool,
     is_released: bool,
     /// It answered a call.
     is_useful: bool,
-    /// A call was open when it was given up.
+    /// A call was open when the machine gave it up.
     was_wanted: bool,
-    /// Its silence was reported, and the end of that was not.
+    /// Its silence was reported, and the end of that silence was not.
     is_silent: bool,
 }
 
-/// The end of an epoch, as it was when the machine judged it.
+/// The end of an epoch, as it was when the machine counted it.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
     at: Instant,
     is_counted: bool,
     /// The link was shut down, so no attempt follows.
     is_last: bool,
-    /// Failures in a row, without this one and with it.
+    /// The failures in a row, without this one and with it.
     before: u32,
     failures: u32,
-    /// The epoch was ready for long enough to wipe out the failures before it.
+    /// The epoch was ready for long enough to reset the failures before it.
     is_forgiven: bool,
-    /// It answered a call, which wipes them out, too.
+    /// The epoch answered a call, which resets them, too.
     is_useful: bool,
     was_ever_ready: bool,
     last_open: Instant,
-    /// Calls were open before it, or after it.
+    /// Whether calls were open before it, and after it.
     had_calls: bool,
     has_calls: bool,
 }
 
-/// What the end of an epoch says of the next attempt, where the link was never ready.
+/// What the end of an epoch means for the next attempt, if the link was never ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// It may well succeed.
-    Open,
-    /// A process ended by itself, and is started again for a while only.
+enum Outlook {
+    /// The next attempt may succeed.
+    Normal,
+    /// A process exited on its own. It is restarted only for a limited time.
     Brief,
-    /// Waiting mends nothing.
+    /// Waiting cannot help.
     Hopeless,
 }
 
-impl Life {
+impl EpochRecord {
     /// Whether nothing is left of it.
     fn is_gone(&self, binding: Binding) -> bool {
         let is_reaped = self.has_exited || binding == Binding::Socket;
-        self.is_stillborn || self.has_ended && is_reaped
+        self.open_failed || self.has_ended && is_reaped
     }
 
     fn is_over(&self) -> bool {
-        self.has_ended || self.has_exited || self.is_stillborn || self.is_released
+        self.has_ended || self.has_exited || self.open_failed || self.is_released
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Lives {
+pub(super) struct Epochs {
     config: Config,
     state: State,
-    all: BTreeMap<Epoch, Life>,
+    all: BTreeMap<Epoch, EpochRecord>,
     current: Epoch,
     is_shut_down: bool,
     cause: Option<Cause>,
     first_open: Option<Instant>,
     last_open: Option<Instant>,
     ready_at: Option<Instant>,
-    /// The ends of which nobody was told yet.
+    /// Ends that no event has reported yet.
     ends: VecDeque<End>,
-    /// The last end that was told was by a fault that waiting cannot mend.
-    is_lasting: bool,
-    /// The epoch that the events speak of.
-    told: Epoch,
+    /// The last reported end has a fault that waiting cannot fix.
+    is_permanent: bool,
+    /// The epoch of the latest events.
+    event_epoch: Epoch,
     next_attempt: Option<Instant>,
-    /// Somebody wants the next attempt earlier.
-    is_urged: bool,
-    /// Since when the present transport is taken down, if the driver was punctual since.
+    /// The application asked for an earlier attempt.
+    early_allowed: bool,
+    /// When the current close started, if the driver was on time since then.
     closing_since: Option<Instant>,
 }
 
-impl Lives {
-    pub(super) fn new(config: &Config) -> Lives {
-        Lives {
+impl Epochs {
+    pub(super) fn new(config: &Config) -> Epochs {
+        Epochs {
             config: config.clone(),
             state: State::Idle,
             all: BTreeMap::new(),
@@ -144,15 +144,15 @@ impl Lives {
             last_open: None,
             ready_at: None,
             ends: VecDeque::new(),
-            is_lasting: false,
-            told: Epoch::NONE,
+            is_permanent: false,
+            event_epoch: Epoch::NONE,
             next_attempt: None,
-            is_urged: false,
+            early_allowed: false,
             closing_since: None,
         }
     }
 
-    /// The state that the events tell.
+    /// The state according to the events.
     pub(super) fn state(&self) -> State {
         self.state
     }
@@ -161,9 +161,9 @@ impl Lives {
         self.is_shut_down
     }
 
-    /// The end of this life was told to the machine.
-    pub(super) fn is_known_to_be_over(&self, epoch: Epoch) -> bool {
-        self.all.get(&epoch).is_none_or(Life::is_over)
+    /// Whether the machine received the end of this epoch.
+    pub(super) fn is_over(&self, epoch: Epoch) -> bool {
+        self.all.get(&epoch).is_none_or(EpochRecord::is_over)
     }
 
     fn is_http(&self) -> bool {
@@ -171,22 +171,22 @@ impl Lives {
     }
 }
 
-/// What it is told.
-impl Lives {
-    pub(super) fn urged(&mut self) {
-        self.is_urged = true;
+/// Inputs of the oracle.
+impl Epochs {
+    pub(super) fn allow_early_attempt(&mut self) {
+        self.early_allowed = true;
     }
 
-    /// The present server answered a call.
-    pub(super) fn answered(&mut self) {
-        if let Some(life) = self.all.get_mut(&self.told) {
-            life.is_useful = true;
+    /// Marks the current epoch: its server answered a call.
+    pub(super) fn record_answer(&mut self) {
+        if let Some(record) = self.all.get_mut(&self.event_epoch) {
+            record.is_useful = true;
         }
     }
 
     pub(super) fn reconnect_asked(&mut self, seen: Epoch) {
-        if let Some(life) = self.all.get_mut(&seen) {
-            life.reconnect_asked = true;
+        if let Some(record) = self.all.get_mut(&seen) {
+            record.reconnect_asked = true;
         }
     }
 
@@ -194,187 +194,208 @@ impl Lives {
         self.is_shut_down = true;
     }
 
-    pub(super) fn disturbed(&mut self) {
+    pub(super) fn skip_timing(&mut self) {
         self.closing_since = None;
-        self.is_urged = true;
+        self.early_allowed = true;
     }
 
-    pub(super) fn input(&mut self, told: Instant, epoch: Epoch, input: &Input<'_>) {
+    pub(super) fn input(&mut self, now: Instant, epoch: Epoch, input: &Input<'_>) {
         let is_http = self.is_http();
-        let Some(life) = self.all.get_mut(&epoch) else {
+        let Some(record) = self.all.get_mut(&epoch) else {
             return;
         };
-        let real = |faults: &[Fault]| faults.iter().any(|fault| !fault.kind().only_says_closed());
+        let has_real_fault =
+            |faults: &[Fault]| faults.iter().any(|fault| !fault.kind().only_says_closed());
         match input {
-            // Who answers with such a status may be somebody in between.
+            // A proxy may have sent such a status, so it is no sign of the server.
             Input::Response { stream, head } if head.status >= 300 => {
-                life.turned_away.insert(*stream);
+                record.refused_streams.insert(*stream);
             }
-            Input::Bytes { stream, .. } if life.turned_away.contains(stream) => {}
+            Input::Bytes { stream, .. } if record.refused_streams.contains(stream) => {}
             Input::Bytes { .. } | Input::Stderr { .. } | Input::Response { .. } => {
-                life.hears = Some(told);
+                record.heard_in_step = Some(now);
             }
             Input::End { faults, .. } => {
-                life.has_ended |= !is_http;
-                life.is_faulty |= real(faults);
-                life.is_unreachable |= is_http && !faults.is_empty();
+                record.has_ended |= !is_http;
+                record.is_faulty |= has_real_fault(faults);
+                record.is_unreachable |= is_http && !faults.is_empty();
             }
-            Input::Exited { .. } => life.has_exited = true,
+            Input::Exited { .. } => record.has_exited = true,
             Input::OpenFailed { faults } => {
-                life.is_stillborn = true;
-                life.is_faulty |= real(faults);
+                record.open_failed = true;
+                record.is_faulty |= has_real_fault(faults);
             }
-            Input::Opened => life.last_heard = told,
-            Input::Sent { len, .. } => life.under_way = life.under_way.saturating_sub(*len),
+            Input::Opened => record.last_heard = now,
+            Input::Sent { len, .. } => {
+                record.unsent_bytes = record.unsent_bytes.saturating_sub(*len)
+            }
             Input::WriteFailed { faults, .. } if !is_http => {
-                life.is_unwritable = true;
-                life.is_faulty |= real(faults);
+                record.is_unwritable = true;
+                record.is_faulty |= has_real_fault(faults);
             }
             _ => {}
         }
     }
 }
 
-/// What it sees.
-impl Lives {
-    pub(super) fn stepped(&mut self, told: Instant, before: &Look, look: &Look) -> Verdict {
-        self.costs(told, before, look)?;
-        self.opens(told, before, look)?;
-        self.called(told, before, look);
-        if look.stats.readies > before.stats.readies {
-            self.ready_at = Some(told);
+/// Checks of the oracle.
+impl Epochs {
+    pub(super) fn check_step(
+        &mut self,
+        now: Instant,
+        before: &Snapshot,
+        snapshot: &Snapshot,
+    ) -> Check {
+        self.check_failure_count(now, before, snapshot)?;
+        self.check_open(now, before, snapshot)?;
+        self.record_call(now, before, snapshot);
+        if snapshot.stats.readies > before.stats.readies {
+            self.ready_at = Some(now);
         }
-        // What comes on an exchange that was given up a moment ago is not heard.
-        let is_heard = look.stats.stale_inputs == before.stats.stale_inputs;
-        if let Some(life) = self.all.get_mut(&before.epoch) {
-            if let Some(heard) = life.hears.take().filter(|_| is_heard) {
-                life.last_heard = heard;
+        // The machine ignores input of an exchange that it just gave up.
+        let is_heard = snapshot.stats.stale_inputs == before.stats.stale_inputs;
+        if let Some(record) = self.all.get_mut(&before.epoch) {
+            if let Some(heard) = record.heard_in_step.take().filter(|_| is_heard) {
+                record.last_heard = heard;
             }
         }
-        let is_given_up = !is_alive(look.state) || look.state == State::Closing;
-        let life = self.all.get_mut(&before.epoch);
-        if let Some(life) = life.filter(|_| is_given_up || look.epoch != before.epoch) {
-            life.given_up.get_or_insert_with(|| {
-                life.was_wanted = before.stats.calls > before.stats.settled;
-                told.since(life.last_heard)
+        let is_given_up = !is_alive(snapshot.state) || snapshot.state == State::Closing;
+        let record = self.all.get_mut(&before.epoch);
+        if let Some(record) = record.filter(|_| is_given_up || snapshot.epoch != before.epoch) {
+            record.silent_when_given_up.get_or_insert_with(|| {
+                record.was_wanted = before.stats.calls > before.stats.settled;
+                now.since(record.last_heard)
             });
         }
-        let over = self.all.get(&look.epoch).filter(|life| life.is_over());
-        let believes = is_alive(look.state) && look.state != State::Closing;
-        hold(Rule::StateIsTruth, over.is_none() || !believes, || {
-            format!("{} after the end of {:?}", look.state, over)
-        })?;
-        if let Some(since) = self.closing_since.filter(|_| look.state == State::Closing) {
+        let finished = self
+            .all
+            .get(&snapshot.epoch)
+            .filter(|record| record.is_over());
+        let claims_alive = is_alive(snapshot.state) && snapshot.state != State::Closing;
+        check(
+            Rule::StateIsTruth,
+            finished.is_none() || !claims_alive,
+            || format!("{} after the end of {:?}", snapshot.state, finished),
+        )?;
+        if let Some(since) = self
+            .closing_since
+            .filter(|_| snapshot.state == State::Closing)
+        {
             let policy = &self.config.policy;
-            let graces = policy.close_grace + policy.terminate_grace + policy.kill_grace;
-            let limit = since + graces + LAST_WORDS + TICK * 4;
-            hold(Rule::Ladder, told <= limit, || {
-                format!("it is being taken down since {since:?}, and it is {told:?}")
+            let all_graces = policy.close_grace + policy.terminate_grace + policy.kill_grace;
+            let limit = since + all_graces + LAST_WORDS + TICK * 4;
+            check(Rule::CloseSteps, now <= limit, || {
+                format!("it is closing since {since:?}, and it is {now:?}")
             })?;
         }
         Ok(())
     }
 
-    fn opens(&mut self, told: Instant, before: &Look, look: &Look) -> Verdict {
-        let opens = look.stats.opens - before.stats.opens;
+    fn check_open(&mut self, now: Instant, before: &Snapshot, snapshot: &Snapshot) -> Check {
+        let opens = snapshot.stats.opens - before.stats.opens;
         if opens == 0 {
-            return hold(Rule::EpochsApart, look.epoch == before.epoch, || {
-                format!("{} without an open", look.epoch)
+            return check(Rule::EpochsDoNotMix, snapshot.epoch == before.epoch, || {
+                format!("{} without an open", snapshot.epoch)
             });
         }
-        let is_next = look.epoch.number() == before.epoch.number() + 1;
-        hold(Rule::OneBudget, opens == 1 && is_next, || {
-            format!("{opens} opens in one step, up to {}", look.epoch)
+        let is_next = snapshot.epoch.number() == before.epoch.number() + 1;
+        check(Rule::OneBudget, opens == 1 && is_next, || {
+            format!("{opens} opens in one step, up to {}", snapshot.epoch)
         })?;
         let floor = self.config.policy.retry.floor.max(TICK);
-        let earliest = self.last_open.map_or(told, |last| last + floor);
-        hold(Rule::OneBudget, told >= earliest, || {
-            format!("opened at {told:?}, the floor is at {earliest:?}")
+        let earliest = self.last_open.map_or(now, |last| last + floor);
+        check(Rule::OneBudget, now >= earliest, || {
+            format!("opened at {now:?}, the floor is at {earliest:?}")
         })?;
-        let is_called = look.stats.calls > before.stats.calls;
-        let for_calls = Some(self.for_calls(told)).filter(|_| is_called);
+        let is_called = snapshot.stats.calls > before.stats.calls;
+        let for_calls = Some(self.for_calls(now)).filter(|_| is_called);
         let is_due =
-            self.next_attempt.is_none_or(|at| told >= at) || for_calls.is_some_and(|at| told >= at);
-        hold(Rule::OneBudget, is_due || self.is_urged, || {
+            self.next_attempt.is_none_or(|at| now >= at) || for_calls.is_some_and(|at| now >= at);
+        check(Rule::OneBudget, is_due || self.early_allowed, || {
             format!(
-                "opened at {told:?}, before {:?}, and nobody wanted it",
+                "opened at {now:?}, before {:?}, without a request",
                 self.next_attempt
             )
         })?;
-        self.first_open.get_or_insert(told);
-        self.last_open = Some(told);
-        self.is_urged = false;
+        self.first_open.get_or_insert(now);
+        self.last_open = Some(now);
+        self.early_allowed = false;
         self.next_attempt = None;
-        self.current = look.epoch;
-        let life = Life {
-            last_heard: told,
-            ..Life::default()
+        self.current = snapshot.epoch;
+        let record = EpochRecord {
+            last_heard: now,
+            ..EpochRecord::default()
         };
-        self.all.insert(look.epoch, life);
-        // What was let go is not spoken of.
+        self.all.insert(snapshot.epoch, record);
+        // A released epoch may not be referred to any more.
         let current = self.current;
         self.all
-            .retain(|epoch, life| !life.is_released || epoch.number() + 1 >= current.number());
+            .retain(|epoch, record| !record.is_released || epoch.number() + 1 >= current.number());
         Ok(())
     }
 
-    /// A call that finds no server, and no attempt under way, makes the link look for one, at the pace of calls.
-    fn called(&mut self, told: Instant, before: &Look, look: &Look) {
-        let is_down = matches!(look.state, State::Waiting | State::Parked);
-        if is_down && look.stats.calls > before.stats.calls {
-            let at = self.for_calls(told);
+    /// A call without a server or an attempt moves the next attempt forward, to the pace of calls.
+    fn record_call(&mut self, now: Instant, before: &Snapshot, snapshot: &Snapshot) {
+        let is_down = matches!(snapshot.state, State::Waiting | State::Parked);
+        if is_down && snapshot.stats.calls > before.stats.calls {
+            let at = self.for_calls(now);
             self.next_attempt = self.next_attempt.map(|next| next.min(at));
         }
     }
 
-    /// When calls that wait cause the next attempt.
-    fn for_calls(&self, told: Instant) -> Instant {
+    /// The time at which waiting calls cause the next attempt.
+    fn for_calls(&self, now: Instant) -> Instant {
         let retry = self.config.policy.retry;
         let pace = retry.call_pace.max(retry.floor);
-        self.last_open.map_or(told, |last| told.max(last + pace))
+        self.last_open.map_or(now, |last| now.max(last + pace))
     }
 
-    fn costs(&mut self, told: Instant, before: &Look, look: &Look) -> Verdict {
-        let counted = look.stats.failures - before.stats.failures;
-        let free = look.stats.free_ends - before.stats.free_ends;
-        let (was, is) = (before.failures, look.failures);
+    fn check_failure_count(
+        &mut self,
+        now: Instant,
+        before: &Snapshot,
+        snapshot: &Snapshot,
+    ) -> Check {
+        let counted = snapshot.stats.failures - before.stats.failures;
+        let free = snapshot.stats.free_ends - before.stats.free_ends;
+        let (was, is) = (before.failures, snapshot.failures);
         let stable_after = self.config.policy.retry.stable_after;
         let good_since = self.ready_at.filter(|_| before.state == State::Ready);
-        let is_forgiven = good_since.is_some_and(|since| told >= since + stable_after);
+        let is_forgiven = good_since.is_some_and(|since| now >= since + stable_after);
         if counted + free > 0 {
             self.ends.push_back(End {
-                at: told,
+                at: now,
                 is_counted: counted > 0,
                 is_last: self.is_shut_down,
                 before: was,
                 failures: is,
                 is_forgiven,
                 is_useful: false,
-                was_ever_ready: look.stats.readies > 0,
+                was_ever_ready: snapshot.stats.readies > 0,
                 last_open: self.last_open.unwrap_or_default(),
                 had_calls: before.stats.calls > before.stats.settled,
-                has_calls: look.stats.calls > look.stats.settled,
+                has_calls: snapshot.stats.calls > snapshot.stats.settled,
             });
-            // What is told of it from here on is not heard.
-            if let Some(life) = self.all.get_mut(&before.epoch) {
-                life.end = Some((life.is_gone(self.config.binding), life.is_faulty));
+            // The machine ignores later input of this epoch.
+            if let Some(record) = self.all.get_mut(&before.epoch) {
+                record.end = Some((record.is_gone(self.config.binding), record.is_faulty));
             }
-            self.is_urged = false;
+            self.early_allowed = false;
         }
         let rule = if counted == 0 && is > was {
             Rule::PlannedIsFree
         } else {
             Rule::OneBudget
         };
-        // What an end costs is judged when it is told: by then it is known whether the epoch answered a call.
+        // The cost is checked when the end is reported. Only then is it known whether the epoch answered a call.
         let is_fair = counted > 0 || is == was || is_forgiven && is == 0;
-        hold(rule, is_fair && counted + free <= 1, || {
+        check(rule, is_fair && counted + free <= 1, || {
             format!("{was} failures became {is}, with {counted} that count and {free} that do not")
         })
     }
 
-    /// An end costs one attempt, and what was before it is forgiven if the epoch was of use.
-    fn cost(&mut self, is_useful: bool) -> Verdict {
+    /// Checks the cost of an end: one attempt. Earlier failures are reset if the epoch was useful.
+    fn check_end_cost(&mut self, is_useful: bool) -> Check {
         let Some(end) = self.ends.front_mut() else {
             return Ok(());
         };
@@ -386,52 +407,58 @@ impl Lives {
             () if end.is_forgiven && end.failures == cost => true,
             () => end.failures == end.before + cost,
         };
-        hold(Rule::OneBudget, is_fair, || format!("{end:?} costs {cost}"))
+        check(Rule::OneBudget, is_fair, || format!("{end:?} costs {cost}"))
     }
 
-    pub(super) fn output(&mut self, told: Instant, output: &Output<Event>, len: usize) -> Verdict {
+    pub(super) fn check_output(
+        &mut self,
+        now: Instant,
+        output: &Output<Event>,
+        len: usize,
+    ) -> Check {
         match output {
             Output::Open { epoch } => {
                 let others = self.all.iter();
-                let mut others = others.filter(|(other, life)| *other < epoch && !life.is_released);
+                let mut others =
+                    others.filter(|(other, record)| *other < epoch && !record.is_released);
                 let left = others.next();
-                hold(Rule::Ladder, left.is_none(), || {
-                    format!("{epoch} is opened, and {left:?} was not let go")
+                check(Rule::CloseSteps, left.is_none(), || {
+                    format!("{epoch} is opened, and {left:?} was not released")
                 })?;
-                self.life(*epoch)?.was_opened = true;
+                self.open_record(*epoch)?.was_opened = true;
                 Ok(())
             }
-            Output::CloseWrite { epoch } => self.climb(*epoch, Rung::CloseWrite),
+            Output::CloseWrite { epoch } => self.enter_close_step(*epoch, CloseStep::CloseWrite),
             Output::Terminate { epoch } => {
                 let is_child = self.config.binding == Binding::Child;
-                hold(Rule::Ladder, is_child, || {
-                    format!("{epoch} is no child that can be asked to end")
+                check(Rule::CloseSteps, is_child, || {
+                    format!("{epoch} is no child that can be terminated")
                 })?;
-                self.climb(*epoch, Rung::Terminate)
+                self.enter_close_step(*epoch, CloseStep::Terminate)
             }
-            Output::Kill { epoch } => self.climb(*epoch, Rung::Kill),
+            Output::Kill { epoch } => self.enter_close_step(*epoch, CloseStep::Kill),
             Output::Release { epoch } => {
-                let life = self.life(*epoch)?;
-                let is_turn = life.was_opened && life.is_told;
-                life.is_released = true;
-                hold(Rule::Ladder, is_turn, || {
-                    format!("{epoch} is let go before its story was told")
+                let record = self.open_record(*epoch)?;
+                let is_in_order = record.was_opened && record.is_reported;
+                record.is_released = true;
+                check(Rule::CloseSteps, is_in_order, || {
+                    format!("{epoch} is released before its end was reported")
                 })
             }
             Output::Write { epoch, .. } => {
                 let window = self.config.limits.write_window;
-                let life = self.life(*epoch)?;
-                life.under_way += len;
-                life.largest = life.largest.max(len);
-                let (under_way, most) = (life.under_way, window + life.largest);
-                let fits = life.was_opened && under_way <= most;
-                hold(Rule::PeerCannotHurt, fits, || {
-                    format!("{under_way} bytes are under way at {told:?}, {most} may be")
+                let record = self.open_record(*epoch)?;
+                record.unsent_bytes += len;
+                record.largest = record.largest.max(len);
+                let (unsent_bytes, most) = (record.unsent_bytes, window + record.largest);
+                let fits = record.was_opened && unsent_bytes <= most;
+                check(Rule::PeerIsHarmless, fits, || {
+                    format!("{unsent_bytes} bytes are under way at {now:?}, {most} may be")
                 })
             }
             Output::Abort { epoch, .. } | Output::Request { epoch, .. } => {
-                let was_opened = self.life(*epoch)?.was_opened;
-                hold(Rule::EpochsApart, was_opened, || {
+                let was_opened = self.open_record(*epoch)?.was_opened;
+                check(Rule::EpochsDoNotMix, was_opened, || {
                     format!("{output:?} before {epoch} was opened")
                 })
             }
@@ -439,68 +466,72 @@ impl Lives {
         }
     }
 
-    /// A life that may still be spoken of.
-    fn life(&mut self, epoch: Epoch) -> Result<&mut Life, super::Broken> {
-        let life = self.all.get_mut(&epoch).filter(|life| !life.is_released);
-        life.ok_or_else(|| super::Broken {
-            rule: Rule::EpochsApart,
-            what: format!("{epoch} is spoken of, and it was let go"),
+    /// The record of an epoch that was not released.
+    fn open_record(&mut self, epoch: Epoch) -> Result<&mut EpochRecord, super::Violation> {
+        let record = self
+            .all
+            .get_mut(&epoch)
+            .filter(|record| !record.is_released);
+        record.ok_or_else(|| super::Violation {
+            rule: Rule::EpochsDoNotMix,
+            details: format!("{epoch} is used after its release"),
         })
     }
 
-    fn climb(&mut self, epoch: Epoch, rung: Rung) -> Verdict {
+    fn enter_close_step(&mut self, epoch: Epoch, close_step: CloseStep) -> Check {
         let state = self.state;
-        let life = self.life(epoch)?;
-        let is_upwards = life.was_opened && rung >= life.rung && state == State::Closing;
-        let before = life.rung;
-        life.rung = rung;
-        hold(Rule::Ladder, is_upwards, || {
-            format!("{rung:?} after {before:?} while {state}")
+        let record = self.open_record(epoch)?;
+        let is_in_order =
+            record.was_opened && close_step >= record.close_step && state == State::Closing;
+        let before = record.close_step;
+        record.close_step = close_step;
+        check(Rule::CloseSteps, is_in_order, || {
+            format!("{close_step:?} after {before:?} while {state}")
         })
     }
 
-    pub(super) fn event(&mut self, told: Instant, event: &Event, saw_error: bool) -> Verdict {
+    pub(super) fn check_event(&mut self, now: Instant, event: &Event, saw_error: bool) -> Check {
         let Some(state) = event.state() else {
             return match event {
-                Event::Ended(ended) => self.ended(ended),
-                Event::Silent { epoch, silent } => self.silent(*epoch, *silent),
+                Event::Ended(ended) => self.check_ended(ended),
+                Event::Silent { epoch, silent } => self.check_silent(*epoch, *silent),
                 Event::Responsive { epoch, .. } => {
-                    let was_silent = std::mem::take(&mut self.life(*epoch)?.is_silent);
-                    hold(Rule::AnyByteIsLife, was_silent, || {
-                        format!("{epoch} speaks again, and its silence was not told")
+                    let was_silent = std::mem::take(&mut self.open_record(*epoch)?.is_silent);
+                    check(Rule::AnyByteIsLife, was_silent, || {
+                        format!("{epoch} is responsive again, and its silence was not reported")
                     })
                 }
                 _ => Ok(()),
             };
         };
-        self.enter(state)?;
+        self.check_transition(state)?;
         match event {
             Event::Draining { epoch, cause } | Event::Closing { epoch, cause } => {
-                let is_drained = state == State::Closing && self.cause.is_some();
-                if !is_drained {
-                    self.closing(*epoch, cause, saw_error)?;
+                let was_draining = state == State::Closing && self.cause.is_some();
+                if !was_draining {
+                    self.check_closing(*epoch, cause, saw_error)?;
                 }
                 if state == State::Closing {
-                    self.closing_since = Some(told);
+                    self.closing_since = Some(now);
                 }
                 Ok(())
             }
             Event::Opening { epoch, .. } => {
-                self.told = *epoch;
+                self.event_epoch = *epoch;
                 self.cause = None;
                 self.closing_since = None;
                 Ok(())
             }
             Event::Waiting {
                 until, failures, ..
-            } => self.waiting(*until, *failures),
-            Event::Parked { until } => self.parked(*until),
-            Event::Closed => self.closed(),
+            } => self.check_waiting(*until, *failures),
+            Event::Parked { until } => self.check_parked(*until),
+            Event::Closed => self.check_closed(),
             _ => Ok(()),
         }
     }
 
-    fn enter(&mut self, state: State) -> Verdict {
+    fn check_transition(&mut self, state: State) -> Check {
         use State::{
             Closed, Closing, Draining, Handshaking, Idle, Opening, Parked, Ready, Waiting,
         };
@@ -515,123 +546,123 @@ impl Lives {
             Closed => matches!(from, Closing | Idle | Waiting | Parked),
             _ => false,
         };
-        hold(Rule::StateIsTruth, may_follow, || {
+        check(Rule::StateIsTruth, may_follow, || {
             format!("{state} after {from}")
         })
     }
 
-    fn closing(&mut self, epoch: Epoch, cause: &Cause, saw_error: bool) -> Verdict {
+    fn check_closing(&mut self, epoch: Epoch, cause: &Cause, saw_error: bool) -> Check {
         let (is_shut_down, is_http) = (self.is_shut_down, self.is_http());
         let hang = self.config.policy.hang;
         self.cause = Some(cause.clone());
-        let life = self.life(epoch)?;
-        let died = life.is_over() || life.is_unwritable || is_http;
+        let record = self.open_record(epoch)?;
+        let died = record.is_over() || record.is_unwritable || is_http;
         let (is_true, is_planned) = match cause {
-            Cause::AskedTo { .. } => (life.reconnect_asked, true),
+            Cause::AskedTo { .. } => (record.reconnect_asked, true),
             Cause::EraProbe => (died, true),
             Cause::Shutdown => (is_shut_down, true),
             Cause::Died => (died, false),
-            Cause::OpenFailed => (life.is_stillborn, false),
+            Cause::OpenFailed => (record.open_failed, false),
             Cause::Unauthorized => (is_http, true),
             Cause::SessionLost | Cause::Unavailable { .. } => (is_http, false),
-            Cause::Unreachable => (life.is_unreachable, false),
+            Cause::Unreachable => (record.is_unreachable, false),
             _ => (true, false),
         };
-        life.is_planned = is_planned;
+        record.is_planned = is_planned;
         let rule = match cause {
             _ if saw_error => Rule::ErrorsAreHealth,
             Cause::AskedTo { .. } => Rule::OneOwner,
             _ => Rule::StateIsTruth,
         };
-        hold(rule, is_true, || {
-            format!("{epoch} is taken down because {cause}, and that is not so: {life:?}")
+        check(rule, is_true, || {
+            format!("{epoch} is closed because {cause}, and that is not true: {record:?}")
         })?;
         if let Cause::Unresponsive { sign, .. } = cause {
-            hold(Rule::AnyByteIsLife, life.was_wanted, || {
-                format!("{epoch} is given up for its silence, and nothing was wanted of it")
+            check(Rule::AnyByteIsLife, record.was_wanted, || {
+                format!("{epoch} is given up for its silence, and no call waited for it")
             })?;
-            // One that only says that it has lost its session is as good as silent.
+            // A server that only reports a lost session counts as silent.
             if *sign == Sign::Wedged {
                 return Ok(());
             }
-            let silent = life.given_up.unwrap_or_default();
-            let patience = hang.map_or(Duration::MAX, |hang| hang.timeout);
-            return hold(Rule::AnyByteIsLife, silent >= patience, || {
-                format!("{epoch} is given up after a silence of {silent:?}, not {patience:?}")
+            let silent = record.silent_when_given_up.unwrap_or_default();
+            let hang_timeout = hang.map_or(Duration::MAX, |hang| hang.timeout);
+            return check(Rule::AnyByteIsLife, silent >= hang_timeout, || {
+                format!("{epoch} is given up after a silence of {silent:?}, not {hang_timeout:?}")
             });
         }
         Ok(())
     }
 
-    fn ended(&mut self, ended: &Ended) -> Verdict {
+    fn check_ended(&mut self, ended: &Ended) -> Check {
         let binding = self.config.binding;
-        hold(Rule::ErrorsSpeak, !ended.to_string().is_empty(), || {
-            format!("{ended:?} is told without a word")
+        check(Rule::ErrorTexts, !ended.to_string().is_empty(), || {
+            format!("{ended:?} has no text")
         })?;
-        // A socket comes to be when its server starts.
-        let is_to_come = |kind| binding == Binding::Socket && kind == FaultKind::NotFound;
+        // A socket file appears when its server starts.
+        let may_appear = |kind| binding == Binding::Socket && kind == FaultKind::NotFound;
         let mut kinds = ended.faults.iter().map(Fault::kind);
-        self.is_lasting = kinds.any(|kind| kind.is_lasting() && !is_to_come(kind));
-        let life = self.life(ended.epoch)?;
-        let was_told = std::mem::replace(&mut life.is_told, true);
-        hold(Rule::StateIsTruth, !was_told, || {
+        self.is_permanent = kinds.any(|kind| kind.is_lasting() && !may_appear(kind));
+        let record = self.open_record(ended.epoch)?;
+        let was_reported = std::mem::replace(&mut record.is_reported, true);
+        check(Rule::StateIsTruth, !was_reported, || {
             format!("{} ends twice", ended.epoch)
         })?;
-        let is_useful = life.is_useful;
-        self.cost(is_useful)?;
-        let life = self.life(ended.epoch)?;
-        let (is_gone, is_faulty) = life.end.unwrap_or_default();
+        let is_useful = record.is_useful;
+        self.check_end_cost(is_useful)?;
+        let record = self.open_record(ended.epoch)?;
+        let (is_gone, is_faulty) = record.end.unwrap_or_default();
         if binding == Binding::Http {
-            // What was no part of a message costs nothing, so not every fault counts; and a session that was good may be forgotten.
-            let may_be_free = life.is_planned || ended.cause == Cause::SessionLost;
-            let may_cost = !life.is_planned || is_faulty;
+            // Faults outside of a message cost nothing, so not every fault counts. A lost session may be free if it was good before.
+            let may_be_free = record.is_planned || ended.cause == Cause::SessionLost;
+            let may_cost = !record.is_planned || is_faulty;
             let is_fair = if ended.counted { may_cost } else { may_be_free };
-            return hold(Rule::PlannedIsFree, is_fair, || {
-                format!("{ended:?} of {life:?}")
+            return check(Rule::PlannedIsFree, is_fair, || {
+                format!("{ended:?} of {record:?}")
             });
         }
-        let costs = !life.is_planned || is_faulty || ended.abandoned;
-        hold(Rule::PlannedIsFree, ended.counted == costs, || {
-            format!("{ended:?} of {life:?}")
+        let costs = !record.is_planned || is_faulty || ended.abandoned;
+        check(Rule::PlannedIsFree, ended.counted == costs, || {
+            format!("{ended:?} of {record:?}")
         })?;
-        let is_in_turn = if ended.abandoned {
-            life.rung == Rung::Kill && !is_gone
+        let is_in_order = if ended.abandoned {
+            record.close_step == CloseStep::Kill && !is_gone
         } else {
             is_gone
         };
-        hold(Rule::Ladder, is_in_turn, || {
-            format!("{ended:?} of {life:?}")
+        check(Rule::CloseSteps, is_in_order, || {
+            format!("{ended:?} of {record:?}")
         })
     }
 
-    /// A silence is told once, and not before a probe was missed.
-    fn silent(&mut self, epoch: Epoch, silent: Duration) -> Verdict {
+    /// Checks that a silence is reported once, and only after a missed probe.
+    fn check_silent(&mut self, epoch: Epoch, silent: Duration) -> Check {
         let policy = &self.config.policy;
         let timeout = policy.keepalive.map_or(Duration::MAX, |it| it.timeout);
         let least = policy
             .hang
             .map_or(timeout, |it| timeout.min(it.timeout / 3));
-        let was_silent = std::mem::replace(&mut self.life(epoch)?.is_silent, true);
-        hold(Rule::AnyByteIsLife, !was_silent && silent >= least, || {
-            format!("{epoch} is said to be silent for {silent:?}, and was before: {was_silent}")
+        let was_silent = std::mem::replace(&mut self.open_record(epoch)?.is_silent, true);
+        check(Rule::AnyByteIsLife, !was_silent && silent >= least, || {
+            format!("{epoch} is reported as silent for {silent:?}; reported before: {was_silent}")
         })
     }
 
-    /// What the last end says of the first attempts.
-    fn start(&self, end: &End) -> Start {
+    /// What the last end means for the first attempts.
+    fn outlook(&self, end: &End) -> Outlook {
         if end.was_ever_ready || !end.is_counted {
-            return Start::Open;
+            return Outlook::Normal;
         }
         match self.cause {
-            Some(Cause::OpenFailed | Cause::Unreachable) if self.is_lasting => Start::Hopeless,
-            Some(Cause::HandshakeRefused { .. }) => Start::Hopeless,
-            Some(Cause::Died) if self.config.binding == Binding::Child => Start::Brief,
-            _ => Start::Open,
+            Some(Cause::OpenFailed | Cause::Unreachable) if self.is_permanent => Outlook::Hopeless,
+            Some(Cause::HandshakeRefused { .. }) => Outlook::Hopeless,
+            Some(Cause::Died) if self.config.binding == Binding::Child => Outlook::Brief,
+            _ => Outlook::Normal,
         }
     }
 
-    /// Until when a process that ends by itself is started again, while the link was never ready.
-    fn starts_until(&self) -> Instant {
+    /// The time until which a process that exits on its own is restarted, while the link was never ready.
+    fn restart_until(&self) -> Instant {
         let first = self.first_open.unwrap_or_default();
         first + self.config.policy.retry.start_for
     }
@@ -644,8 +675,8 @@ impl Lives {
         (pause / 2, pause)
     }
 
-    /// An attempt comes between the ends of this pause, or at the pace of calls where some wait.
-    fn pauses(&self, end: &End, until: Instant, (least, most): (Duration, Duration)) -> Verdict {
+    /// Checks that the next attempt is within this pause, or at the pace of calls if some wait.
+    fn check_pause(&self, end: &End, until: Instant, (least, most): (Duration, Duration)) -> Check {
         let retry = self.config.policy.retry;
         let (mut earliest, mut latest) = (end.at + least, end.at + most);
         let for_calls = end.at.max(end.last_open + retry.call_pace);
@@ -656,11 +687,11 @@ impl Lives {
             latest = latest.min(for_calls);
         }
         latest = latest.max(end.last_open + retry.floor.max(TICK));
-        // A server over HTTP can ask to be left alone for longer.
+        // A server over HTTP can ask for a longer pause.
         if let Some(http) = &self.config.http {
             latest = latest.max(end.at + http.retry_after_most);
         }
-        hold(
+        check(
             Rule::OneBudget,
             (earliest..=latest).contains(&until),
             || {
@@ -671,20 +702,20 @@ impl Lives {
         )
     }
 
-    fn waiting(&mut self, until: Instant, failures: u32) -> Verdict {
+    fn check_waiting(&mut self, until: Instant, failures: u32) -> Check {
         let budget = self.config.policy.retry.budget;
         let end = self.ends.pop_front().unwrap_or_default();
         self.next_attempt = Some(until);
         let has_left = !end.is_counted || failures <= budget;
-        hold(Rule::OneBudget, has_left, || {
+        check(Rule::OneBudget, has_left, || {
             format!("it waits after {failures} failures, of {budget}")
         })?;
-        let may_start = match self.start(&end) {
-            Start::Open => true,
-            Start::Brief => until <= self.starts_until(),
-            Start::Hopeless => false,
+        let may_start = match self.outlook(&end) {
+            Outlook::Normal => true,
+            Outlook::Brief => until <= self.restart_until(),
+            Outlook::Hopeless => false,
         };
-        hold(Rule::OneBudget, may_start, || {
+        check(Rule::OneBudget, may_start, || {
             format!("it was never ready and tries again at {until:?}: {end:?}")
         })?;
         let pause = if end.is_counted && !end.is_useful {
@@ -692,45 +723,45 @@ impl Lives {
         } else {
             (Duration::ZERO, Duration::ZERO)
         };
-        self.pauses(&end, until, pause)
+        self.check_pause(&end, until, pause)
     }
 
-    fn parked(&mut self, until: Instant) -> Verdict {
+    fn check_parked(&mut self, until: Instant) -> Check {
         let retry = self.config.policy.retry;
         self.next_attempt = Some(until);
         let end = self.ends.pop_front().unwrap_or_default();
-        let start = self.start(&end);
-        let is_shut_out = self.cause == Some(Cause::Unauthorized);
+        let outlook = self.outlook(&end);
+        let is_unauthorized = self.cause == Some(Cause::Unauthorized);
         let next = end.at + self.backoff(end.failures).1;
         let next = next.max(end.last_open + retry.floor.max(TICK));
-        let may = match start {
-            Start::Open => is_shut_out || end.failures > retry.budget,
-            Start::Brief => end.failures > retry.budget || next > self.starts_until(),
-            Start::Hopeless => true,
+        let may_park = match outlook {
+            Outlook::Normal => is_unauthorized || end.failures > retry.budget,
+            Outlook::Brief => end.failures > retry.budget || next > self.restart_until(),
+            Outlook::Hopeless => true,
         };
-        hold(Rule::OneBudget, may, || {
+        check(Rule::OneBudget, may_park, || {
             format!("it is parked, and has attempts left: {end:?}")
         })?;
-        let is_vain = start != Start::Open || is_shut_out;
-        hold(Rule::OneOutcome, !is_vain || !end.has_calls, || {
-            format!("calls wait for what cannot be mended by waiting: {end:?}")
+        let is_hopeless = outlook != Outlook::Normal || is_unauthorized;
+        check(Rule::OneOutcome, !is_hopeless || !end.has_calls, || {
+            format!("calls wait, although waiting cannot help: {end:?}")
         })?;
         match retry.when_spent {
-            WhenSpent::Park { probe } => self.pauses(&end, until, (probe / 2, probe)),
-            _ => hold(Rule::OneBudget, false, || {
+            WhenSpent::Park { probe } => self.check_pause(&end, until, (probe / 2, probe)),
+            _ => check(Rule::OneBudget, false, || {
                 "it is parked, against the policy".to_owned()
             }),
         }
     }
 
-    fn closed(&self) -> Verdict {
+    fn check_closed(&self) -> Check {
         let is_final = self.config.policy.retry.when_spent == WhenSpent::Close;
-        hold(Rule::OneBudget, self.is_shut_down || is_final, || {
+        check(Rule::OneBudget, self.is_shut_down || is_final, || {
             "it closed by itself, against the policy".to_owned()
         })?;
-        let left = self.all.iter().find(|(_, life)| !life.is_released);
-        hold(Rule::Ladder, left.is_none(), || {
-            format!("it is closed, and {left:?} was not let go")
+        let left = self.all.iter().find(|(_, record)| !record.is_released);
+        check(Rule::CloseSteps, left.is_none(), || {
+            format!("it is closed, and {left:?} was not released")
         })
     }
 }

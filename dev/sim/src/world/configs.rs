@@ -1,4 +1,4 @@
-//! How the machines of a run are set up: what the words of a script mean in numbers. Knows nothing of what happens.
+//! The configs of the machines: turns the words of a script into numbers. Must not depend on steps.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use everlink::{Config, Hang, Keepalive, Limit, Policy, Watch, WhenSpent, relay};
 
 use crate::script::{Dialect, Pace, Room, Setup, Shape};
 
-/// Where every server over HTTP is.
+/// The URL of every server over HTTP.
 pub(super) const URL: &str = "http://localhost:8080/mcp?key=s3cr3t";
 
-/// What the application watches besides lists.
+/// The resource that the application watches besides lists.
 pub(super) const WATCHED: &str = "file:///watched";
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The client of the application.
+/// The config of the application's client.
 pub(super) fn client(setup: &Setup) -> Config {
     let is_http = setup.shape.legs()[0];
     let mut config = link(setup, is_http, setup.shape == Shape::Socket);
@@ -38,7 +38,7 @@ pub(super) fn client(setup: &Setup) -> Config {
     config
 }
 
-/// The relay in the middle.
+/// The config of the relay.
 pub(super) fn relay(setup: &Setup) -> relay::Config {
     let legs = setup.shape.legs();
     let mut config = relay::Config::new(link(setup, legs[1], false), [3; 16]);
@@ -57,7 +57,7 @@ pub(super) fn relay(setup: &Setup) -> relay::Config {
     config
 }
 
-/// The server at the end.
+/// The config of the server.
 pub(super) fn server(setup: &Setup) -> server::Config {
     let capabilities = ServerCapabilities::default()
         .with_tools(true)
@@ -105,7 +105,7 @@ fn link(setup: &Setup, is_http: bool, is_socket: bool) -> Config {
     config
 }
 
-/// Whether all spans are short.
+/// Whether all timeouts are short.
 pub(super) fn is_quick(setup: &Setup) -> bool {
     matches!(setup.pace, Pace::Brisk | Pace::Final)
 }

@@ -1,112 +1,129 @@
-//! What goes wrong, and how it is mended. Each kind of fault says whether it took effect.
+//! Injects faults, and removes them. Each fault reports whether it took effect.
 
 use std::time::Duration;
 
 use everlink::{ExitStatus, FaultKind, Input, StreamId};
 
-use super::leg::{Outage, Weather};
-use super::server::Manners;
-use super::{Happening, MOMENT, World, terms};
-use crate::oracle::Broken;
-use crate::script::{Fault, Peer, Realm};
+use super::leg::{LegFaults, Outage};
+use super::server::ServerFaults;
+use super::{CATCH_UP_DELAY, World, WorldEvent, configs};
+use crate::oracle::Violation;
+use crate::script::{Fault, FaultArea, Peer};
 
 impl World {
-    /// Lets something go wrong. Whether it did.
-    pub(super) fn fail(&mut self, fault: Fault, how: u32) -> Result<bool, Broken> {
-        let quick = terms::is_quick(&self.setup);
-        let longest = if quick { 4_000 } else { 90_000 };
-        let span = Duration::from_millis(u64::from(how) % longest + 1);
-        Ok(match fault.realm() {
-            Realm::Process => match self.a_leg(false, how) {
-                Some(leg) => self.fail_pipe(leg, fault, how, span),
+    /// Injects a fault. Returns whether it took effect.
+    pub(super) fn inject_fault(&mut self, fault: Fault, parameter: u32) -> Result<bool, Violation> {
+        let is_quick = configs::is_quick(&self.setup);
+        let longest = if is_quick { 4_000 } else { 90_000 };
+        let span = Duration::from_millis(u64::from(parameter) % longest + 1);
+        Ok(match fault.area() {
+            FaultArea::Process => match self.pick_leg(false, parameter) {
+                Some(leg) => self.inject_process_fault(leg, fault, parameter, span),
                 None => false,
             },
-            Realm::Network => match self.a_leg(true, how) {
-                Some(leg) => self.fail_web(leg, fault, how, span),
+            FaultArea::Network => match self.pick_leg(true, parameter) {
+                Some(leg) => self.inject_network_fault(leg, fault, parameter, span),
                 None => false,
             },
-            Realm::Server => self.fail_server(fault, how, longest),
-            Realm::Driver => return self.fail_driver(fault, how, span),
+            FaultArea::Server => self.inject_server_fault(fault, parameter, longest),
+            FaultArea::Driver => return self.inject_driver_fault(fault, parameter, span),
         })
     }
 
-    /// The driver of the host, its clock, or the way to it.
-    fn fail_driver(&mut self, fault: Fault, how: u32, span: Duration) -> Result<bool, Broken> {
+    /// Faults of the host's driver, its clock, or the latency of a leg.
+    fn inject_driver_fault(
+        &mut self,
+        fault: Fault,
+        parameter: u32,
+        span: Duration,
+    ) -> Result<bool, Violation> {
         let until = self.now + span;
         match fault {
             Fault::Latency => {
-                let leg = how as usize % self.legs.len();
-                self.legs[leg].weather.latency = u64::from(how) % 900;
+                let leg = parameter as usize % self.legs.len();
+                self.legs[leg].leg_faults.latency = u64::from(parameter) % 900;
             }
             Fault::Stall => {
-                self.host.stalls_until = until;
-                self.host.oracle.disturbed();
-                self.at(until, Happening::Moment);
+                self.host.stalled_until = until;
+                self.host.oracle.skip_timing();
+                self.at(until, WorldEvent::CatchUp);
             }
             Fault::LatePoll => {
                 self.host.polls_from = until;
-                self.host.oracle.disturbed();
-                self.at(until, Happening::Moment);
+                self.host.oracle.skip_timing();
+                self.at(until, WorldEvent::CatchUp);
             }
-            Fault::ClockForward => self.host.jump(span, false),
-            Fault::ClockBack => self.host.jump(span, true),
-            Fault::Stale => return self.fail_stale(how),
+            Fault::ClockForward => self.host.jump_clock(span, false),
+            Fault::ClockBack => self.host.jump_clock(span, true),
+            Fault::Stale => return self.inject_stale_input(parameter),
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// One of the legs of this kind.
-    fn a_leg(&self, is_http: bool, how: u32) -> Option<usize> {
+    /// Chooses one of the legs of this kind.
+    fn pick_leg(&self, is_http: bool, parameter: u32) -> Option<usize> {
         let legs = self.legs.iter().enumerate();
         let legs: Vec<usize> = legs
             .filter(|(_, leg)| leg.is_http == is_http)
             .map(|(at, _)| at)
             .collect();
-        let which = how as usize % legs.len().max(1);
+        let which = parameter as usize % legs.len().max(1);
         legs.get(which).copied()
     }
 
-    fn fail_pipe(&mut self, leg: usize, fault: Fault, how: u32, span: Duration) -> bool {
+    fn inject_process_fault(
+        &mut self,
+        leg: usize,
+        fault: Fault,
+        parameter: u32,
+        span: Duration,
+    ) -> bool {
         let now = self.now;
-        let weather = &mut self.legs[leg].weather;
+        let leg_faults = &mut self.legs[leg].leg_faults;
         match fault {
             Fault::OpenFails => {
-                weather.open_fails = how % 4 + 1;
+                leg_faults.open_fails = parameter % 4 + 1;
                 return true;
             }
             Fault::OpenSlow => {
-                weather.open_slow = Some(span);
+                leg_faults.open_slow = Some(span);
                 return true;
             }
             _ => {}
         }
-        let Some(life) = self.legs[leg].running() else {
+        let Some(child) = self.legs[leg].running() else {
             return false;
         };
-        let process = life.process;
+        let process = child.process;
         match fault {
             Fault::Kill => self.exit(process, ExitStatus::Signal(9)),
             Fault::Exit => {
-                let code = i32::try_from(how % 4).expect("a small number");
+                let code = i32::try_from(parameter % 4).expect("a small number");
                 self.exit(process, ExitStatus::Code(code));
             }
-            Fault::DieWriting => life.dies_after = Some(how as usize % 200),
-            Fault::Freeze => life.frozen_until = now + span,
-            Fault::Deaf => life.traits.is_deaf = true,
-            Fault::Undead => life.traits.is_undead = true,
-            Fault::Orphan => life.traits.has_orphan = true,
-            Fault::CloseOutput => self.tell_end(leg),
-            Fault::CloseInput => life.is_input_closed = true,
-            Fault::Stderr => return self.stderr(leg, how as usize % 300),
+            Fault::DieWriting => child.dies_after = Some(parameter as usize % 200),
+            Fault::Freeze => child.frozen_until = now + span,
+            Fault::Deaf => child.close_behaviour.is_deaf = true,
+            Fault::Undead => child.close_behaviour.is_undead = true,
+            Fault::Orphan => child.close_behaviour.has_orphan = true,
+            Fault::CloseOutput => self.end_output(leg),
+            Fault::CloseInput => child.is_input_closed = true,
+            Fault::Stderr => return self.stderr(leg, parameter as usize % 300),
             _ => return false,
         }
         true
     }
 
-    fn fail_web(&mut self, leg: usize, fault: Fault, how: u32, span: Duration) -> bool {
+    fn inject_network_fault(
+        &mut self,
+        leg: usize,
+        fault: Fault,
+        parameter: u32,
+        span: Duration,
+    ) -> bool {
         let until = self.now + span;
-        let weather = &mut self.legs[leg].weather;
+        let leg_faults = &mut self.legs[leg].leg_faults;
         match fault {
             Fault::Refuse => self.outage(leg, Outage::Fault(FaultKind::Refused), until),
             Fault::NameLost => {
@@ -116,25 +133,25 @@ impl World {
                     FaultKind::Unreachable,
                     FaultKind::TimedOut,
                 ];
-                let kind = kinds[how as usize % kinds.len()];
+                let kind = kinds[parameter as usize % kinds.len()];
                 self.outage(leg, Outage::Fault(kind), until);
             }
             Fault::BlackHole => self.outage(leg, Outage::BlackHole, until),
             Fault::ProxyStatus => {
                 let statuses = [500, 502, 503, 504, 429, 403, 404, 307];
-                let status = statuses[how as usize % statuses.len()];
+                let status = statuses[parameter as usize % statuses.len()];
                 self.outage(leg, Outage::Status(status), until);
             }
             Fault::Reset => return self.cut_all(leg),
-            Fault::CutResponse => weather.cut_responses.push(how as usize % 300),
-            Fault::CutRequest => weather.cut_requests += 1,
-            Fault::ProxyBuffers => weather.buffers_until = until,
+            Fault::CutResponse => leg_faults.cut_responses.push(parameter as usize % 300),
+            Fault::CutRequest => leg_faults.cut_requests += 1,
+            Fault::ProxyBuffers => leg_faults.buffers_until = until,
             Fault::ProxyIdle => {
-                let patience = Duration::from_millis(u64::from(how) % 5_000 + 20);
-                weather.cuts_idle = Some((until, patience));
+                let limit = Duration::from_millis(u64::from(parameter) % 5_000 + 20);
+                leg_faults.cuts_idle = Some((until, limit));
             }
-            Fault::ProxyPage => weather.pages += 1,
-            Fault::Challenge => weather.wants_credentials = true,
+            Fault::ProxyPage => leg_faults.pages += 1,
+            Fault::Challenge => leg_faults.wants_credentials = true,
             Fault::Restart => self.replace(leg, Duration::ZERO),
             Fault::Down if self.process_below(leg).is_some() => self.replace(leg, span),
             _ => return false,
@@ -142,31 +159,31 @@ impl World {
         true
     }
 
-    fn fail_server(&mut self, fault: Fault, how: u32, longest: u64) -> bool {
+    fn inject_server_fault(&mut self, fault: Fault, parameter: u32, longest: u64) -> bool {
         let now = self.now;
-        let times = how % 20 + 1;
-        let few = how % 3 + 1;
+        let times = parameter % 20 + 1;
+        let few = parameter % 3 + 1;
         match fault {
-            Fault::Slow => self.manners.slow = u64::from(how) % longest + 1,
-            Fault::Mute => self.manners.mute = few,
-            Fault::AppError => self.manners.errors = few,
-            Fault::Twice => self.manners.is_doubled = true,
-            Fault::Oversized => self.manners.oversized = few,
-            Fault::OtherEra => self.manners.other_era = !self.manners.other_era,
-            Fault::RefuseHandshake => self.manners.refuses = few,
+            Fault::Slow => self.server_faults.slow = u64::from(parameter) % longest + 1,
+            Fault::Mute => self.server_faults.mute = few,
+            Fault::AppError => self.server_faults.errors = few,
+            Fault::Twice => self.server_faults.is_doubled = true,
+            Fault::Oversized => self.server_faults.oversized = few,
+            Fault::OtherEra => self.server_faults.other_era = !self.server_faults.other_era,
+            Fault::RefuseHandshake => self.server_faults.refuses = few,
             _ => {
-                let Some(last) = &mut self.last else {
+                let Some(last_server) = &mut self.last_server else {
                     return false;
                 };
                 return match fault {
-                    Fault::Changes => last.changes(now, times, how % 2 == 0),
-                    Fault::Asks => last.asks(now, how),
-                    Fault::Progress => last.progresses(now, times),
-                    Fault::Garbage => last.garbage(&garbage(how)),
+                    Fault::Changes => last_server.publish_changes(now, times, parameter % 2 == 0),
+                    Fault::Asks => last_server.ask(now, parameter),
+                    Fault::Progress => last_server.report_progress(now, times),
+                    Fault::Garbage => last_server.write_garbage(&garbage(parameter)),
                     Fault::WrongId => {
                         let stray =
-                            format!("{{\"jsonrpc\":\"2.0\",\"id\":{how},\"result\":{{}}}}\n");
-                        last.garbage(stray.as_bytes())
+                            format!("{{\"jsonrpc\":\"2.0\",\"id\":{parameter},\"result\":{{}}}}\n");
+                        last_server.write_garbage(stray.as_bytes())
                     }
                     _ => false,
                 };
@@ -175,25 +192,25 @@ impl World {
         true
     }
 
-    /// The driver tells of a transport that is gone, or of an exchange that is.
-    fn fail_stale(&mut self, how: u32) -> Result<bool, Broken> {
-        let epoch = match self.host.past.last() {
+    /// Delivers an input of a transport or an exchange that is gone.
+    fn inject_stale_input(&mut self, parameter: u32) -> Result<bool, Violation> {
+        let epoch = match self.host.past_epochs.last() {
             Some(epoch) if *epoch != self.host.subject.epoch() => *epoch,
             _ => return Ok(false),
         };
         let stream = if self.legs[0].is_http {
-            StreamId::new(u64::from(how) % 50 + 2)
+            StreamId::new(u64::from(parameter) % 50 + 2)
         } else {
             StreamId::DUPLEX
         };
-        // It answers what the present server was asked.
+        // The id may be one of the current server's requests.
         let reply = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"mark\":0,\"resultType\":\"complete\"}}}}\n",
-            how % 20
+            parameter % 20
         );
         let bytes = reply.into_bytes().into();
         let faults = Vec::new().into();
-        let input = match how % 4 {
+        let input = match parameter % 4 {
             0 => Input::End { stream, faults },
             1 if !self.legs[0].is_http => Input::exited(ExitStatus::Code(1)),
             2 => Input::Opened,
@@ -203,20 +220,20 @@ impl World {
         Ok(true)
     }
 
-    /// Nothing is wrong any more, and nothing new goes wrong.
-    pub(super) fn heal(&mut self) {
-        self.is_healed = true;
-        // A server that has changed its era stays what it is.
-        let other_era = self.manners.other_era;
-        self.manners = Manners {
+    /// Removes all faults.
+    pub(super) fn clear_faults(&mut self) {
+        self.faults_cleared = true;
+        // A server that changed its era keeps the new one.
+        let other_era = self.server_faults.other_era;
+        self.server_faults = ServerFaults {
             other_era,
-            ..Manners::default()
+            ..ServerFaults::default()
         };
         for leg in 0..self.legs.len() {
-            self.legs[leg].weather = Weather::default();
-            if let Some(life) = &mut self.legs[leg].life {
-                life.frozen_until = self.now;
-                life.dies_after = None;
+            self.legs[leg].leg_faults = LegFaults::default();
+            if let Some(child) = &mut self.legs[leg].child {
+                child.frozen_until = self.now;
+                child.dies_after = None;
             }
             if self.legs[leg].is_http {
                 self.cut_all(leg);
@@ -228,14 +245,14 @@ impl World {
                 }
             }
         }
-        self.host.heal(self.now);
-        self.after(MOMENT, Happening::Moment);
+        self.host.clear_faults(self.now);
+        self.after(CATCH_UP_DELAY, WorldEvent::CatchUp);
     }
 }
 
-/// Bytes of no use, each in its own way.
-fn garbage(how: u32) -> Vec<u8> {
-    match how % 6 {
+/// Useless bytes of several kinds.
+fn garbage(parameter: u32) -> Vec<u8> {
+    match parameter % 6 {
         0 => b"listening on stdio\n".to_vec(),
         1 => b"{\"jsonrpc\":\"2.0\",\"id\":1,\"resu\n".to_vec(),
         2 => vec![0xff, 0xfe, 0, b'\n'],

@@ -1,28 +1,28 @@
-//! Which row is covered by which tests, per scope. Reads no file and writes no text.
+//! Joins rows and tests: which tests cover a row, for each scope. Must not read files or write text.
 
 use std::collections::BTreeSet;
 
 use super::rows::{Excuse, Failure, Requirement};
 use super::scope::{self, Class, Scope};
 
-/// A test as the report names it.
-pub(crate) struct Witness {
-    /// Where its file is, from the root of the project.
+/// A test and the rows that it cites.
+pub(crate) struct CitingTest {
+    /// The path of its file, from the root of the project.
     pub(crate) path: String,
     /// The file and the function.
     pub(crate) name: String,
     pub(crate) cites: BTreeSet<String>,
 }
 
-/// All rows, with what is known of them.
-pub(crate) struct Ledger {
-    pub(crate) pages: Vec<Page>,
-    /// Each failure row, with the tests that show it.
+/// All rows with their status.
+pub(crate) struct Matrix {
+    pub(crate) sections: Vec<Section>,
+    /// Each failure with the tests that show it.
     pub(crate) failures: Vec<(Failure, Vec<String>)>,
 }
 
 /// The rows of one scope and class, in the order of the data.
-pub(crate) struct Page {
+pub(crate) struct Section {
     pub(crate) scope: Scope,
     pub(crate) class: Class,
     pub(crate) entries: Vec<Entry>,
@@ -33,12 +33,12 @@ pub(crate) struct Entry {
     pub(crate) versions: &'static str,
     pub(crate) level: &'static str,
     pub(crate) text: &'static str,
-    /// Whether it is about HTTP and nothing else.
-    pub(crate) is_of_http: bool,
-    pub(crate) standing: Standing,
+    /// Whether the row is about HTTP only.
+    pub(crate) is_http_only: bool,
+    pub(crate) status: Status,
 }
 
-pub(crate) enum Standing {
+pub(crate) enum Status {
     /// These tests show it.
     Covered(Vec<String>),
     /// It cannot be shown here, for this reason.
@@ -48,89 +48,89 @@ pub(crate) enum Standing {
 
 impl Entry {
     pub(crate) fn is_uncovered(&self) -> bool {
-        matches!(self.standing, Standing::Uncovered)
+        matches!(self.status, Status::Uncovered)
     }
 }
 
-impl Ledger {
-    /// Joins rows and tests. Fails on a row whose columns make no sense, and on an excuse that excuses nothing.
+impl Matrix {
+    /// Joins rows and tests. Fails on a row with unknown columns, and on an excuse that is not needed.
     pub(crate) fn new(
         requirements: &[Requirement],
         failures: Vec<Failure>,
         excuses: &[Excuse],
-        witnesses: &[Witness],
-    ) -> Result<Ledger, String> {
-        let mut pages = Vec::new();
+        tests: &[CitingTest],
+    ) -> Result<Matrix, String> {
+        let mut sections = Vec::new();
         for scope in Scope::ALL {
             for class in Class::ALL {
-                pages.push(Page::new(scope, class, requirements, excuses, witnesses)?);
+                sections.push(Section::new(scope, class, requirements, excuses, tests)?);
             }
         }
-        if let Some(idle) = excuses.iter().find(|excuse| !is_needed(excuse, &pages)) {
+        if let Some(unneeded) = excuses.iter().find(|excuse| !is_needed(excuse, &sections)) {
             return Err(format!(
                 "excused.tsv excuses {} in {}, where no such row is left uncovered",
-                idle.id, idle.scope
+                unneeded.id, unneeded.scope
             ));
         }
         let failures = failures
             .into_iter()
             .map(|row| {
-                let seen = seen(row.id, |_| true, witnesses);
-                (row, seen)
+                let citing = citing(row.id, |_| true, tests);
+                (row, citing)
             })
             .collect();
-        Ok(Ledger { pages, failures })
+        Ok(Matrix { sections, failures })
     }
 
-    /// The pages of a scope that have any rows.
-    pub(crate) fn pages_of(&self, scope: Scope) -> impl Iterator<Item = &Page> {
-        self.pages
+    /// The sections of a scope that have rows.
+    pub(crate) fn sections_of(&self, scope: Scope) -> impl Iterator<Item = &Section> {
+        self.sections
             .iter()
-            .filter(move |page| page.scope == scope && !page.entries.is_empty())
+            .filter(move |section| section.scope == scope && !section.entries.is_empty())
     }
 
-    /// The rows of a scope and class that no test shows.
+    /// The rows of a scope and class without a test.
     pub(crate) fn uncovered(&self, scope: Scope, class: Class) -> Vec<&'static str> {
-        self.pages_of(scope)
-            .filter(|page| page.class == class)
-            .flat_map(|page| &page.entries)
+        self.sections_of(scope)
+            .filter(|section| section.class == class)
+            .flat_map(|section| &section.entries)
             .filter(|entry| entry.is_uncovered())
             .map(|entry| entry.id)
             .collect()
     }
 
-    /// The rows about HTTP and nothing else, of whatever class, that no test of this scope shows.
-    pub(crate) fn uncovered_of_http(&self, scope: Scope) -> Vec<&'static str> {
-        self.pages_of(scope)
-            .flat_map(|page| &page.entries)
-            .filter(|entry| entry.is_of_http && entry.is_uncovered())
+    /// The rows about HTTP only, of every class, without a test in this scope.
+    pub(crate) fn uncovered_http_only(&self, scope: Scope) -> Vec<&'static str> {
+        self.sections_of(scope)
+            .flat_map(|section| &section.entries)
+            .filter(|entry| entry.is_http_only && entry.is_uncovered())
             .map(|entry| entry.id)
             .collect()
     }
 }
 
-impl Page {
+impl Section {
     fn new(
         scope: Scope,
         class: Class,
         requirements: &[Requirement],
         excuses: &[Excuse],
-        witnesses: &[Witness],
-    ) -> Result<Page, String> {
+        tests: &[CitingTest],
+    ) -> Result<Section, String> {
         let mut entries = Vec::new();
         for row in requirements {
-            if Class::of(row.level) == class && scope.holds(row)? {
+            if Class::of(row.level) == class && scope.contains_row(row)? {
                 entries.push(Entry {
                     id: row.id,
                     versions: row.versions,
                     level: row.level,
                     text: row.text,
-                    is_of_http: scope::is_of_http(row.transport),
-                    standing: standing(row.id, scope, excuses, witnesses),
+                    is_http_only: scope::is_http_only(row.transport),
+                    status: status(row.id, scope, excuses, tests),
                 });
             }
         }
-        Ok(Page {
+        Ok(Section {
             scope,
             class,
             entries,
@@ -138,40 +138,38 @@ impl Page {
     }
 }
 
-fn standing(id: &str, scope: Scope, excuses: &[Excuse], witnesses: &[Witness]) -> Standing {
-    let seen = seen(id, |witness| scope.hears(&witness.path), witnesses);
-    if !seen.is_empty() {
-        return Standing::Covered(seen);
+fn status(id: &str, scope: Scope, excuses: &[Excuse], tests: &[CitingTest]) -> Status {
+    let citing = citing(id, |test| scope.accepts_tests_in(&test.path), tests);
+    if !citing.is_empty() {
+        return Status::Covered(citing);
     }
     excuses
         .iter()
         .find(|excuse| excuse.id == id && excuse.scope == scope.key())
-        .map_or(Standing::Uncovered, |excuse| {
-            Standing::Excused(excuse.reason)
-        })
+        .map_or(Status::Uncovered, |excuse| Status::Excused(excuse.reason))
 }
 
-/// Whether an excuse stands for a row that would else be uncovered.
-fn is_needed(excuse: &Excuse, pages: &[Page]) -> bool {
-    pages
+/// Whether an excuse applies to a row that would be uncovered without it.
+fn is_needed(excuse: &Excuse, sections: &[Section]) -> bool {
+    sections
         .iter()
-        .filter(|page| page.scope.key() == excuse.scope)
-        .flat_map(|page| &page.entries)
-        .any(|entry| entry.id == excuse.id && matches!(entry.standing, Standing::Excused(_)))
+        .filter(|section| section.scope.key() == excuse.scope)
+        .flat_map(|section| &section.entries)
+        .any(|entry| entry.id == excuse.id && matches!(entry.status, Status::Excused(_)))
 }
 
-/// The names of the tests that cite `id` and are heard.
-fn seen(id: &str, is_heard: impl Fn(&Witness) -> bool, witnesses: &[Witness]) -> Vec<String> {
-    witnesses
+/// The names of the tests that cite `id` and count here.
+fn citing(id: &str, counts: impl Fn(&CitingTest) -> bool, tests: &[CitingTest]) -> Vec<String> {
+    tests
         .iter()
-        .filter(|witness| witness.cites.contains(id) && is_heard(witness))
-        .map(|witness| witness.name.clone())
+        .filter(|test| test.cites.contains(id) && counts(test))
+        .map(|test| test.name.clone())
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Ledger, Standing, Witness};
+    use super::{CitingTest, Matrix, Status};
     use crate::coverage::rows::{Excuse, Failure, Requirement};
     use crate::coverage::scope::{Class, Scope};
 
@@ -185,8 +183,8 @@ mod tests {
         text: "",
     };
 
-    fn witness(path: &str, cites: &str) -> Witness {
-        Witness {
+    fn citing_test(path: &str, cites: &str) -> CitingTest {
+        CitingTest {
             path: path.to_owned(),
             name: format!("{path}::a"),
             cites: [cites.to_owned()].into(),
@@ -201,36 +199,39 @@ mod tests {
         }
     }
 
-    fn ledger(excuses: &[Excuse], witnesses: &[Witness]) -> Result<Ledger, String> {
+    fn matrix(excuses: &[Excuse], tests: &[CitingTest]) -> Result<Matrix, String> {
         let failure = Failure {
             id: "F-001",
             trigger: "",
-            right: "",
+            correct_behaviour: "",
         };
-        Ledger::new(&[ROW], vec![failure], excuses, witnesses)
+        Matrix::new(&[ROW], vec![failure], excuses, tests)
     }
 
     #[test]
-    fn a_row_is_covered_only_where_its_tests_are_heard() {
-        let ledger = ledger(&[], &[witness("tests/server.rs", ROW.id)]).expect("sound");
+    fn row_is_covered_only_in_the_scope_of_its_tests() {
+        let matrix = matrix(&[], &[citing_test("tests/server.rs", ROW.id)]).expect("sound");
         assert!(
-            ledger
+            matrix
                 .uncovered(Scope::ServerStream, Class::Must)
                 .is_empty()
         );
-        assert_eq!(ledger.uncovered(Scope::ClientStream, Class::Must), [ROW.id]);
-        assert!(ledger.uncovered(Scope::ServerHttp, Class::Must).is_empty());
-        assert!(ledger.uncovered(Scope::ClientStream, Class::May).is_empty());
-        let page = ledger.pages_of(Scope::ServerStream).next().expect("a page");
-        match &page.entries[0].standing {
-            Standing::Covered(tests) => assert_eq!(tests, &["tests/server.rs::a"]),
-            Standing::Excused(_) | Standing::Uncovered => panic!("not covered"),
+        assert_eq!(matrix.uncovered(Scope::ClientStream, Class::Must), [ROW.id]);
+        assert!(matrix.uncovered(Scope::ServerHttp, Class::Must).is_empty());
+        assert!(matrix.uncovered(Scope::ClientStream, Class::May).is_empty());
+        let section = matrix
+            .sections_of(Scope::ServerStream)
+            .next()
+            .expect("a page");
+        match &section.entries[0].status {
+            Status::Covered(tests) => assert_eq!(tests, &["tests/server.rs::a"]),
+            Status::Excused(_) | Status::Uncovered => panic!("not covered"),
         }
     }
 
     #[test]
-    fn an_excuse_holds_in_its_scope_and_must_be_needed() {
-        let excused = ledger(&[excuse(ROW.id, "client-stream")], &[]).expect("sound");
+    fn excuse_applies_to_its_scope_and_must_be_needed() {
+        let excused = matrix(&[excuse(ROW.id, "client-stream")], &[]).expect("sound");
         assert!(
             excused
                 .uncovered(Scope::ClientStream, Class::Must)
@@ -240,20 +241,26 @@ mod tests {
             excused.uncovered(Scope::ServerStream, Class::Must),
             [ROW.id]
         );
-        let idle = |excuse: Excuse, witnesses: &[Witness]| ledger(&[excuse], witnesses).is_err();
+        let unneeded = |excuse: Excuse, tests: &[CitingTest]| matrix(&[excuse], tests).is_err();
         assert!(
-            idle(excuse("S-TEST-02", "client-stream"), &[]),
+            unneeded(excuse("S-TEST-02", "client-stream"), &[]),
             "no such row"
         );
-        assert!(idle(excuse(ROW.id, "client"), &[]), "no such scope");
-        assert!(idle(excuse(ROW.id, "client-http"), &[]), "not of the scope");
-        let covered = [witness("tests/asks.rs", ROW.id)];
-        assert!(idle(excuse(ROW.id, "client-stream"), &covered), "covered");
+        assert!(unneeded(excuse(ROW.id, "client"), &[]), "no such scope");
+        assert!(
+            unneeded(excuse(ROW.id, "client-http"), &[]),
+            "not of the scope"
+        );
+        let covered = [citing_test("tests/asks.rs", ROW.id)];
+        assert!(
+            unneeded(excuse(ROW.id, "client-stream"), &covered),
+            "covered"
+        );
     }
 
     #[test]
-    fn a_failure_is_covered_by_any_test() {
-        let ledger = ledger(&[], &[witness("tests/asks.rs", "F-001")]).expect("sound");
-        assert_eq!(ledger.failures[0].1, ["tests/asks.rs::a"]);
+    fn failure_is_covered_by_a_test_of_any_scope() {
+        let matrix = matrix(&[], &[citing_test("tests/asks.rs", "F-001")]).expect("sound");
+        assert_eq!(matrix.failures[0].1, ["tests/asks.rs::a"]);
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz --minimise`: which inputs are committed, so few that every run of the tests can replay them.
+//! `cargo xtask fuzz --minimise`: chooses the committed inputs, few enough for every run of the tests to replay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use super::Target;
 use super::engine::Engine;
 
-/// The most that is committed for one target: of all of them, fewer than 4,000 files and 1.5 MB.
-const FILES: usize = 440;
-const BYTES: u64 = 160_000;
+/// The limits for one target; for all targets, fewer than 4,000 files and 1.5 MB.
+const MAX_FILES: usize = 440;
+const MAX_BYTES: u64 = 160_000;
 
-/// What was written by hand stays, whatever it shows.
-const BY_HAND: &str = "hand-";
+/// The prefix of handwritten inputs, which are never removed.
+const HANDWRITTEN_PREFIX: &str = "hand-";
 
-/// For each target, the inputs that a set cover of all branches needs become the committed ones. Should that be too much, the
-/// longest are left out.
+/// For each target, commits the inputs that a set cover of all branches needs. If these exceed the limits, the longest are left out.
 pub(super) fn minimise(engine: &Engine, targets: &[Target]) -> Result<(), String> {
     for target in targets {
-        let (before, picked) = (Corpus::at(&target.committed())?, pick(engine, target)?);
+        let (before, picked) = (
+            Corpus::at(&target.committed_corpus())?,
+            pick(engine, target)?,
+        );
         let after = replace(target, &picked)?;
         eprintln!(
             "{:<14} {:>5} files, {:>7} bytes -> {:>5} files, {:>7} bytes",
@@ -32,7 +34,7 @@ pub(super) fn minimise(engine: &Engine, targets: &[Target]) -> Result<(), String
 }
 
 fn pick(engine: &Engine, target: &Target) -> Result<Corpus, String> {
-    let directory = target.grown().with_extension("picked");
+    let directory = target.local_corpus().with_extension("picked");
     if directory.exists() {
         fs::remove_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
     }
@@ -40,13 +42,13 @@ fn pick(engine: &Engine, target: &Target) -> Result<Corpus, String> {
     let mut picked = Corpus::at(&directory)?;
     let all = picked.0.len();
     picked.0.sort_by_key(|file| file.bytes);
-    while picked.0.len() > FILES || picked.bytes() > BYTES {
+    while picked.0.len() > MAX_FILES || picked.bytes() > MAX_BYTES {
         picked.0.pop();
     }
-    let lost = all - picked.0.len();
-    if lost > 0 {
+    let left_out = all - picked.0.len();
+    if left_out > 0 {
         eprintln!(
-            "{}: there is no room for {lost} of {all} inputs",
+            "{}: there is no room for {left_out} of {all} inputs",
             target.name
         );
     }
@@ -54,17 +56,17 @@ fn pick(engine: &Engine, target: &Target) -> Result<Corpus, String> {
 }
 
 fn replace(target: &Target, picked: &Corpus) -> Result<Corpus, String> {
-    let committed = target.committed();
-    for file in Corpus::at(&committed)?.0 {
-        if !file.is_by_hand() {
+    let committed_corpus = target.committed_corpus();
+    for file in Corpus::at(&committed_corpus)?.0 {
+        if !file.is_handwritten() {
             fs::remove_file(&file.path).map_err(|error| failed(&file.path, &error))?;
         }
     }
     for File { path, .. } in &picked.0 {
         let name = path.file_name().unwrap_or_default();
-        fs::copy(path, committed.join(name)).map_err(|error| failed(path, &error))?;
+        fs::copy(path, committed_corpus.join(name)).map_err(|error| failed(path, &error))?;
     }
-    Corpus::at(&committed)
+    Corpus::at(&committed_corpus)
 }
 
 /// The files of a directory.
@@ -93,9 +95,9 @@ impl Corpus {
 }
 
 impl File {
-    fn is_by_hand(&self) -> bool {
+    fn is_handwritten(&self) -> bool {
         let name = self.path.file_name().unwrap_or_default();
-        name.to_string_lossy().starts_with(BY_HAND)
+        name.to_string_lossy().starts_with(HANDWRITTEN_PREFIX)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How one row is gone through: a program that prints a line of JSON for each step, and what it said. Knows not who it is.
+//! Runs one row: a program that prints a line of JSON for each step. Must not depend on who the peer is.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,50 +11,50 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::row::{Row, Step};
-use super::stage::Stage;
+use super::setup::Setup;
 
-/// No meeting should take as long as that. Where one does, something hangs.
+/// The limit for one row. A row that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(180);
 
-/// How soon a link must be ready that loses its first process to the probe.
+/// The limit until a link is ready that loses its first process to the probe.
 const READY_WITHIN: Duration = Duration::from_secs(3);
 
-/// How often that is tried: what else the machine does meanwhile must not decide.
-const TRIES: usize = 3;
+/// How often that is tried, so that other load on the machine does not decide.
+const MAX_TRIES: usize = 3;
 
-/// What was said of a row.
+/// The result of a row.
 #[derive(Default)]
-pub(super) struct Told {
-    /// For each step what was wrong, if anything.
+pub(super) struct RowResult {
+    /// The error of each step, if there is one.
     pub(super) steps: BTreeMap<Step, Result<(), String>>,
-    /// What was agreed on.
+    /// The agreed version.
     pub(super) version: Option<String>,
-    /// How soon the link was ready, where that is measured.
+    /// The time until the link was ready, if it is measured.
     pub(super) ready_after: Option<Duration>,
-    /// What is to be looked at where something was wrong.
+    /// The standard error, for a row with failed steps.
     pub(super) log: String,
 }
 
-pub(super) fn go_through(row: &Row, stage: &Stage) -> Told {
+pub(super) fn run_row(row: &Row, setup: &Setup) -> RowResult {
     let steps: Vec<Step> = row.steps().collect();
-    let mut told = once(row, stage, &steps);
-    if row.is_measured() && stage.judges_time {
-        for _ in 1..TRIES {
-            if told.ready_after.is_none_or(|after| after <= READY_WITHIN) {
+    let mut result = run_steps(row, setup, &steps);
+    if row.is_measured() && setup.checks_time {
+        for _ in 1..MAX_TRIES {
+            if result.ready_after.is_none_or(|after| after <= READY_WITHIN) {
                 break;
             }
-            eprintln!("{}: {}; once more", row.name(), told.sum());
-            told.ready_after = once(row, stage, &[Step::Handshake]).ready_after;
+            eprintln!("{}: {}; once more", row.name(), result.summary());
+            result.ready_after = run_steps(row, setup, &[Step::Handshake]).ready_after;
         }
-        told.judge_the_start();
+        result.check_ready_time();
     }
-    told.judge(row);
-    eprintln!("{}: {}", row.name(), told.sum());
-    told
+    result.check_row(row);
+    eprintln!("{}: {}", row.name(), result.summary());
+    result
 }
 
-impl Told {
-    fn take_in(&mut self, line: &Value) {
+impl RowResult {
+    fn record(&mut self, line: &Value) {
         let name = line["step"].as_str().unwrap_or_default();
         let Some(step) = Step::ALL.into_iter().find(|step| step.name() == name) else {
             return;
@@ -66,18 +66,18 @@ impl Told {
             Err(note.to_owned())
         };
         if let Some(version) = line["version"].as_str() {
-            self.agreed_on(version);
+            self.record_version(version);
         }
         if step == Step::Handshake {
             self.ready_after = line["ready_after_ms"].as_u64().map(Duration::from_millis);
         }
-        // What was told twice is as good as the worse of the two.
+        // A step that is reported twice fails if one of the reports does.
         let before = self.steps.remove(&step).unwrap_or(Ok(()));
         self.steps.insert(step, before.and(outcome));
     }
 
-    /// A later life may agree on something else.
-    fn agreed_on(&mut self, version: &str) {
+    /// A later epoch may agree on another version.
+    fn record_version(&mut self, version: &str) {
         self.version = Some(match self.version.take() {
             Some(before) if !before.ends_with(version) => format!("{before}, then {version}"),
             Some(before) => before,
@@ -85,25 +85,25 @@ impl Told {
         });
     }
 
-    /// Everything was told that must be, nothing else, and the version is the right one.
-    fn judge(&mut self, row: &Row) {
+    /// Checks that all expected steps were reported, no others, and that the version is right.
+    fn check_row(&mut self, row: &Row) {
         for step in Step::ALL {
-            let is_told = self.steps.contains_key(&step);
-            let wrong = match (row.lack(step), is_told) {
+            let is_reported = self.steps.contains_key(&step);
+            let problem = match (row.reason_unsupported(step), is_reported) {
                 (None, false) => "nothing was said of it",
                 (Some(_), true) => "the peer is said not to have it",
                 (None, true) | (Some(_), false) => continue,
             };
-            self.steps.insert(step, Err(wrong.to_owned()));
+            self.steps.insert(step, Err(problem.to_owned()));
         }
         if self.version.as_deref() != Some(row.version) {
             let version = self.version.as_deref().unwrap_or("nothing");
-            let wrong = format!("{version} instead of {}", row.version);
-            self.fail(Step::Handshake, wrong);
+            let problem = format!("{version} instead of {}", row.version);
+            self.fail(Step::Handshake, problem);
         }
     }
 
-    fn judge_the_start(&mut self) {
+    fn check_ready_time(&mut self) {
         let late = match self.ready_after {
             Some(after) if after <= READY_WITHIN => return,
             Some(after) => format!("ready only after {} ms", after.as_millis()),
@@ -112,47 +112,54 @@ impl Told {
         self.fail(Step::Handshake, late);
     }
 
-    /// What is wrong already stays what is wrong.
-    fn fail(&mut self, step: Step, why: String) {
+    /// Keeps the first error of a step.
+    fn fail(&mut self, step: Step, error: String) {
         let outcome = self.steps.entry(step).or_insert(Ok(()));
         if outcome.is_ok() {
-            *outcome = Err(why);
+            *outcome = Err(error);
         }
     }
 
-    fn sum(&self) -> String {
-        let wrong = self.steps.values().filter(|step| step.is_err()).count();
+    fn summary(&self) -> String {
+        let failed_steps = self.steps.values().filter(|step| step.is_err()).count();
         let ready = self.ready_after;
         let ready = ready.map_or(String::new(), |after| {
             format!(", ready after {} ms", after.as_millis())
         });
-        match wrong {
+        match failed_steps {
             0 => format!("{} steps{ready}", self.steps.len()),
-            wrong => format!("{wrong} of {} steps are WRONG{ready}", self.steps.len()),
+            failed_steps => format!(
+                "{failed_steps} of {} steps are WRONG{ready}",
+                self.steps.len()
+            ),
         }
     }
 }
 
-/// Goes through these steps.
-fn once(row: &Row, stage: &Stage, steps: &[Step]) -> Told {
-    let mut told = Told::default();
-    let log = stage.log(row);
-    let outcome = stage.command(row, steps).and_then(|command| {
+/// Runs these steps.
+fn run_steps(row: &Row, setup: &Setup, steps: &[Step]) -> RowResult {
+    let mut result = RowResult::default();
+    let log = setup.log_file(row);
+    let outcome = setup.command(row, steps).and_then(|command| {
         let errors = File::create(&log).map_err(|error| error.to_string())?;
-        lines(command, errors, |line| told.take_in(&line))
+        read_lines(command, errors, |line| result.record(&line))
     });
-    if let Err(why) = outcome {
-        told.fail(Step::Handshake, why);
+    if let Err(error) = outcome {
+        result.fail(Step::Handshake, error);
     }
     if !row.is_measured() {
-        told.ready_after = None;
+        result.ready_after = None;
     }
-    told.log = fs::read_to_string(&log).unwrap_or_default();
-    told
+    result.log = fs::read_to_string(&log).unwrap_or_default();
+    result
 }
 
-/// Runs a program that must end by itself, and takes in the lines of JSON that it prints.
-fn lines(mut command: Command, errors: File, mut take: impl FnMut(Value)) -> Result<(), String> {
+/// Runs a program that must exit by itself, and passes on the lines of JSON that it prints.
+fn read_lines(
+    mut command: Command,
+    errors: File,
+    mut on_line: impl FnMut(Value),
+) -> Result<(), String> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -168,7 +175,7 @@ fn lines(mut command: Command, errors: File, mut take: impl FnMut(Value)) -> Res
     });
     let ended = wait(&mut child);
     let lines = reader.map(|reader| reader.join().unwrap_or_default());
-    lines.unwrap_or_default().into_iter().for_each(&mut take);
+    lines.unwrap_or_default().into_iter().for_each(&mut on_line);
     ended
 }
 

@@ -1,4 +1,4 @@
-//! What meetings need: our programs, and those of others, installed. Knows who they are, but not who meets whom.
+//! Installs our programs and those of other projects, and builds the commands of rows.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::row::{Era, Ours, Pace, Peer, ROWS, Row, Step, Transport};
-use crate::peers::{node_modules, python};
+use crate::install::{node_modules, python};
 use crate::step::{root, target};
 
-/// What is installed for Node.
+/// The packages for Node.
 pub(crate) const PACKAGES: &[&str] = &[
     "@modelcontextprotocol/client@2.4.0",
     "@modelcontextprotocol/sdk@1.32.2",
@@ -20,21 +20,21 @@ pub(crate) const PACKAGES: &[&str] = &[
     "@modelcontextprotocol/server-memory@2026.8.31",
 ];
 
-/// How late a server is that starts late, in seconds: longer than any probe waits for it.
-const LATE: &str = "2.5";
+/// The delay of a server that starts late, in seconds: longer than any probe waits.
+const LATE_START_SECONDS: &str = "2.5";
 
-pub(super) struct Stage {
+pub(super) struct Setup {
     modules: PathBuf,
-    /// An interpreter for each file of requirements.
+    /// The interpreter for each requirements file.
     pythons: BTreeMap<&'static str, PathBuf>,
-    /// Where meetings leave what they have to leave somewhere.
+    /// The directory for files of rows.
     directory: PathBuf,
-    /// Whether it counts how long something takes. Not where the machine may be busy with something else.
-    pub(super) judges_time: bool,
+    /// Whether times are checked. Not on a machine that may be busy.
+    pub(super) checks_time: bool,
 }
 
-impl Stage {
-    pub(super) fn install(judges_time: bool) -> Result<Stage, String> {
+impl Setup {
+    pub(super) fn install(checks_time: bool) -> Result<Setup, String> {
         let modules = node_modules("interop", PACKAGES)?;
         let mut pythons = BTreeMap::new();
         for row in ROWS {
@@ -45,42 +45,42 @@ impl Stage {
         }
         let directory = target().join("interop");
         let failed = |error| format!("{} cannot be written: {error}", directory.display());
-        // What an earlier run left behind would be found by those that remember.
+        // Servers with a memory would find the files of an earlier run.
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(directory.join("files/ada")).map_err(failed)?;
         fs::write(directory.join("files/ada/hello.txt"), "hello\n").map_err(failed)?;
-        Ok(Stage {
+        Ok(Setup {
             modules,
             pythons,
             directory,
-            judges_time,
+            checks_time,
         })
     }
 
-    /// Where the errors of a meeting are written down.
-    pub(super) fn log(&self, row: &Row) -> PathBuf {
-        let plain = |letter: char| {
+    /// The file for the standard error of a row.
+    pub(super) fn log_file(&self, row: &Row) -> PathBuf {
+        let replace_symbols = |letter: char| {
             if letter.is_ascii_alphanumeric() {
                 letter
             } else {
                 '-'
             }
         };
-        let name: String = row.name().chars().map(plain).collect();
+        let name: String = row.name().chars().map(replace_symbols).collect();
         self.directory.join(format!("{name}.log"))
     }
 
-    /// What goes through these steps with the two ends of a row, and prints a line for each.
+    /// The command that runs these steps with the two ends of a row, and prints a line for each.
     pub(super) fn command(&self, row: &Row, steps: &[Step]) -> Result<Command, String> {
         let steps: Vec<&str> = steps.iter().map(|step| step.name()).collect();
         let (steps, port) = (steps.join(","), free_port()?);
         Ok(match row.ours {
-            Ours::Client => self.our_client(row, &steps, &port),
-            Ours::Server => self.their_client(row, &steps, &port),
+            Ours::Client => self.our_client_command(row, &steps, &port),
+            Ours::Server => self.their_client_command(row, &steps, &port),
         })
     }
 
-    fn our_client(&self, row: &Row, steps: &str, port: &str) -> Command {
+    fn our_client_command(&self, row: &Row, steps: &str, port: &str) -> Command {
         let mut command = Command::new(program("interop-client"));
         let tools = match row.peer {
             Peer::Everything => "everything".to_owned(),
@@ -88,12 +88,12 @@ impl Stage {
             Peer::Memory => "memory".to_owned(),
             Peer::Node { .. } | Peer::Python { .. } => "ours".to_owned(),
         };
-        let manner = match (row.era, row.pace) {
+        let mode = match (row.era, row.pace) {
             (Era::Legacy, _) => "legacy",
             (Era::Automatic, Pace::Usual) => "patient",
             (Era::Automatic, Pace::Late | Pace::Measured) => "automatic",
         };
-        command.args([&tools, manner, steps]);
+        command.args([&tools, mode, steps]);
         let path = match row.transport {
             Transport::Http => Some("mcp"),
             Transport::Sse => Some("sse"),
@@ -105,16 +105,16 @@ impl Stage {
         }
         command.arg("--");
         if row.pace == Pace::Late {
-            let start = format!("sleep {LATE}; exec \"$0\" \"$@\"");
+            let start = format!("sleep {LATE_START_SECONDS}; exec \"$0\" \"$@\"");
             command.args(["sh", "-c", &start]);
         }
-        self.server(&mut command, row, port);
+        self.add_server(&mut command, row, port);
         command
     }
 
-    /// How a server of others is started.
-    fn server(&self, command: &mut Command, row: &Row, port: &str) {
-        let installed = |package: &str| {
+    /// Adds the command of a server of another project.
+    fn add_server(&self, command: &mut Command, row: &Row, port: &str) {
+        let module_path = |package: &str| {
             let path = format!("node_modules/@modelcontextprotocol/{package}/dist/index.js");
             self.modules.join(path)
         };
@@ -126,19 +126,22 @@ impl Stage {
                     Transport::Stdio => "stdio",
                 };
                 command.args(["env", &format!("PORT={port}"), "node"]);
-                command.arg(installed("server-everything")).arg(transport);
+                command.arg(module_path("server-everything")).arg(transport);
             }
             Peer::Files => {
-                command.arg("node").arg(installed("server-filesystem"));
+                command.arg("node").arg(module_path("server-filesystem"));
                 command.arg(self.files());
             }
             Peer::Memory => {
                 let file = self.directory.join("memory.jsonl");
                 command.args(["env", &format!("MEMORY_FILE_PATH={}", file.display())]);
-                command.arg("node").arg(installed("server-memory"));
+                command.arg("node").arg(module_path("server-memory"));
             }
             Peer::Node { script } => {
-                command.arg("node").arg(path_of(script)).arg(&self.modules);
+                command
+                    .arg("node")
+                    .arg(script_path(script))
+                    .arg(&self.modules);
                 match row.transport {
                     Transport::Stdio => command.arg("stdio"),
                     Transport::Http | Transport::Sse => command.args(["http", port]),
@@ -148,7 +151,9 @@ impl Stage {
                 requirements,
                 script,
             } => {
-                command.arg(self.python(requirements)).arg(path_of(script));
+                command
+                    .arg(self.python(requirements))
+                    .arg(script_path(script));
                 match row.transport {
                     Transport::Http => command.args(["streamable-http", port]),
                     Transport::Sse => command.args(["sse", port]),
@@ -158,19 +163,19 @@ impl Stage {
         }
     }
 
-    fn their_client(&self, row: &Row, steps: &str, port: &str) -> Command {
+    fn their_client_command(&self, row: &Row, steps: &str, port: &str) -> Command {
         let mut command = match row.peer {
             Peer::Python {
                 requirements,
                 script,
             } => {
                 let mut command = Command::new(self.python(requirements));
-                command.arg(path_of(script));
+                command.arg(script_path(script));
                 command
             }
             Peer::Node { script } => {
                 let mut command = Command::new("node");
-                command.arg(path_of(script)).arg(&self.modules);
+                command.arg(script_path(script)).arg(&self.modules);
                 command
             }
             Peer::Everything | Peer::Files | Peer::Memory => {
@@ -207,11 +212,11 @@ fn program(name: &str) -> PathBuf {
     target().join("debug").join(name)
 }
 
-fn path_of(script: &str) -> PathBuf {
+fn script_path(script: &str) -> PathBuf {
     root().join("tests/interop").join(script)
 }
 
-/// A port that nobody listened on a moment ago.
+/// A port that was free a moment ago.
 fn free_port() -> Result<String, String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let address = listener.map_err(|error| format!("there is no free port: {error}"))?;

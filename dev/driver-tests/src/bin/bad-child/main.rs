@@ -1,11 +1,11 @@
-//! A server on its standard streams with bad manners, for links to be tried with: `rascal [MANNER]...`
+//! A server on its standard streams that misbehaves as its arguments say: `bad-child [OPTION]...`
 //!
-//! It is written without everlink, so that it is a peer and no accomplice. `manners` is how it misbehaves as a process, `tools` what it can
-//! be asked for, `voice` how it speaks. Both eras are spoken, unless `era=legacy` or `era=modern` is among its manners.
+//! It does not use everlink, so it cannot share a mistake with it. `options` has its behaviour as a process, `tools` its tools, and
+//! `writer` its output. It speaks both eras, unless `era=legacy` or `era=modern` is among its options.
 
-mod manners;
+mod options;
 mod tools;
-mod voice;
+mod writer;
 
 use std::io::{BufRead, stdin};
 use std::process::exit;
@@ -15,103 +15,103 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use manners::Manners;
-use voice::Voice;
+use options::Options;
+use writer::MessageWriter;
 
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 const UNKNOWN_METHOD: i64 = -32601;
 
 fn main() {
-    let manners = Manners::of_arguments();
-    manners.show_at_start();
-    let voice = Arc::new(Voice::new(&manners));
+    let options = Options::from_args();
+    options.apply_at_start();
+    let writer = Arc::new(MessageWriter::new(&options));
     let mut input = stdin().lock();
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
         if let Ok(message) = serde_json::from_slice::<Value>(&line) {
-            if hear(&manners, &voice, message) == Goes::Deaf {
-                linger();
+            if handle_message(&options, &writer, message) == Next::StopReading {
+                sleep_then_exit();
             }
         }
         line.clear();
     }
-    if manners.has("ignore-eof") {
-        linger();
+    if options.has("ignore-eof") {
+        sleep_then_exit();
     }
 }
 
-/// Whether it goes on reading.
+/// Whether the server reads on after a message.
 #[derive(PartialEq, Eq)]
-enum Goes {
-    Deaf,
-    On,
+enum Next {
+    StopReading,
+    KeepReading,
 }
 
-fn hear(manners: &Manners, voice: &Arc<Voice>, message: Value) -> Goes {
+fn handle_message(options: &Options, writer: &Arc<MessageWriter>, message: Value) -> Next {
     let id = message["id"].clone();
     let Some(method) = message["method"].as_str() else {
-        voice.heard_answer(&id, &message);
-        return Goes::On;
+        writer.deliver_answer(&id, &message);
+        return Next::KeepReading;
     };
     if id.is_null() {
-        return Goes::On;
+        return Next::KeepReading;
     }
-    let era = manners.value("era").unwrap_or("both");
+    let era = options.value("era").unwrap_or("both");
     match method {
-        "initialize" if era != "modern" => voice.reply(
+        "initialize" if era != "modern" => writer.reply(
             &id,
             json!({
                 "protocolVersion": LEGACY,
                 "capabilities": {"tools": {}},
-                "serverInfo": {"name": "rascal", "version": "1.0"},
+                "serverInfo": {"name": "bad-child", "version": "1.0"},
             }),
         ),
-        "server/discover" if era != "legacy" => voice.reply(
+        "server/discover" if era != "legacy" => writer.reply(
             &id,
             json!({
                 "supportedVersions": [MODERN],
                 "capabilities": {"tools": {}},
                 "ttlMs": 0,
                 "cacheScope": "public",
-                "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "rascal", "version": "1.0"}},
+                "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "bad-child", "version": "1.0"}},
             }),
         ),
-        "ping" => voice.reply(&id, json!({})),
-        "tools/list" => voice.reply(
+        "ping" => writer.reply(&id, json!({})),
+        "tools/list" => writer.reply(
             &id,
             json!({"tools": tools::listed(), "ttlMs": 0, "cacheScope": "public"}),
         ),
-        "tools/call" => return begin(manners, voice, id, message),
-        unknown => voice.refuse(&id, UNKNOWN_METHOD, &format!("what is {unknown}?")),
+        "tools/call" => return start_call(options, writer, id, message),
+        unknown => writer.refuse(&id, UNKNOWN_METHOD, &format!("unknown method: {unknown}")),
     }
-    Goes::On
+    Next::KeepReading
 }
 
-/// Each call has a thread of its own, so that one that takes long holds up no other.
-fn begin(manners: &Manners, voice: &Arc<Voice>, id: Value, message: Value) -> Goes {
+/// Runs each call on its own thread, so that a slow call does not delay others.
+fn start_call(options: &Options, writer: &Arc<MessageWriter>, id: Value, message: Value) -> Next {
     let call = tools::Call::new(id, &message["params"]);
-    manners.write_into_diary(&call.arguments["tag"]);
+    options.write_log(&call.arguments["tag"]);
     match &*call.name {
-        "deafen" | "hang_up" => {
-            call.run(voice);
-            Goes::Deaf
+        "stop_reading" | "close_stdin" => {
+            call.run(writer);
+            Next::StopReading
         }
-        // A signal to the process comes to the thread that reads first of all: another one could go on for a moment.
+        // The kernel delivers the signal to the reading thread first. Another thread could run on for a moment.
         "stop" => {
-            call.run(voice);
-            Goes::On
+            call.run(writer);
+            Next::KeepReading
         }
         _ => {
-            let voice = Arc::clone(voice);
-            thread::spawn(move || call.run(&voice));
-            Goes::On
+            let writer = Arc::clone(writer);
+            thread::spawn(move || call.run(&writer));
+            Next::KeepReading
         }
     }
 }
 
-/// Is there and does nothing: as good as for ever, and no burden to a machine on which an ordeal was cut short.
-fn linger() -> ! {
+/// Sleeps for 10 minutes, then exits, so that an aborted test leaves no process behind for long.
+fn sleep_then_exit() -> ! {
     thread::sleep(Duration::from_secs(600));
     exit(0);
 }

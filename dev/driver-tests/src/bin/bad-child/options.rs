@@ -1,24 +1,24 @@
-//! How the server misbehaves as a process, by the words it is started with. Knows nothing of what it serves.
+//! Behaviour of the server as a process, chosen by its arguments. Must not depend on the tools.
 //!
-//! | word | what it does |
+//! | option | effect |
 //! |---|---|
-//! | `banner` | prints lines on standard output that are no messages, before anything else |
-//! | `daemon` | starts a process that leaves for a session of its own |
-//! | `daemon-heir` | the same, and that process holds the standard output |
-//! | `deaf` | never reads |
-//! | `diary=FILE` | writes each start, and the `tag` of each call that it has read, into this file |
+//! | `banner` | prints lines that are no messages on standard output, before anything else |
+//! | `daemon` | spawns a process that calls `setsid` |
+//! | `daemon-stdout-holder` | the same, and that process holds the standard output |
 //! | `exit=CODE` | exits at once |
-//! | `fork` | starts another one that serves on the same pipes, and exits |
-//! | `frail=K` | exits at once the first K times, as counted in the diary |
-//! | `heir` | starts a process that holds the standard output |
-//! | `ignore-eof` | lives on after the end of its input |
-//! | `ignore-term` | is not ended by `SIGTERM` |
-//! | `kin` | starts a process in its group that holds nothing |
-//! | `loud` | writes to standard error for ever, and reads nothing before the first eight megabytes |
-//! | `kin-apart` | starts a process that moves to a process group of its own and holds nothing |
-//! | `kin-orphan` | the same, and the parent of that process exits |
-//! | `mutter` | writes to standard error what could be taken for replies |
-//! | `words=TEXT` | writes this to standard error |
+//! | `fail-first=K` | exits at once on its first K starts, which it counts in the log |
+//! | `flood-stderr` | writes to standard error for ever, and reads nothing before the first 8 MiB |
+//! | `fork` | spawns another server on the same pipes, and exits |
+//! | `group-member` | spawns a process in its process group that holds no pipe |
+//! | `ignore-eof` | does not exit at the end of its input |
+//! | `ignore-term` | ignores `SIGTERM` |
+//! | `log=FILE` | appends each start, and the `tag` of each call that it has read, to this file |
+//! | `never-read` | never reads |
+//! | `own-group` | spawns a process that moves to its own process group and holds no pipe |
+//! | `own-group-orphan` | the same, and the parent of that process exits |
+//! | `stderr=TEXT` | writes the text to standard error |
+//! | `stderr-replies` | writes lines that look like replies to standard error |
+//! | `stdout-holder` | spawns a process that holds the standard output |
 
 use std::env::{args, current_exe};
 use std::fs::{self, OpenOptions};
@@ -31,139 +31,139 @@ use std::thread;
 use rustix::process::{setpgid, setsid};
 use serde_json::Value;
 
-use crate::linger;
+use crate::sleep_then_exit;
 
-/// As much is written to standard error by the loud before they read a word: far more than any pipe holds.
-const FIRST_SHOUT: usize = 8 << 20;
+/// With `flood-stderr`: the bytes written before the first read. No pipe holds as many.
+const FIRST_STDERR_BYTES: usize = 8 << 20;
 
-/// What those do that are started to be in the way.
-const LOITER: &str = "loiter";
+/// The option of the processes that the server spawns: they only sleep.
+const SLEEP_ONLY: &str = "sleep-only";
 
-/// The words.
-pub(crate) struct Manners(Vec<String>);
+/// The arguments.
+pub(crate) struct Options(Vec<String>);
 
-impl Manners {
-    pub(crate) fn of_arguments() -> Manners {
-        Manners(args().skip(1).collect())
+impl Options {
+    pub(crate) fn from_args() -> Options {
+        Options(args().skip(1).collect())
     }
 
-    pub(crate) fn has(&self, word: &str) -> bool {
-        self.0.iter().any(|manner| manner == word)
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|option| option == name)
     }
 
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        let mut manners = self.0.iter();
-        manners.find_map(|manner| manner.strip_prefix(name)?.strip_prefix('='))
+        let mut options = self.0.iter();
+        options.find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// All that is done before the first word is read.
-    pub(crate) fn show_at_start(&self) {
-        if self.has(LOITER) {
-            self.loiter();
+    /// Applies all options that take effect before the first read.
+    pub(crate) fn apply_at_start(&self) {
+        if self.has(SLEEP_ONLY) {
+            self.run_sleep_only();
         }
-        self.ignore_term();
-        self.shout();
-        self.write_into_diary(&"start".into());
-        self.leave();
-        self.have_company();
+        self.ignore_sigterm();
+        self.write_stderr();
+        self.write_log(&"start".into());
+        self.exit_early();
+        self.spawn_helpers();
         if self.has("banner") {
             let _ = stdout().write_all(BANNER).and_then(|()| stdout().flush());
         }
-        if self.has("deaf") {
-            linger();
+        if self.has("never-read") {
+            sleep_then_exit();
         }
     }
 
-    pub(crate) fn write_into_diary(&self, entry: &Value) {
-        let (Some(path), Some(entry)) = (self.value("diary"), entry.as_str()) else {
+    pub(crate) fn write_log(&self, entry: &Value) {
+        let (Some(path), Some(entry)) = (self.value("log"), entry.as_str()) else {
             return;
         };
         let file = OpenOptions::new().append(true).create(true).open(path);
         file.and_then(|mut file| file.write_all(format!("{entry}\n").as_bytes()))
-            .expect("the diary can be written");
+            .expect("the log can be written");
     }
 
-    /// Safe Rust cannot say it, a shell can: becomes the same program again, started by one.
-    fn ignore_term(&self) {
+    /// Safe Rust cannot ignore a signal, so this restarts the program through a shell that can.
+    fn ignore_sigterm(&self) {
         if self.has("ignore-term") {
             let mut shell = Command::new("sh");
             shell
                 .args(["-c", r#"trap '' TERM; exec "$0" "$@""#])
-                .arg(myself());
+                .arg(own_exe());
             let error = shell.args(self.without("ignore-term")).exec();
             panic!("there is no shell: {error}");
         }
     }
 
-    fn shout(&self) {
-        let words = self.value("words").unwrap_or_default();
-        let _ = stderr().write_all(words.as_bytes());
-        if !self.has("loud") {
+    fn write_stderr(&self) {
+        let text = self.value("stderr").unwrap_or_default();
+        let _ = stderr().write_all(text.as_bytes());
+        if !self.has("flood-stderr") {
             return;
         }
-        let shout = [[b'!'; 1023].as_slice(), b"\n"].concat().repeat(256);
-        for _ in 0..FIRST_SHOUT / shout.len() {
-            let _ = stderr().write_all(&shout);
+        let block = [[b'!'; 1023].as_slice(), b"\n"].concat().repeat(256);
+        for _ in 0..FIRST_STDERR_BYTES / block.len() {
+            let _ = stderr().write_all(&block);
         }
-        thread::spawn(move || while stderr().write_all(&shout).is_ok() {});
+        thread::spawn(move || while stderr().write_all(&block).is_ok() {});
     }
 
-    fn leave(&self) {
+    fn exit_early(&self) {
         if let Some(code) = self.number("exit") {
             exit(code);
         }
-        if let Some(deaths) = self.number("frail") {
-            let diary = fs::read_to_string(self.value("diary").unwrap_or_default());
-            let diary = diary.expect("the frail keep a diary");
-            let starts = diary.lines().filter(|entry| *entry == "start").count();
+        if let Some(deaths) = self.number("fail-first") {
+            let log = fs::read_to_string(self.value("log").unwrap_or_default());
+            let log = log.expect("`fail-first` needs `log`");
+            let starts = log.lines().filter(|entry| *entry == "start").count();
             if i32::try_from(starts).is_ok_and(|starts| starts <= deaths) {
                 exit(7);
             }
         }
         if self.has("fork") {
-            start(Command::new(myself()).args(self.without("fork")));
+            spawn(Command::new(own_exe()).args(self.without("fork")));
             exit(0);
         }
     }
 
-    fn have_company(&self) {
-        for word in [
+    fn spawn_helpers(&self) {
+        for name in [
             "daemon",
-            "daemon-heir",
-            "heir",
-            "kin",
-            "kin-apart",
-            "kin-orphan",
+            "daemon-stdout-holder",
+            "stdout-holder",
+            "group-member",
+            "own-group",
+            "own-group-orphan",
         ] {
-            if self.has(word) {
-                let mut other = Command::new(myself());
-                other.args([LOITER, word]);
-                other.stdin(Stdio::null()).stderr(Stdio::null());
-                if !word.ends_with("heir") {
-                    other.stdout(Stdio::null());
+            if self.has(name) {
+                let mut helper = Command::new(own_exe());
+                helper.args([SLEEP_ONLY, name]);
+                helper.stdin(Stdio::null()).stderr(Stdio::null());
+                if !name.ends_with("stdout-holder") {
+                    helper.stdout(Stdio::null());
                 }
-                start(&mut other);
+                spawn(&mut helper);
             }
         }
     }
 
-    /// Is there, and does nothing. The end of the pipe that it may hold does not concern it.
-    fn loiter(&self) -> ! {
-        if self.has("daemon") || self.has("daemon-heir") {
-            setsid().expect("it leads no group yet");
+    /// Only sleeps. It does not notice when a pipe that it holds closes.
+    fn run_sleep_only(&self) -> ! {
+        if self.has("daemon") || self.has("daemon-stdout-holder") {
+            setsid().expect("the process leads no group");
         }
-        if self.has("kin-orphan") {
-            start(Command::new(myself()).args([LOITER, "kin-apart"]));
+        if self.has("own-group-orphan") {
+            spawn(Command::new(own_exe()).args([SLEEP_ONLY, "own-group"]));
             exit(0);
         }
-        if self.has("kin-apart") {
-            setpgid(None, None).expect("it leads no session");
+        if self.has("own-group") {
+            setpgid(None, None).expect("the process leads no session");
         }
-        linger();
+        sleep_then_exit();
     }
 
-    fn without(&self, word: &str) -> impl Iterator<Item = &String> {
-        self.0.iter().filter(move |manner| *manner != word)
+    fn without(&self, name: &str) -> impl Iterator<Item = &String> {
+        self.0.iter().filter(move |option| *option != name)
     }
 
     fn number(&self, name: &str) -> Option<i32> {
@@ -172,20 +172,23 @@ impl Manners {
     }
 }
 
-/// What is taken for a message by who looks only at the beginning, or only for JSON, or only for text.
+/// Lines that a reader takes for messages if it checks only the first byte, only for JSON, or only for text.
 const BANNER: &[u8] = b"\n\
-    rascal 1.0, at your service\n\
+    bad-child 1.0, at your service\n\
     {\"level\":\"info\",\"msg\":\"starting\"}\n\
     {\"jsonrpc\":\"2.0\",\"id\n\
     [1,2,3]\n\
     \xff\xfe\xfd\n\
     null\n";
 
-#[allow(clippy::zombie_processes, reason = "a rascal cares for nobody")]
-fn start(command: &mut Command) {
-    command.spawn().expect("a rascal can be started");
+#[allow(
+    clippy::zombie_processes,
+    reason = "the tests check that the adapter kills these processes"
+)]
+fn spawn(command: &mut Command) {
+    command.spawn().expect("the program can be spawned");
 }
 
-fn myself() -> PathBuf {
-    current_exe().expect("a program knows where it lies")
+fn own_exe() -> PathBuf {
+    current_exe().expect("the program has a path")
 }

@@ -1,4 +1,4 @@
-//! What the server can be asked for: harmless tools, and ways to die, to stop and to go deaf in the middle of a call.
+//! The tools of the server: harmless ones, and tools that kill it, stop it or end its reading in the middle of a call.
 
 use std::fs::File;
 use std::io::{Write, stderr};
@@ -10,39 +10,39 @@ use rustix::process::{Signal, getpid, kill_process};
 use rustix::stdio::dup2_stdin;
 use serde_json::{Value, json};
 
-use crate::voice::Voice;
-use crate::{UNKNOWN_METHOD, linger};
+use crate::writer::MessageWriter;
+use crate::{UNKNOWN_METHOD, sleep_then_exit};
 
 const NAMES: [&str; 12] = [
     "ask",
-    "deafen",
+    "stop_reading",
     "die",
     "echo",
     "flood",
     "half_line_then_die",
     "hang",
-    "hang_up",
+    "close_stdin",
     "pid",
     "progress",
     "sleep",
     "stop",
 ];
 
-/// All of them, as they are listed.
+/// The result of `tools/list`.
 pub(crate) fn listed() -> Value {
     let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
     NAMES.into_iter().map(tool).collect()
 }
 
-/// One call of one of them.
+/// One call of a tool.
 pub(crate) struct Call {
     id: Value,
     pub(crate) name: String,
     pub(crate) arguments: Value,
-    /// By which its progress is told.
+    /// The token for progress notifications.
     token: Value,
     is_modern: bool,
-    /// What the client answered to what this very call asked in its first round.
+    /// The client's answers to the questions that the first round of this call returned.
     answers: Value,
 }
 
@@ -61,46 +61,50 @@ impl Call {
         }
     }
 
-    pub(crate) fn run(&self, voice: &Voice) {
+    pub(crate) fn run(&self, writer: &MessageWriter) {
         match &*self.name {
-            "ask" => self.ask(voice),
-            "deafen" => self.says(voice, "from now on nothing is read"),
-            "die" => self.die(voice),
-            "echo" => self.says(voice, self.text("text")),
-            "flood" => self.says(voice, &"x".repeat(self.size("bytes"))),
+            "ask" => self.ask(writer),
+            "stop_reading" => self.reply_text(writer, "no further input is read"),
+            "die" => self.die(writer),
+            "echo" => self.reply_text(writer, self.text("text")),
+            "flood" => self.reply_text(writer, &"x".repeat(self.size("bytes"))),
             "half_line_then_die" => {
-                voice.say_raw(format!(r#"{{"jsonrpc":"2.0","id":{},"resu"#, self.id).as_bytes());
+                writer.write_raw(format!(r#"{{"jsonrpc":"2.0","id":{},"resu"#, self.id).as_bytes());
                 exit(3);
             }
-            "hang" => linger(),
-            "hang_up" => {
-                let nothing = File::open("/dev/null").expect("there is a /dev/null");
-                dup2_stdin(nothing).expect("standard input can be another");
-                self.says(voice, "from now on nobody is there to read");
+            "hang" => sleep_then_exit(),
+            "close_stdin" => {
+                let nothing = File::open("/dev/null").expect("/dev/null opens");
+                dup2_stdin(nothing).expect("standard input can be replaced");
+                self.reply_text(writer, "standard input is closed");
             }
-            "pid" => self.says(voice, &id().to_string()),
-            "progress" => self.progress(voice),
+            "pid" => self.reply_text(writer, &id().to_string()),
+            "progress" => self.progress(writer),
             "sleep" => {
                 sleep(Duration::from_millis(self.number("ms")));
-                self.says(voice, "slept");
+                self.reply_text(writer, "slept");
             }
             "stop" => {
                 let _ = kill_process(getpid(), Signal::STOP);
-                self.says(voice, "went on");
+                self.reply_text(writer, "went on");
             }
-            unknown => voice.refuse(&self.id, UNKNOWN_METHOD, &format!("there is no {unknown}")),
+            unknown => writer.refuse(
+                &self.id,
+                UNKNOWN_METHOD,
+                &format!("unknown tool: {unknown}"),
+            ),
         }
     }
 
-    /// Asks for the roots of the client: in the middle of the call, or, in the modern era, as its first result.
-    fn ask(&self, voice: &Voice) {
+    /// Asks for the client's roots: with a request during the call, or, in the modern era, in its first result.
+    fn ask(&self, writer: &MessageWriter) {
         if !self.is_modern {
-            let roots = voice.ask("roots/list").recv().unwrap_or_default();
-            return self.says(voice, &roots.to_string());
+            let roots = writer.ask("roots/list").recv().unwrap_or_default();
+            return self.reply_text(writer, &roots.to_string());
         }
         match self.answers.get("roots") {
-            Some(roots) => self.says(voice, &roots.to_string()),
-            None => voice.reply(
+            Some(roots) => self.reply_text(writer, &roots.to_string()),
+            None => writer.reply(
                 &self.id,
                 json!({
                     "resultType": "input_required",
@@ -111,12 +115,12 @@ impl Call {
         }
     }
 
-    /// With or without last words, and a reply before.
-    fn die(&self, voice: &Voice) {
-        if self.arguments.get("says").is_some() {
-            self.says(voice, self.text("says"));
+    /// Ends the process, after an optional reply and an optional text on standard error.
+    fn die(&self, writer: &MessageWriter) {
+        if self.arguments.get("reply").is_some() {
+            self.reply_text(writer, self.text("reply"));
         }
-        let _ = stderr().write_all(self.text("words").as_bytes());
+        let _ = stderr().write_all(self.text("stderr").as_bytes());
         match self.text("how") {
             "abort" => abort(),
             "kill9" => drop(kill_process(getpid(), Signal::KILL)),
@@ -124,17 +128,17 @@ impl Call {
         }
     }
 
-    fn progress(&self, voice: &Voice) {
+    fn progress(&self, writer: &MessageWriter) {
         let total = self.number("n");
         for progress in 1..=total {
             let report = json!({"progressToken": self.token, "progress": progress, "total": total});
-            voice.notify("notifications/progress", report);
+            writer.notify("notifications/progress", report);
         }
-        self.says(voice, "done");
+        self.reply_text(writer, "done");
     }
 
-    fn says(&self, voice: &Voice, text: &str) {
-        voice.reply(
+    fn reply_text(&self, writer: &MessageWriter, text: &str) {
+        writer.reply(
             &self.id,
             json!({"content": [{"type": "text", "text": text}]}),
         );

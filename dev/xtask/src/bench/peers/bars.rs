@@ -1,10 +1,10 @@
-//! What everlink must reach beside its peers: the table of bars. Knows not how anything is measured.
+//! The bars for everlink in the comparison with its peers. Must not depend on how figures are measured.
 
 use core::fmt::Write;
 
-use super::figures::{Figure, Figures, number};
+use super::figures::{Figure, Figures, format_number};
 
-/// What a figure must be: so much, or so many times what somebody else took, at least or at most.
+/// The limit of a figure: a minimum or a maximum, absolute or as a multiple of another library's figure.
 #[derive(Clone, Copy)]
 enum Limit {
     Least(f64),
@@ -15,10 +15,10 @@ enum Limit {
 
 use Limit::{Least, LeastOf, Most, MostOf};
 
-/// Work, case and metric, and what it must be.
+/// The work, case and metric, and the limit.
 type Bar = (&'static str, &'static str, &'static str, Limit);
 
-// A table reads best as one.
+// One line for each bar.
 #[rustfmt::skip]
 const BARS: &[Bar] = &[
     ("stdio", "one core", "p50", MostOf(3.0, "raw")),
@@ -33,17 +33,17 @@ const BARS: &[Bar] = &[
     ("proxy", "two cores", "added", Most(60.0)),
     ("proxy", "two cores", "throughput at 64", Least(50_000.0)),
     ("idle", "10,000 pairs", "heap per client", Most(4_096.0)),
-    // That of the program itself.
+    // The thread of the program itself.
     ("idle", "10,000 pairs", "threads", Most(1.0)),
     ("idle", "10,000 pairs", "wakeups", Most(0.0)),
     ("death", "stdio kill -9, 1 call", "error_after", Most(1.0)),
     ("death", "stdio kill -9, 100 calls", "error_after", Most(1.0)),
     ("death", "http reset, 1 call", "error_after", Most(1.0)),
-    // The deadline, and the time that it takes to say so.
+    // The deadline, and 10 ms to report it.
     ("death", "frozen, 500 ms deadline", "error_after", Most(510.0)),
 ];
 
-/// Whose figures count: the best of them holds a bar.
+/// Our libraries; the best of them counts.
 const OURS: [&str; 3] = ["everlink", "everlink-stdio", "everlink-tokio"];
 
 const ERAS: [&str; 2] = ["legacy", "modern"];
@@ -55,39 +55,34 @@ pub(super) enum Verdict {
     NotMeasured,
 }
 
-/// A bar, and what came of it.
-pub(super) struct Judged<'a> {
+/// A bar, and its result in each era.
+pub(super) struct BarResult<'a> {
     bar: &'static Bar,
-    eras: [Era<'a>; 2],
+    eras: [EraResult<'a>; 2],
 }
 
-/// A bar in one era.
-struct Era<'a> {
+/// The result of a bar in one era.
+struct EraResult<'a> {
     limit: Option<f64>,
     ours: Vec<&'a Figure>,
     verdict: Verdict,
 }
 
-/// Every bar.
-pub(super) fn judged(figures: &Figures) -> Vec<Judged<'_>> {
-    let judge = |bar: &'static Bar| {
-        let eras = ERAS.map(|era| Era::judge(bar, figures, era));
-        Judged { bar, eras }
+/// The results of all bars.
+pub(super) fn results(figures: &Figures) -> Vec<BarResult<'_>> {
+    let evaluate = |bar: &'static Bar| {
+        let eras = ERAS.map(|era| EraResult::evaluate(bar, figures, era));
+        BarResult { bar, eras }
     };
-    BARS.iter().map(judge).collect()
+    BARS.iter().map(evaluate).collect()
 }
 
-/// For a terminal.
+/// The bars for a terminal.
 pub(super) fn as_table(figures: &Figures) -> String {
     let mut table = String::from("bars\n");
-    for judged in judged(figures) {
-        let _ = writeln!(
-            table,
-            "  {:11} {}",
-            judged.verdict().words(),
-            judged.words()
-        );
-        for (name, era) in ERAS.iter().zip(&judged.eras) {
+    for result in results(figures) {
+        let _ = writeln!(table, "  {:11} {}", result.verdict().text(), result.text());
+        for (name, era) in ERAS.iter().zip(&result.eras) {
             let (limit, ours) = (era.limit(), era.ours("", ""));
             let _ = writeln!(table, "{:16}{name}: {limit:>10}  {ours}", "");
         }
@@ -95,30 +90,30 @@ pub(super) fn as_table(figures: &Figures) -> String {
     table
 }
 
-/// The same for the page.
+/// The bars for the page.
 pub(super) fn as_markdown(figures: &Figures) -> String {
     let mut page = String::from(
         "| work | bar | legacy: bar | everlink | modern: bar | everlink | |\n|---|---|---|---|---|---|---|\n",
     );
-    for judged in judged(figures) {
-        let (work, case, metric, limit) = judged.bar;
-        let _ = write!(page, "| {work}, {case} | {metric} {} |", limit.words());
-        for era in &judged.eras {
+    for result in results(figures) {
+        let (work, case, metric, limit) = result.bar;
+        let _ = write!(page, "| {work}, {case} | {metric} {} |", limit.text());
+        for era in &result.eras {
             let _ = write!(page, " {} | {} |", era.limit(), era.ours("**", "<br>"));
         }
-        let verdict = judged.verdict();
+        let verdict = result.verdict();
         let mark = if verdict == Verdict::NotHeld {
             "**"
         } else {
             ""
         };
-        let _ = writeln!(page, " {mark}{}{mark} |", verdict.words());
+        let _ = writeln!(page, " {mark}{}{mark} |", verdict.text());
     }
     page
 }
 
-impl Judged<'_> {
-    /// A bar is held where it is in both eras.
+impl BarResult<'_> {
+    /// A bar holds if it holds in both eras.
     pub(super) fn verdict(&self) -> Verdict {
         let [legacy, modern] = &self.eras;
         match (legacy.verdict, modern.verdict) {
@@ -128,34 +123,34 @@ impl Judged<'_> {
         }
     }
 
-    fn words(&self) -> String {
+    fn text(&self) -> String {
         let (work, case, metric, limit) = self.bar;
-        format!("{work}, {case}: {metric} {}", limit.words())
+        format!("{work}, {case}: {metric} {}", limit.text())
     }
 }
 
-impl<'a> Era<'a> {
-    fn judge(bar: &Bar, figures: &'a Figures, era: &str) -> Era<'a> {
+impl<'a> EraResult<'a> {
+    fn evaluate(bar: &Bar, figures: &'a Figures, era: &str) -> EraResult<'a> {
         let (work, case, metric, limit) = *bar;
         let of = |who: &str| figures.find(work, case, metric, who, era);
         let mut ours: Vec<&Figure> = OURS.iter().filter_map(|who| of(who)).collect();
-        ours.sort_by(|one, other| {
+        ours.sort_by(|left, right| {
             let of = |figure: &Figure| figure.rounds.map_or(f64::INFINITY, |is| is.median);
-            let order = of(one).total_cmp(&of(other));
+            let order = of(left).total_cmp(&of(right));
             if limit.is_least() {
                 order.reverse()
             } else {
                 order
             }
         });
-        let bound = limit.in_numbers(|who| Some(of(who)?.rounds?.median));
+        let bound = limit.value(|who| Some(of(who)?.rounds?.median));
         let best = ours.first().map(|best| best.rounds);
         let verdict = match (best, bound) {
             (Some(Some(best)), Some(bound)) if limit.holds(best.median, bound) => Verdict::Held,
             (Some(_), Some(_)) => Verdict::NotHeld,
             (None, _) | (_, None) => Verdict::NotMeasured,
         };
-        Era {
+        EraResult {
             limit: bound,
             ours,
             verdict,
@@ -163,13 +158,13 @@ impl<'a> Era<'a> {
     }
 
     fn limit(&self) -> String {
-        self.limit.map_or_else(|| "-".into(), number)
+        self.limit.map_or_else(|| "-".into(), format_number)
     }
 
-    /// Who reached what, the best first and marked.
+    /// The figures of our libraries, the best first and marked.
     fn ours(&self, mark: &str, between: &str) -> String {
-        let all = self.ours.iter().enumerate().map(|(place, figure)| {
-            let mark = if place == 0 { mark } else { "" };
+        let all = self.ours.iter().enumerate().map(|(position, figure)| {
+            let mark = if position == 0 { mark } else { "" };
             let value = figure.value();
             if self.ours.len() == 1 {
                 format!("{mark}{value}{mark}")
@@ -184,7 +179,7 @@ impl<'a> Era<'a> {
 }
 
 impl Limit {
-    fn in_numbers(self, of: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+    fn value(self, of: impl Fn(&str) -> Option<f64>) -> Option<f64> {
         match self {
             Least(bound) | Most(bound) => Some(bound),
             LeastOf(times, who) | MostOf(times, who) => Some(times * of(who)?),
@@ -203,23 +198,23 @@ impl Limit {
         }
     }
 
-    fn words(self) -> String {
+    fn text(self) -> String {
         let least = if self.is_least() {
             "at least"
         } else {
             "at most"
         };
         match self {
-            Least(bound) | Most(bound) => format!("{least} {}", number(bound)),
+            Least(bound) | Most(bound) => format!("{least} {}", format_number(bound)),
             LeastOf(times, who) | MostOf(times, who) => {
-                format!("{least} {} × {who}", number(times))
+                format!("{least} {} × {who}", format_number(times))
             }
         }
     }
 }
 
 impl Verdict {
-    const fn words(self) -> &'static str {
+    const fn text(self) -> &'static str {
         match self {
             Verdict::Held => "held",
             Verdict::NotHeld => "not held",
@@ -235,13 +230,13 @@ mod tests {
 
     const P50: [&str; 3] = ["stdio", "one core", "p50"];
 
-    fn verdict(lines: &[String], which: usize) -> Verdict {
+    fn verdict(lines: &[String], index: usize) -> Verdict {
         let figures = Figures::from_lines(&lines.join("\n")).expect("figures");
-        judged(&figures)[which].verdict()
+        results(&figures)[index].verdict()
     }
 
     #[test]
-    fn the_best_of_ours_holds_a_bar_in_both_eras() {
+    fn bar_holds_if_our_best_library_meets_it_in_both_eras() {
         let mut lines = vec![
             line(P50, "raw", "both", "4"),
             line(P50, "everlink-stdio", "legacy", "30"),
@@ -255,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_did_is_of_the_same_era() {
+    fn relative_limit_uses_the_peer_of_the_same_era() {
         let mut lines = vec![
             line(P50, "rmcp-stdio_pipes", "legacy", "20"),
             line(P50, "rmcp-stdio_pipes", "modern", "30"),
@@ -268,11 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn more_is_better_where_it_is() {
-        let place = ["proxy", "two cores", "throughput at 64"];
-        let which = BARS.iter().position(|bar| [bar.0, bar.1, bar.2] == place);
-        let which = which.expect("there is such a bar");
-        let with = |value| verdict(&[line(place, "everlink", "both", value)], which);
+    fn minimum_bar_holds_at_or_above_its_limit() {
+        let work_case_metric = ["proxy", "two cores", "throughput at 64"];
+        let index = BARS
+            .iter()
+            .position(|bar| [bar.0, bar.1, bar.2] == work_case_metric);
+        let index = index.expect("there is such a bar");
+        let with = |value| verdict(&[line(work_case_metric, "everlink", "both", value)], index);
         assert_eq!(with("50000"), Verdict::Held);
         assert_eq!(with("49999"), Verdict::NotHeld);
         assert_eq!(with("null"), Verdict::NotHeld);

@@ -1,13 +1,13 @@
-//! What was measured, as it was said line by line. Knows not what is good.
+//! The measured figures, parsed from JSON lines. Must not judge them.
 
 use core::fmt::Write;
 
 use serde_json::Value;
 
-/// All that was measured, in the order in which it was said.
+/// All figures, in the order of the lines.
 pub(super) struct Figures(Vec<Figure>);
 
-/// One measurement: who did which work, in which case and era, and how much of something it took.
+/// One figure: a library, its work, case and era, a metric and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) work: String,
@@ -16,9 +16,9 @@ pub(super) struct Figure {
     pub(super) metric: String,
     pub(super) unit: String,
     pub(super) who: String,
-    /// The median, lowest and highest of all rounds; nothing where there was nothing to wait for.
+    /// The median, lowest and highest of all rounds; `None` if there was nothing to wait for.
     pub(super) rounds: Option<Rounds>,
-    /// Why there is no value, or what else is to be said.
+    /// Why there is no value, or another remark.
     pub(super) note: Option<String>,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct Rounds {
     pub(super) high: f64,
 }
 
-/// Who speaks no protocol, and so marks what nobody can do without.
-const FLOORS: [&str; 3] = ["floor", "raw", "serde_json"];
+/// The libraries without a protocol, which mark the lower bound.
+const BASELINES: [&str; 3] = ["floor", "raw", "serde_json"];
 
-/// The era of what does not depend on it.
+/// The era of figures that do not depend on it.
 const BOTH: &str = "both";
 
 impl Figures {
-    /// Each line is a JSON object.
+    /// Parses lines of JSON objects.
     pub(super) fn from_lines(lines: &str) -> Result<Figures, String> {
         let figures = lines.lines().map(|line| {
             let read = serde_json::from_str(line).ok();
@@ -47,27 +47,27 @@ impl Figures {
         figures.collect::<Result<_, _>>().map(Figures)
     }
 
-    pub(super) fn is_about(&self, work: &str) -> bool {
+    pub(super) fn has_work(&self, work: &str) -> bool {
         self.0.iter().any(|figure| figure.work == work)
     }
 
     /// The cases of a work.
     pub(super) fn cases(&self, work: &str) -> Vec<&str> {
-        let of_work = self.0.iter().filter(|figure| figure.work == work);
-        once(of_work.map(|figure| &*figure.case))
+        let work_figures = self.0.iter().filter(|figure| figure.work == work);
+        distinct(work_figures.map(|figure| &*figure.case))
     }
 
-    /// What was measured of a case.
-    pub(super) fn of<'a>(
+    /// The figures of a case.
+    pub(super) fn of_case<'a>(
         &'a self,
         work: &str,
         case: &str,
     ) -> impl Iterator<Item = &'a Figure> + Clone {
-        let is_of = move |figure: &&Figure| figure.work == work && figure.case == case;
-        self.0.iter().filter(is_of)
+        let is_of_case = move |figure: &&Figure| figure.work == work && figure.case == case;
+        self.0.iter().filter(is_of_case)
     }
 
-    /// What somebody took in an era, or in all alike.
+    /// The figure of a library in an era, or in both.
     pub(super) fn find(
         &self,
         work: &str,
@@ -76,36 +76,39 @@ impl Figures {
         who: &str,
         era: &str,
     ) -> Option<&Figure> {
-        self.of(work, case).find(|figure| {
+        self.of_case(work, case).find(|figure| {
             let is_of_era = figure.era == era || figure.era == BOTH || era == BOTH;
             figure.metric == metric && figure.who == who && is_of_era
         })
     }
 
-    /// How many times of what nobody can do without this is. Nothing for the floor itself.
+    /// The ratio of a figure to its baseline. `None` for the baseline itself.
     pub(super) fn ratio(&self, figure: &Figure) -> Option<f64> {
-        let floor = FLOORS.iter().find_map(|floor| {
+        let baseline = BASELINES.iter().find_map(|baseline| {
             let (work, case, metric) = (&figure.work, &figure.case, &figure.metric);
-            self.find(work, case, metric, floor, &figure.era)
+            self.find(work, case, metric, baseline, &figure.era)
         })?;
-        let (floor_is, figure_is) = (floor.rounds?.median, figure.rounds?.median);
-        (floor.who != figure.who && floor_is > 0.0).then(|| figure_is / floor_is)
+        let (baseline_median, figure_median) = (baseline.rounds?.median, figure.rounds?.median);
+        (baseline.who != figure.who && baseline_median > 0.0)
+            .then(|| figure_median / baseline_median)
     }
 
-    /// What was measured of a case, without the figures themselves.
+    /// The metrics of a case.
     pub(super) fn metrics(&self, work: &str, case: &str) -> Vec<&str> {
-        once(self.of(work, case).map(|figure| &*figure.metric))
+        distinct(self.of_case(work, case).map(|figure| &*figure.metric))
     }
 
-    /// For a terminal: a line for each figure.
+    /// The figures for a terminal, a line for each.
     pub(super) fn as_table(&self) -> String {
         let mut table = String::new();
-        for work in once(self.0.iter().map(|figure| &*figure.work)) {
+        for work in distinct(self.0.iter().map(|figure| &*figure.work)) {
             for case in self.cases(work) {
                 for metric in self.metrics(work, case) {
                     let _ = writeln!(table, "{work}, {case}: {metric}");
-                    let of_metric = self.of(work, case).filter(|figure| figure.metric == metric);
-                    for figure in of_metric {
+                    let metric_figures = self
+                        .of_case(work, case)
+                        .filter(|figure| figure.metric == metric);
+                    for figure in metric_figures {
                         let _ = writeln!(table, "{}", self.as_line(figure).trim_end());
                     }
                 }
@@ -115,15 +118,15 @@ impl Figures {
     }
 
     fn as_line(&self, figure: &Figure) -> String {
-        let said = match figure.rounds {
+        let range_or_note = match figure.rounds {
             Some(Rounds { low, high, .. }) if low < high => {
-                format!("{} .. {}", number(low), number(high))
+                format!("{} .. {}", format_number(low), format_number(high))
             }
             _ => figure.note.clone().unwrap_or_default(),
         };
-        let ratio = self.ratio(figure).map(times).unwrap_or_default();
+        let ratio = self.ratio(figure).map(format_ratio).unwrap_or_default();
         let (who, era, value) = (&figure.who, &figure.era, figure.value());
-        format!("  {who:18} {era:8} {value:>18} {ratio:>8}  {said}")
+        format!("  {who:18} {era:8} {value:>18} {ratio:>8}  {range_or_note}")
     }
 }
 
@@ -155,15 +158,15 @@ impl Figure {
     /// The value with its unit.
     pub(super) fn value(&self) -> String {
         match self.rounds {
-            Some(rounds) if self.unit.is_empty() => number(rounds.median),
-            Some(rounds) => format!("{} {}", number(rounds.median), self.unit),
+            Some(rounds) if self.unit.is_empty() => format_number(rounds.median),
+            Some(rounds) => format!("{} {}", format_number(rounds.median), self.unit),
             None => "-".into(),
         }
     }
 }
 
-/// As many digits as mean something, with thousands apart.
-pub(super) fn number(value: f64) -> String {
+/// Formats a number with its significant digits and commas between thousands.
+pub(super) fn format_number(value: f64) -> String {
     let size = value.abs();
     let digits = match size {
         _ if size >= 100.0 => 0,
@@ -180,17 +183,17 @@ pub(super) fn number(value: f64) -> String {
         Some(whole) => ("-", whole),
         None => ("", whole),
     };
-    let whole = crate::bench::apart(whole);
+    let whole = crate::bench::with_commas(whole);
     format!("{sign}{whole}{rest}")
 }
 
-/// A ratio.
-pub(super) fn times(ratio: f64) -> String {
-    format!("×{}", number(ratio))
+/// Formats a ratio.
+pub(super) fn format_ratio(ratio: f64) -> String {
+    format!("×{}", format_number(ratio))
 }
 
-/// Each word once, in the order in which they come first.
-pub(super) fn once<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+/// Each word once, in the order of first occurrence.
+pub(super) fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut all = Vec::new();
     for word in words {
         if !all.contains(&word) {
@@ -204,19 +207,19 @@ pub(super) fn once<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 pub(super) mod tests {
     use super::*;
 
-    /// A line as it is said.
-    pub(crate) fn line(place: [&str; 3], who: &str, era: &str, value: &str) -> String {
-        let [work, case, metric] = place;
+    /// A line in the format of `bench-peers`.
+    pub(crate) fn line(work_case_metric: [&str; 3], who: &str, era: &str, value: &str) -> String {
+        let [work, case, metric] = work_case_metric;
         format!(
             r#"{{"work":"{work}","case":"{case}","era":"{era}","metric":"{metric}","unit":"us","who":"{who}","value":{value}}}"#
         )
     }
 
     #[test]
-    fn lines_are_figures() {
-        let said = r#"{"work":"stdio","case":"one core","era":"legacy","metric":"p50","unit":"us","who":"us","value":12.3,"low":11.9,"high":13.4}
+    fn json_lines_are_parsed_into_figures() {
+        let range_or_note = r#"{"work":"stdio","case":"one core","era":"legacy","metric":"p50","unit":"us","who":"us","value":12.3,"low":11.9,"high":13.4}
 {"work":"death","case":"frozen","era":"both","metric":"error_after","unit":"ms","who":"them","value":null,"note":"hangs"}"#;
-        let figures = Figures::from_lines(said).expect("figures");
+        let figures = Figures::from_lines(range_or_note).expect("figures");
         let p50 = figures.find("stdio", "one core", "p50", "us", "legacy");
         let rounds = p50.and_then(|figure| figure.rounds).expect("a value");
         assert_eq!((rounds.low, rounds.median, rounds.high), (11.9, 12.3, 13.4));
@@ -237,14 +240,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ratios_are_to_the_floor() {
-        let place = ["stdio", "one core", "p50"];
-        let said = [
-            line(place, "raw", "both", "4"),
-            line(place, "us", "legacy", "10"),
+    fn ratio_is_relative_to_the_baseline() {
+        let work_case_metric = ["stdio", "one core", "p50"];
+        let range_or_note = [
+            line(work_case_metric, "raw", "both", "4"),
+            line(work_case_metric, "us", "legacy", "10"),
             line(["stdio", "two cores", "p50"], "us", "legacy", "10"),
         ];
-        let figures = Figures::from_lines(&said.join("\n")).expect("figures");
+        let figures = Figures::from_lines(&range_or_note.join("\n")).expect("figures");
         let ratios: Vec<_> = figures
             .0
             .iter()
@@ -255,7 +258,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn numbers_have_the_digits_that_mean_something() {
+    fn numbers_are_rounded_to_significant_digits() {
         for (value, expected) in [
             (0.0, "0"),
             (0.287, "0.29"),
@@ -268,7 +271,7 @@ pub(super) mod tests {
             (1_294_636.0, "1,294,636"),
             (-1_500.4, "-1,500"),
         ] {
-            assert_eq!(number(value), expected);
+            assert_eq!(format_number(value), expected);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask bench --peers`: everlink beside its peers, measured in one run, as a page with plots.
+//! `cargo xtask bench --peers`: measures everlink and its peers in one run, and writes a page with plots.
 //!
-//! `dev/bench-peers` measures. `figures` is what it says; `bars` what everlink must reach; `page` the page; `plot` the pictures on it, which
-//! `panels` chooses.
+//! `dev/bench-peers` measures. `figures` parses its output, `bars` has the limits, `page` writes the page, `panels` chooses what to plot,
+//! and `plot` draws it.
 
 mod bars;
 mod figures;
@@ -19,20 +19,20 @@ use figures::Figures;
 const PROGRAM: &str = "run --release --manifest-path dev/bench-peers/Cargo.toml";
 const PAGE: &str = "docs/BENCHMARKS.md";
 const PLOTS: &str = "docs/benchmarks";
-/// What is to be said beside the figures: bars that are not reached, and why.
+/// The text beside the figures: bars that are not reached, and why.
 const FINDINGS: &str = "dev/bench-peers/FINDINGS.md";
 
-/// Measures, or takes what was measured before, and writes the page.
+/// Measures, or reads earlier output, and writes the page.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let lines = match arguments {
-        [] => measured()?,
-        [word, file] if word == "--from" => read(Path::new(file))?,
+        [] => measure()?,
+        [option, file] if option == "--from" => read(Path::new(file))?,
         _ => return Err("what may be said is --from FILE".into()),
     };
     let figures = Figures::from_lines(&lines)?;
     eprintln!("\n{}\n{}", figures.as_table(), bars::as_table(&figures));
-    for (work, picture) in panels::pictures(&figures) {
-        write(&format!("{PLOTS}/{work}.svg"), &picture)?;
+    for (work, plot) in panels::plots(&figures) {
+        write(&format!("{PLOTS}/{work}.svg"), &plot)?;
     }
     let findings = fs::read_to_string(root().join(FINDINGS)).unwrap_or_default();
     write(PAGE, &page::write(&figures, &findings))?;
@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Everything anew; the lines are kept, so that they can be drawn again.
-fn measured() -> Result<String, String> {
+/// Runs the measurement, and keeps its output, so that it can be drawn again.
+fn measure() -> Result<String, String> {
     let lines = cargo_output(PROGRAM)?;
     let file = target().join("bench-peers.jsonl");
     fs::write(&file, &lines)

@@ -1,14 +1,14 @@
-//! The page of what was measured. Knows neither how it was measured nor what is good.
+//! Writes the page of the measured figures. Must not depend on how they are measured or which are good.
 
 use core::fmt::Write;
 use std::fs;
 use std::process::Command;
 use std::thread;
 
-use super::figures::{Figure, Figures, number, once, times};
+use super::figures::{Figure, Figures, distinct, format_number, format_ratio};
 use super::{PLOTS, bars};
 
-/// The works in the order of the page, how they are called there, and what they are.
+/// The works in the order of the page, each with its heading and description.
 const WORKS: &[(&str, &str, &str)] = &[
     (
         "in_process",
@@ -60,7 +60,7 @@ pub(super) fn write(figures: &Figures, findings: &str) -> String {
         bars::as_markdown(figures),
     );
     for (work, heading, about) in WORKS {
-        if figures.is_about(work) {
+        if figures.has_work(work) {
             let directory = PLOTS.trim_start_matches("docs/");
             let _ = write!(
                 page,
@@ -78,21 +78,21 @@ pub(super) fn write(figures: &Figures, findings: &str) -> String {
     page
 }
 
-/// Who took what in a case: a line for each and each era, a column for each metric.
+/// The table of a case: a line for each library and era, a column for each metric.
 fn table(figures: &Figures, work: &str, case: &str) -> String {
-    let all = || figures.of(work, case);
+    let case_figures = || figures.of_case(work, case);
     let metrics = figures.metrics(work, case);
     let mut table = String::from("| | era |");
     for metric in &metrics {
-        let unit = all().find(|figure| figure.metric == *metric);
+        let unit = case_figures().find(|figure| figure.metric == *metric);
         let unit = unit.map_or("", |figure| &*figure.unit);
         let comma = if unit.is_empty() { "" } else { ", " };
         let _ = write!(table, " {metric}{comma}{unit} |");
     }
     let _ = writeln!(table, "\n|---|---|{}", "---:|".repeat(metrics.len()));
-    for who in once(all().map(|figure| &*figure.who)) {
-        let of_who = || all().filter(|figure| figure.who == who);
-        for era in once(of_who().map(|figure| &*figure.era)) {
+    for who in distinct(case_figures().map(|figure| &*figure.who)) {
+        let library_figures = || case_figures().filter(|figure| figure.who == who);
+        for era in distinct(library_figures().map(|figure| &*figure.era)) {
             let mark = if who.starts_with("everlink") {
                 "**"
             } else {
@@ -100,8 +100,8 @@ fn table(figures: &Figures, work: &str, case: &str) -> String {
             };
             let _ = write!(table, "| {mark}{who}{mark} | {era} |");
             for metric in &metrics {
-                let is_it = |figure: &&Figure| figure.era == era && figure.metric == *metric;
-                let figure = of_who().find(is_it);
+                let is_cell = |figure: &&Figure| figure.era == era && figure.metric == *metric;
+                let figure = library_figures().find(is_cell);
                 let cell = figure.map(|figure| cell(figures, figure));
                 let _ = write!(table, " {} |", cell.unwrap_or_default());
             }
@@ -115,14 +115,14 @@ fn cell(figures: &Figures, figure: &Figure) -> String {
     let Some(rounds) = figure.rounds else {
         return figure.note.clone().unwrap_or_else(|| "-".into());
     };
-    let value = number(rounds.median);
+    let value = format_number(rounds.median);
     match figures.ratio(figure) {
-        Some(ratio) => format!("{value} ({})", times(ratio)),
+        Some(ratio) => format!("{value} ({})", format_ratio(ratio)),
         None => value,
     }
 }
 
-/// What it ran on.
+/// The machine, the system and the compiler.
 fn machine() -> String {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let cores = format!("{cores} core{}", if cores == 1 { "" } else { "s" });
@@ -148,11 +148,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_what_was_measured_and_what_was_found() {
-        let place = ["stdio", "one core", "p50"];
+    fn page_contains_measured_tables_bars_and_findings() {
+        let work_case_metric = ["stdio", "one core", "p50"];
         let lines = [
-            line(place, "raw", "both", "4"),
-            line(place, "everlink-tokio", "legacy", "15.58"),
+            line(work_case_metric, "raw", "both", "4"),
+            line(work_case_metric, "everlink-tokio", "legacy", "15.58"),
         ];
         let figures = Figures::from_lines(&lines.join("\n")).expect("figures");
         let page = write(&figures, "## What was found\n\nMuch.\n");

@@ -1,9 +1,9 @@
-//! Which figures are drawn, and how they are called there. Knows not how anything is drawn.
+//! Chooses which figures are plotted, and their titles. Must not draw.
 
-use super::figures::{Figures, once};
+use super::figures::{Figures, distinct};
 use super::plot::{self, Mark, Panel, Row};
 
-/// For each work, the cases and metrics that tell most.
+/// The most informative cases and metrics of each work.
 const PANELS: &[(&str, &[(&str, &str)])] = &[
     (
         "in_process",
@@ -63,8 +63,8 @@ const PANELS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// How metrics are called where there is room for it.
-const WORDS: &[(&str, &str)] = &[
+/// The titles of metrics in the plots.
+const TITLES: &[(&str, &str)] = &[
     ("allocations", "allocations of a call"),
     ("error_after", "until every caller has an error"),
     (
@@ -80,16 +80,16 @@ const WORDS: &[(&str, &str)] = &[
     ("throughput at 64", "calls a second, 64 in flight"),
 ];
 
-/// A picture for each work that was measured.
-pub(super) fn pictures(figures: &Figures) -> Vec<(&'static str, String)> {
-    let drawn = PANELS.iter().filter_map(|(work, panels)| {
+/// A plot for each measured work.
+pub(super) fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
+    let plotted = PANELS.iter().filter_map(|(work, panels)| {
         let panels = panels
             .iter()
             .filter_map(|(case, metric)| panel(figures, work, case, metric));
         let panels: Vec<Panel<'_>> = panels.collect();
         (!panels.is_empty()).then(|| (*work, plot::draw(work, &panels)))
     });
-    drawn.collect()
+    plotted.collect()
 }
 
 fn panel<'a>(
@@ -98,15 +98,15 @@ fn panel<'a>(
     case: &'a str,
     metric: &'a str,
 ) -> Option<Panel<'a>> {
-    let drawn = figures
-        .of(work, case)
+    let plotted = figures
+        .of_case(work, case)
         .filter(move |figure| figure.metric == metric);
-    let rows = once(drawn.clone().map(|figure| &*figure.who)).into_iter();
+    let rows = distinct(plotted.clone().map(|figure| &*figure.who)).into_iter();
     let rows = rows.map(|who| {
-        let of_who = drawn.clone().filter(|figure| figure.who == who);
+        let library_figures = plotted.clone().filter(|figure| figure.who == who);
         Row {
             who,
-            marks: of_who
+            marks: library_figures
                 .map(|figure| Mark {
                     era: &figure.era,
                     rounds: figure.rounds,
@@ -115,11 +115,11 @@ fn panel<'a>(
                 .collect(),
         }
     });
-    let words = WORDS.iter().find(|(name, _)| *name == metric);
-    let words = words.map_or(metric, |(_, words)| *words);
+    let title = TITLES.iter().find(|(name, _)| *name == metric);
+    let title = title.map_or(metric, |(_, title)| *title);
     Some(Panel {
-        title: format!("{case}: {words}"),
-        unit: &drawn.clone().next()?.unit,
+        title: format!("{case}: {title}"),
+        unit: &plotted.clone().next()?.unit,
         is_more_better: metric.starts_with("throughput"),
         rows: rows.collect(),
     })
@@ -131,22 +131,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_measured_is_not_drawn() {
-        let place = ["stdio", "one core", "p50"];
+    fn unmeasured_metrics_are_not_plotted() {
+        let work_case_metric = ["stdio", "one core", "p50"];
         let lines = [
-            line(place, "raw", "both", "4"),
-            line(place, "everlink-tokio", "legacy", "12"),
+            line(work_case_metric, "raw", "both", "4"),
+            line(work_case_metric, "everlink-tokio", "legacy", "12"),
             line(["stdio", "one core", "p99"], "somebody", "legacy", "12"),
         ];
         let figures = Figures::from_lines(&lines.join("\n")).expect("figures");
-        let drawn = pictures(&figures);
-        let [(work, picture)] = &drawn[..] else {
+        let plotted = plots(&figures);
+        let [(work, plot_text)] = &plotted[..] else {
             panic!("one work was measured");
         };
         assert_eq!(*work, "stdio");
-        assert!(picture.contains("one core: time of a call, median"));
-        assert!(picture.contains(">everlink-tokio<"));
-        assert!(!picture.contains("two cores"));
-        assert!(!picture.contains("somebody"));
+        assert!(plot_text.contains("one core: time of a call, median"));
+        assert!(plot_text.contains(">everlink-tokio<"));
+        assert!(!plot_text.contains("two cores"));
+        assert!(!plot_text.contains("somebody"));
     }
 }

@@ -1,10 +1,10 @@
-//! Bars with whiskers as SVG, for light pages and dark ones. Knows not what is drawn.
+//! Draws bars with whiskers as SVG, for light and dark pages. Must not depend on what is drawn.
 
 use core::fmt::Write;
 
-use super::figures::{Rounds, number};
+use super::figures::{Rounds, format_number};
 
-/// One axis, and what is measured along it.
+/// One axis with its rows.
 pub(super) struct Panel<'a> {
     pub(super) title: String,
     pub(super) unit: &'a str,
@@ -17,7 +17,7 @@ pub(super) struct Row<'a> {
     pub(super) marks: Vec<Mark<'a>>,
 }
 
-/// A bar. Without a value it goes on for ever, and the note says why.
+/// A bar. Without a value it has no end, and the note says why.
 pub(super) struct Mark<'a> {
     pub(super) era: &'a str,
     pub(super) rounds: Option<Rounds>,
@@ -25,22 +25,22 @@ pub(super) struct Mark<'a> {
 }
 
 const WIDTH: f64 = 800.0;
-/// Where bars begin: names are to the left of it.
+/// The left end of bars; names are to the left of it.
 const LEFT: f64 = 152.0;
-/// Where the longest ends: its value is to the right of it.
+/// The right end of the longest bar; its value is to the right of it.
 const RIGHT: f64 = 660.0;
 const BAR: f64 = 11.0;
-/// From one bar of a row to the next, and from one row to the next.
+/// The distance of bars in a row, and of rows.
 const PITCH: f64 = 14.0;
 const GAP: f64 = 9.0;
 const HEAD: f64 = 34.0;
 const FOOT: f64 = 26.0;
 const MARGIN: f64 = 14.0;
 
-/// Where values lie further apart than this, bars would be too short to be seen.
-const WIDEST: f64 = 40.0;
+/// If values spread wider than this factor, a log scale is used, because short bars would be invisible.
+const MAX_LINEAR_SPREAD: f64 = 40.0;
 
-/// One colour for each, in all pictures: ours are strong, what marks the floor is grey.
+/// One colour for each library in all plots: strong colours for ours, grey for the baselines.
 const COLOURS: &[(&str, &str)] = &[
     ("everlink", "#2f81f7"),
     ("everlink-json", "#79b0ff"),
@@ -54,7 +54,7 @@ const COLOURS: &[(&str, &str)] = &[
 ];
 const GREY: &str = "#8b949e";
 
-/// A page may be light while the system is dark, so the picture brings its own ground.
+/// The plot has its own background, because a page may be light while the system is dark.
 const STYLE: &str = "\
 text{font:12px -apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}\
 .h{font-size:13px;font-weight:600}.b{font-weight:600}.m{fill:#656d76;font-size:11px}\
@@ -63,7 +63,7 @@ text{font:12px -apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.m{fill:#8b949e}.p{fill:#0d1117;stroke:#30363d}\
 .g{stroke:#21262d}.w{stroke:#e6edf3}}";
 
-/// A picture with one panel below the other.
+/// Draws the panels below each other.
 pub(super) fn draw(name: &str, panels: &[Panel<'_>]) -> String {
     let height: f64 = panels.iter().map(Panel::height).sum::<f64>() + 2.0 * MARGIN;
     let mut svg = format!(
@@ -89,9 +89,9 @@ impl Panel<'_> {
     }
 
     fn draw(&self, svg: &mut String, top: f64) {
-        let scale = Scale::for_all(self.rows.iter().flat_map(|row| &row.marks));
+        let scale = Scale::covering(self.rows.iter().flat_map(|row| &row.marks));
         let direction = if self.is_more_better { "more" } else { "less" };
-        let how = if scale.is_log() { ", log scale" } else { "" };
+        let scale_note = if scale.is_log() { ", log scale" } else { "" };
         let unit = if self.unit.is_empty() {
             String::new()
         } else {
@@ -99,7 +99,7 @@ impl Panel<'_> {
         };
         let _ = writeln!(
             svg,
-            "<text class=\"h\" x=\"{MARGIN}\" y=\"{:.1}\">{}<tspan class=\"m\" dx=\"8\" font-weight=\"400\">{unit}{direction} is better{how}</tspan></text>",
+            "<text class=\"h\" x=\"{MARGIN}\" y=\"{:.1}\">{}<tspan class=\"m\" dx=\"8\" font-weight=\"400\">{unit}{direction} is better{scale_note}</tspan></text>",
             top + 16.0,
             escaped(&self.title),
         );
@@ -110,7 +110,7 @@ impl Panel<'_> {
                 svg,
                 "<line class=\"g\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{begin:.1}\" y2=\"{end:.1}\"/><text class=\"m c\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
                 end + 13.0,
-                rough(tick),
+                short_number(tick),
             );
         }
         let mut top = top + HEAD;
@@ -128,8 +128,8 @@ impl Row<'_> {
 
     fn draw(&self, svg: &mut String, top: f64, scale: &Scale) {
         let is_ours = self.who.starts_with("everlink");
-        let found = COLOURS.iter().find(|(who, _)| *who == self.who);
-        let colour = found.map_or(GREY, |(_, colour)| *colour);
+        let known = COLOURS.iter().find(|(who, _)| *who == self.who);
+        let colour = known.map_or(GREY, |(_, colour)| *colour);
         let middle = top + (self.height() - GAP) / 2.0;
         let _ = writeln!(
             svg,
@@ -139,8 +139,8 @@ impl Row<'_> {
             middle + 3.0,
             escaped(self.who),
         );
-        for (place, mark) in self.marks.iter().enumerate() {
-            mark.draw(svg, top + place as f64 * PITCH, scale, colour, is_ours);
+        for (index, mark) in self.marks.iter().enumerate() {
+            mark.draw(svg, top + index as f64 * PITCH, scale, colour, is_ours);
         }
     }
 }
@@ -165,7 +165,7 @@ impl Mark<'_> {
         };
         let x = scale.x(median);
         if scale.is_log() {
-            // A length would mean nothing.
+            // On a log scale, the length of a bar has no meaning.
             let _ = writeln!(
                 svg,
                 "<line class=\"g\" x1=\"{LEFT}\" x2=\"{x:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke-dasharray=\"1 3\"/>\
@@ -193,15 +193,15 @@ impl Mark<'_> {
             to.max(x) + if scale.is_log() { 9.0 } else { 6.0 },
             middle + 4.0,
             if median >= 1e6 {
-                rough(median)
+                short_number(median)
             } else {
-                number(median)
+                format_number(median)
             },
         );
     }
 }
 
-/// Where a value lies.
+/// Maps values to positions.
 #[derive(Debug, PartialEq)]
 enum Scale {
     Linear { end: f64 },
@@ -209,8 +209,8 @@ enum Scale {
 }
 
 impl Scale {
-    /// One on which all these can be told apart.
-    fn for_all<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Scale {
+    /// A scale that separates all values.
+    fn covering<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Scale {
         let (mut least, mut most, mut low, mut high) = (f64::MAX, 0.0_f64, f64::MAX, 0.0_f64);
         for rounds in marks.filter_map(|mark| mark.rounds) {
             least = least.min(rounds.median);
@@ -218,8 +218,8 @@ impl Scale {
             low = low.min(rounds.low);
             high = high.max(rounds.high).max(rounds.median);
         }
-        if low > 0.0 && most > WIDEST * least {
-            // The least is not at the very beginning, where it would look like nothing.
+        if low > 0.0 && most > MAX_LINEAR_SPREAD * least {
+            // Starts below the lowest value, which would otherwise have no visible length.
             let begin = low / 1.5;
             Scale::Log { begin, end: high }
         } else {
@@ -240,15 +240,15 @@ impl Scale {
         LEFT + part.clamp(0.0, 1.0) * (RIGHT - LEFT)
     }
 
-    /// Round values along it.
+    /// Round values along the axis.
     fn ticks(&self) -> Vec<f64> {
         match *self {
             Scale::Linear { end } => {
-                let rough = end / 5.0;
-                let decade = 10_f64.powf(rough.log10().floor());
+                let raw_step = end / 5.0;
+                let decade = 10_f64.powf(raw_step.log10().floor());
                 let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
-                let step = steps.into_iter().find(|step| *step >= rough);
-                let step = step.unwrap_or(rough);
+                let step = steps.into_iter().find(|step| *step >= raw_step);
+                let step = step.unwrap_or(raw_step);
                 let ticks = (0..=5).map(|tick| f64::from(tick) * step);
                 ticks.filter(|tick| *tick <= end).collect()
             }
@@ -260,12 +260,12 @@ impl Scale {
     }
 }
 
-/// A value in few letters.
-fn rough(value: f64) -> String {
+/// A short form of a value.
+fn short_number(value: f64) -> String {
     match value {
-        _ if value >= 1e6 => format!("{} M", number(value / 1e6)),
-        _ if value >= 1e4 => format!("{} k", number(value / 1e3)),
-        _ if value.fract() == 0.0 => number(value),
+        _ if value >= 1e6 => format!("{} M", format_number(value / 1e6)),
+        _ if value >= 1e4 => format!("{} k", format_number(value / 1e3)),
+        _ if value.fract() == 0.0 => format_number(value),
         _ => format!("{value:.3}").trim_end_matches('0').to_owned(),
     }
 }
@@ -289,11 +289,11 @@ mod tests {
 
     fn scale(values: &[[f64; 3]]) -> Scale {
         let marks: Vec<_> = values.iter().map(|values| mark(Some(*values))).collect();
-        Scale::for_all(marks.iter())
+        Scale::covering(marks.iter())
     }
 
     #[test]
-    fn bars_begin_at_zero_where_they_can_be_seen() {
+    fn linear_scale_starts_at_zero() {
         let linear = scale(&[[1.0, 2.0, 3.0], [60.0, 70.0, 80.0]]);
         assert_eq!(linear, Scale::Linear { end: 80.0 });
         assert_eq!(linear.x(0.0), LEFT);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_far_apart_is_on_a_log_scale() {
+    fn widely_spread_values_use_a_log_scale() {
         let log = scale(&[[1.5, 2.0, 3.0], [60.0, 90.0, 1_000.0]]);
         assert!(log.is_log(), "{log:?}");
         assert_eq!(log.x(1_000.0), RIGHT);
@@ -311,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn values_below_zero_have_no_logarithm() {
+    fn negative_values_use_a_linear_scale() {
         let below = scale(&[[-3.0, -0.5, 0.1], [60.0, 70.0, 80.0]]);
         assert!(!below.is_log());
         assert_eq!(below.x(-0.5), LEFT);
     }
 
     #[test]
-    fn what_never_ends_says_why() {
+    fn mark_without_a_value_shows_its_note() {
         let panel = Panel {
             title: "frozen".into(),
             unit: "ms",
