@@ -201,7 +201,9 @@ fn bindings_of_file(path: &str) -> &'static [Binding] {
 
 /// Code that every end uses over every binding.
 fn is_shared(path: &str) -> bool {
-    path.starts_with("src/wire/") || path.starts_with("src/protocol/")
+    ["src/json/", "src/wire/", "src/protocol/"]
+        .iter()
+        .any(|directory| path.starts_with(directory))
 }
 
 #[cfg(test)]
