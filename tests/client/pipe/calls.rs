@@ -31,6 +31,7 @@ fn noises(harness: &Harness) -> usize {
     harness.pick_events(noise).len()
 }
 
+/// S-TIME-01, S-ERR-09: a call has a timeout by default, and the failure is no error of the server.
 #[test]
 fn f_062_call_without_options_times_out_after_the_default_idle_limit() {
     for server in BOTH_ERAS {
@@ -76,6 +77,7 @@ fn f_062_limit_never_disables_the_deadlines_of_a_call() {
     }
 }
 
+/// S-TIME-03, S-TIME-05: the limits are set for each call, and the total one holds without the other.
 #[test]
 fn f_062_idle_or_total_limit_alone_still_ends_the_call() {
     let mut harness = ready(config(), || legacy().ignores("tools/call"));
@@ -112,6 +114,7 @@ fn f_063_timeout_sends_a_cancellation_in_both_eras() {
     }
 }
 
+/// S-STDIO-13: the notification has the id of the request.
 #[test]
 fn s_canc_01_cancelled_call_fails_at_once_and_the_server_gets_the_reason() {
     for server in BOTH_ERAS {
@@ -191,6 +194,7 @@ fn s_canc_07_reply_that_was_read_before_the_cancel_settles_the_call() {
     }
 }
 
+/// S-CANC-05, S-CANC-14: the id may be unknown, or missing.
 #[test]
 fn s_canc_08_cancellation_without_the_id_of_an_open_ask_is_ignored() {
     for server in BOTH_ERAS {
@@ -314,6 +318,7 @@ fn f_064_a_reply_that_comes_twice_settles_its_call_once() {
     }
 }
 
+/// S-TIME-04, S-TIME-05: progress restarts the idle limit, and the total limit holds regardless of it.
 #[test]
 fn f_066_progress_extends_the_idle_limit_and_never_the_total() {
     for server in BOTH_ERAS {
@@ -396,6 +401,7 @@ fn s_prog_02_progress_with_total_and_message_is_passed_on() {
     }
 }
 
+/// S-PROG-05: only the tokens of open calls count.
 #[test]
 fn s_prog_09_progress_that_does_not_grow_or_has_a_wrong_token_is_dropped() {
     for server in BOTH_ERAS {

@@ -388,6 +388,7 @@ fn config_watching(watch: Watch) -> Config {
     config
 }
 
+/// S-LIFE-12: subscriptions end with their process, so each process gets them anew.
 #[test]
 fn f_092_watch_is_repeated_in_every_epoch_and_its_grant_is_reported() {
     for server in BOTH_ERAS {
@@ -999,6 +1000,7 @@ fn s_time_02_unanswered_requests_of_a_legacy_watch_are_cancelled() {
     harness.finish();
 }
 
+/// S-STDIO-12: the id of the subscription decides to which watch a change belongs.
 #[test]
 fn s_sub_08_notification_with_another_subscription_id_is_noise() {
     let mut harness = ready(config(), || counting_reads(Peer::modern));
@@ -1014,6 +1016,7 @@ fn s_sub_08_notification_with_another_subscription_id_is_noise() {
     harness.finish();
 }
 
+/// S-STDIO-12: while two watches are open, each notification belongs to the one that it names.
 #[test]
 fn s_sub_09_new_watch_replaces_the_old_one_after_its_acknowledgement() {
     let mut harness = ready(config(), || Peer::modern().ignores("subscriptions/listen"));

@@ -64,6 +64,7 @@ fn slow_to_initialize(span: Duration) -> Peer {
     })
 }
 
+/// S-TIME-06, S-TIME-07: a handshake that times out ends with its transport, because it cannot be cancelled.
 #[test]
 fn f_052_unanswered_handshake_has_its_own_timeout() {
     for dialect in [Dialect::Automatic, Dialect::Legacy, Dialect::Modern] {
@@ -537,7 +538,7 @@ fn f_058_probe_takes_at_most_half_of_a_short_handshake_timeout() {
     }
 }
 
-/// S-LIFE-07: a server may answer with its own version, and any version that the client supports is accepted.
+/// S-LIFE-07, S-VER-05: a server may answer with its own version, and any version that the client supports is accepted.
 #[test]
 fn f_059_every_legacy_version_of_the_server_is_accepted() {
     for legacy in Version::LEGACY {
@@ -674,7 +675,7 @@ fn s_stdio_20_new_process_gets_repeatable_calls_and_the_watch() {
     });
 }
 
-/// S-STDIO-21: the first message is the probe, with the preferred version.
+/// S-STDIO-21, S-VER-04: the first message is the probe, with the preferred version.
 #[test]
 fn s_stdio_21_the_probe_comes_first_and_names_the_preferred_version() {
     every_era(|chunking, peer| {

@@ -135,6 +135,7 @@ fn f_083_idle_process_that_blocks_on_a_call_is_replaced_after_120_s() {
     }
 }
 
+/// S-TIME-10: a server that leaves probes and a call unanswered is terminated, and the link connects again.
 #[test]
 fn f_083_blocking_server_with_unknown_activity_is_replaced_after_121_s() {
     for server in BOTH_ERAS {

@@ -11,5 +11,7 @@ mod keepalive;
 mod process;
 mod random_runs;
 mod reconnect;
+mod requirements;
+mod requirements_of_features;
 mod shutdown;
 mod texts;

@@ -201,6 +201,7 @@ fn f_102_shutdown_fails_every_call_at_once() {
     }
 }
 
+/// S-TIME-06: each step of a shutdown has its timeout.
 #[test]
 fn f_103_close_of_a_child_that_never_exits_ends_after_7_s() {
     let mut harness = ready(config(), || legacy().ignores_kill());

@@ -200,6 +200,16 @@ impl Harness {
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
         let params = (!params.is_null()).then(|| payload(&params));
+        self.try_call_as_written(method, params, options)
+    }
+
+    /// Like `try_call`, with the parameters exactly as they are written.
+    pub(crate) fn try_call_as_written(
+        &mut self,
+        method: &'static str,
+        params: Option<Payload>,
+        options: CallOptions,
+    ) -> Result<CallId, Misuse> {
         let call = self.link.call(self.now, method, params, options)?;
         self.rules.accepted(call);
         self.pump();
