@@ -59,7 +59,7 @@ impl Server {
     fn text(&mut self, text: &str) {
         let mut noted = Params::default();
         let plan = Params::plan(self.known_terms());
-        match wire::parse_showing(text, plan, |part| noted.note(part)) {
+        match wire::parse_visiting(text, plan, |part| noted.note(part)) {
             Ok(Inbound::One(Message::Request { id, method, params })) => {
                 self.made_sense();
                 noted.complete(params);

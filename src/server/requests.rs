@@ -10,7 +10,7 @@ use super::origin::{Lane, SessionKey, Whose, WireId};
 use super::reply::{Progress, Verdict};
 use crate::driver::{AskId, RequestId};
 use crate::protocol::{LogLevel, Method, Peer};
-use crate::util::register::Register;
+use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
 use crate::wire::Id;
 
@@ -131,7 +131,7 @@ impl Standing {
 #[derive(Debug)]
 pub(super) struct Requests {
     next: u64,
-    table: Register<RequestId, Entry>,
+    table: AscendingMap<RequestId, Entry>,
     /// The requests that their clients wait for.
     by_id: Sorted<WireId, RequestId>,
     /// The requests of legacy clients.
@@ -150,7 +150,7 @@ impl Requests {
     pub(super) const fn new() -> Requests {
         Requests {
             next: 1,
-            table: Register::new(),
+            table: AscendingMap::new(),
             by_id: Sorted::new(),
             by_session: Sorted::new(),
             answered: 0,

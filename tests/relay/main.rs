@@ -8,13 +8,18 @@
 
 #[path = "../support/chunking.rs"]
 mod chunking;
-mod deaths;
 mod epochs;
 mod failures;
+mod fault_injection;
 mod http;
 mod messages;
 #[path = "../support/relay_chain/mod.rs"]
 mod relay_chain;
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the relay needs only the clients of this harness, not its server"
+)]
 #[path = "../support/server_http/mod.rs"]
 mod server_http;
 mod start;

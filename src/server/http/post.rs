@@ -23,7 +23,7 @@ impl Server {
         })?;
         let mut noted = Params::default();
         let plan = Params::plan(self.known_terms());
-        match wire::parse_showing(text, plan, |part| noted.note(part)) {
+        match wire::parse_visiting(text, plan, |part| noted.note(part)) {
             Ok(Inbound::Batch(batch)) => self.posted_batch(stream, asked, batch, text),
             Ok(Inbound::One(message)) => self.posted_message(stream, asked, message, noted),
             Err(malformed) => Err(self.posted_nonsense(asked, &malformed, text)),
